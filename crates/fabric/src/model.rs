@@ -1,0 +1,394 @@
+//! What a checked file says, as plain data for the drivers.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use machine::Span;
+use serde::{Deserialize, Serialize};
+
+/// A checked network and its experiments.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fabric {
+    /// `name:` of the file, or its stem.
+    pub name: String,
+    /// One line about it, for reports. Empty when not given.
+    pub description: String,
+    /// Hosts first, then switches: a [`NodeId`] is an index into this list.
+    pub nodes: Vec<Node>,
+    /// How many of `nodes` are hosts.
+    pub hosts: u32,
+    /// A [`LinkId`] is an index into this list.
+    pub links: Vec<Link>,
+    /// How packets are spread over equal-cost paths.
+    pub spread: Spread,
+    /// The hosts' maximum transmission unit in bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// Where chance starts when the command line gives no seed.
+    pub seed: u64,
+    /// In the order of the file.
+    pub experiments: Vec<Experiment>,
+}
+
+/// A node's index in [`Fabric::nodes`]. Hosts come first, so a host's id is also its index among the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+/// A link's index in [`Fabric::links`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct LinkId(pub u32);
+
+/// A port's index at its node, from 0 in the order in which links were attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct PortId(pub u16);
+
+/// A host or a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Node {
+    /// Unique in the fabric; letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Where each port leads: `ports[p]` is the link at port `p`, and which of its two ends this is.
+    pub ports: Vec<(LinkId, Side)>,
+    /// Where to draw it: `x` in `0.0..=1.0` from left to right. For pictures only.
+    #[serde(skip)]
+    pub x_permille: u16,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeKind {
+    /// An end system with one port.
+    Host(HostAddress),
+    /// A switch. `tier` counts from the hosts: 1 edge (leaf), 2 aggregation (spine), 3 core. 0 in explicit topologies.
+    Switch {
+        /// The layer.
+        tier: u8,
+        /// The pod it belongs to, where the topology has pods.
+        pod: Option<u32>,
+    },
+}
+
+/// A host's addresses, derived from its position or set in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostAddress {
+    /// IEEE 802 MAC address.
+    pub mac: [u8; 6],
+    /// IPv4 address; all hosts share one prefix of `ipv4_prefix` bits.
+    pub ipv4: Ipv4Addr,
+    /// Prefix length of the fabric's IPv4 network.
+    pub ipv4_prefix: u8,
+    /// IPv6 address (unique local); all hosts share one prefix of `ipv6_prefix` bits.
+    pub ipv6: Ipv6Addr,
+    /// Prefix length of the fabric's IPv6 network.
+    pub ipv6_prefix: u8,
+    /// The pod it belongs to, where the topology has pods.
+    pub pod: Option<u32>,
+}
+
+/// One end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The end named first.
+    A,
+    /// The end named second.
+    B,
+}
+
+impl Side {
+    /// The other end.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+/// Where a link's end is plugged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct End {
+    /// The node.
+    pub node: NodeId,
+    /// The port of that node.
+    pub port: PortId,
+}
+
+/// A full-duplex link between two nodes. Both directions have the same properties.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// The end named first.
+    pub a: End,
+    /// The end named second.
+    pub b: End,
+    /// Rate, delay, queue.
+    pub spec: LinkSpec,
+}
+
+impl Link {
+    /// The end on `side`.
+    pub const fn end(&self, side: Side) -> End {
+        match side {
+            Side::A => self.a,
+            Side::B => self.b,
+        }
+    }
+}
+
+/// What a link does to packets, in each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LinkSpec {
+    /// Bits a second; `None`: as fast as the machine goes.
+    pub rate_bps: Option<u64>,
+    /// Propagation delay.
+    pub delay: Span,
+    /// How many packets wait behind the one in transmission; the next one is dropped. `None`: no bound of its own
+    /// (only links without a rate, on which nothing waits).
+    pub queue_packets: Option<u32>,
+}
+
+impl LinkSpec {
+    /// Whether packets are delayed or limited at all.
+    pub const fn is_shaped(&self) -> bool {
+        self.rate_bps.is_some() || self.delay.as_ps() > 0
+    }
+}
+
+/// How a switch picks one of several equal-cost next hops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// Always the first next hop: one path to each destination, as a routing protocol without multipath has it.
+    Single,
+    /// By a hash of the flow's 5-tuple, salted per switch (RFC 2992's hash-threshold family).
+    #[default]
+    Ecmp,
+    /// Each packet to the next one in turn (`packet-scatter`).
+    PacketScatter,
+    /// Each packet to one drawn at random (`packet-scatter-random`).
+    PacketScatterRandom,
+}
+
+/// A measurement to make.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Experiment {
+    /// Unique in the file.
+    pub name: String,
+    /// One line for the report. Empty when not given.
+    pub title: String,
+    /// Who talks to whom, and how.
+    pub traffic: Traffic,
+    /// What changes from case to case: the cases are the cross product, first axis slowest. Empty: one case.
+    pub vary: Vec<Axis>,
+    /// How long each run is measured, after the warm-up.
+    #[serde(rename = "for")]
+    pub duration: Span,
+    /// How long each run goes before measuring starts.
+    pub warm_up: Span,
+    /// Runs of each case.
+    pub repeat: u32,
+    /// What must hold for the run to pass.
+    pub expect: Vec<Expectation>,
+    /// Which metrics the table shows, in order. Empty: the usual ones.
+    pub report: Vec<Metric>,
+}
+
+/// Who talks to whom, and how.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Which pairs of hosts.
+    pub pattern: Pattern,
+    /// The transport of the flows.
+    pub transport: TransportSpec,
+}
+
+/// Pairs of hosts. Hosts are numbered as in [`Fabric::nodes`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Each host sends to another one, drawn uniformly.
+    Random,
+    /// Host x sends to host (x + i) mod n.
+    Stride(u32),
+    /// To a host of the same edge switch with the first probability, of the same pod with the second, else elsewhere.
+    Staggered(f64, f64),
+    /// Each host sends to one other and receives from one other, drawn uniformly among derangements.
+    Permutation,
+    /// The first host receives from n others (all others if n is larger).
+    Incast(u32),
+    /// Every host to every other.
+    AllToAll,
+    /// Just these.
+    Pairs(Vec<(NodeId, NodeId)>),
+}
+
+/// A TCP sender and receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TransportSpec {
+    /// Loss recovery.
+    pub kind: TransportKind,
+    /// Receive window in segments; it also bounds what is in flight.
+    pub window: u32,
+    /// Initial window in segments (RFC 6928: 10; RFC 5681 with 1,460-byte segments: 3; ns-2: 1 or 2).
+    pub initial_window: u32,
+    /// Duplicate ACKs that call for a fast retransmit (RFC 5681: 3).
+    pub duplicate_ack_threshold: u32,
+    /// Acknowledge every second segment, or after this time (RFC 1122: below 500 ms). `None`: every segment at once.
+    pub delayed_ack: Option<Span>,
+    /// Payload bytes of a full segment.
+    pub segment_bytes: u32,
+    /// Bytes of headers that each packet carries on the link besides its payload: also the size of a bare ACK.
+    pub header_bytes: u32,
+    /// The least retransmission timeout (RFC 6298: 1 s; Linux: 200 ms).
+    pub rto_min: Span,
+}
+
+/// TCP's loss recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransportKind {
+    /// RFC 5681: fast retransmit and fast recovery, left at the first new ACK.
+    Reno,
+    /// RFC 6582: recovery lasts until all that was sent before it is acknowledged.
+    NewReno,
+    /// RFC 6675: recovery guided by selective acknowledgements (RFC 2018).
+    Sack,
+}
+
+/// One thing that changes from case to case.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Axis {
+    /// `spread`, `pattern`, `transport`, `window`, `links.rate`, ...: as written in the file.
+    pub key: String,
+    /// The values as written in the file, and what each sets.
+    pub values: Vec<(String, Setting)>,
+}
+
+/// What one value of an axis sets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setting {
+    /// `spread`
+    Spread(Spread),
+    /// `pattern`
+    Pattern(Pattern),
+    /// `transport`
+    Transport(TransportKind),
+    /// `window`, in segments
+    Window(u32),
+    /// `initial-window`, in segments
+    InitialWindow(u32),
+    /// `duplicate-ack-threshold`
+    DuplicateAckThreshold(u32),
+    /// `links.rate`: of every link that has a rate
+    LinkRate(u64),
+    /// `links.delay`: of every link
+    LinkDelay(Span),
+    /// `links.queue`: of every link that has a queue
+    LinkQueue(u32),
+}
+
+/// One combination of an experiment's axes, ready to run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Case {
+    /// Axis and value as written, in the order of the axes.
+    pub labels: Vec<(String, String)>,
+    /// Who talks to whom, and how.
+    pub traffic: Traffic,
+    /// What this case changes in the fabric.
+    pub overrides: Overrides,
+}
+
+/// What one case changes in the fabric. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Overrides {
+    /// How packets are spread.
+    pub spread: Option<Spread>,
+    /// Rate of every link that has one, bits a second.
+    pub rate_bps: Option<u64>,
+    /// Delay of every link.
+    pub delay: Option<Span>,
+    /// Queue of every link that has one.
+    pub queue_packets: Option<u32>,
+}
+
+/// A claim about a metric that decides the exit status.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Expectation {
+    /// What is looked at.
+    pub metric: Metric,
+    /// Only cases whose labels are these (axis, value as written).
+    pub only: Vec<(String, String)>,
+    /// Only this driver, if given.
+    pub driver: Option<DriverKind>,
+    /// What must hold of the mean over the runs.
+    pub bound: Bound,
+    /// As written in the file, for messages.
+    pub text: String,
+    /// The line of the file, from 1.
+    pub line: usize,
+}
+
+/// Live or simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DriverKind {
+    /// Real packets between real programs.
+    Live,
+    /// The event queue.
+    Sim,
+}
+
+/// What a metric's mean over the runs is held against, in the metric's unit (bit/s, packets, seconds, fractions).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// `>= x`
+    AtLeast(f64),
+    /// `<= x`
+    AtMost(f64),
+    /// `x +- y` (`245.5 Mbit/s +- 1 %`)
+    Within {
+        /// The middle.
+        of: f64,
+        /// The largest distance.
+        by: f64,
+    },
+}
+
+/// What is measured. Each run yields one value of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Mean goodput of the flows, bit/s.
+    GoodputMean,
+    /// Goodput of the slowest flow, bit/s.
+    GoodputMin,
+    /// Goodput of the fastest flow, bit/s.
+    GoodputMax,
+    /// Goodput of all flows together, bit/s.
+    GoodputSum,
+    /// Jain's index over the flows' goodputs, 0 to 1.
+    Fairness,
+    /// Segments sent again.
+    Retransmits,
+    /// Times that the duplicate-ACK threshold was reached (simulated only).
+    FastRetransmits,
+    /// Retransmission timeouts (simulated only).
+    Timeouts,
+    /// Segments that arrived after one that was sent later (RFC 4737).
+    Reordered,
+    /// The largest reordering extent seen, in segments (RFC 4737, section 4.2.1).
+    ReorderExtent,
+    /// Packets that a full queue turned away.
+    Drops,
+    /// Mean utilisation of the links between switches, 0 to 1.
+    UtilisationMean,
+    /// Utilisation of the busiest link direction, 0 to 1.
+    UtilisationMax,
+}

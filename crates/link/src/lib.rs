@@ -1,0 +1,155 @@
+//! One direction of a link: rate, delay, and a drop-tail queue, as a function of time.
+//!
+//! A first-in-first-out link needs no event at the start or end of a transmission: when a packet is offered, its
+//! departure and arrival are already known. So a hop costs the simulator one event, and the live driver one entry in
+//! a heap. Invariant: arrivals come in the order of the offers.
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use fabric::LinkSpec;
+use machine::{Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct Link {
+    spec: LinkSpec,
+    /// When the transmitter falls idle.
+    idle_at: Time,
+    /// When each packet that may still wait starts its transmission, oldest first. At most `queue_packets` lie ahead.
+    starts: VecDeque<Time>,
+    /// Length and transmission time of the last packet: traffic comes in few lengths, and a division costs as much as the rest.
+    last: (u32, Span),
+    counters: Counters,
+}
+
+/// What happens to a packet that is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It reaches the other end then.
+    Arrives(Time),
+    /// The queue was full.
+    Dropped,
+}
+
+/// What a link has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Packets accepted.
+    pub packets: u64,
+    /// Bytes accepted.
+    pub bytes: u64,
+    /// Packets turned away by a full queue.
+    pub drops: u64,
+    /// Time spent transmitting what was accepted (zero without a rate).
+    pub busy: Span,
+    /// The most packets that waited at once.
+    pub queue_peak: u32,
+}
+
+impl Link {
+    /// An idle link.
+    pub fn new(spec: LinkSpec) -> Self {
+        Self { spec, idle_at: Time::ZERO, starts: VecDeque::new(), last: (0, Span::ZERO), counters: Counters::default() }
+    }
+
+    /// Offers a packet of `bytes` on the wire at `now`. Time never runs backwards between calls.
+    #[inline]
+    pub fn offer(&mut self, now: Time, bytes: u32) -> Verdict {
+        let Some(rate_bps) = self.spec.rate_bps else {
+            self.count(bytes, Span::ZERO);
+            return Verdict::Arrives(now + self.spec.delay);
+        };
+        let start = if self.idle_at <= now {
+            self.starts.clear();
+            now
+        } else {
+            if !self.wait(now) {
+                self.counters.drops += 1;
+                return Verdict::Dropped;
+            }
+            self.idle_at
+        };
+        if self.last.0 != bytes {
+            self.last = (bytes, Span::transmission(u64::from(bytes), rate_bps));
+        }
+        self.idle_at = start + self.last.1;
+        self.count(bytes, self.last.1);
+        Verdict::Arrives(self.idle_at + self.spec.delay)
+    }
+
+    /// Takes a place in the queue until the transmitter falls idle; false if there is none.
+    #[inline]
+    fn wait(&mut self, now: Time) -> bool {
+        while self.starts.front().is_some_and(|&start| start <= now) {
+            self.starts.pop_front();
+        }
+        let waiting = self.starts.len() as u32;
+        if self.spec.queue_packets.is_some_and(|limit| waiting >= limit) {
+            return false;
+        }
+        self.starts.push_back(self.idle_at);
+        self.counters.queue_peak = self.counters.queue_peak.max(waiting + 1);
+        true
+    }
+
+    #[inline]
+    fn count(&mut self, bytes: u32, busy: Span) {
+        self.counters.packets += 1;
+        self.counters.bytes += u64::from(bytes);
+        self.counters.busy = self.counters.busy + busy;
+    }
+
+    /// What it does to packets.
+    pub const fn spec(&self) -> LinkSpec {
+        self.spec
+    }
+
+    /// Changes what it does to packets that are offered from now on; what is under way keeps its time.
+    pub fn reconfigure(&mut self, spec: LinkSpec) {
+        self.spec = spec;
+        self.last = (0, Span::ZERO);
+    }
+
+    /// What it has done so far.
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gigabit(queue: u32) -> Link {
+        Link::new(LinkSpec { rate_bps: Some(1_000_000_000), delay: Span::from_us(50), queue_packets: Some(queue) })
+    }
+
+    #[test]
+    fn a_packet_takes_transmission_and_delay() {
+        let mut link = gigabit(250);
+        assert_eq!(link.offer(Time::ZERO, 1_040), Verdict::Arrives(Time::from_ns(58_320)));
+        assert_eq!(link.offer(Time::ZERO, 40), Verdict::Arrives(Time::from_ns(58_640)));
+        assert_eq!(link.counters().busy, Span::from_ns(8_640));
+    }
+
+    #[test]
+    fn the_queue_holds_its_limit_besides_the_packet_in_transmission() {
+        let mut link = gigabit(2);
+        let verdicts: Vec<_> = (0..4).map(|_| link.offer(Time::ZERO, 1_000)).collect();
+        assert_eq!(verdicts[3], Verdict::Dropped);
+        assert!(verdicts[..3].iter().all(|v| matches!(v, Verdict::Arrives(_))));
+        // The second packet starts after 8 us and leaves a place.
+        assert!(matches!(link.offer(Time::from_ns(8_000), 1_000), Verdict::Arrives(_)));
+        assert_eq!((link.counters().drops, link.counters().queue_peak), (1, 2));
+    }
+
+    #[test]
+    fn a_link_without_rate_only_delays() {
+        let mut link = Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None });
+        for _ in 0..1_000 {
+            assert_eq!(link.offer(Time::ZERO, 64_000), Verdict::Arrives(Time::from_ns(5_000)));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What every state machine of Heddle is built from.
+//!
+//! *Time* is an argument ([`Time`], [`Span`]: whole picoseconds), *chance* is an argument ([`Rng`], seeded), and there
+//! are two shapes: [`Control`] for protocols and, for whatever a packet passes, a plain function over a burst. No crate
+//! that stands on this one reads a clock or an unseeded random source, so the same code runs live and simulated.
+#![forbid(unsafe_code)]
+
+mod calendar;
+mod rng;
+mod time;
+
+pub use calendar::Calendar;
+pub use rng::{Rng, mix};
+pub use time::{Span, Time};
+
+/// A protocol as a state machine.
+///
+/// One rule: after every [`Control::handle`], call [`Control::poll`] until it returns [`Step::Wait`]; then come back at
+/// the given time at the latest, or earlier with new input.
+pub trait Control {
+    /// What comes in: a message, a timer's expiry, a request.
+    type Input;
+    /// What goes out.
+    type Output;
+
+    /// Takes one input at `now`. Time never runs backwards between calls.
+    fn handle(&mut self, now: Time, input: Self::Input);
+
+    /// The next thing to do.
+    fn poll(&mut self, now: Time) -> Step<Self::Output>;
+}
+
+/// What [`Control::poll`] asks of its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<O> {
+    /// Carry this out, then poll again.
+    Do(O),
+    /// Nothing until this time ([`Time::NEVER`]: nothing until there is input).
+    Wait(Time),
+}

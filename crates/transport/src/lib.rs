@@ -1,0 +1,4 @@
+//! TCP as state machines: no sockets, no clock.
+#![forbid(unsafe_code)]
+
+pub mod reordering;
