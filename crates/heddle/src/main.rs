@@ -1,1 +1,63 @@
-fn main() {}
+//! The program: reads the command line, calls what it names, turns the outcome into text and an exit status.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use miette::Report;
+
+use crate::cli::{Cli, Command};
+
+/// How a command ended, when it did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything held.
+    Passed,
+    /// An expectation of the file was missed.
+    Missed,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(cli.verbose);
+    match dispatch(cli) {
+        Ok(Ending::Passed) => ExitCode::SUCCESS,
+        Ok(Ending::Missed) => ExitCode::from(1),
+        Err(report) => {
+            eprintln!("{report:?}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
+    let filter = tracing_subscriber::EnvFilter::try_from_env("HEDDLE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+fn dispatch(cli: Cli) -> Result<Ending, Report> {
+    let format = cli.output;
+    match cli.command {
+        Command::New(args) => commands::new(&args)?,
+        Command::Check(args) => commands::check(&args, format)?,
+        Command::Plan(args) => commands::plan(&args, format)?,
+        Command::Up(args) => commands::up(&args, format)?,
+        Command::Down(args) => commands::down(&args)?,
+        Command::Run(args) => return commands::run(&args, format),
+        Command::Show(args) => commands::show(&args, format)?,
+        Command::Exec(args) => commands::exec(&args)?,
+        Command::Report(args) => return commands::report(&args, format),
+        Command::Schema => commands::schema()?,
+        Command::Clean => commands::clean(format)?,
+        Command::Completions { shell } => commands::completions(shell)?,
+        Command::Man { folder } => commands::man(&folder)?,
+        Command::Daemon(args) => commands::daemon(&args)?,
+    }
+    Ok(Ending::Passed)
+}

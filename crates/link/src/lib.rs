@@ -112,9 +112,14 @@ impl Link {
         self.last = (0, Span::ZERO);
     }
 
-    /// What it has done so far.
+    /// What it has done so far, or since [`Link::take_counters`].
     pub const fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// What it has done so far; counting starts anew.
+    pub fn take_counters(&mut self) -> Counters {
+        core::mem::take(&mut self.counters)
     }
 }
 

@@ -1,1 +1,39 @@
-//! placeholder
+//! The clock and the edges of the real machine: a fabric that carries real packets between real programs.
+//!
+//! A network that is up is one process, the *daemon* ([`daemon::serve`]). It holds a network namespace and a TAP device for each
+//! host, and runs all switches and links of the file in a few *workers*. Clients talk to it through an [`Instance`]: they apply files,
+//! read counters, and run programs in hosts.
+//!
+//! ```text
+//!  program in h1                                   program in h2
+//!       | socket                                        ^
+//!  kernel of h1 (namespace)                        kernel of h2
+//!       | TAP: frame + virtio-net header                |
+//!  ---- worker: classify > link > switch > link > switch > link ----   one process, no lock
+//! ```
+//!
+//! Decisions are those of `vswitch` and `link`, which the simulator uses as well. What is here is when they are asked, and how
+//! the bytes come in and go out.
+//!
+//! It is the only crate of the workspace with `unsafe`: for ioctls and system calls that have no safe wrapper, and for what a child does
+//! between fork and exec.
+
+mod clean;
+mod clock;
+mod command;
+pub mod control;
+pub mod daemon;
+mod dataplane;
+mod error;
+mod host;
+mod instance;
+mod namespace;
+mod network;
+mod process;
+mod runtime;
+mod tap;
+
+pub use clean::{Cleaned, clean};
+pub use control::{Applied, Counters, Status};
+pub use error::Error;
+pub use instance::{Instance, StartOptions};

@@ -1,8 +1,10 @@
 //! One simulated run.
 
-use fabric::{Fabric, NodeId, Routes, Spread, TransportSpec};
+use fabric::{Fabric, NodeId, Routes, Side, Spread, TransportSpec};
 use machine::{Span, Time};
 use serde::Serialize;
+
+use crate::engine::{Engine, Flow};
 
 /// What to simulate. Links' overrides have already been applied to `fabric`.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,53 @@ pub struct LinkOutcome {
 }
 
 /// Simulates one run. The same scenario gives the same outcome on every machine.
-pub fn run(_scenario: &Scenario<'_>) -> Outcome {
-    Outcome { flows: Vec::new(), links: Vec::new(), packet_hops: 0 }
+///
+/// What happens at `warm_up` is measured, what happens at its end (`warm_up + duration`) is not.
+///
+/// # Panics
+/// If a flow's end is not a host of the fabric.
+pub fn run(scenario: &Scenario<'_>) -> Outcome {
+    let mut engine = Engine::new(scenario);
+    let start = Time::ZERO + scenario.warm_up;
+    engine.run_before(start);
+    let before: Vec<_> = engine.flows().iter_mut().map(measure_flow).collect();
+    links(&mut engine, scenario);
+    engine.run_before(start + scenario.duration);
+    let flows = engine.flows().iter_mut().zip(&before).map(|(flow, before)| since(&measure_flow(flow), before)).collect();
+    let links = links(&mut engine, scenario);
+    Outcome { flows, links, packet_hops: engine.packet_hops() }
+}
+
+/// What a flow has done since the start; its reordering since this was asked last.
+fn measure_flow(flow: &mut Flow) -> FlowOutcome {
+    let sent = flow.sender.counters();
+    FlowOutcome {
+        delivered_bytes: flow.receiver.delivered_bytes(),
+        segments: sent.segments,
+        retransmits: sent.retransmits,
+        fast_retransmits: sent.fast_retransmits,
+        timeouts: sent.timeouts,
+        reordering: flow.meter.take(),
+    }
+}
+
+fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
+    FlowOutcome {
+        delivered_bytes: now.delivered_bytes - before.delivered_bytes,
+        segments: now.segments - before.segments,
+        retransmits: now.retransmits - before.retransmits,
+        fast_retransmits: now.fast_retransmits - before.fast_retransmits,
+        timeouts: now.timeouts - before.timeouts,
+        reordering: now.reordering,
+    }
+}
+
+/// What the links have done since this was asked last.
+fn links(engine: &mut Engine<'_>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
+    (0..scenario.fabric.links.len())
+        .map(|index| LinkOutcome {
+            forward: engine.wire(index, Side::A).link.take_counters(),
+            backward: engine.wire(index, Side::B).link.take_counters(),
+        })
+        .collect()
 }

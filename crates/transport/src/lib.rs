@@ -1,4 +1,43 @@
 //! TCP as state machines: no sockets, no clock.
+//!
+//! ```text
+//!              handle(Start | Ack | Tick)                     handle(Data | Tick)
+//!   driver --------------------------------> Sender    driver --------------------> Receiver
+//!          <-------------------------------- poll             <-------------------- poll
+//!              Do(Segment) ... Wait(until)                    Do(Ack) | Wait(until)
+//! ```
+//!
+//! The sender is greedy: it always has a full segment to send. Connections neither open nor close. Sequence numbers are
+//! byte offsets of 64 bits that do not wrap. Both machines follow the rule of [`machine::Control`]: after each `handle`,
+//! poll until *wait*; nothing is allocated after construction.
+//!
+//! | standard | where |
+//! |---|---|
+//! | RFC 5681 congestion control, RFC 3042 limited transmit, RFC 6582 `NewReno` | [`sender`] |
+//! | RFC 2018 selective acknowledgement, RFC 6675 recovery by it | [`sack`], [`receiver`], [`sender`] |
+//! | RFC 6298 retransmission timer, RFC 7323 timestamps | [`rto`], [`receiver`] |
+//! | RFC 1122, 4.2.3.2 delayed acknowledgement | [`receiver`] |
+//! | RFC 4737 reordering | [`reordering`] |
 #![forbid(unsafe_code)]
 
+mod bitmap;
+pub mod receiver;
 pub mod reordering;
+pub mod rto;
+pub mod sack;
+pub mod segment;
+pub mod sender;
+
+pub use fabric::{TransportKind, TransportSpec};
+pub use receiver::Receiver;
+pub use segment::{Ack, Segment};
+pub use sender::Sender;
+
+/// The largest receive window in segments; a [`TransportSpec`] that says more is taken to say this.
+pub const WINDOW_MAX: u32 = 1 << 20;
+
+/// The receive window that `spec` stands for, in segments: at least one, at most [`WINDOW_MAX`], and less than 2^31 bytes.
+pub fn window(spec: &TransportSpec) -> u32 {
+    let fits = (i32::MAX as u32 / spec.segment_bytes.max(1)).max(1);
+    spec.window.clamp(1, WINDOW_MAX.min(fits))
+}

@@ -1,9 +1,19 @@
 //! A switch's decisions: which flow a packet belongs to, where its destination lies, which of the equal ways it takes.
 //!
-//! The same functions decide for a frame of bytes (live) and for a packet that is only a record (simulated).
+//! The same functions decide for a frame of bytes (live) and for a packet that is only a record (simulated). A frame is
+//! classified once, where it enters the fabric ([`classify`]); from then on every switch works on the [`Forwarding`] alone.
 #![forbid(unsafe_code)]
 
+mod directory;
+mod flow_key;
+mod ingress;
+pub mod neighbour;
 pub mod spread;
 mod switch;
+#[cfg(test)]
+mod testing;
 
+pub use directory::Directory;
+pub use flow_key::{FlowKey, TcpSegment, tcp_segment};
+pub use ingress::{DropReason, Ingress, classify};
 pub use switch::{Forwarding, Switch};

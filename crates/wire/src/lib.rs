@@ -1,1 +1,46 @@
-//! placeholder
+//! Frames as bytes.
+//!
+//! Each header has a file of its own with a pair of types:
+//!
+//! - `XPacket` is a *checked view*: it borrows the bytes, and once made, its fields can be read without failure.
+//! - `XRepr` is a *plain value*: what the header says, as a `Copy` struct. [`EthernetRepr::parse`] and its siblings make one
+//!   from a view; `emit` writes it back. Emitting never panics if the buffer has `buffer_len()` bytes.
+//!
+//! Invariant: no function here panics on any input bytes. What a frame says is believed only as far as it was checked, and
+//! what was checked is written at the view's `new_checked`.
+//!
+//! | header | standard |
+//! |---|---|
+//! | [`EthernetPacket`] | Ethernet II with at most one 802.1Q tag |
+//! | [`ArpPacket`] | RFC 826, for IPv4 over Ethernet |
+//! | [`Ipv4Packet`] | RFC 791 |
+//! | [`Ipv6Packet`] | RFC 8200, with its extension headers |
+//! | [`TcpPacket`] | RFC 9293, timestamps of RFC 7323 |
+//! | [`UdpPacket`] | RFC 768 |
+//! | [`NeighbourPacket`] | RFC 4861: neighbour solicitation and advertisement |
+//! | [`VirtioNetPacket`] | virtio 1.2, 5.1.6: what a TAP puts before each frame |
+#![forbid(unsafe_code)]
+
+mod arp;
+pub mod checksum;
+mod error;
+mod ethernet;
+mod ipv4;
+mod ipv6;
+mod neighbour;
+mod tcp;
+mod udp;
+mod virtio_net;
+
+pub use arp::{ArpOperation, ArpPacket, ArpRepr};
+pub use checksum::Pseudo;
+pub use error::Error;
+pub use ethernet::{BROADCAST, EthernetPacket, EthernetRepr, ethertype, is_group};
+pub use ipv4::{Ipv4Packet, Ipv4Repr, protocol};
+pub use ipv6::{ALL_NODES, EXTENSION_HEADERS_MAX, Fragment, Ipv6Packet, Ipv6Repr, UpperLayer, multicast_mac};
+pub use neighbour::{NeighbourPacket, NeighbourRepr, kind};
+pub use tcp::{TcpPacket, TcpRepr, Timestamps, tcp_flags};
+pub use udp::{UdpPacket, UdpRepr};
+pub use virtio_net::{
+    ChecksumRequest, Segmentation, SegmentationKind, VirtioNetLayout, VirtioNetPacket, VirtioNetRepr,
+};

@@ -1,0 +1,84 @@
+# Everything that is done more than once. `make help` lists it. CARGO_TARGET_DIR is honoured.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# Builds use the versions of Cargo.lock. `make CARGO_FLAGS= test` lets cargo change it.
+CARGO_FLAGS ?= --locked
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Seconds for each fuzz target.
+SECONDS_EACH ?= 60
+
+target := $(or $(CARGO_TARGET_DIR),target)
+heddle := $(target)/release/heddle
+
+.PHONY: help
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
+
+.PHONY: demo
+demo: ## Install what is missing, build, run the quickstart live and simulated
+	@scripts/demo.sh
+
+.PHONY: setup
+setup: ## Install what is missing (root), or say what to ask for
+	@scripts/setup.sh
+
+# Status 3 says that live runs are not possible here: tests that need them say so themselves.
+.PHONY: test
+test: ready format clippy ## Format, lints, all tests
+	$(CARGO) test $(CARGO_FLAGS) --workspace
+
+.PHONY: ready
+ready:
+	@scripts/setup.sh --quiet || [[ $$? -eq 3 ]]
+
+.PHONY: lint
+lint: ready format clippy ## Format, lints; licences, spelling and scripts where the tools are installed
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny: not installed, skipped"; fi
+	@if command -v typos >/dev/null; then typos; else echo "typos: not installed, skipped"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "shellcheck: not installed, skipped"; fi
+
+.PHONY: format
+format:
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+
+.PHONY: clippy
+clippy:
+	$(CARGO) clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+
+.PHONY: build
+build: ## Build the program with optimisation
+	$(CARGO) build $(CARGO_FLAGS) --release --package heddle
+
+.PHONY: bench
+bench: ## Run the benchmarks of the parts (criterion); docs/benchmarks.md has those of the whole
+	$(CARGO) bench $(CARGO_FLAGS) --workspace --benches
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for SECONDS_EACH=60 seconds
+	scripts/fuzz.sh $(SECONDS_EACH)
+
+.PHONY: doc
+doc: ## Build the documentation of the crates
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGO_FLAGS) --workspace --no-deps
+
+.PHONY: install
+install: build ## Install program, manual pages and completions below PREFIX=/usr/local
+	install -Dm755 $(heddle) $(DESTDIR)$(PREFIX)/bin/heddle
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	$(heddle) man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(heddle) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/heddle
+	$(heddle) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_heddle
+	$(heddle) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/heddle.fish
+
+.PHONY: clean
+clean: ## Remove what was built
+	$(CARGO) clean
+	rm -rf fuzz/target fuzz/corpus fuzz/artifacts

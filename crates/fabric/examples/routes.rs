@@ -1,0 +1,37 @@
+//! What routes cost: `cargo run --release -p heddle-fabric --example routes -- 48`.
+
+use std::time::Instant;
+
+use fabric::{NodeId, Routes, Source};
+use machine::Rng;
+
+fn main() -> miette::Result<()> {
+    let k = std::env::args().nth(1).unwrap_or_else(|| "48".to_owned());
+    let text = format!("topology: {{ fat-tree: {{ k: {k} }} }}");
+    let start = Instant::now();
+    let fabric = fabric::parse(&Source { name: "routes".to_owned(), text })?;
+    println!(
+        "k = {k}: {} hosts, {} switches, laid out in {:?}",
+        fabric.hosts,
+        fabric.nodes.len() as u32 - fabric.hosts,
+        start.elapsed()
+    );
+
+    let start = Instant::now();
+    let routes = Routes::compute(&fabric);
+    println!("routes: {:?}, {:.1} MB", start.elapsed(), routes.bytes() as f64 / 1e6);
+
+    // Places drawn beforehand, so that caches meet what a simulation asks for and not a stride.
+    const LOOKUPS: usize = 1 << 22;
+    let mut rng = Rng::new(1);
+    let switches = fabric.nodes.len() as u32 - fabric.hosts;
+    let asked: Vec<(NodeId, NodeId)> =
+        (0..LOOKUPS).map(|_| (NodeId(fabric.hosts + rng.below(switches)), NodeId(rng.below(fabric.hosts)))).collect();
+    let start = Instant::now();
+    let ports: usize = asked.iter().map(|&(at, to)| routes.next_hops(at, to).len()).sum();
+    println!(
+        "{LOOKUPS} lookups of random places: {:.1} ns each ({ports} ports)",
+        start.elapsed().as_nanos() as f64 / LOOKUPS as f64
+    );
+    Ok(())
+}

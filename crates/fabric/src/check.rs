@@ -1,0 +1,311 @@
+//! From the document to a checked [`Fabric`].
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::document::{File, HostText, Links, Mac, NodeText, NodeWord, Topology};
+use crate::error::{Error, Problems};
+use crate::experiment::Context;
+use crate::graph::{Graph, IPV4, IPV6};
+use crate::names::nearest;
+use crate::read::{Mapping, Name, Read};
+use crate::source::{At, Place, Source};
+use crate::topology::{Specs, explicit, fat_tree, leaf_spine};
+use crate::tree::{Node, Value};
+use crate::{Experiment, Fabric, HostAddress, NodeKind, Spread, links, tree};
+
+/// The most experiments of one file.
+const MOST_EXPERIMENTS: usize = 200;
+/// The MTU of Ethernet.
+const DEFAULT_MTU: u32 = 1_500;
+
+/// Reads and checks a fabric file.
+///
+/// # Errors
+/// If anything is wrong with it. The error holds every problem that was found, with its line.
+pub fn parse(source: &Source) -> Result<Fabric, Error> {
+    let mut problems = Problems::new(source);
+    let fabric = read(source, &mut problems);
+    match fabric {
+        Some(fabric) if problems.is_empty() => Ok(fabric),
+        _ => Err(problems.into_error()),
+    }
+}
+
+fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
+    let node = tree::read(source, problems)?;
+    if matches!(node.value, Value::Null) {
+        problems.add(
+            node.place,
+            "the file says nothing",
+            "empty",
+            "start with `topology: { fat-tree: { k: 4 } }`, or let `heddle new` write a file",
+        );
+        return None;
+    }
+    let file = File::read(&node, problems)?;
+    let mtu = file.mtu.map_or(DEFAULT_MTU, |mtu| mtu.0);
+    // A key that couldn't be read leaves a gap: what builds on the network would be reported wrongly.
+    let graph = graph(&file, &node, problems)?;
+    let experiments = experiments(&file, &Context::new(&graph, mtu), problems);
+    Some(Fabric {
+        name: file.name.map_or_else(|| source.stem(), |name| name.value.0),
+        description: file.description.map(|text| text.0).unwrap_or_default(),
+        nodes: graph.nodes,
+        hosts: graph.hosts,
+        links: graph.links,
+        spread: file.spread.unwrap_or(Spread::Ecmp),
+        mtu,
+        seed: file.seed.map_or(1, |seed| seed.0),
+        experiments,
+    })
+}
+
+fn experiments(file: &File, context: &Context<'_>, problems: &mut Problems<'_>) -> Vec<Experiment> {
+    let Some(At { value: Mapping(all), place, .. }) = &file.experiments else { return Vec::new() };
+    if all.len() > MOST_EXPERIMENTS {
+        let count = all.len();
+        problems.add(
+            *place,
+            format!("{count} experiments are more than {MOST_EXPERIMENTS}"),
+            "too many",
+            "use several files",
+        );
+        return Vec::new();
+    }
+    all.iter().filter_map(|(name, text)| context.experiment(&name.value, &text.value, problems)).collect()
+}
+
+/// Lays out the network in one of its two forms.
+fn graph(file: &File, node: &Node, problems: &mut Problems<'_>) -> Option<Graph> {
+    match (&file.topology, &file.nodes) {
+        (Some(topology), None) => by_rule(file, topology, problems),
+        (None, Some(nodes)) => spelled_out(file, nodes, problems),
+        (Some(_), Some(nodes)) => {
+            problems.add(
+                nodes.place,
+                "`topology` and `nodes` can't both describe the network",
+                "besides `topology`",
+                "keep one of them; `hosts:` sets addresses of a topology's hosts",
+            );
+            None
+        }
+        (None, None) => {
+            // If one of them is there but couldn't be read, that has been noted.
+            // So has a key that is nearly one of them.
+            let forms = ["topology", "nodes"];
+            let there = matches!(&node.value, Value::Map(entries)
+                if entries.iter().any(|entry| nearest(&entry.key, forms).is_some()));
+            if !there {
+                problems.add(
+                    node.place,
+                    "there is no network: neither `topology` nor `nodes`",
+                    "needs a network",
+                    "add `topology: { fat-tree: { k: 4 } }`, or `nodes:` and `links:`",
+                );
+            }
+            None
+        }
+    }
+}
+
+fn by_rule(file: &File, topology: &At<Topology>, problems: &mut Problems<'_>) -> Option<Graph> {
+    if let Some(defaults) = &file.link_defaults {
+        problems.add(
+            defaults.place,
+            "`link-defaults` is for networks with `nodes`",
+            "besides `topology`",
+            "with a topology, `links: { rate: .., delay: .., queue: .. }` holds for all links",
+        );
+    }
+    let specs = match &file.links {
+        None => Specs::default(),
+        Some(At { value: Links::Classes(classes), .. }) => links::classes(classes, problems),
+        Some(At { value: Links::List(_), place, .. }) => {
+            problems.add(
+                *place,
+                "a list of links is for networks with `nodes`",
+                "besides `topology`",
+                "with a topology, write `links: { rate: .., delay: .., queue: .. }`",
+            );
+            Specs::default()
+        }
+    };
+    let mut graph = match &topology.value {
+        Topology::FatTree(text) => fat_tree(text.k.value.0, specs),
+        Topology::LeafSpine(text) => {
+            let (leaves, hosts) = (text.leaves.value.get(), text.hosts_per_leaf.value.get());
+            if leaves * hosts > MOST_HOSTS {
+                problems.add(
+                    text.hosts_per_leaf.place,
+                    format!(
+                        "{leaves} leaves with {hosts} hosts each are {} hosts, more than {MOST_HOSTS}",
+                        leaves * hosts
+                    ),
+                    "too many",
+                    "fewer leaves, or fewer hosts on each",
+                );
+                return None;
+            }
+            leaf_spine(leaves, text.spines.value.get(), hosts, specs)
+        }
+    };
+    if let Some(hosts) = &file.hosts {
+        override_hosts(&mut graph, &hosts.value, problems);
+    }
+    Some(graph)
+}
+
+/// The most hosts of one fabric.
+const MOST_HOSTS: u32 = 190_000;
+
+fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut Problems<'_>) -> Option<Graph> {
+    if let Some(hosts) = &file.hosts {
+        problems.add(
+            hosts.place,
+            "`hosts` is for networks with `topology`",
+            "besides `nodes`",
+            "write addresses at the node: `h1: { kind: host, ipv4: 10.0.0.7 }`",
+        );
+    }
+    let links = match &file.links {
+        None => &[],
+        Some(At { value: Links::List(list), .. }) => list.as_slice(),
+        Some(At { value: Links::Classes(_), place, .. }) => {
+            problems.add(
+                *place,
+                "with `nodes`, `links` is a list",
+                "a map",
+                "write `links:` as `- between: [h1, s1]`, and `link-defaults:` for what holds for all",
+            );
+            return None;
+        }
+    };
+    let defaults = file.link_defaults.as_ref();
+    if let Some(defaults) = defaults {
+        let any_rate = defaults.value.rate.is_some() || links.iter().any(|link| link.value.rate.is_some());
+        if !any_rate {
+            links::note_idle_queue(&defaults.value, crate::LinkSpec::default(), problems);
+        }
+    }
+    // With a node or a link missing, everything that is attached to it would seem wrong.
+    if !nodes.sound || file.links.as_ref().is_some_and(|links| !links.sound) {
+        return None;
+    }
+    let mut graph = explicit(nodes, links, defaults, problems)?;
+    let hosts = nodes.value.0.iter().filter_map(|(name, text)| match &text.value {
+        NodeText::Long(long) if long.kind.value == NodeWord::Host => {
+            let value = HostText { mac: long.mac.clone(), ipv4: long.ipv4.clone(), ipv6: long.ipv6.clone() };
+            Some((name.clone(), At { value, place: text.place, sound: text.sound }))
+        }
+        _ => None,
+    });
+    override_hosts(&mut graph, &Mapping(hosts.collect()), problems);
+    Some(graph)
+}
+
+/// Sets the addresses that the file gives, and holds them against all others.
+fn override_hosts(graph: &mut Graph, hosts: &Mapping<Name, HostText>, problems: &mut Problems<'_>) {
+    let ids: HashMap<String, usize> = graph.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect();
+    let mut set = Vec::new();
+    for (name, text) in &hosts.0 {
+        match ids.get(&name.value.0).filter(|&&i| i < graph.hosts as usize) {
+            Some(&i) => set.push((i, &text.value)),
+            None => unknown_host(graph, name, problems),
+        }
+    }
+    for &(i, text) in &set {
+        let NodeKind::Host(address) = &mut graph.nodes[i].kind else { continue };
+        override_host(address, text, problems);
+    }
+    let places = |pick: fn(&HostText) -> Option<Place>| -> HashMap<usize, Place> {
+        set.iter().filter_map(|&(i, text)| Some((i, pick(text)?))).collect()
+    };
+    unique(graph, "MAC address", &places(|t| t.mac.as_ref().map(|m| m.place)), |a| Mac(a.mac).to_string(), problems);
+    unique(graph, "IPv4 address", &places(|t| t.ipv4.as_ref().map(|a| a.place)), |a| a.ipv4.to_string(), problems);
+    unique(graph, "IPv6 address", &places(|t| t.ipv6.as_ref().map(|a| a.place)), |a| a.ipv6.to_string(), problems);
+}
+
+fn unknown_host(graph: &Graph, name: &At<Name>, problems: &mut Problems<'_>) {
+    let hint = graph.host_hint(&name.value.0, problems);
+    problems.add(name.place, format!("there is no host `{}`", name.value.0), "unknown host", hint);
+}
+
+fn override_host(address: &mut HostAddress, text: &HostText, problems: &mut Problems<'_>) {
+    if let Some(At { value: Mac(mac), place, .. }) = text.mac {
+        if mac[0] & 1 == 1 || mac == [0; 6] {
+            problems.add(
+                place,
+                format!("{} is not the address of one host", Mac(mac)),
+                "a group or nothing",
+                "make the first byte even, like 02",
+            );
+        }
+        address.mac = mac;
+    }
+    if let Some(At { value: ipv4, place, .. }) = text.ipv4 {
+        if !in_network_v4(ipv4) {
+            problems.add(
+                place,
+                format!("{ipv4} is not a host's address in {}/{}", IPV4.0, IPV4.1),
+                "outside the fabric's network",
+                "all hosts share one network: write an address from 10.0.0.1 to 10.255.255.254",
+            );
+        }
+        address.ipv4 = ipv4;
+    }
+    if let Some(At { value: ipv6, place, .. }) = text.ipv6 {
+        if !in_network_v6(ipv6) {
+            problems.add(
+                place,
+                format!("{ipv6} is not a host's address in {}/{}", IPV6.0, IPV6.1),
+                "outside the fabric's network",
+                "all hosts share one network: write an address like fd68:6564:646c::7",
+            );
+        }
+        address.ipv6 = ipv6;
+    }
+}
+
+fn in_network_v4(address: Ipv4Addr) -> bool {
+    let last = Ipv4Addr::from(u32::from(IPV4.0) | (u32::MAX >> IPV4.1));
+    address > IPV4.0 && address < last
+}
+
+fn in_network_v6(address: Ipv6Addr) -> bool {
+    let host_part = u128::from(address) & (u128::MAX >> IPV6.1);
+    host_part != 0 && u128::from(address) ^ host_part == u128::from(IPV6.0)
+}
+
+/// Notes addresses that two hosts have; at least one of the two was set in the file, and is marked.
+fn unique(
+    graph: &Graph,
+    what: &str,
+    places: &HashMap<usize, Place>,
+    show: impl Fn(&HostAddress) -> String,
+    problems: &mut Problems<'_>,
+) {
+    if places.is_empty() {
+        return;
+    }
+    let mut owners: HashMap<String, usize> = HashMap::new();
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let NodeKind::Host(address) = &node.kind else { continue };
+        let text = show(address);
+        let Some(&other) = owners.get(&text) else {
+            owners.insert(text, i);
+            continue;
+        };
+        let (marked, other) = if places.contains_key(&i) { (i, other) } else { (other, i) };
+        let (name, holder) = (&graph.nodes[marked].name, &graph.nodes[other].name);
+        let from = if places.contains_key(&other) { "" } else { ", from its position" };
+        if let Some(&place) = places.get(&marked) {
+            problems.add(
+                place,
+                format!("`{name}` and `{holder}` have the same {what}"),
+                format!("`{holder}` has it too{from}"),
+                "each host needs its own; leave it out for one that follows from the position",
+            );
+        }
+    }
+}

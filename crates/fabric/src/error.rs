@@ -1,0 +1,127 @@
+//! What is wrong with a file: every problem that was found, each with its place and a way to mend it.
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+
+use crate::source::{Lines, Place, Source};
+
+/// How many problems are kept; a hostile file may have millions.
+const MOST_KEPT: usize = 50;
+
+/// A file that can't be used. Nothing has been started.
+///
+/// As a [`Diagnostic`] it shows the file's lines; [`Error::problems`] gives them one by one.
+#[derive(Clone, Debug, thiserror::Error, Diagnostic)]
+#[error("{}", headline(.problems.len(), *.more, .file.name()))]
+pub struct Error {
+    #[source_code]
+    file: NamedSource<String>,
+    #[related]
+    problems: Vec<Problem>,
+    more: usize,
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct Problem {
+    /// What is wrong, and what was expected.
+    pub message: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What stands under the marked text.
+    pub label: String,
+    /// The marked text.
+    #[label("{label}")]
+    pub span: SourceSpan,
+    /// How to mend it.
+    #[help]
+    pub hint: String,
+}
+
+fn headline(kept: usize, more: usize, file: &str) -> String {
+    match (kept, more) {
+        (1, 0) => format!("{file} has a problem"),
+        (_, 0) => format!("{file} has {kept} problems"),
+        _ => format!("{file} has {} problems; the first {kept}:", kept + more),
+    }
+}
+
+impl Error {
+    /// What is wrong, in the order of the file.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+/// Collects problems while a file is read.
+#[derive(Debug)]
+pub(crate) struct Problems<'a> {
+    source: &'a Source,
+    lines: Lines<'a>,
+    found: Vec<Problem>,
+    more: usize,
+    noted: usize,
+    /// How much of the text is shown, in bytes: a huge line would bury the message.
+    shown: usize,
+}
+
+impl<'a> Problems<'a> {
+    pub fn new(source: &'a Source) -> Self {
+        Self { source, lines: Lines::of(&source.text), found: Vec::new(), more: 0, noted: 0, shown: source.text.len() }
+    }
+
+    /// Notes that `message` holds at `place`: `label` is shown under the marked text, `hint` says how to mend it.
+    pub fn add(&mut self, place: Place, message: impl Into<String>, label: impl Into<String>, hint: impl Into<String>) {
+        self.noted += 1;
+        if self.is_full() {
+            self.more += 1;
+            return;
+        }
+        let (line, column) = self.lines.position(place.offset);
+        let problem = Problem {
+            message: message.into(),
+            line,
+            column,
+            label: label.into(),
+            span: place.into(),
+            hint: hint.into(),
+        };
+        // The same text can be read twice (an alias, a default that meets many links): once is enough.
+        if !self.found.contains(&problem) {
+            self.found.push(problem);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Leaves the text from `end` on out of messages; every place that is noted must lie before it.
+    pub fn show_until(&mut self, end: usize) {
+        self.shown = end;
+    }
+
+    /// Whether no more are kept: hints that take long to find are then not worth it.
+    pub fn is_full(&self) -> bool {
+        self.found.len() >= MOST_KEPT
+    }
+
+    /// How often something was noted, to tell whether it was between two moments.
+    pub fn noted(&self) -> usize {
+        self.noted
+    }
+
+    /// The line of `place`, from 1.
+    pub fn line(&self, place: Place) -> usize {
+        self.lines.line(place.offset)
+    }
+
+    /// All that was found, as an error.
+    pub fn into_error(mut self) -> Error {
+        self.found.sort_by_key(|p| (p.span.offset(), p.span.len()));
+        let file = NamedSource::new(&self.source.name, self.source.text[..self.shown].to_owned()).with_language("yaml");
+        Error { file, problems: self.found, more: self.more }
+    }
+}

@@ -1,0 +1,101 @@
+//! Nodes and links while a topology is being laid out.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::error::Problems;
+use crate::names::nearest;
+use crate::{End, HostAddress, Link, LinkId, LinkSpec, Node, NodeId, NodeKind, PortId, Side};
+
+/// The hosts' IPv4 network.
+pub(crate) const IPV4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 0, 0, 0), 8);
+/// The hosts' IPv6 network: unique local (RFC 4193), its global identifier is "heddl".
+pub(crate) const IPV6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd68, 0x6564, 0x646c, 0, 0, 0, 0, 0), 64);
+
+/// Nodes and links. Hosts are added first, so that their ids are 0, 1, ...
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Graph {
+    pub nodes: Vec<Node>,
+    pub links: Vec<Link>,
+    pub hosts: u32,
+}
+
+impl Graph {
+    /// Adds a host whose addresses follow from `position`, three bytes that no other host of the fabric has.
+    pub fn host(&mut self, name: String, position: [u8; 3], pod: Option<u32>) -> NodeId {
+        debug_assert_eq!(self.hosts as usize, self.nodes.len(), "hosts come first");
+        self.hosts += 1;
+        self.node(name, NodeKind::Host(address(position, pod)))
+    }
+
+    pub fn switch(&mut self, name: String, tier: u8, pod: Option<u32>) -> NodeId {
+        self.node(name, NodeKind::Switch { tier, pod })
+    }
+
+    fn node(&mut self, name: String, kind: NodeKind) -> NodeId {
+        self.nodes.push(Node { name, kind, ports: Vec::new(), x_permille: 0 });
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    /// Links `a` to `b`, at the next port of each.
+    pub fn connect(&mut self, a: NodeId, b: NodeId, spec: LinkSpec) {
+        let id = LinkId(self.links.len() as u32);
+        let a = self.plug(a, id, Side::A);
+        let b = self.plug(b, id, Side::B);
+        self.links.push(Link { a, b, spec });
+    }
+
+    fn plug(&mut self, node: NodeId, link: LinkId, side: Side) -> End {
+        let ports = &mut self.nodes[node.0 as usize].ports;
+        ports.push((link, side));
+        End { node, port: PortId(ports.len() as u16 - 1) }
+    }
+
+    /// The hosts' names, in order.
+    pub fn host_names(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.nodes[..self.hosts as usize].iter().map(|node| node.name.as_str())
+    }
+
+    /// The hint for a host that doesn't exist. With so many problems that nobody will read it, only the short one.
+    pub fn host_hint(&self, name: &str, problems: &Problems<'_>) -> String {
+        match nearest(name, self.host_names().filter(|_| !problems.is_full())) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                let (first, last) = (self.host_names().next(), self.host_names().next_back());
+                format!("the hosts are `{}` to `{}`", first.unwrap_or_default(), last.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Spreads the nodes of each tier evenly from left to right.
+    pub fn arrange(&mut self) {
+        let tier = |node: &Node| match node.kind {
+            NodeKind::Host(_) => 0,
+            NodeKind::Switch { tier, .. } => usize::from(tier) + 1,
+        };
+        let mut sizes = [0_u32; 258];
+        for node in &self.nodes {
+            sizes[tier(node)] += 1;
+        }
+        let mut placed = [0_u32; 258];
+        for node in &mut self.nodes {
+            let tier = tier(node);
+            node.x_permille = ((2 * placed[tier] + 1) * 500 / sizes[tier]) as u16;
+            placed[tier] += 1;
+        }
+    }
+}
+
+/// Addresses in the networks above that end in `position`; the MAC address is a locally administered one.
+fn address(position: [u8; 3], pod: Option<u32>) -> HostAddress {
+    let [x, y, z] = position;
+    let mut ipv6 = IPV6.0.segments();
+    ipv6[5..].copy_from_slice(&[x.into(), y.into(), z.into()]);
+    HostAddress {
+        mac: [0x02, 0, 10, x, y, z],
+        ipv4: Ipv4Addr::new(10, x, y, z),
+        ipv4_prefix: IPV4.1,
+        ipv6: ipv6.into(),
+        ipv6_prefix: IPV6.1,
+        pod,
+    }
+}

@@ -1,0 +1,87 @@
+//! What a name may look like, and which known word an unknown one was meant to be.
+
+/// The longest name, in characters: what Linux allows a host name.
+pub(crate) const LONGEST: usize = 63;
+
+/// Whether `text` can name a fabric, a node, an experiment: it becomes a host name and a part of paths.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.len() <= LONGEST
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// The known word that is nearest to `word`, if one is near enough to be a slip.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Distances to a long word take long and mean nothing.
+    if word.len() > LONGEST {
+        return None;
+    }
+    let allowed = word.chars().count().max(3) / 3;
+    let word = word.to_lowercase().replace('_', "-");
+    known
+        .into_iter()
+        .map(|candidate| (distance(&word, candidate), candidate))
+        .filter(|&(far, _)| far <= allowed)
+        .min_by_key(|&(far, _)| far)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Optimal string alignment distance: insertions, deletions, substitutions, and swaps of neighbours.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let differs = usize::from(a[i - 1] != b[j - 1]);
+            let mut least = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + differs);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+/// `a`, `b` or `c`, each in backticks.
+pub(crate) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    match words.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// The hint for an unknown word: the one that was probably meant, else what there is.
+pub(crate) fn did_you_mean<'a>(word: &str, known: &[&'a str]) -> String {
+    /// More than this are not read anyway.
+    const SHOWN: usize = 16;
+    match nearest(word, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.len() > SHOWN => format!("there are {}, ...", one_of(known[..SHOWN].iter().copied())),
+        None => format!("write {}", one_of(known.iter().copied())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_recognised_and_strangers_are_not() {
+        let known = ["single", "ecmp", "packet-scatter", "packet-scatter-random"];
+        assert_eq!(nearest("packet_scatter", known), Some("packet-scatter"));
+        assert_eq!(nearest("ECMP", known), Some("ecmp"));
+        assert_eq!(nearest("sinlge", known), Some("single"));
+        assert_eq!(nearest("flowlet", known), None);
+    }
+
+    #[test]
+    fn names_are_fit_for_hosts_and_paths() {
+        assert!(["h1", "a.b", "0-x_y"].into_iter().all(is_name));
+        assert!(!["", "-x", ".", "..", "a/b", "a b", "µ", &"x".repeat(64)].into_iter().any(is_name));
+    }
+}

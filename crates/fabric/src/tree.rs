@@ -1,0 +1,270 @@
+//! The file as a tree of scalars, lists and maps, each with its place. YAML's rules end here.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{Error as Yaml, Location, Spanned};
+
+use crate::error::Problems;
+use crate::source::{Place, Source};
+
+/// The longest text that is read, in bytes.
+pub(crate) const LONGEST_TEXT: usize = 1 << 20;
+
+/// The longest line, in bytes. (A message with a place beyond column 65,535 can't be rendered, and a tab is 4 columns.)
+const LONGEST_LINE: usize = 16_000;
+
+/// A value of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub place: Place,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// As written, without quotes: `20`, `1.50` and `yes` stay text.
+    Scalar(String),
+    /// Nothing, or `null`.
+    Null,
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub key: String,
+    pub key_place: Place,
+    pub value: Node,
+}
+
+/// Reads the text; `None` when it isn't YAML, which is then noted.
+pub(crate) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Node> {
+    if source.text.len() > LONGEST_TEXT {
+        problems.add(
+            Place::default(),
+            format!("the file has {} bytes, more than {LONGEST_TEXT}", source.text.len()),
+            "too long",
+            "describe a large network with `topology:`",
+        );
+        problems.show_until(0);
+        return None;
+    }
+    if !lines_are_short(&source.text, problems) {
+        return None;
+    }
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        reject_unsupported_tags: true,
+        budget: serde_saphyr::budget! {
+            max_depth: 24,
+            flow_nesting_limit: 24,
+            max_documents: 1,
+            max_aliases: 1_000,
+            max_anchors: 1_000,
+            max_total_scalar_bytes: 4 * LONGEST_TEXT,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(&source.text, options) {
+        Ok(raw) => Some(place(raw, &source.text)),
+        Err(error) => {
+            note(&error, source, problems);
+            None
+        }
+    }
+}
+
+/// Notes the first line that is too long, and shows its start only.
+fn lines_are_short(text: &str, problems: &mut Problems<'_>) -> bool {
+    /// What is shown of it, and what of that is marked, in bytes.
+    const SHOWN: usize = 100;
+    const MARKED: usize = 20;
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        if line.len() > LONGEST_LINE {
+            problems.add(
+                Place { offset, len: line.floor_char_boundary(MARKED) },
+                format!("this line has {} bytes, more than {LONGEST_LINE}", line.len()),
+                "too long",
+                "break it: between [ ] and { } a line may end after a comma",
+            );
+            problems.show_until(offset + line.floor_char_boundary(SHOWN));
+            return false;
+        }
+        offset += line.len();
+    }
+    true
+}
+
+/// Says what YAML says, in our form.
+fn note(error: &serde_saphyr::Error, source: &Source, problems: &mut Problems<'_>) {
+    let place = error.location().map_or(Place::default(), |at| locate(at, &source.text));
+    let text = error.render_with_options(serde_saphyr::render_options! { snippets: serde_saphyr::SnippetMode::Off });
+    // The place is shown by the label already.
+    let text = text.split(" at line ").next().unwrap_or(&text).trim_end_matches('.').to_owned();
+    let limits = "a fabric file is one document, nested less than 24 deep, with few aliases";
+    match error {
+        Yaml::MultipleDocuments { .. } | Yaml::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            problems.add(place, "there is more than one document", "a second one", "make a file of each");
+        }
+        Yaml::Budget { .. } | Yaml::AliasError { .. } => {
+            problems.add(place, format!("this goes beyond what is read: {text}"), "here", limits);
+        }
+        _ if text.contains("limit exceeded") => {
+            problems.add(place, format!("this goes beyond what is read: {text}"), "here", limits);
+        }
+        Yaml::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().unwrap_or("this");
+            problems.add(
+                place,
+                format!("`{key}` is there twice"),
+                "the second one",
+                "each name and each key stands once in its map; remove or rename one",
+            );
+        }
+        _ => problems.add(
+            place,
+            format!("this isn't YAML that can be read: {text}"),
+            "here",
+            "check indentation (spaces, no tabs), brackets, and the space after each colon",
+        ),
+    }
+}
+
+/// What serde hands over; numbers keep serde's form only until the text is at hand.
+enum Raw {
+    Text(String),
+    Plain(String),
+    Null,
+    List(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a scalar, a list or a map")
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Raw, E> {
+        Ok(Raw::Plain(v.to_string()))
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Raw, E> {
+        Ok(Raw::Plain(v.to_string()))
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Raw, E> {
+        Ok(Raw::Plain(v.to_string()))
+    }
+
+    fn visit_i128<E>(self, v: i128) -> Result<Raw, E> {
+        Ok(Raw::Plain(v.to_string()))
+    }
+
+    fn visit_u128<E>(self, v: u128) -> Result<Raw, E> {
+        Ok(Raw::Plain(v.to_string()))
+    }
+
+    fn visit_f64<E>(self, v: f64) -> Result<Raw, E> {
+        Ok(Raw::Plain(v.to_string()))
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(v.to_owned()))
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, _: &[u8]) -> Result<Raw, E> {
+        Err(E::custom("binary data has no place in a fabric file"))
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let value = map.next_value()?;
+            entries.push((key, value));
+        }
+        Ok(Raw::Map(entries))
+    }
+}
+
+fn place(raw: Spanned<Raw>, text: &str) -> Node {
+    let place_of_node = locate(raw.defined, text);
+    let value = match raw.value {
+        Raw::Text(scalar) => Value::Scalar(scalar),
+        Raw::Plain(scalar) => {
+            let written = text.get(place_of_node.offset..place_of_node.offset + place_of_node.len).map(str::trim);
+            Value::Scalar(written.filter(|w| !w.is_empty() && !w.contains('\n')).map_or(scalar, str::to_owned))
+        }
+        Raw::Null => Value::Null,
+        Raw::List(items) => Value::List(items.into_iter().map(|item| place(item, text)).collect()),
+        Raw::Map(entries) => Value::Map(
+            entries
+                .into_iter()
+                .map(|(key, value)| Entry {
+                    key_place: locate(key.defined, text),
+                    key: key.value,
+                    value: place(value, text),
+                })
+                .collect(),
+        ),
+    };
+    Node { place: place_of_node, value }
+}
+
+/// The byte offset of a line and column, for places of which YAML knows no more.
+fn offset_of(at: Location, text: &str) -> usize {
+    let line = at.line().saturating_sub(1) as usize;
+    let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = text[start..].lines().next().unwrap_or_default();
+    let column = at.column().saturating_sub(1) as usize;
+    start + rest.char_indices().nth(column).map_or(rest.len(), |(i, _)| i)
+}
+
+/// The marked text: at most to the end of its line, and never between the bytes of a character.
+fn locate(at: Location, text: &str) -> Place {
+    let mut offset = at.span().byte_offset().map_or_else(|| offset_of(at, text), |o| o as usize).min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    let rest = &text[offset..];
+    let line = rest.lines().next().unwrap_or_default().trim_end();
+    let mut len = at.span().byte_len().map_or(0, |l| l as usize).min(line.len());
+    while !line.is_char_boundary(len) {
+        len -= 1;
+    }
+    // A block's place is where it starts, without length: mark its first word.
+    if len == 0 {
+        len = line.find([':', ' ', ',']).unwrap_or(line.len());
+    }
+    Place { offset, len }
+}

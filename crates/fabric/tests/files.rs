@@ -1,0 +1,254 @@
+//! Good files: the examples, the templates, their schema, and what is read from them.
+
+use std::path::{Path, PathBuf};
+
+use fabric::{
+    Bound, DriverKind, Fabric, Metric, NodeKind, Pattern, Source, Spread, Template, TransportKind, parse, template,
+};
+use machine::Span;
+use serde_json::Value;
+
+fn read(text: &str) -> Fabric {
+    let source = Source { name: "dir/net.fabric.yaml".to_owned(), text: text.to_owned() };
+    parse(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
+}
+
+/// All example files, also those of the papers.
+fn examples() -> Vec<PathBuf> {
+    fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).expect("the examples are there") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.to_string_lossy().ends_with(".fabric.yaml") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fabrics"), &mut found);
+    found.sort();
+    assert!(found.len() >= 6, "{found:?}");
+    found
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("readable")
+}
+
+/// What the schema finds wrong with a file.
+fn violations(text: &str) -> Vec<String> {
+    let validator = jsonschema::draft7::new(&fabric::schema()).expect("a schema");
+    let value: Value = serde_saphyr::from_str(text).expect("YAML");
+    validator.iter_errors(&value).map(|error| error.to_string()).collect()
+}
+
+#[test]
+fn every_example_parses_and_meets_the_schema() {
+    for path in examples() {
+        let text = text(&path);
+        let fabric = read(&text);
+        assert!(!fabric.experiments.is_empty(), "{}", path.display());
+        assert_eq!(violations(&text), [""; 0], "{}", path.display());
+    }
+}
+
+#[test]
+fn every_template_parses_and_meets_the_schema() {
+    for kind in Template::ALL {
+        let text = template("my-net.1", kind).expect("a name");
+        let fabric = read(&text);
+        assert_eq!((fabric.name.as_str(), fabric.experiments[0].cases().len()), ("my-net.1", 3), "{kind}");
+        assert_eq!(violations(&text), [""; 0], "{kind}");
+        assert_eq!(kind.word().parse(), Ok(kind));
+    }
+    assert!("ring".parse::<Template>().is_err());
+    // A name that YAML takes for a number is still a name.
+    assert_eq!(read(&template("1e3", Template::FatTree).expect("a name")).name, "1e3");
+}
+
+#[test]
+fn the_schema_refuses_what_the_parser_refuses() {
+    let wrong = [
+        "topology: { fat-tree: { k: 4 } }\ntopologgy: 1\n",
+        "topology: { fat-tree: { k: 4, radius: 1 } }\n",
+        "topology: { fat-tree: { k: 5 } }\n",
+        "topology: { fat-tree: { k: 66 } }\n",
+        "topology: { fat-tree: {} }\n",
+        "topology: { fattree: { k: 4 } }\n",
+        "topology: { fat-tree: { k: 4 } }\nlinks: { rate: 1Gb }\n",
+        "topology: { fat-tree: { k: 4 } }\nlinks: { delay: 50 }\n",
+        "topology: { fat-tree: { k: 4 } }\nspread: flowlet\n",
+        "topology: { fat-tree: { k: 4 } }\nspread:\n",
+        "topology: { fat-tree: { k: 4 } }\nname: my net\n",
+        "nodes: { h1: hots }\n",
+        "nodes: { h1: { ipv4: 10.0.0.7 } }\n",
+        "nodes: { h1: host }\nlinks: [ { between: [h1] } ]\n",
+        "topology: { fat-tree: { k: 4 } }\nexperiments: { a: { for: 1s } }\n",
+        "topology: { fat-tree: { k: 4 } }\nexperiments: { a: { traffic: { pattern: stride } } }\n",
+        "topology: { fat-tree: { k: 4 } }\nexperiments: { a: { traffic: { pattern: random }, report: [goodput] } }\n",
+        "topology: { fat-tree: { k: 4 } }\nexperiments: { a: { traffic: { pattern: random }, expect: { goodput: \"<= 1\" } } }\n",
+        "topology: { fat-tree: { k: 4 } }\nexperiments: { a: { traffic: { pattern: random }, vary: { windows: [1] } } }\n",
+    ];
+    for text in wrong {
+        assert_ne!(violations(text), [""; 0], "{text}");
+        assert!(parse(&Source { name: "x".to_owned(), text: text.to_owned() }).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_schema_is_draft_7_and_describes_every_key() {
+    let schema = fabric::schema();
+    assert_eq!(schema["$schema"], "http://json-schema.org/draft-07/schema#");
+    for (key, property) in schema["properties"].as_object().expect("properties") {
+        assert!(property["description"].as_str().is_some_and(|text| !text.is_empty()), "{key}");
+    }
+    insta::assert_json_snapshot!(schema);
+}
+
+#[test]
+fn what_is_not_given_has_its_default() {
+    let fabric = read("topology: { fat-tree: { k: 4 } }\nexperiments: { a: { traffic: { pattern: random } } }\n");
+    assert_eq!((fabric.name.as_str(), fabric.mtu, fabric.seed, fabric.spread), ("net", 1_500, 1, Spread::Ecmp));
+    assert!(!fabric.is_shaped());
+    let experiment = &fabric.experiments[0];
+    assert_eq!((experiment.duration, experiment.warm_up, experiment.repeat), (Span::from_secs(1), Span::ZERO, 1));
+    let transport = &experiment.traffic.transport;
+    assert_eq!(transport.kind, TransportKind::Sack);
+    assert_eq!((transport.window, transport.initial_window, transport.duplicate_ack_threshold), (256, 10, 3));
+    assert_eq!((transport.segment_bytes, transport.header_bytes), (1_448, 66));
+    assert_eq!((transport.delayed_ack, transport.rto_min), (Some(Span::from_ms(40)), Span::from_ms(200)));
+    assert_eq!(experiment.cases().len(), 1);
+}
+
+#[test]
+fn links_of_hosts_and_switches_can_differ() {
+    let fabric = read(
+        "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\n\
+         links: { rate: 1Gbit, delay: 50us, hosts: { queue: 7 }, switches: { rate: 2.5 Gbit/s, delay: 1.5ms } }\n",
+    );
+    let host = fabric.links[0].spec;
+    assert_eq!((host.rate_bps, host.delay, host.queue_packets), (Some(1_000_000_000), Span::from_us(50), Some(7)));
+    let switch = fabric.links[2].spec;
+    let expected = (Some(2_500_000_000), Span::from_us(1_500), Some(1_000));
+    assert_eq!((switch.rate_bps, switch.delay, switch.queue_packets), expected);
+    assert_eq!(
+        (fabric.link_name(fabric::LinkId(0)), fabric.link_name(fabric::LinkId(2))),
+        ("h1-leaf1".into(), "leaf1-spine1".into())
+    );
+}
+
+#[test]
+fn the_file_of_the_paper_says_what_the_paper_says() {
+    let path =
+        examples().into_iter().find(|path| path.ends_with("paper/3-fabric-multipath.fabric.yaml")).expect("there");
+    let fabric = read(&text(&path));
+    assert_eq!((fabric.hosts, fabric.nodes.len()), (16, 36));
+    for link in &fabric.links {
+        assert_eq!(link.spec.rate_bps, Some(1_000_000_000));
+        assert_eq!((link.spec.delay, link.spec.queue_packets), (Span::from_us(50), Some(250)));
+    }
+    let stride = &fabric.experiments[0];
+    assert_eq!(stride.traffic.transport.kind, TransportKind::Reno);
+    let transport = &stride.traffic.transport;
+    assert_eq!((transport.segment_bytes, transport.header_bytes, transport.initial_window), (1_000, 40, 2));
+    assert_eq!(transport.delayed_ack, None);
+    let cases = stride.cases();
+    assert_eq!(cases.len(), 16);
+    let claim = &stride.expect[0];
+    assert_eq!((claim.metric, claim.driver), (Metric::GoodputMean, Some(DriverKind::Sim)));
+    let Bound::Within { of, by } = claim.bound else { panic!("{claim:?}") };
+    assert!((of - 245.5e6).abs() < 1.0 && (by - 2.455e6).abs() < 1.0);
+    let matching: Vec<_> =
+        cases.iter().filter(|case| claim.only.iter().all(|label| case.labels.contains(label))).collect();
+    let [case] = matching.as_slice() else { panic!("one case is meant") };
+    assert_eq!(case.traffic.pattern, Pattern::Stride(8));
+    assert_eq!((case.traffic.transport.window, case.overrides.spread), (20, Some(Spread::PacketScatter)));
+}
+
+#[test]
+fn cases_are_the_cross_product_with_the_first_axis_slowest() {
+    let fabric = read(
+        "topology: { fat-tree: { k: 4 } }\nlinks: { rate: 1Gbit, queue: 9 }\nexperiments:\n  a:\n    traffic: { pattern: random }\n    \
+         vary: { links.queue: [5, 6], transport: [reno, sack], links.delay: [1ms], links.rate: [2Gbit] }\n",
+    );
+    let cases = fabric.experiments[0].cases();
+    let labels: Vec<String> = cases
+        .iter()
+        .map(|case| case.labels.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(labels, ["5 reno 1ms 2Gbit", "5 sack 1ms 2Gbit", "6 reno 1ms 2Gbit", "6 sack 1ms 2Gbit"]);
+    assert_eq!(cases[3].traffic.transport.kind, TransportKind::Sack);
+    let changed = fabric.with(&cases[3].overrides);
+    for link in &changed.links {
+        assert_eq!(link.spec.queue_packets, Some(6));
+        assert_eq!((link.spec.rate_bps, link.spec.delay), (Some(2_000_000_000), Span::from_ms(1)));
+    }
+    assert_eq!(fabric.with(&fabric::Overrides::default()), fabric);
+}
+
+#[test]
+fn overrides_leave_links_without_a_rate_alone() {
+    let fabric = read(
+        "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\nlinks: { switches: { rate: 1Gbit } }\n",
+    );
+    let overrides = fabric::Overrides { rate_bps: Some(7), queue_packets: Some(3), ..Default::default() };
+    let changed = fabric.with(&overrides);
+    assert_eq!((changed.links[0].spec.rate_bps, changed.links[0].spec.queue_packets), (None, None));
+    assert_eq!((changed.links[2].spec.rate_bps, changed.links[2].spec.queue_packets), (Some(7), Some(3)));
+}
+
+#[test]
+fn addresses_can_be_set_and_swapped() {
+    let fabric = read(
+        "topology: { fat-tree: { k: 2 } }\nhosts:\n  h1: { ipv4: 10.1.0.2, mac: \"02:00:0A:01:00:02\" }\n  h2: { ipv4: 10.0.0.2, mac: \"02:00:0a:00:00:02\" }\n",
+    );
+    let h1 = fabric.address(fabric.node("h1").expect("there")).expect("a host");
+    assert_eq!((h1.ipv4.to_string(), h1.mac), ("10.1.0.2".to_owned(), [2, 0, 10, 1, 0, 2]));
+    assert!(fabric.address(fabric.node("c1").expect("there")).is_none());
+    assert!(fabric.node("h3").is_none());
+}
+
+#[test]
+fn addresses_are_unique_in_the_largest_networks() {
+    let networks = [
+        "topology: { fat-tree: { k: 64 } }".to_owned(),
+        "topology: { leaf-spine: { leaves: 4096, spines: 1, hosts-per-leaf: 46 } }".to_owned(),
+        "topology: { leaf-spine: { leaves: 760, spines: 1, hosts-per-leaf: 250 } }".to_owned(),
+        {
+            let hosts: String = (0..4_000).map(|i| format!("h{i}: host\n  ")).collect();
+            let links: String = (0..4_000).map(|i| format!("  - {{ between: [h{i}, s] }}\n")).collect();
+            format!("nodes:\n  {hosts}s: switch\nlinks:\n{links}")
+        },
+    ];
+    for text in networks {
+        let fabric = read(&text);
+        let mut seen = std::collections::HashSet::new();
+        for (_, node) in fabric.hosts() {
+            let NodeKind::Host(address) = &node.kind else { panic!("hosts come first") };
+            assert!(seen.insert(address.mac.to_vec()), "{address:?}");
+            assert!(seen.insert(address.ipv4.octets().to_vec()), "{address:?}");
+            assert!(seen.insert(address.ipv6.octets().to_vec()), "{address:?}");
+            assert_eq!((address.mac[0], address.ipv4_prefix, address.ipv6_prefix), (2, 8, 64));
+            assert_eq!((address.ipv4.octets()[0], address.ipv6.segments()[0]), (10, 0xfd68));
+        }
+        assert_eq!(seen.len(), 3 * fabric.hosts as usize);
+    }
+}
+
+#[test]
+fn anchors_and_merges_are_followed() {
+    let fabric = read(
+        "topology: { fat-tree: { k: 4 } }\nexperiments:\n  a:\n    traffic: &t { pattern: random, window: 20 }\n  b:\n    traffic: { <<: *t, window: 30 }\n  \
+         c:\n    traffic: *t\n",
+    );
+    let windows: Vec<u32> = fabric.experiments.iter().map(|e| e.traffic.transport.window).collect();
+    assert_eq!(windows, [20, 30, 20]);
+}
+
+#[test]
+fn pictures_have_every_tier_spread_from_left_to_right() {
+    let fabric = read("topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 2 } }\n");
+    let places: Vec<u16> = fabric.nodes.iter().map(|node| node.x_permille).collect();
+    assert_eq!(places, [125, 375, 625, 875, 250, 750, 500]);
+}

@@ -1,0 +1,251 @@
+//! The command line: what can be said, and the help that `--help` and the manual page show.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+/// A data-centre network from one file: run it live, simulate it, measure it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "heddle",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Start with `heddle new lab`, then `heddle run lab.fabric.yaml`.",
+    after_long_help = "\
+EXIT STATUS
+  0  it worked, and every expectation of the file held
+  1  an expectation was missed
+  2  an error; nothing was started or changed unless the message says so
+
+FILES
+  NAME.fabric.yaml   the network and its experiments; `heddle schema` prints its JSON Schema
+  results/NAME/      report.html, summary.json, samples.jsonl and machine.json of the last run
+
+ENVIRONMENT
+  HEDDLE_LOG         what to log to standard error, as in `HEDDLE_LOG=debug`
+  XDG_RUNTIME_DIR    where running fabrics keep their sockets (heddle/ below it)
+  NO_COLOR           no colours
+
+EXAMPLES
+  heddle new lab --topology leaf-spine   write lab.fabric.yaml
+  heddle run lab.fabric.yaml             every experiment, live and simulated, and one report
+  heddle up lab.fabric.yaml              start the network and leave it running
+  heddle exec h1 -- ping -c 3 h2         run a program in one of its hosts
+  heddle show counters                   what its links carried
+  heddle down                            stop it"
+)]
+pub struct Cli {
+    /// How to print data
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+
+    /// Log more to standard error: -v what is done, -vv every detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns, for people
+    Table,
+    /// JSON, for programs
+    Json,
+    /// Comma-separated values with a header line, for spreadsheets
+    Csv,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a commented fabric file to start from
+    New(New),
+    /// Read a file and report every mistake in it
+    Check(FileArg),
+    /// Say what `up` and `run` would do, and do nothing
+    Plan(Plan),
+    /// Start the network of a file, or change the running one to match the file
+    ///
+    /// Needs no root where user namespaces are allowed. Every host becomes a network namespace with one interface,
+    /// eth0; all switches and links run in one background process. Running it again changes only what changed:
+    /// programs in untouched hosts go on, with their connections.
+    Up(Up),
+    /// Stop a running network and all programs in its hosts
+    Down(Down),
+    /// Run the experiments of a file, live and simulated, and write a report
+    ///
+    /// Without --sim or --live, both: the report shows them side by side with their difference. The simulation
+    /// gives the same bytes for the same file and seed, at any number of threads.
+    Run(Run),
+    /// Show nodes, links, flows or counters of a running network (nodes and links of a file, too)
+    Show(Show),
+    /// Run a program in a host of a running network
+    ///
+    /// The program sees the host's own network, host name and /etc/hosts, in which all hosts of the fabric are named; files
+    /// and users are those of this machine.
+    Exec(Exec),
+    /// Make the report of a results folder anew
+    Report(Report),
+    /// Print the JSON Schema (draft 7) of fabric files, for editors
+    Schema,
+    /// Remove what crashed networks left behind
+    Clean,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// The process behind `up`: holds the namespaces, forwards the packets
+    #[command(hide = true)]
+    Daemon(Daemon),
+}
+
+#[derive(Debug, Args)]
+pub struct FileArg {
+    /// The fabric file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct New {
+    /// Name of the fabric; the file is NAME.fabric.yaml
+    pub name: String,
+    /// Shape of the network
+    #[arg(short, long, value_enum, default_value_t = Topology::LeafSpine)]
+    pub topology: Topology,
+    /// Overwrite the file if it is there
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Topology {
+    /// Three tiers, k pods of k-port switches, k^3/4 hosts
+    FatTree,
+    /// Two tiers: every leaf switch is linked to every spine switch
+    LeafSpine,
+    /// Nodes and links one by one
+    Explicit,
+}
+
+#[derive(Debug, Args)]
+pub struct Plan {
+    #[command(flatten)]
+    pub file: FileArg,
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+#[derive(Debug, Args)]
+pub struct Up {
+    #[command(flatten)]
+    pub file: FileArg,
+    /// Name of the running network, if not the fabric's
+    #[arg(short, long)]
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Down {
+    /// The running network; may be left out when only one runs
+    pub name: Option<String>,
+    /// Stop every network of this user
+    #[arg(short, long, conflicts_with = "name")]
+    pub all: bool,
+}
+
+/// Which runs of a file.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Only simulated
+    #[arg(long, conflicts_with = "live")]
+    pub sim: bool,
+    /// Only live
+    #[arg(long)]
+    pub live: bool,
+    /// Where chance starts, if not at the file's `seed`
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Only this experiment (may be given several times)
+    #[arg(short = 'e', long = "experiment", value_name = "NAME")]
+    pub experiments: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub file: FileArg,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Simulated runs side by side [default: one a core]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+    /// Folder for the results [default: results/NAME]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub results: Option<PathBuf>,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// What to show
+    #[arg(value_enum)]
+    pub what: What,
+    /// The running network (may be left out when only one runs), or a fabric file
+    #[arg(value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
+    pub from: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// Hosts and switches with their addresses
+    Nodes,
+    /// Links with both ends, rate, delay and queue
+    Links,
+    /// Forwarding entries of each switch with their packet counts
+    Flows,
+    /// What each link and each host's port carried and dropped
+    Counters,
+}
+
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// The running network; may be left out when only one runs
+    #[arg(short, long)]
+    pub name: Option<String>,
+    /// The host
+    pub host: String,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// A folder that `run` wrote
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Daemon {
+    /// Name of the network
+    #[arg(long)]
+    pub instance: String,
+    /// End when the client that started it goes
+    #[arg(long)]
+    pub ephemeral: bool,
+}

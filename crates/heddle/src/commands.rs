@@ -1,0 +1,20 @@
+//! One module a command, or a family of commands.
+
+mod describe;
+mod file;
+mod instance;
+mod measure;
+mod shell;
+
+pub use describe::{check, new, plan, schema};
+pub use instance::{clean, daemon, down, exec, show, up};
+pub use measure::{report, run};
+pub use shell::{completions, man};
+
+/// A failure of the live driver with its hint, as a report.
+fn explain(error: live::Error) -> miette::Report {
+    match error.hint() {
+        Some(hint) => miette::miette!(help = hint, "{error}"),
+        None => miette::miette!("{error}"),
+    }
+}

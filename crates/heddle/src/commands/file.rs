@@ -1,0 +1,33 @@
+//! Reads the fabric file that a command names.
+
+use std::io::Read;
+use std::path::Path;
+
+use fabric::{Fabric, Source};
+use miette::{IntoDiagnostic, Report, miette};
+
+/// No fabric file comes near this size; a larger one is not read into memory.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads and checks a file; `-` is standard input.
+pub fn read(path: &Path) -> Result<(Source, Fabric), Report> {
+    let source = Source { name: path.display().to_string(), text: text_of(path)? };
+    let fabric = fabric::parse(&source)?;
+    Ok((source, fabric))
+}
+
+fn text_of(path: &Path) -> Result<String, Report> {
+    let mut bytes = Vec::new();
+    let outcome = if path.as_os_str() == "-" {
+        std::io::stdin().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+    };
+    outcome.map_err(|error| {
+        miette!(help = "`heddle new NAME` writes a file to start from", "cannot read {}: {error}", path.display())
+    })?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(miette!("{} is larger than {FILE_BYTES_MAX} bytes: is it a fabric file?", path.display()));
+    }
+    String::from_utf8(bytes).into_diagnostic().map_err(|error| error.wrap_err(format!("{} is not UTF-8 text", path.display())))
+}

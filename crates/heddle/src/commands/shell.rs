@@ -1,0 +1,21 @@
+//! `completions`, `man`: what a package installs beside the program.
+
+use std::path::Path;
+
+use clap::CommandFactory;
+use miette::{Context, IntoDiagnostic, Report};
+
+use crate::cli::Cli;
+
+/// Prints a completion script.
+pub fn completions(shell: clap_complete::Shell) {
+    clap_complete::generate(shell, &mut Cli::command(), "heddle", &mut std::io::stdout());
+}
+
+/// Writes `heddle.1` and one page a subcommand.
+pub fn man(folder: &Path) -> Result<(), Report> {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot write the manual pages into {}", folder.display()))
+}

@@ -1,0 +1,105 @@
+//! Rows of data as a table, JSON or CSV.
+
+use miette::{IntoDiagnostic, Report};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cli::Format;
+
+/// Prints one value as JSON, indented.
+pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
+    let text = serde_json::to_string_pretty(value).into_diagnostic()?;
+    println!("{text}");
+    Ok(())
+}
+
+/// Data in rows. A cell is a JSON string, number, boolean or null.
+pub struct Rows {
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    /// No rows yet.
+    pub fn new(columns: &[&'static str]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row with one cell a column.
+    pub fn push<const N: usize>(&mut self, row: [Value; N]) {
+        assert_eq!(N, self.columns.len(), "a row has one cell a column");
+        self.rows.push(row.into());
+    }
+
+    /// The text to print, with a final line break.
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Table => self.table(),
+            Format::Json => self.json(),
+            Format::Csv => self.csv(),
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::TableStyle::new()).set_header(&self.columns);
+        for row in &self.rows {
+            table.add_row(row.iter().map(|cell| {
+                let aligned = comfy_table::Cell::new(text(cell));
+                if cell.is_number() { aligned.set_alignment(comfy_table::CellAlignment::Right) } else { aligned }
+            }));
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
+
+    fn json(&self) -> String {
+        let objects: Vec<Value> = self
+            .rows
+            .iter()
+            .map(|row| self.columns.iter().map(ToString::to_string).zip(row.iter().cloned()).collect())
+            .collect();
+        serde_json::to_string_pretty(&objects).expect("plain values") + "\n"
+    }
+
+    /// RFC 4180, but lines end in LF as everywhere on Unix.
+    fn csv(&self) -> String {
+        let header = self.columns.join(",");
+        let lines = self.rows.iter().map(|row| row.iter().map(|cell| quoted(&text(cell))).collect::<Vec<_>>().join(","));
+        std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
+    }
+}
+
+fn text(cell: &Value) -> String {
+    match cell {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Rows {
+        let mut rows = Rows::new(&["name", "packets", "note"]);
+        rows.push(["h1".into(), 12.into(), "a, \"b\"".into()]);
+        rows.push(["leaf1".into(), 3.into(), Value::Null]);
+        rows
+    }
+
+    #[test]
+    fn the_three_formats() {
+        assert_eq!(rows().render(Format::Csv), "name,packets,note\nh1,12,\"a, \"\"b\"\"\"\nleaf1,3,\n");
+        assert_eq!(rows().render(Format::Table), "name   packets  note\nh1          12  a, \"b\"\nleaf1        3\n");
+        let parsed: Value = serde_json::from_str(&rows().render(Format::Json)).unwrap();
+        assert_eq!(parsed[1], serde_json::json!({ "name": "leaf1", "packets": 3, "note": null }));
+    }
+}

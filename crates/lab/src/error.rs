@@ -1,0 +1,166 @@
+//! What can go wrong between a plan and its report.
+
+use std::path::PathBuf;
+
+use crate::pattern::NoPairs;
+
+/// Why there are no results. [`Error::hint`] says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file has no experiments at all.
+    #[error("{fabric}: the file has no experiments, so there is nothing to run")]
+    NoExperiments {
+        /// Name of the fabric.
+        fabric: String,
+    },
+    /// `only` names an experiment that the file does not have.
+    #[error("there is no experiment {name:?} in {fabric}; it has {known}")]
+    UnknownExperiment {
+        /// What was asked for.
+        name: String,
+        /// Name of the fabric.
+        fabric: String,
+        /// What there is, joined by commas.
+        known: String,
+    },
+    /// A pattern yields no pairs of hosts.
+    #[error("experiment {experiment:?} ({case}): {reason}")]
+    Pattern {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Why.
+        #[source]
+        reason: NoPairs,
+    },
+    /// An expectation looks at no case, so it could never fail.
+    #[error("line {line}: the expectation `{text}` of experiment {experiment:?} matches none of its cases")]
+    ExpectationMatchesNothing {
+        /// The experiment.
+        experiment: String,
+        /// As written.
+        text: String,
+        /// Line of the file.
+        line: usize,
+    },
+    /// An expectation is about something that its driver cannot know.
+    #[error("line {line}: the expectation `{text}` of experiment {experiment:?} needs a simulated run: {metric} is not visible from outside a real TCP")]
+    ExpectationCannotBeMeasured {
+        /// The experiment.
+        experiment: String,
+        /// As written.
+        text: String,
+        /// Line of the file.
+        line: usize,
+        /// The metric's name.
+        metric: &'static str,
+    },
+    /// A program that live traffic needs is not installed.
+    #[error("{program} cannot be started: {source}")]
+    MissingProgram {
+        /// Its name.
+        program: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A flow of a live run failed.
+    #[error("{experiment}, {case}, repeat {repeat}: flow {flow} failed in host {host}: {message}")]
+    Flow {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Which repetition, from 1.
+        repeat: u32,
+        /// `h1 -> h2`
+        flow: String,
+        /// Where the failing program ran.
+        host: String,
+        /// iperf3's own words where it had any.
+        message: String,
+    },
+    /// The live network itself failed.
+    #[error("live: {0}")]
+    Live(#[from] live::Error),
+    /// A host's TCP could not be set up as the file says.
+    #[error("host {host}: its TCP could not be set up: {message}")]
+    Tuning {
+        /// The host.
+        host: String,
+        /// What the shell said.
+        message: String,
+    },
+    /// More flows than live processes can carry.
+    #[error("experiment {experiment:?} ({case}): {flows} flows at once are more than {limit}, the most that run live")]
+    TooManyLiveFlows {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// How many the pattern makes.
+        flows: usize,
+        /// How many there can be.
+        limit: usize,
+    },
+    /// The threads for simulated runs could not be started.
+    #[error("{threads} threads could not be started: {message}")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the system said.
+        message: String,
+    },
+    /// A file of results could not be read or written.
+    #[error("{action} {path}: {source}", path = path.display())]
+    File {
+        /// `reading` or `writing`.
+        action: &'static str,
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of results is not what [`crate::Results::write`] writes.
+    #[error("{path}, line {line}: not a file of results: {source}", path = path.display())]
+    Format {
+        /// Which one.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What was wrong.
+        source: serde_json::Error,
+    },
+}
+
+impl Error {
+    /// What the user can do, if that is known.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NoExperiments { .. } => "add `experiments:`; `heddle new` writes a file with an example",
+            Self::UnknownExperiment { .. } => "use one of the names above",
+            Self::Pattern { reason, .. } => reason.hint(),
+            Self::ExpectationMatchesNothing { .. } => "write each label as under `vary`, with the value as written there",
+            Self::ExpectationCannotBeMeasured { .. } => "limit it to the simulated runs, or expect `retransmits` instead",
+            Self::MissingProgram { program, .. } => {
+                let package = if *program == "ip" { "iproute2" } else { program };
+                return Some(format!("install it: apt-get install {package}; or leave live runs out with --sim"));
+            }
+            Self::Flow { .. } => "`heddle up` and `heddle exec` let you try the same by hand",
+            Self::Live(error) => return error.hint(),
+            Self::Tuning { .. } => "the kernel may be too old for one of these settings; --sim leaves live runs out",
+            Self::TooManyLiveFlows { .. } => "use a pattern with fewer flows, or run it with --sim",
+            Self::Threads { .. } => "ask for fewer threads",
+            Self::File { action: "reading", .. } => "name a folder that `heddle run` has written",
+            Self::File { .. } => "check that the folder can be written to and that there is space left",
+            Self::Format { .. } => "the folder may have been written by another version; run the experiment again",
+        };
+        Some(hint.to_owned())
+    }
+}
+
+impl miette::Diagnostic for Error {
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        self.hint().map(|hint| Box::new(hint) as Box<dyn std::fmt::Display>)
+    }
+}

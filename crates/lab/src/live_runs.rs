@@ -1,0 +1,281 @@
+//! Live runs, one after another over one network that ends with this process.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fabric::{Case, DriverKind, Fabric, NodeId, Overrides, Side, Source, TransportSpec};
+use live::control::{Counters, FlowCounters, LinkCounters};
+use live::{Instance, StartOptions};
+use machine::Span;
+
+use crate::plan::{Plan, PlannedRun, pairs_of};
+use crate::progress::Progress;
+use crate::record::{FlowRecord, LinkRecord, Record};
+use crate::results::Timing;
+use crate::simulate::{link_record, node_name};
+use crate::traffic::{self, FlowFailure, Hosts, LIVE_FLOWS_MAX, LiveFlow, Measured, Schedule};
+use crate::{Error, Options, tuning};
+
+/// What an idle network needs to forget the run before: queues drain, connections close.
+const REST: Duration = Duration::from_millis(200);
+
+/// Ports of receivers: above iperf3's own and below those that Linux gives to clients. Each flow of a network has another
+/// one, so that no counter or lingering socket of an earlier run is taken for its own.
+const PORTS: std::ops::Range<u16> = 5_202..32_768;
+
+/// A network with the means to run traffic in it.
+pub(crate) struct LiveRuns<'a> {
+    network: Instance,
+    source: &'a Source,
+    fabric: &'a Fabric,
+    options: &'a Options,
+    /// What the hosts' TCP is set to.
+    tuned: Option<TransportSpec>,
+    next_port: u16,
+}
+
+/// iperf3's name and version, if it is there. `ip` must be there as well.
+pub(crate) fn look_for_programs() -> Result<String, Error> {
+    let run = |program: &'static str, argument: &str| {
+        let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
+        output.map_err(|source| Error::MissingProgram { program, source })
+    };
+    run("ip", "-V")?;
+    let output = run("iperf3", "--version")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().next().unwrap_or("iperf3").trim().to_owned())
+}
+
+impl Hosts for Instance {
+    fn command(&self, host: &str, program: &str, arguments: &[String]) -> Result<Command, String> {
+        Self::command(self, host, program, arguments.iter().map(String::as_str)).map_err(|error| error.to_string())
+    }
+}
+
+impl<'a> LiveRuns<'a> {
+    /// Brings the network up as the file has it.
+    pub fn start(source: &'a Source, fabric: &'a Fabric, options: &'a Options) -> Result<Self, Error> {
+        let name = format!("run-{}", std::process::id());
+        let start = StartOptions { name, ephemeral: true, program: options.program.clone() };
+        let network = Instance::start(&start)?;
+        network.apply(source, &Overrides::default())?;
+        Ok(Self { network, source, fabric, options, tuned: None, next_port: PORTS.start })
+    }
+
+    /// Runs `runs` in their order, then takes the network down.
+    pub fn run(mut self, plan: &Plan, runs: &[&PlannedRun]) -> Result<Vec<(Record, Timing)>, Error> {
+        let progress = Progress::start(self.options.progress, "live", runs.iter().map(|run| run.seconds));
+        let mut measured = Vec::with_capacity(runs.len());
+        for run in runs {
+            let (index, cases) = &plan.cases[run.at.0];
+            progress.at(format!("{}: {}", run.experiment, run.labels));
+            let experiment = &self.fabric.experiments[*index];
+            measured.push(self.one(&cases[run.at.1], run, (experiment.warm_up, experiment.duration))?);
+            progress.done(run.seconds);
+        }
+        progress.finish();
+        self.network.down()?;
+        Ok(measured)
+    }
+
+    fn one(&mut self, case: &Case, run: &PlannedRun, times: (Span, Span)) -> Result<(Record, Timing), Error> {
+        let started = Instant::now();
+        let fabric = self.fabric.with(&case.overrides);
+        self.network.apply(self.source, &case.overrides)?;
+        self.tune(&case.traffic.transport)?;
+        let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
+            experiment: run.experiment.clone(),
+            case: run.labels.to_string(),
+            reason,
+        })?;
+        if pairs.len() > LIVE_FLOWS_MAX {
+            return Err(too_many(run, pairs.len()));
+        }
+        std::thread::sleep(REST);
+        let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
+        let schedule = Schedule {
+            warm_up: whole_seconds(times.0),
+            seconds: whole_seconds(times.1).max(1),
+            arguments: tuning::client_arguments(&case.traffic.transport, self.fabric.mtu),
+        };
+        let count = || self.network.counters().map_err(lost);
+        let measured = traffic::run(&self.network, &flows, &schedule, count).map_err(|failure| failed(run, failure))?;
+        let timing = Timing {
+            experiment: run.experiment.clone(),
+            labels: run.labels.clone(),
+            repeat: run.repeat,
+            driver: run.driver,
+            wall_seconds: started.elapsed().as_secs_f64(),
+            cpu_seconds: None,
+        };
+        Ok((record(&fabric, run, &flows, &schedule, &measured), timing))
+    }
+
+    /// Sets up every host's TCP, if it is not yet as it should be.
+    fn tune(&mut self, spec: &TransportSpec) -> Result<(), Error> {
+        if self.tuned.as_ref() == Some(spec) {
+            return Ok(());
+        }
+        for (id, node) in self.fabric.hosts() {
+            let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
+            let Some(address) = self.fabric.address(id) else { continue };
+            let script = tuning::script(spec, address);
+            let output = Instance::command(&self.network, &node.name, "sh", ["-c", &script])?
+                .stdin(Stdio::null())
+                .output()
+                .map_err(|error| failed(error.to_string()))?;
+            if !output.status.success() {
+                return Err(failed(crate::iperf::shortened(String::from_utf8_lossy(&output.stderr).trim())));
+            }
+        }
+        self.tuned = Some(spec.clone());
+        Ok(())
+    }
+
+    fn flow(&mut self, from: NodeId, to: NodeId) -> LiveFlow {
+        let port = self.next_port;
+        self.next_port = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
+        let address = self.fabric.address(to).map(|address| address.ipv4.to_string()).unwrap_or_default();
+        LiveFlow { from: node_name(self.fabric, from), to: node_name(self.fabric, to), address, port }
+    }
+}
+
+/// iperf3 takes whole seconds: a fraction counts as one.
+fn whole_seconds(span: Span) -> u64 {
+    span.as_ps().div_ceil(1_000_000_000_000)
+}
+
+fn lost(error: live::Error) -> FlowFailure {
+    FlowFailure { flow: String::new(), host: String::new(), message: error.to_string() }
+}
+
+fn too_many(run: &PlannedRun, flows: usize) -> Error {
+    let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
+    Error::TooManyLiveFlows { experiment, case, flows, limit: LIVE_FLOWS_MAX }
+}
+
+fn failed(run: &PlannedRun, failure: FlowFailure) -> Error {
+    Error::Flow {
+        experiment: run.experiment.clone(),
+        case: run.labels.to_string(),
+        repeat: run.repeat,
+        flow: failure.flow,
+        host: failure.host,
+        message: failure.message,
+    }
+}
+
+fn record(
+    fabric: &Fabric,
+    run: &PlannedRun,
+    flows: &[LiveFlow],
+    schedule: &Schedule,
+    measured: &Measured<Counters>,
+) -> Record {
+    let (before, after) = (&measured.before, &measured.after);
+    let over = Span::from_ps(after.at.as_ps().saturating_sub(before.at.as_ps()));
+    Record {
+        experiment: run.experiment.clone(),
+        case: run.at.1,
+        labels: run.labels.clone(),
+        repeat: run.repeat,
+        seed: run.seed,
+        driver: DriverKind::Live,
+        seconds: schedule.seconds as f64,
+        flows: flows
+            .iter()
+            .zip(&measured.flows)
+            .map(|(flow, did)| {
+                let (reordered, reorder_extent) = reordering(flow, &before.flows, &after.flows).unzip();
+                FlowRecord {
+                    from: flow.from.clone(),
+                    to: flow.to.clone(),
+                    goodput_bps: did.goodput_bps,
+                    retransmits: did.retransmits,
+                    fast_retransmits: None,
+                    timeouts: None,
+                    reordered,
+                    reorder_extent,
+                }
+            })
+            .collect(),
+        links: links(fabric, &before.links, &after.links, over),
+        packet_hops: None,
+        reordered: None,
+        reorder_extent: None,
+    }
+}
+
+/// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
+/// `None` if nobody watched it: the fabric watches shaped networks only, and so many flows.
+fn reordering(flow: &LiveFlow, before: &[FlowCounters], after: &[FlowCounters]) -> Option<(u64, u32)> {
+    let is_ours = |counted: &&FlowCounters| counted.to.port() == flow.port && counted.to.ip().to_string() == flow.address;
+    // The connection that iperf3 steers by has the same destination and hardly a segment.
+    let sum = |counters: &[FlowCounters]| counters.iter().filter(is_ours).map(|c| c.reordering.reordered).sum::<u64>();
+    let extent = after.iter().filter(is_ours).map(|counted| counted.reordering.extent_max).max()?;
+    Some((sum(after).saturating_sub(sum(before)), extent))
+}
+
+fn links(fabric: &Fabric, before: &[LinkCounters], after: &[LinkCounters], over: Span) -> Vec<LinkRecord> {
+    let mut records = Vec::with_capacity(2 * fabric.links.len());
+    for ((link, before), after) in fabric.links.iter().zip(before).zip(after) {
+        let directions = [(Side::A, before.forward, after.forward), (Side::B, before.backward, after.backward)];
+        records.extend(directions.map(|(from, before, after)| {
+            link_record(fabric, link, from, &grown(&before, &after), over)
+        }));
+    }
+    records
+}
+
+/// What was counted between two readings.
+fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
+    link::Counters {
+        packets: after.packets.saturating_sub(before.packets),
+        bytes: after.bytes.saturating_sub(before.bytes),
+        drops: after.drops.saturating_sub(before.drops),
+        busy: Span::from_ps(after.busy.as_ps().saturating_sub(before.busy.as_ps())),
+        queue_peak: after.queue_peak,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(port: u16, reordered: u64, extent_max: u32) -> FlowCounters {
+        FlowCounters {
+            from: ([10, 0, 0, 1], 40_000).into(),
+            to: ([10, 0, 0, 2], port).into(),
+            reordering: transport::reordering::Counters { segments: 9, reordered, extent_max },
+        }
+    }
+
+    #[test]
+    fn reordering_is_that_of_the_flows_own_port() {
+        let flow =
+            LiveFlow { from: "h1".to_owned(), to: "h2".to_owned(), address: "10.0.0.2".to_owned(), port: 6_000 };
+        let before = [counted(6_000, 5, 2)];
+        let after = [counted(6_000, 12, 4), counted(6_000, 1, 9), counted(6_001, 99, 99)];
+        assert_eq!(reordering(&flow, &before, &after), Some((8, 9)));
+        assert_eq!(reordering(&flow, &before, &after[2..]), None, "nobody watched it");
+    }
+
+    #[test]
+    fn seconds_are_whole() {
+        let seconds = [0, 1, 999, 1_000, 1_001].map(|ms| whole_seconds(Span::from_ms(ms)));
+        assert_eq!(seconds, [0, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn counters_grow_between_readings() {
+        let reading = |n: u64| link::Counters {
+            packets: n,
+            bytes: n * 100,
+            drops: n / 10,
+            busy: Span::from_us(n),
+            queue_peak: 3,
+        };
+        let grown = grown(&reading(100), &reading(250));
+        assert_eq!((grown.packets, grown.bytes, grown.drops, grown.busy), (150, 15_000, 15, Span::from_us(150)));
+    }
+}

@@ -1,0 +1,159 @@
+//! Metrics of a record, and how they are called.
+
+use fabric::{DriverKind, Metric};
+use serde::Serialize;
+
+use crate::record::{FlowRecord, Record};
+use crate::statistics;
+
+/// What a metric's number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Bits a second.
+    BitsPerSecond,
+    /// A number of things.
+    Count,
+    /// 0 to 1, shown as it is.
+    Index,
+    /// 0 to 1, shown in per cent.
+    Share,
+}
+
+/// The metric's value in one run; `None` where the driver cannot know it.
+pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
+    let goodputs = || record.flows.iter().map(|flow| flow.goodput_bps);
+    match metric {
+        Metric::GoodputMean => statistics::mean(&goodputs().collect::<Vec<_>>()),
+        Metric::GoodputMin => goodputs().min_by(f64::total_cmp),
+        Metric::GoodputMax => goodputs().max_by(f64::total_cmp),
+        Metric::GoodputSum => Some(goodputs().sum()),
+        Metric::Fairness => statistics::jain(&goodputs().collect::<Vec<_>>()),
+        Metric::Retransmits => total(record, |flow| Some(flow.retransmits)),
+        Metric::FastRetransmits => total(record, |flow| flow.fast_retransmits),
+        Metric::Timeouts => total(record, |flow| flow.timeouts),
+        Metric::Reordered => {
+            record.reordered.map(|n| n as f64).or_else(|| total(record, |flow| flow.reordered))
+        }
+        Metric::ReorderExtent => record.reorder_extent.map(f64::from).or_else(|| {
+            record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)
+        }),
+        Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
+        Metric::UtilisationMean => {
+            let trunks: Vec<f64> =
+                record.links.iter().filter(|link| link.trunk).filter_map(|link| link.utilisation).collect();
+            statistics::mean(&trunks)
+        }
+        Metric::UtilisationMax => record.links.iter().filter_map(|link| link.utilisation).max_by(f64::total_cmp),
+    }
+}
+
+/// The sum over the flows; `None` if it is unknown of any.
+fn total(record: &Record, of: impl Fn(&FlowRecord) -> Option<u64>) -> Option<f64> {
+    record.flows.iter().map(of).sum::<Option<u64>>().map(|n| n as f64)
+}
+
+/// Whether runs of `driver` can know the metric at all: a real TCP does not tell from outside why it sent again.
+pub(crate) const fn is_known_to(metric: Metric, driver: DriverKind) -> bool {
+    !matches!((metric, driver), (Metric::FastRetransmits | Metric::Timeouts, DriverKind::Live))
+}
+
+/// What people call it.
+pub const fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::GoodputMean => "goodput, mean",
+        Metric::GoodputMin => "goodput, slowest flow",
+        Metric::GoodputMax => "goodput, fastest flow",
+        Metric::GoodputSum => "goodput, sum",
+        Metric::Fairness => "fairness (Jain)",
+        Metric::Retransmits => "retransmits",
+        Metric::FastRetransmits => "fast retransmits",
+        Metric::Timeouts => "timeouts",
+        Metric::Reordered => "reordered segments",
+        Metric::ReorderExtent => "reordering extent",
+        Metric::Drops => "drops",
+        Metric::UtilisationMean => "trunk utilisation, mean",
+        Metric::UtilisationMax => "busiest link",
+    }
+}
+
+/// What its number counts.
+pub const fn metric_unit(metric: Metric) -> Unit {
+    match metric {
+        Metric::GoodputMean | Metric::GoodputMin | Metric::GoodputMax | Metric::GoodputSum => Unit::BitsPerSecond,
+        Metric::Fairness => Unit::Index,
+        Metric::UtilisationMean | Metric::UtilisationMax => Unit::Share,
+        _ => Unit::Count,
+    }
+}
+
+/// What is shown when the file names no metrics.
+pub(crate) const USUAL: [Metric; 5] =
+    [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops, Metric::UtilisationMean];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Labels, LinkRecord};
+
+    fn flow(goodput_bps: f64, fast: Option<u64>, extent: Option<u32>) -> FlowRecord {
+        FlowRecord {
+            from: "h1".into(),
+            to: "h2".into(),
+            goodput_bps,
+            retransmits: 2,
+            fast_retransmits: fast,
+            timeouts: None,
+            reordered: None,
+            reorder_extent: extent,
+        }
+    }
+
+    fn link(trunk: bool, utilisation: Option<f64>) -> LinkRecord {
+        LinkRecord { from: "a".into(), to: "b".into(), trunk, packets: 1, bytes: 1, drops: 3, utilisation }
+    }
+
+    fn record() -> Record {
+        Record {
+            experiment: "e".into(),
+            case: 0,
+            labels: Labels::default(),
+            repeat: 1,
+            seed: 1,
+            driver: DriverKind::Sim,
+            seconds: 1.0,
+            flows: vec![flow(1e6, Some(1), Some(4)), flow(3e6, Some(2), None)],
+            links: vec![link(true, Some(0.2)), link(true, Some(0.4)), link(false, Some(0.9)), link(true, None)],
+            packet_hops: None,
+            reordered: None,
+            reorder_extent: None,
+        }
+    }
+
+    #[test]
+    fn values_come_from_flows_and_links() {
+        let record = record();
+        let value = |metric| metric_value(&record, metric);
+        assert_eq!(value(Metric::GoodputMean), Some(2e6));
+        assert_eq!(value(Metric::GoodputMin), Some(1e6));
+        assert_eq!(value(Metric::GoodputMax), Some(3e6));
+        assert_eq!(value(Metric::GoodputSum), Some(4e6));
+        assert_eq!(value(Metric::Fairness), Some(0.8));
+        assert_eq!(value(Metric::Retransmits), Some(4.0));
+        assert_eq!(value(Metric::FastRetransmits), Some(3.0));
+        assert_eq!(value(Metric::Drops), Some(12.0));
+        assert!((value(Metric::UtilisationMean).unwrap() - 0.3).abs() < 1e-12, "only links between switches count");
+        assert_eq!(value(Metric::UtilisationMax), Some(0.9));
+        assert_eq!(value(Metric::ReorderExtent), Some(4.0));
+    }
+
+    #[test]
+    fn what_is_not_known_is_none_and_not_zero() {
+        let mut record = record();
+        assert_eq!(metric_value(&record, Metric::Timeouts), None);
+        assert_eq!(metric_value(&record, Metric::Reordered), None);
+        record.reordered = Some(7);
+        assert_eq!(metric_value(&record, Metric::Reordered), Some(7.0));
+        record.flows.clear();
+        assert_eq!(metric_value(&record, Metric::GoodputMean), None);
+    }
+}

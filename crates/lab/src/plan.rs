@@ -1,0 +1,190 @@
+//! Which runs there will be, in which order, and where the chance of each starts.
+
+use std::fmt::Write as _;
+
+use fabric::{Case, DriverKind, Experiment, Fabric, NodeId, Setting};
+use machine::{Rng, Span, mix};
+use serde::Serialize;
+
+use crate::record::Labels;
+use crate::table::Grid;
+use crate::{Error, Options, judge, pattern};
+
+/// What `heddle run` will do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// The fabric's name.
+    pub fabric: String,
+    /// Where chance starts.
+    pub seed: u64,
+    /// Simulated runs first, then live ones: those need the machine for themselves. Within a repetition the cases take
+    /// turns (A B A B), so that a slow change of the machine touches all cases alike.
+    pub runs: Vec<PlannedRun>,
+    /// The experiments that take part, by their index in the fabric, with their cases.
+    #[serde(skip)]
+    pub(crate) cases: Vec<(usize, Vec<Case>)>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlannedRun {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Axis and value as written.
+    pub labels: Labels,
+    /// Which repetition, from 1.
+    pub repeat: u32,
+    /// Who drives it.
+    pub driver: DriverKind,
+    /// Where its chance starts: the same for runs that are compared.
+    pub seed: u64,
+    /// How many flows it has.
+    pub flows: usize,
+    /// Seconds of warm-up and measurement, on the driver's clock.
+    pub seconds: f64,
+    /// Index into `Plan::cases`, and the index of the case there.
+    #[serde(skip)]
+    pub(crate) at: (usize, usize),
+}
+
+/// Who sends to whom in a run: the same for every driver, spread, window and transport.
+pub(crate) fn pairs_of(fabric: &Fabric, case: &Case, seed: u64) -> Result<Vec<(NodeId, NodeId)>, pattern::NoPairs> {
+    pattern::pairs(fabric, &case.traffic.pattern, &mut Rng::new(seed).fork(1))
+}
+
+/// Lists the runs of `fabric` under `options`, and checks that each of them can be run and judged.
+///
+/// # Errors
+/// If there is nothing to run, a pattern yields no pairs, or an expectation could never be judged.
+pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
+    let seed = options.seed.unwrap_or(fabric.seed);
+    let chosen = choose(fabric, &options.only)?;
+    let mut cases = Vec::new();
+    for index in chosen {
+        let experiment = &fabric.experiments[index];
+        let of_experiment = experiment.cases();
+        judge::check(experiment, &of_experiment)?;
+        cases.push((index, of_experiment));
+    }
+    let mut runs = Vec::new();
+    let mut drivers = options.drivers.clone();
+    drivers.sort_unstable_by_key(|&driver| std::cmp::Reverse(driver));
+    drivers.dedup();
+    for driver in drivers {
+        for (slot, (index, of_experiment)) in cases.iter().enumerate() {
+            let experiment = &fabric.experiments[*index];
+            for repeat in 1..=experiment.repeat {
+                for (number, case) in of_experiment.iter().enumerate() {
+                    let run = planned(fabric, experiment, case, seed, repeat)?;
+                    runs.push(PlannedRun { driver, at: (slot, number), ..run });
+                }
+            }
+        }
+    }
+    Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases })
+}
+
+fn choose(fabric: &Fabric, only: &[String]) -> Result<Vec<usize>, Error> {
+    let all = &fabric.experiments;
+    if all.is_empty() {
+        return Err(Error::NoExperiments { fabric: fabric.name.clone() });
+    }
+    if let Some(name) = only.iter().find(|name| all.iter().all(|experiment| experiment.name != **name)) {
+        let known = all.iter().map(|experiment| experiment.name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(Error::UnknownExperiment { name: name.clone(), fabric: fabric.name.clone(), known });
+    }
+    Ok((0..all.len()).filter(|&i| only.is_empty() || only.contains(&all[i].name)).collect())
+}
+
+fn planned(
+    fabric: &Fabric,
+    experiment: &Experiment,
+    case: &Case,
+    seed: u64,
+    repeat: u32,
+) -> Result<PlannedRun, Error> {
+    let labels = Labels(case.labels.clone());
+    let seed = run_seed(seed, experiment, &labels, repeat);
+    let flows = pairs_of(fabric, case, seed)
+        .map_err(|reason| Error::Pattern {
+            experiment: experiment.name.clone(),
+            case: labels.to_string(),
+            reason,
+        })?
+        .len();
+    let seconds = (experiment.warm_up + experiment.duration).as_secs_f64();
+    let name = experiment.name.clone();
+    Ok(PlannedRun { experiment: name, labels, repeat, driver: DriverKind::Sim, seed, flows, seconds, at: (0, 0) })
+}
+
+/// Only the pattern tells cases apart here: whatever else varies is compared under the same chance.
+fn run_seed(seed: u64, experiment: &Experiment, labels: &Labels, repeat: u32) -> u64 {
+    let mut state = mix(seed ^ mix(fnv1a(experiment.name.as_bytes())));
+    for axis in &experiment.vary {
+        if axis.values.iter().any(|(_, setting)| matches!(setting, Setting::Pattern(_))) {
+            let value = labels.get(&axis.key).unwrap_or_default();
+            state = mix(state ^ fnv1a(value.as_bytes()));
+        }
+    }
+    mix(state ^ u64::from(repeat))
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): the same on every machine and in every version, unlike the standard library's.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Plan {
+    /// The runs for a terminal: a line for each case and driver.
+    pub fn table(&self) -> String {
+        let mut grid = Grid::new(&["experiment", "case", "driver", "flows", "runs", "each", "together"]);
+        for (run, runs) in self.grouped() {
+            let each = Span::from_ps((run.seconds * 1e12).round() as u64).to_string();
+            let together = format!("{:.1} s", run.seconds * f64::from(runs));
+            let driver = driver_name(run.driver).to_owned();
+            let (name, case) = (run.experiment.clone(), run.labels.to_string());
+            grid.row(vec![name, case, driver, run.flows.to_string(), runs.to_string(), each, together]);
+        }
+        grid.render(&[3, 4, 5, 6])
+    }
+
+    /// The runs, one a line, after RFC 4180 with LF.
+    pub fn csv(&self) -> String {
+        let mut text = "experiment,case,repeat,driver,seed,flows,seconds\n".to_owned();
+        for run in &self.runs {
+            let (name, case) = (quoted(&run.experiment), quoted(&run.labels.to_string()));
+            let driver = driver_name(run.driver);
+            let _ = writeln!(text, "{name},{case},{},{driver},{},{},{}", run.repeat, run.seed, run.flows, run.seconds);
+        }
+        text
+    }
+
+    /// Each case and driver once, with the number of its runs, in the order of the file.
+    fn grouped(&self) -> Vec<(&PlannedRun, u32)> {
+        let mut groups: Vec<(&PlannedRun, u32)> = Vec::new();
+        for run in &self.runs {
+            match groups.iter_mut().find(|(first, _)| (first.at, first.driver) == (run.at, run.driver)) {
+                Some((_, runs)) => *runs += 1,
+                None => groups.push((run, 1)),
+            }
+        }
+        groups.sort_by_key(|(run, _)| (run.at, run.driver));
+        groups
+    }
+}
+
+/// `live` or `sim`, as on the command line and in files.
+pub(crate) const fn driver_name(driver: DriverKind) -> &'static str {
+    match driver {
+        DriverKind::Live => "live",
+        DriverKind::Sim => "sim",
+    }
+}
+
+/// A CSV field, quoted where it must be.
+pub(crate) fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

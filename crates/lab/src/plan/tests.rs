@@ -1,0 +1,107 @@
+use fabric::Spread;
+
+use super::*;
+use crate::testing::{experiment, tree};
+
+fn fabric() -> Fabric {
+    let mut fabric = tree(2, 2, 2, true);
+    fabric.experiments = vec![experiment(20e6)];
+    fabric
+}
+
+fn both() -> Options {
+    Options { drivers: vec![DriverKind::Live, DriverKind::Sim], ..Options::default() }
+}
+
+#[test]
+fn cases_take_turns_within_a_repetition() {
+    let plan = plan(&fabric(), &both()).unwrap();
+    assert_eq!(plan.runs.len(), 2 * 3 * 4);
+    let live: Vec<_> = plan.runs.iter().filter(|run| run.driver == DriverKind::Live).map(|r| (r.repeat, r.at.1)).collect();
+    assert_eq!(live[..5], [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0)]);
+    assert!(plan.runs[..12].iter().all(|run| run.driver == DriverKind::Sim), "simulated runs come first");
+}
+
+#[test]
+fn what_is_compared_has_the_same_pairs() {
+    let fabric = fabric();
+    let plan = plan(&fabric, &both()).unwrap();
+    let seed = |driver, pattern: &str, spread: &str, repeat| {
+        let is = |run: &&PlannedRun| {
+            run.driver == driver
+                && run.repeat == repeat
+                && run.labels.get("pattern") == Some(pattern)
+                && run.labels.get("spread") == Some(spread)
+        };
+        plan.runs.iter().find(is).unwrap().seed
+    };
+    let (live, sim) = (DriverKind::Live, DriverKind::Sim);
+    let staggered = "staggered(0.5, 0.3)";
+    assert_eq!(seed(live, staggered, "single", 2), seed(sim, staggered, "single", 2));
+    assert_eq!(seed(sim, staggered, "single", 2), seed(sim, staggered, "packet-scatter", 2));
+    assert_ne!(seed(sim, staggered, "single", 1), seed(sim, staggered, "single", 2));
+    assert_ne!(seed(sim, staggered, "single", 1), seed(sim, "stride(1)", "single", 1));
+}
+
+#[test]
+fn seeds_stay_the_same_for_ever() {
+    assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8, "the published test vector");
+    let plan = plan(&fabric(), &Options::default()).unwrap();
+    assert_eq!(plan.runs[0].seed, 9_875_858_161_379_352_823, "the first seed of the test fabric");
+    assert_eq!(plan.seed, 7);
+}
+
+#[test]
+fn an_experiment_that_does_not_exist_is_named() {
+    let options = Options { only: vec!["nosuch".to_owned()], ..Options::default() };
+    let error = plan(&fabric(), &options).unwrap_err();
+    assert_eq!(error.to_string(), "there is no experiment \"nosuch\" in tree; it has scatter");
+    let mut empty = fabric();
+    empty.experiments.clear();
+    assert!(matches!(plan(&empty, &Options::default()), Err(Error::NoExperiments { .. })));
+}
+
+#[test]
+fn an_expectation_of_no_case_is_an_error() {
+    let mut fabric = fabric();
+    fabric.experiments[0].expect[0].only = vec![("spread".to_owned(), "ecmp".to_owned())];
+    let error = plan(&fabric, &Options::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "line 12: the expectation `>= 20 Mbit/s` of experiment \"scatter\" matches none of its cases"
+    );
+    assert!(error.hint().unwrap().contains("vary"));
+}
+
+#[test]
+fn an_expectation_that_live_runs_cannot_know_is_an_error() {
+    let mut fabric = fabric();
+    fabric.experiments[0].expect[0].metric = fabric::Metric::Timeouts;
+    assert!(plan(&fabric, &both()).is_ok(), "it is judged by the simulated runs");
+    fabric.experiments[0].expect[0].driver = Some(DriverKind::Live);
+    assert!(matches!(plan(&fabric, &both()), Err(Error::ExpectationCannotBeMeasured { line: 12, .. })));
+}
+
+#[test]
+fn a_pattern_without_pairs_names_its_case() {
+    let mut fabric = fabric();
+    fabric.experiments[0].vary[0].values[0] = ("stride(8)".to_owned(), Setting::Pattern(fabric::Pattern::Stride(8)));
+    let error = plan(&fabric, &Options::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "experiment \"scatter\" (stride(8), single): stride(8) among 8 hosts makes every host talk to itself"
+    );
+}
+
+#[test]
+fn the_plan_as_table_and_csv() {
+    let mut fabric = fabric();
+    fabric.experiments[0].vary.truncate(1);
+    fabric.experiments[0].expect.clear();
+    fabric.spread = Spread::Single;
+    let plan = plan(&fabric, &both()).unwrap();
+    insta::assert_snapshot!(plan.table());
+    let csv = plan.csv();
+    assert_eq!(csv.lines().count(), 13);
+    assert!(csv.contains("scatter,\"staggered(0.5, 0.3)\",1,sim,"), "{csv}");
+}

@@ -1,0 +1,226 @@
+//! The topology as a drawing, and the utilisation of its links as colours.
+
+use fabric::DriverKind;
+
+use super::svg::{Anchor, Svg};
+use crate::record::Record;
+use crate::results::{ExperimentResult, Network, Results};
+
+/// Above this many links a drawing is a grey area, and a strip says more.
+pub(super) const DRAWN_LINKS_MAX: usize = 1_200;
+/// Above this many hosts their names don't fit.
+const NAMED_HOSTS_MAX: usize = 20;
+
+/// Utilisation of each link: the busier direction's mean over the runs. `None` for links without a rate.
+pub(super) fn utilisation<'a>(links: usize, records: impl Iterator<Item = &'a Record>) -> Vec<Option<f64>> {
+    let mut sums = vec![[0.0; 2]; links];
+    let mut known = vec![true; links];
+    let mut runs = 0_u32;
+    for record in records.filter(|record| record.links.len() == 2 * links) {
+        runs += 1;
+        for (i, both) in record.links.chunks_exact(2).enumerate() {
+            for (sum, direction) in sums[i].iter_mut().zip(both) {
+                *sum += direction.utilisation.unwrap_or(0.0);
+                known[i] &= direction.utilisation.is_some();
+            }
+        }
+    }
+    let mean = |[a, b]: [f64; 2]| f64::max(a, b) / f64::from(runs);
+    sums.into_iter().zip(known).map(|(sum, known)| (known && runs > 0).then(|| mean(sum))).collect()
+}
+
+/// Which row each node stands in, from the hosts (0) upwards.
+fn rows(network: &Network) -> Vec<usize> {
+    let hosts = network.hosts as usize;
+    let mut rows: Vec<Option<usize>> = vec![None; network.nodes.len()];
+    for (i, node) in network.nodes.iter().enumerate() {
+        if i < hosts {
+            rows[i] = Some(0);
+        } else if node.tier > 0 {
+            rows[i] = Some(usize::from(node.tier));
+        }
+    }
+    // Switches without a tier stand as far up as they are links away from a host.
+    for row in 0..network.nodes.len() {
+        let mut changed = false;
+        for link in &network.links {
+            for (from, to) in [(link.a as usize, link.b as usize), (link.b as usize, link.a as usize)] {
+                if rows.get(from).copied().flatten() == Some(row) && rows.get(to).is_some_and(Option::is_none) {
+                    rows[to] = Some(row + 1);
+                    changed = true;
+                }
+            }
+        }
+        if !changed && rows.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    rows.into_iter().map(|row| row.unwrap_or(1)).collect()
+}
+
+/// Draws the network; `share` colours its links.
+pub(super) fn draw(network: &Network, share: &[Option<f64>], width: f64, names: bool, label: &str) -> String {
+    let rows = rows(network);
+    let top = rows.iter().copied().max().unwrap_or(0);
+    let (margin, gap) = if names { (26.0, 78.0) } else { (8.0, 34.0) };
+    let foot = if names { 22.0 } else { 8.0 };
+    let height = margin + gap * top as f64 + foot;
+    let size = node_size(network, &rows, width - 2.0 * margin, names);
+    let at = |node: usize| {
+        let x = margin + (width - 2.0 * margin) * f64::from(network.nodes[node].x_permille) / 1_000.0;
+        (x, margin + gap * (top - rows[node]) as f64)
+    };
+    let mut svg = Svg::new(width, height);
+    let mut order: Vec<usize> = (0..network.links.len()).collect();
+    // The busiest links lie on top.
+    order.sort_by(|&a, &b| share_of(share, a).total_cmp(&share_of(share, b)));
+    for i in order {
+        let (a, b) = (network.links[i].a as usize, network.links[i].b as usize);
+        if a >= network.nodes.len() || b >= network.nodes.len() {
+            continue;
+        }
+        let pair = format!("{} – {}", network.nodes[a].name, network.nodes[b].name);
+        match share.get(i).copied().flatten() {
+            Some(share) => svg.heat_line(share, at(a), at(b), &format!("{pair}: {:.0} %", share * 100.0)),
+            None => svg.line("bare", at(a), at(b)),
+        };
+    }
+    let hosts = network.hosts as usize;
+    for (i, node) in network.nodes.iter().enumerate() {
+        let (x, y) = at(i);
+        if i < hosts {
+            svg.circle("host", (x, y), size * 0.55, &node.name);
+        } else {
+            svg.rect("switch", [x - size, y - size * 0.7, 2.0 * size, size * 1.4], &node.name);
+        }
+    }
+    if names {
+        name_nodes(&mut svg, network, &rows, at, size);
+    }
+    svg.finish(label)
+}
+
+fn share_of(share: &[Option<f64>], link: usize) -> f64 {
+    share.get(link).copied().flatten().unwrap_or(0.0)
+}
+
+/// Half the width of a switch: nodes of the fullest row must not touch.
+fn node_size(network: &Network, rows: &[usize], width: f64, names: bool) -> f64 {
+    let fullest = (0..=rows.iter().copied().max().unwrap_or(0))
+        .map(|row| rows.iter().filter(|&&r| r == row).count())
+        .max()
+        .unwrap_or(1);
+    let room = width / fullest.max(network.hosts as usize).max(1) as f64;
+    (room * 0.3).clamp(0.6, if names { 9.0 } else { 4.0 })
+}
+
+fn name_nodes(svg: &mut Svg, network: &Network, rows: &[usize], at: impl Fn(usize) -> (f64, f64), size: f64) {
+    let in_row = |row: usize| rows.iter().filter(|&&r| r == row).count();
+    for (i, node) in network.nodes.iter().enumerate() {
+        if in_row(rows[i]) > NAMED_HOSTS_MAX || node.name.chars().count() > 14 {
+            continue;
+        }
+        let (x, y) = at(i);
+        let below = if rows[i] == 0 { size + 11.0 } else { -size - 4.0 };
+        svg.text("name", (x, y + below), Anchor::Middle, &node.name);
+    }
+}
+
+/// The strip's groups of link directions: where they lead, seen from the hosts.
+const GROUPS: [&str; 4] = ["host → switch", "up", "down", "switch → host"];
+/// A group is drawn with at most this many cells; more are thinned out to as many quantiles.
+const CELLS_MAX: usize = 96;
+
+/// One row a case and driver; each cell a link direction, busiest first within its group.
+pub(super) fn heat_strip(results: &Results, experiment: &ExperimentResult) -> Option<String> {
+    let network = &results.network;
+    let rows = rows(network);
+    let groups = group_directions(network, &rows);
+    let (width, label, row) = (960.0, 250.0, 17.0);
+    let shown: Vec<usize> = (0..GROUPS.len()).filter(|&g| !groups[g].is_empty()).collect();
+    let room = (width - label - 14.0 * (shown.len().max(1) - 1) as f64) / shown.len().max(1) as f64;
+    let lines: Vec<(String, DriverKind, Vec<Option<f64>>)> = experiment
+        .cases
+        .iter()
+        .enumerate()
+        .flat_map(|(case, result)| results.drivers.iter().map(move |&driver| (case, result, driver)))
+        .map(|(case, result, driver)| {
+            let shares = directions(network.links.len(), results.records_of(experiment, case, driver));
+            (result.labels.to_string(), driver, shares)
+        })
+        .filter(|(_, _, shares)| shares.iter().any(Option::is_some))
+        .collect();
+    if lines.is_empty() || shown.is_empty() {
+        return None;
+    }
+    let mut svg = Svg::new(width, 20.0 + row * lines.len() as f64);
+    for (column, &group) in shown.iter().enumerate() {
+        let x = label + (room + 14.0) * column as f64;
+        svg.text("tick", (x, 11.0), Anchor::Start, GROUPS[group]);
+        for (i, (name, driver, shares)) in lines.iter().enumerate() {
+            let y = 18.0 + row * i as f64;
+            if column == 0 {
+                let first = i == 0 || lines[i - 1].0 != *name;
+                if first {
+                    svg.text("label", (0.0, y + 12.0), Anchor::Start, name);
+                }
+                let word = super::driver_word(*driver);
+                svg.text(&format!("who {}", super::driver_class(*driver)), (label - 8.0, y + 12.0), Anchor::End, word);
+            }
+            let known = groups[group].iter().filter_map(|&direction| Some((shares[direction]?, direction)));
+            let mut cells: Vec<(f64, usize)> = known.collect();
+            cells.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            draw_cells(&mut svg, network, &cells, [x, y, room, row - 3.0]);
+        }
+    }
+    Some(svg.finish(&format!("Utilisation of every link direction in each case of {}", experiment.name)))
+}
+
+fn draw_cells(svg: &mut Svg, network: &Network, cells: &[(f64, usize)], [x, y, width, height]: [f64; 4]) {
+    let count = cells.len().min(CELLS_MAX);
+    let step = width / count.max(1) as f64;
+    for cell in 0..count {
+        let (share, direction) = cells[cell * cells.len() / count];
+        let tip = format!("{}: {:.0} %", direction_name(network, direction), share * 100.0);
+        svg.heat_rect(share, [x + step * cell as f64, y, (step - 0.6).max(0.4), height], &tip);
+    }
+}
+
+/// `edge1 → agg2` for a direction's number (2 x link, plus 1 for the way back).
+fn direction_name(network: &Network, direction: usize) -> String {
+    let link = &network.links[direction / 2];
+    let ends = if direction.is_multiple_of(2) { [link.a, link.b] } else { [link.b, link.a] };
+    ends.map(|node| network.nodes.get(node as usize).map_or("?", |node| node.name.as_str())).join(" → ")
+}
+
+/// Mean utilisation of each link direction over the runs.
+fn directions<'a>(links: usize, records: impl Iterator<Item = &'a Record>) -> Vec<Option<f64>> {
+    let mut sums = vec![Some(0.0); 2 * links];
+    let mut runs = 0_u32;
+    for record in records.filter(|record| record.links.len() == 2 * links) {
+        runs += 1;
+        for (sum, link) in sums.iter_mut().zip(&record.links) {
+            *sum = sum.zip(link.utilisation).map(|(sum, share)| sum + share);
+        }
+    }
+    sums.into_iter().map(|sum| sum.filter(|_| runs > 0).map(|sum| sum / f64::from(runs))).collect()
+}
+
+/// Direction numbers (2 x link, plus 1 for the way back) of each group.
+fn group_directions(network: &Network, rows: &[usize]) -> [Vec<usize>; 4] {
+    let mut groups: [Vec<usize>; 4] = Default::default();
+    for (i, link) in network.links.iter().enumerate() {
+        let (Some(&a), Some(&b)) = (rows.get(link.a as usize), rows.get(link.b as usize)) else { continue };
+        for (way, (from, to)) in [(a, b), (b, a)].into_iter().enumerate() {
+            let group = match (from, to) {
+                (0, _) => 0,
+                (_, 0) => 3,
+                // Links within a tier of an explicit topology count as upwards one way and downwards the other.
+                _ if from < to || (from == to && way == 0) => 1,
+                _ => 2,
+            };
+            groups[group].push(2 * i + way);
+        }
+    }
+    groups
+}

@@ -1,0 +1,155 @@
+//! A small writer of SVG whose colours are CSS classes of the page, so that one drawing suits light and dark.
+
+use std::fmt::{Display, Write as _};
+
+/// Replaces what HTML and SVG give a meaning to. Whatever comes from a file goes through here.
+pub(crate) fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            // Characters that XML cannot hold.
+            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A drawing under way. Coordinates are in units of its view box, y downwards.
+pub(crate) struct Svg {
+    body: String,
+    width: f64,
+    height: f64,
+}
+
+/// Where a text is held.
+#[derive(Clone, Copy)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Svg {
+    /// An empty drawing.
+    pub fn new(width: f64, height: f64) -> Self {
+        Self { body: String::new(), width, height }
+    }
+
+    /// A rectangle; `tip` is what a pointer shows over it.
+    pub fn rect(&mut self, class: &str, [x, y, width, height]: [f64; 4], tip: &str) -> &mut Self {
+        let (x, y, width, height) = (Short(x), Short(y), Short(width.max(0.0)), Short(height.max(0.0)));
+        self.element(&format!(r#"rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}""#), tip)
+    }
+
+    /// A rectangle whose colour says how full something is, 0 to 1.
+    pub fn heat_rect(&mut self, share: f64, [x, y, width, height]: [f64; 4], tip: &str) -> &mut Self {
+        let (x, y, width, height) = (Short(x), Short(y), Short(width), Short(height));
+        let heat = Heat(share);
+        self.element(&format!(r#"rect class="heat" {heat} x="{x}" y="{y}" width="{width}" height="{height}""#), tip)
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) -> &mut Self {
+        self.element(&format!(r#"line class="{class}" {}"#, Ends(from, to)), "")
+    }
+
+    /// A line whose colour and width say how full something is, 0 to 1.
+    pub fn heat_line(&mut self, share: f64, from: (f64, f64), to: (f64, f64), tip: &str) -> &mut Self {
+        let width = Short(1.0 + 2.6 * share.clamp(0.0, 1.0));
+        self.element(&format!(r#"line class="wire" {} stroke-width="{width}" {}"#, Heat(share), Ends(from, to)), tip)
+    }
+
+    /// A circle.
+    pub fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, tip: &str) -> &mut Self {
+        self.element(&format!(r#"circle class="{class}" cx="{}" cy="{}" r="{}""#, Short(x), Short(y), Short(radius)), tip)
+    }
+
+    /// A text on one line; `(x, y)` lies on its baseline.
+    pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) -> &mut Self {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let (x, y, text) = (Short(x), Short(y), escape(text));
+        let _ = write!(self.body, r#"<text class="{class}" x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>"#);
+        self
+    }
+
+    /// The finished drawing; `label` says what it shows to those who cannot see it.
+    pub fn finish(&self, label: &str) -> String {
+        format!(
+            r#"<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>"#,
+            Short(self.width),
+            Short(self.height),
+            escape(label),
+            self.body
+        )
+    }
+
+    fn element(&mut self, start: &str, tip: &str) -> &mut Self {
+        if tip.is_empty() {
+            let _ = write!(self.body, "<{start}/>");
+        } else {
+            let name = start.split(' ').next().unwrap_or_default();
+            let _ = write!(self.body, "<{start}><title>{}</title></{name}>", escape(tip));
+        }
+        self
+    }
+}
+
+/// A coordinate with two decimals at most: a tenth of a pixel is enough, and reports stay small.
+struct Short(f64);
+
+impl Display for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A drawing with a broken number is worth more than none.
+        let value = if self.0.is_finite() { (self.0 * 100.0).round() / 100.0 } else { 0.0 };
+        write!(f, "{}", if value == 0.0 { 0.0 } else { value })
+    }
+}
+
+struct Ends((f64, f64), (f64, f64));
+
+impl Display for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [x1, y1, x2, y2] = [self.0.0, self.0.1, self.1.0, self.1.1].map(Short);
+        write!(f, r#"x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}""#)
+    }
+}
+
+/// The share of a colour ramp as a CSS variable: the page mixes the colour, for light and dark.
+struct Heat(f64);
+
+impl Display for Heat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, r#"style="--u:{}%""#, (self.0.clamp(0.0, 1.0) * 100.0).round())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_break_out() {
+        let mut svg = Svg::new(10.0, 10.0);
+        svg.text("t", (0.0, 1.0), Anchor::Start, "</text><script>\u{1}").rect("r", [0.0; 4], "\"'&");
+        let drawing = svg.finish("\"><b>");
+        assert!(!drawing.contains("<script>") && !drawing.contains("<b>") && !drawing.contains('\u{1}'), "{drawing}");
+        assert!(drawing.contains("&quot;&#39;&amp;"));
+    }
+
+    #[test]
+    fn numbers_are_short_and_never_broken() {
+        let text = [1.0, 2.345_6, -0.001, f64::NAN, f64::INFINITY].map(|x| Short(x).to_string());
+        assert_eq!(text, ["1", "2.35", "0", "0", "0"]);
+        assert_eq!(Heat(7.0).to_string(), r#"style="--u:100%""#);
+    }
+}

@@ -1,0 +1,148 @@
+use fabric::DriverKind;
+
+use crate::Options;
+use crate::plan::plan;
+use crate::results::Results;
+use crate::testing::{experiment, invented, tree};
+
+fn results(drivers: &[DriverKind]) -> Results {
+    let mut fabric = tree(2, 2, 2, true);
+    fabric.experiments = vec![experiment(20e6)];
+    let options = Options { drivers: drivers.to_vec(), ..Options::default() };
+    invented(&fabric, &plan(&fabric, &options).unwrap())
+}
+
+const BOTH: [DriverKind; 2] = [DriverKind::Live, DriverKind::Sim];
+
+#[test]
+fn tables_for_wide_and_narrow_terminals() {
+    insta::assert_snapshot!("table-sim-wide", results(&[DriverKind::Sim]).table_within(200));
+    insta::assert_snapshot!("table-both-wide", results(&BOTH).table_within(400));
+    let narrow = results(&BOTH).table_within(100);
+    assert!(narrow.lines().filter(|line| line.contains("Mbit/s")).all(|line| line.chars().count() <= 100), "{narrow}");
+    insta::assert_snapshot!("table-both-narrow", narrow);
+}
+
+#[test]
+fn a_missed_expectation_fails_the_results() {
+    let mut fabric = tree(2, 2, 2, true);
+    fabric.experiments = vec![experiment(200e6)];
+    let options = Options { drivers: vec![DriverKind::Sim], ..Options::default() };
+    let results = invented(&fabric, &plan(&fabric, &options).unwrap());
+    assert!(!results.passed());
+    assert_eq!(results.verdicts().count(), 2, "one for each case with `spread: single`");
+    assert!(results.html().contains("2 of 2 expectations missed"));
+    assert!(results.table_within(200).contains("MISSED line 12: goodput-mean >= 20 Mbit/s"));
+    assert!(self::results(&BOTH).passed());
+}
+
+/// The page without what its plots draw: tags, classes, and words.
+fn skeleton(html: &str) -> String {
+    let mut out = String::new();
+    let mut rest = html;
+    while let Some(start) = rest.find("<svg") {
+        let end = rest[start..].find("</svg>").unwrap() + start + 6;
+        let label = rest[start..].split("aria-label=\"").nth(1).and_then(|s| s.split('"').next()).unwrap();
+        out.push_str(&rest[..start]);
+        out.push_str(&format!("[drawing: {label}]"));
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    let (head, body) = out.split_once("<style>").unwrap();
+    head.to_owned() + body.split_once("</style>").unwrap().1
+}
+
+#[test]
+fn the_structure_of_the_page() {
+    insta::assert_snapshot!(skeleton(&results(&BOTH).html()));
+}
+
+#[test]
+fn the_page_needs_no_network_and_escapes_what_it_is_told() {
+    let mut results = results(&BOTH);
+    results.network.name = "</title><script>alert(1)</script>".to_owned();
+    results.network.nodes[0].name = "\"><img src=x>".to_owned();
+    results.experiments[0].cases[0].labels.0[0].1 = "<b onclick='x'>".to_owned();
+    let page = results.html();
+    for forbidden in ["<script", "<img", "<b ", "http://", "https://", "url(", "@import", "src="] {
+        assert!(!page.replace("src=x", "").contains(forbidden), "{forbidden} in the page");
+    }
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+}
+
+#[test]
+fn tags_are_closed_in_order() {
+    let page = results(&BOTH).html();
+    let mut open: Vec<&str> = Vec::new();
+    for piece in page.split('<').skip(1) {
+        let tag = piece.split('>').next().unwrap();
+        if tag.starts_with('!') || tag.ends_with('/') {
+            continue;
+        }
+        let name = tag.trim_start_matches('/').split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap();
+        if ["meta", "br", "link"].contains(&name) {
+            continue;
+        }
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "</{name}> closes something else");
+        } else {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?} stay open");
+}
+
+#[test]
+fn results_come_back_from_their_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = results(&BOTH);
+    results.write(folder.path()).unwrap();
+    let read = crate::load(folder.path()).unwrap();
+    assert_eq!(read, results);
+    assert_eq!(read.html(), results.html());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing else is left there");
+}
+
+#[test]
+fn a_broken_folder_says_which_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = crate::load(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("reading") && error.contains("summary.json"), "{error}");
+    results(&BOTH).write(folder.path()).unwrap();
+    let samples = folder.path().join("samples.jsonl");
+    let text = std::fs::read_to_string(&samples).unwrap();
+    let first = text.lines().next().unwrap();
+    std::fs::write(&samples, format!("{first}\n{{\"experiment\":1}}\n")).unwrap();
+    let error = crate::load(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("samples.jsonl, line 2"), "{error}");
+}
+
+#[test]
+fn the_data_has_a_line_for_each_metric() {
+    let results = results(&BOTH);
+    let csv = results.csv();
+    // 4 cases x (13 metrics simulated + 11 live: timeouts and fast retransmits are not known there) + the header.
+    assert_eq!(csv.lines().count(), 1 + 4 * (13 + 11));
+    let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
+    assert_eq!(json["experiments"][0]["cases"][0]["labels"]["pattern"], "stride(1)");
+    assert!(json["simulator"]["per_second"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn zz_preview() {
+    for (file, drivers) in [
+        ("quickstart", &BOTH[..]),
+        ("paper/3-fabric-multipath", &[DriverKind::Sim][..]),
+        ("paper/3-fabric-multipath-live", &BOTH[..]),
+    ] {
+        let name = format!("../../fabrics/{file}.fabric.yaml");
+        let source = fabric::Source { text: std::fs::read_to_string(&name).unwrap(), name };
+        let fabric = fabric::parse(&source).unwrap();
+        let options = Options { drivers: drivers.to_vec(), ..Options::default() };
+        let results = invented(&fabric, &plan(&fabric, &options).unwrap());
+        let name = file.rsplit('/').next().unwrap();
+        std::fs::create_dir_all("/tmp/preview").unwrap();
+        std::fs::write(format!("/tmp/preview/{name}.html"), results.html()).unwrap();
+        std::fs::write(format!("/tmp/preview/{name}.txt"), results.table_within(120)).unwrap();
+    }
+}

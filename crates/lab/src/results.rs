@@ -1,0 +1,420 @@
+//! What the runs of a plan amount to: summaries, comparisons, verdicts.
+
+use fabric::{DriverKind, Experiment, Fabric, Metric, NodeKind, Pattern, Setting, Side, TransportKind, TransportSpec};
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::judge::{Verdict, judge};
+use crate::metric::{USUAL, metric_value};
+use crate::plan::Plan;
+use crate::record::{Labels, Record};
+use crate::statistics::{Difference, Summary, paired, summarise};
+
+/// Every metric there is, in the order in which they are shown.
+pub(crate) const METRICS: [Metric; 13] = [
+    Metric::GoodputMean,
+    Metric::GoodputMin,
+    Metric::GoodputMax,
+    Metric::GoodputSum,
+    Metric::Fairness,
+    Metric::Retransmits,
+    Metric::FastRetransmits,
+    Metric::Timeouts,
+    Metric::Reordered,
+    Metric::ReorderExtent,
+    Metric::Drops,
+    Metric::UtilisationMean,
+    Metric::UtilisationMax,
+];
+
+/// Everything that a report needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The network that was measured.
+    pub network: Network,
+    /// Where chance started.
+    pub seed: u64,
+    /// Who drove the runs.
+    pub drivers: Vec<DriverKind>,
+    /// In the order of the file.
+    pub experiments: Vec<ExperimentResult>,
+    /// One a run, in the order of the plan. Kept in `samples.jsonl`.
+    #[serde(skip)]
+    pub records: Vec<Record>,
+    /// What it ran on, when, and how long it took. Kept in `machine.json`.
+    #[serde(skip)]
+    pub environment: Environment,
+}
+
+/// The network, as far as a report shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// The fabric's name.
+    pub name: String,
+    /// One line about it; may be empty.
+    pub description: String,
+    /// How many of `nodes` are hosts; they come first.
+    pub hosts: u32,
+    /// Hosts, then switches.
+    pub nodes: Vec<NetworkNode>,
+    /// In the fabric's order.
+    pub links: Vec<NetworkLink>,
+}
+
+/// A node in a drawing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NetworkNode {
+    /// Unique name.
+    pub name: String,
+    /// 0 for hosts; switches count from the hosts; 0 for switches of explicit topologies too.
+    pub tier: u8,
+    /// From the left edge of the drawing, in thousandths of its width.
+    pub x_permille: u16,
+}
+
+/// A link in a drawing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NetworkLink {
+    /// Index of the node at end A.
+    pub a: u32,
+    /// Index of the node at end B.
+    pub b: u32,
+    /// Bits a second; `None`: as fast as the machine goes.
+    pub rate_bps: Option<u64>,
+}
+
+/// What came of one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExperimentResult {
+    /// Its name.
+    pub name: String,
+    /// One line about it; may be empty.
+    pub title: String,
+    /// Its traffic in words, as far as no axis varies it.
+    pub traffic: String,
+    /// Measured time of each run, seconds.
+    pub seconds: f64,
+    /// Time left out before it, seconds.
+    pub warm_up_seconds: f64,
+    /// Runs of each case and driver.
+    pub repeat: u32,
+    /// What tables show, in order.
+    pub metrics: Vec<Metric>,
+    /// In the order of the plan.
+    pub cases: Vec<CaseResult>,
+    /// How policies compare, paired by seed.
+    pub comparisons: Vec<Comparison>,
+    /// What came of its expectations.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// One case in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// Axis and value as written.
+    pub labels: Labels,
+    /// Every metric that at least one driver knows.
+    pub cells: Vec<Cell>,
+}
+
+/// One metric of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What was measured.
+    pub metric: Metric,
+    /// Over the live runs.
+    pub live: Option<Summary>,
+    /// Over the simulated runs.
+    pub sim: Option<Summary>,
+    /// Live minus simulated, paired by repetition.
+    pub difference: Option<Difference>,
+}
+
+/// Two cases that differ in one policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// What differs: `spread` or `transport`.
+    pub axis: String,
+    /// The value that is looked at.
+    pub value: String,
+    /// The value that it is held against: the first on the axis.
+    pub against: String,
+    /// What both have in common.
+    pub labels: Labels,
+    /// What was measured.
+    pub metric: Metric,
+    /// Who drove the runs.
+    pub driver: DriverKind,
+    /// `value` minus `against`, paired by repetition.
+    pub difference: Difference,
+}
+
+/// How long a run took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// The experiment's name.
+    pub experiment: String,
+    /// The case.
+    pub labels: Labels,
+    /// Which repetition, from 1.
+    pub repeat: u32,
+    /// Who drove it.
+    pub driver: DriverKind,
+    /// By the clock on the wall.
+    pub wall_seconds: f64,
+    /// CPU time of the thread that ran it; simulated runs only.
+    pub cpu_seconds: Option<f64>,
+}
+
+/// How fast the simulator was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimulatorSpeed {
+    /// One packet or ACK over one link is one packet-hop.
+    pub packet_hops: u64,
+    /// CPU time of all simulated runs together, set-up of each run included.
+    pub cpu_seconds: f64,
+    /// Packet-hops a second on one core.
+    pub per_second: f64,
+}
+
+impl Network {
+    fn of(fabric: &Fabric) -> Self {
+        let tier = |kind: &NodeKind| match kind {
+            NodeKind::Host(_) => 0,
+            NodeKind::Switch { tier, .. } => *tier,
+        };
+        Self {
+            name: fabric.name.clone(),
+            description: fabric.description.clone(),
+            hosts: fabric.hosts,
+            nodes: fabric
+                .nodes
+                .iter()
+                .map(|node| NetworkNode {
+                    name: node.name.clone(),
+                    tier: tier(&node.kind),
+                    x_permille: node.x_permille,
+                })
+                .collect(),
+            links: fabric
+                .links
+                .iter()
+                .map(|link| NetworkLink {
+                    a: link.end(Side::A).node.0,
+                    b: link.end(Side::B).node.0,
+                    rate_bps: link.spec.rate_bps,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Results {
+    pub(crate) fn new(fabric: &Fabric, plan: &Plan, measured: Vec<(Record, Timing)>, environment: Environment) -> Self {
+        let (records, timings): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
+        let mut drivers: Vec<DriverKind> = records.iter().map(|record| record.driver).collect();
+        drivers.sort_unstable();
+        drivers.dedup();
+        let experiments = plan
+            .cases
+            .iter()
+            .map(|(index, cases)| {
+                let labels = cases.iter().map(|case| Labels(case.labels.clone())).collect();
+                experiment_result(&fabric.experiments[*index], labels, &records, &drivers)
+            })
+            .collect();
+        let simulator = speed(&records, &timings);
+        let environment = Environment { simulator, timings, ..environment };
+        Self { network: Network::of(fabric), seed: plan.seed, drivers, experiments, records, environment }
+    }
+
+    /// Whether every expectation is met.
+    pub fn passed(&self) -> bool {
+        self.verdicts().all(|(_, verdict)| verdict.passed)
+    }
+
+    /// Every verdict, with its experiment.
+    pub fn verdicts(&self) -> impl Iterator<Item = (&ExperimentResult, &Verdict)> {
+        self.experiments.iter().flat_map(|experiment| experiment.verdicts.iter().map(move |v| (experiment, v)))
+    }
+
+    /// How fast the simulator was; `None` without simulated runs.
+    pub const fn simulator_speed(&self) -> Option<SimulatorSpeed> {
+        self.environment.simulator
+    }
+
+    /// The records of one case and driver, in the order of the repetitions.
+    pub(crate) fn records_of<'a>(
+        &'a self,
+        experiment: &'a ExperimentResult,
+        case: usize,
+        driver: DriverKind,
+    ) -> impl Iterator<Item = &'a Record> {
+        records_of(&self.records, &experiment.name, case, driver)
+    }
+}
+
+fn records_of<'a>(
+    records: &'a [Record],
+    experiment: &'a str,
+    case: usize,
+    driver: DriverKind,
+) -> impl Iterator<Item = &'a Record> {
+    records.iter().filter(move |r| r.driver == driver && r.case == case && r.experiment == experiment)
+}
+
+impl CaseResult {
+    /// The cell of `metric`.
+    pub fn cell(&self, metric: Metric) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.metric == metric)
+    }
+
+    /// The summary of `metric` over the runs of `driver`.
+    pub fn summary(&self, metric: Metric, driver: DriverKind) -> Option<&Summary> {
+        self.cell(metric)?.summary(driver)
+    }
+}
+
+impl Cell {
+    /// The summary over the runs of `driver`.
+    pub const fn summary(&self, driver: DriverKind) -> Option<&Summary> {
+        match driver {
+            DriverKind::Live => self.live.as_ref(),
+            DriverKind::Sim => self.sim.as_ref(),
+        }
+    }
+}
+
+fn experiment_result(
+    experiment: &Experiment,
+    labels: Vec<Labels>,
+    records: &[Record],
+    drivers: &[DriverKind],
+) -> ExperimentResult {
+    let metrics = if experiment.report.is_empty() { USUAL.to_vec() } else { experiment.report.clone() };
+    let values = |case: usize, driver, metric| -> Vec<f64> {
+        records_of(records, &experiment.name, case, driver).filter_map(|r| metric_value(r, metric)).collect()
+    };
+    let cases: Vec<CaseResult> = labels
+        .into_iter()
+        .enumerate()
+        .map(|(case, labels)| CaseResult {
+            labels,
+            cells: METRICS.iter().filter_map(|&metric| cell(metric, |driver| values(case, driver, metric))).collect(),
+        })
+        .collect();
+    ExperimentResult {
+        name: experiment.name.clone(),
+        title: experiment.title.clone(),
+        traffic: traffic_in_words(experiment),
+        seconds: experiment.duration.as_secs_f64(),
+        warm_up_seconds: experiment.warm_up.as_secs_f64(),
+        repeat: experiment.repeat,
+        comparisons: comparisons(experiment, &cases, drivers, metrics[0], values),
+        verdicts: judge(experiment, &cases, drivers),
+        metrics,
+        cases,
+    }
+}
+
+fn cell(metric: Metric, values: impl Fn(DriverKind) -> Vec<f64>) -> Option<Cell> {
+    let (live, sim) = (values(DriverKind::Live), values(DriverKind::Sim));
+    let difference = if live.len() == sim.len() { paired(&live, &sim) } else { None };
+    let cell = Cell { metric, live: summarise(&live), sim: summarise(&sim), difference };
+    (cell.live.is_some() || cell.sim.is_some()).then_some(cell)
+}
+
+/// Each value of a policy axis against the axis's first one, all else equal.
+fn comparisons(
+    experiment: &Experiment,
+    cases: &[CaseResult],
+    drivers: &[DriverKind],
+    metric: Metric,
+    values: impl Fn(usize, DriverKind, Metric) -> Vec<f64>,
+) -> Vec<Comparison> {
+    let mut found = Vec::new();
+    let is_policy = |setting: &Setting| matches!(setting, Setting::Spread(_) | Setting::Transport(_));
+    for axis in experiment.vary.iter().filter(|axis| axis.values.iter().all(|(_, setting)| is_policy(setting))) {
+        let Some((against, _)) = axis.values.first() else { continue };
+        for (case, result) in cases.iter().enumerate() {
+            let Some(value) = result.labels.get(&axis.key).filter(|value| value != against) else { continue };
+            let others = without(&result.labels, &axis.key);
+            let base = cases.iter().position(|other| {
+                other.labels.get(&axis.key) == Some(against) && without(&other.labels, &axis.key) == others
+            });
+            let Some(base) = base else { continue };
+            for &driver in drivers {
+                let (a, b) = (values(case, driver, metric), values(base, driver, metric));
+                if let Some(difference) = paired(&a, &b).filter(|_| a.len() == b.len()) {
+                    found.push(Comparison {
+                        axis: axis.key.clone(),
+                        value: value.to_owned(),
+                        against: against.clone(),
+                        labels: others.clone(),
+                        metric,
+                        driver,
+                        difference,
+                    });
+                }
+            }
+        }
+    }
+    found
+}
+
+fn without(labels: &Labels, key: &str) -> Labels {
+    Labels(labels.0.iter().filter(|(k, _)| k != key).cloned().collect())
+}
+
+/// What a reader must know to compare with another's figures: the conclusion turns on window, threshold and headers.
+fn traffic_in_words(experiment: &Experiment) -> String {
+    let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);
+    let TransportSpec { window, initial_window, duplicate_ack_threshold, segment_bytes, header_bytes, .. } =
+        experiment.traffic.transport;
+    let mut words = Vec::new();
+    let mut say = |key: &str, text: String| {
+        if !varies(key) {
+            words.push(text);
+        }
+    };
+    say("pattern", pattern_name(&experiment.traffic.pattern));
+    say("transport", transport_name(experiment.traffic.transport.kind).to_owned());
+    say("window", format!("window {window}"));
+    say("initial-window", format!("initial window {initial_window}"));
+    say("duplicate-ack-threshold", format!("threshold {duplicate_ack_threshold}"));
+    let ack = experiment.traffic.transport.delayed_ack;
+    words.push(ack.map_or_else(|| "every segment acknowledged".to_owned(), |after| format!("delayed ACKs {after}")));
+    words.push(format!("{segment_bytes}-byte segments with {header_bytes} bytes of headers"));
+    words.join(", ")
+}
+
+const fn transport_name(kind: TransportKind) -> &'static str {
+    match kind {
+        TransportKind::Reno => "Reno",
+        TransportKind::NewReno => "NewReno",
+        TransportKind::Sack => "SACK",
+    }
+}
+
+fn pattern_name(pattern: &Pattern) -> String {
+    match pattern {
+        Pattern::Random => "random".to_owned(),
+        Pattern::Stride(i) => format!("stride({i})"),
+        Pattern::Staggered(edge, pod) => format!("staggered({edge}, {pod})"),
+        Pattern::Permutation => "permutation".to_owned(),
+        Pattern::Incast(n) => format!("incast({n})"),
+        Pattern::AllToAll => "all-to-all".to_owned(),
+        Pattern::Pairs(pairs) if pairs.len() == 1 => "one pair of hosts".to_owned(),
+        Pattern::Pairs(pairs) => format!("{} pairs of hosts", pairs.len()),
+    }
+}
+
+fn speed(records: &[Record], timings: &[Timing]) -> Option<SimulatorSpeed> {
+    let packet_hops: u64 = records.iter().filter_map(|record| record.packet_hops).sum();
+    let cpu_seconds: f64 = timings.iter().filter_map(|timing| timing.cpu_seconds).sum();
+    (packet_hops > 0 && cpu_seconds > 0.0).then(|| SimulatorSpeed {
+        packet_hops,
+        cpu_seconds,
+        per_second: packet_hops as f64 / cpu_seconds,
+    })
+}

@@ -1,0 +1,34 @@
+//! All runs of a plan, from the file to the results.
+
+use fabric::{DriverKind, Fabric, Source};
+
+use crate::environment::Environment;
+use crate::live_runs::{LiveRuns, look_for_programs};
+use crate::plan::{PlannedRun, plan};
+use crate::results::Results;
+use crate::simulate::simulate;
+use crate::{Error, Options};
+
+/// Plans and runs the experiments of `fabric`, which `source` is the text of, and judges them.
+///
+/// The live network comes up first, since it is what can fail. Then the simulated runs go side by side; then the live ones,
+/// one after another, with the machine for themselves.
+///
+/// # Errors
+/// If the plan makes no sense, a program is missing, or a run fails. A missed expectation is no error.
+pub fn run(source: &Source, fabric: &Fabric, options: &Options) -> Result<Results, Error> {
+    let plan = plan(fabric, options)?;
+    let of = |driver| plan.runs.iter().filter(move |run| run.driver == driver).collect::<Vec<&PlannedRun>>();
+    let (sim, live) = (of(DriverKind::Sim), of(DriverKind::Live));
+    let mut iperf3 = None;
+    let mut network = None;
+    if !live.is_empty() {
+        iperf3 = Some(look_for_programs()?);
+        network = Some(LiveRuns::start(source, fabric, options)?);
+    }
+    let mut measured = if sim.is_empty() { Vec::new() } else { simulate(fabric, &plan, &sim, options)? };
+    if let Some(network) = network {
+        measured.extend(network.run(&plan, &live)?);
+    }
+    Ok(Results::new(fabric, &plan, measured, Environment::look(iperf3)))
+}

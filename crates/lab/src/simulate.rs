@@ -1,0 +1,175 @@
+//! Simulated runs, side by side on the machine's cores.
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use fabric::{Case, Experiment, Fabric, Link, NodeId, NodeKind, Routes, Side};
+use machine::{Rng, Span, Time};
+use nix::time::{ClockId, clock_gettime};
+use rayon::prelude::*;
+use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
+
+use crate::plan::{Plan, PlannedRun, pairs_of};
+use crate::progress::Progress;
+use crate::record::{FlowRecord, LinkRecord, Record};
+use crate::results::Timing;
+use crate::{Error, Options};
+
+/// Flows start within this time of each other: real hosts don't start in the same picosecond, and flows in lockstep
+/// meet at queues in ways that no network shows.
+const START_WITHIN: Span = Span::from_ms(1);
+
+/// Runs `runs` and returns what each measured and took, in their order whatever the number of threads.
+pub(crate) fn simulate(
+    fabric: &Fabric,
+    plan: &Plan,
+    runs: &[&PlannedRun],
+    options: &Options,
+) -> Result<Vec<(Record, Timing)>, Error> {
+    let routes = Routes::compute(fabric);
+    let progress = Progress::start(options.progress, "simulated", runs.iter().map(|run| run.seconds));
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.threads)
+        .build()
+        .map_err(|error| Error::Threads { threads: options.threads, message: error.to_string() })?;
+    let simulated = pool.install(|| {
+        runs.par_iter()
+            .with_max_len(1)
+            .map(|run| {
+                let (index, cases) = &plan.cases[run.at.0];
+                let result = one(fabric, &routes, &fabric.experiments[*index], &cases[run.at.1], run);
+                progress.done(run.seconds);
+                result
+            })
+            .collect()
+    });
+    progress.finish();
+    simulated
+}
+
+fn one(
+    fabric: &Fabric,
+    routes: &Routes,
+    experiment: &Experiment,
+    case: &Case,
+    run: &PlannedRun,
+) -> Result<(Record, Timing), Error> {
+    let fabric = overridden(fabric, case);
+    let flows = flows(&fabric, experiment, case, run)?;
+    let scenario = Scenario {
+        fabric: &fabric,
+        routes,
+        spread: case.overrides.spread.unwrap_or(fabric.spread),
+        transport: &case.traffic.transport,
+        flows: &flows,
+        warm_up: experiment.warm_up,
+        duration: experiment.duration,
+        seed: run.seed,
+    };
+    let (wall, cpu) = (Instant::now(), thread_cpu());
+    let outcome = sim::run(&scenario);
+    let timing = Timing {
+        experiment: run.experiment.clone(),
+        labels: run.labels.clone(),
+        repeat: run.repeat,
+        driver: run.driver,
+        wall_seconds: wall.elapsed().as_secs_f64(),
+        cpu_seconds: Some(thread_cpu().saturating_sub(cpu).as_secs_f64()),
+    };
+    Ok((record(&fabric, run, experiment.duration, &flows, &outcome), timing))
+}
+
+fn overridden<'a>(fabric: &'a Fabric, case: &Case) -> Cow<'a, Fabric> {
+    let of_links = fabric::Overrides { spread: None, ..case.overrides.clone() };
+    if of_links == fabric::Overrides::default() {
+        Cow::Borrowed(fabric)
+    } else {
+        Cow::Owned(fabric.with(&case.overrides))
+    }
+}
+
+/// The flows with their start: within a millisecond and within the warm-up. An experiment without warm-up starts all
+/// at zero, as the published measurements do.
+fn flows(fabric: &Fabric, experiment: &Experiment, case: &Case, run: &PlannedRun) -> Result<Vec<FlowSpec>, Error> {
+    let pairs = pairs_of(fabric, case, run.seed).map_err(|reason| Error::Pattern {
+        experiment: run.experiment.clone(),
+        case: run.labels.to_string(),
+        reason,
+    })?;
+    let within = START_WITHIN.min(experiment.warm_up).as_ns();
+    let mut rng = Rng::new(run.seed).fork(2);
+    let start = |rng: &mut Rng| {
+        if within == 0 { Time::ZERO } else { Time::from_ns(u64::from(rng.below(within as u32))) }
+    };
+    Ok(pairs.into_iter().map(|(from, to)| FlowSpec { from, to, start: start(&mut rng) }).collect())
+}
+
+/// CPU time of this thread: what one core spent on it, whatever else the machine was doing.
+fn thread_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
+}
+
+fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: &[FlowSpec], outcome: &Outcome) -> Record {
+    let seconds = duration.as_secs_f64();
+    Record {
+        experiment: run.experiment.clone(),
+        case: run.at.1,
+        labels: run.labels.clone(),
+        repeat: run.repeat,
+        seed: run.seed,
+        driver: run.driver,
+        seconds,
+        flows: flows.iter().zip(&outcome.flows).map(|(flow, did)| flow_record(fabric, flow, did, seconds)).collect(),
+        links: fabric
+            .links
+            .iter()
+            .zip(&outcome.links)
+            .flat_map(|(link, LinkOutcome { forward, backward })| {
+                [(Side::A, forward), (Side::B, backward)]
+                    .map(|(from, counters)| link_record(fabric, link, from, counters, duration))
+            })
+            .collect(),
+        packet_hops: Some(outcome.packet_hops),
+        reordered: None,
+        reorder_extent: None,
+    }
+}
+
+fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &FlowOutcome, seconds: f64) -> FlowRecord {
+    FlowRecord {
+        from: node_name(fabric, flow.from),
+        to: node_name(fabric, flow.to),
+        goodput_bps: if seconds > 0.0 { did.delivered_bytes as f64 * 8.0 / seconds } else { 0.0 },
+        retransmits: did.retransmits,
+        fast_retransmits: Some(did.fast_retransmits),
+        timeouts: Some(did.timeouts),
+        reordered: Some(did.reordering.reordered),
+        reorder_extent: Some(did.reordering.extent_max),
+    }
+}
+
+pub(crate) fn node_name(fabric: &Fabric, node: NodeId) -> String {
+    fabric.nodes[node.0 as usize].name.clone()
+}
+
+/// One direction of a link over the measured time. Both drivers count alike.
+pub(crate) fn link_record(
+    fabric: &Fabric,
+    link: &Link,
+    from: Side,
+    counters: &link::Counters,
+    measured: Span,
+) -> LinkRecord {
+    let is_switch = |side| matches!(fabric.nodes[link.end(side).node.0 as usize].kind, NodeKind::Switch { .. });
+    let share = counters.busy.as_ps() as f64 / (measured.as_ps() as f64).max(1.0);
+    LinkRecord {
+        from: node_name(fabric, link.end(from).node),
+        to: node_name(fabric, link.end(from.other()).node),
+        trunk: is_switch(Side::A) && is_switch(Side::B),
+        packets: counters.packets,
+        bytes: counters.bytes,
+        drops: counters.drops,
+        // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
+        utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
+    }
+}

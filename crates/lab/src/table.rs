@@ -1,0 +1,269 @@
+//! Results for a terminal, and as data.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use fabric::{DriverKind, Metric};
+
+use crate::metric::{metric_name, metric_unit};
+use crate::plan::{driver_name, quoted};
+use crate::quantity::{self, Scale};
+use crate::record::Labels;
+use crate::results::{CaseResult, ExperimentResult, Results};
+use crate::statistics::Summary;
+
+/// Where nothing is known about the terminal (a pipe), lines may be this long.
+const WIDTH_WITHOUT_TERMINAL: u16 = 120;
+
+/// Rows and columns of text.
+pub(crate) struct Grid {
+    table: Table,
+    columns: usize,
+}
+
+impl Grid {
+    /// A grid with these headings.
+    pub fn new(headings: &[impl AsRef<str>]) -> Self {
+        let rule = LineStyle::none().fill('─').junction('─');
+        let mut table = Table::new();
+        table.load_style(TableStyle::new().header_separator(rule).bottom_border(rule));
+        table.set_header(headings.iter().map(AsRef::as_ref));
+        Self { table, columns: headings.len() }
+    }
+
+    /// Draws a line between rows.
+    pub fn ruled(mut self) -> Self {
+        let rule = LineStyle::none().fill('─').junction('─');
+        self.table.load_style(TableStyle::new().header_separator(rule).row_separator(rule).bottom_border(rule));
+        self
+    }
+
+    /// Adds a row with one cell a column.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.columns, "a row has one cell a column");
+        self.table.add_row(cells);
+    }
+
+    /// The text as wide as it needs, with these columns set to the right.
+    pub fn render(mut self, to_the_right: &[usize]) -> String {
+        self.align(to_the_right);
+        self.text()
+    }
+
+    /// The text folded to at most `width` columns.
+    pub fn render_within(mut self, to_the_right: &[usize], width: u16) -> String {
+        self.align(to_the_right);
+        self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        self.text()
+    }
+
+    fn align(&mut self, to_the_right: &[usize]) {
+        for &column in to_the_right {
+            if let Some(column) = self.table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        self.table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
+}
+
+impl Results {
+    /// The results for the terminal that stdout is, or for a pipe.
+    pub fn table(&self) -> String {
+        self.table_within(Table::new().width().unwrap_or(WIDTH_WITHOUT_TERMINAL))
+    }
+
+    /// The results in lines of at most `width` columns, as far as their words allow.
+    pub fn table_within(&self, width: u16) -> String {
+        let mut text = String::new();
+        for experiment in &self.experiments {
+            let title = if experiment.title.is_empty() { String::new() } else { format!(": {}", experiment.title) };
+            let runs = if experiment.repeat == 1 { "1 run".to_owned() } else { format!("{} runs", experiment.repeat) };
+            let _ = writeln!(text, "{}{title}", experiment.name);
+            let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
+            text.push_str(&experiment_table(experiment, &self.drivers, width));
+            for comparison in &experiment.comparisons {
+                let common = if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
+                let _ = writeln!(
+                    text,
+                    "  {common}{} against {}: {} {} ({})",
+                    comparison.value,
+                    comparison.against,
+                    metric_name(comparison.metric),
+                    quantity::difference(&comparison.difference),
+                    driver_name(comparison.driver)
+                );
+            }
+            text.push_str(&verdict_lines(experiment));
+            text.push('\n');
+        }
+        text.push_str(&self.closing_line());
+        text
+    }
+
+    fn closing_line(&self) -> String {
+        let (held, all) = self.verdicts().fold((0, 0), |(held, all), (_, v)| (held + u32::from(v.passed), all + 1));
+        let mut line = match all {
+            0 => "no expectations".to_owned(),
+            1 if held == 1 => "the expectation is met".to_owned(),
+            _ if held == all => format!("all {all} expectations are met"),
+            _ => format!("{} of {all} expectations missed", all - held),
+        };
+        if let Some(speed) = self.simulator_speed() {
+            let _ = write!(line, "; simulator: {} packet-hops/s on one core", quantity::rough(speed.per_second));
+        }
+        line + "\n"
+    }
+
+    /// Everything but the samples as JSON.
+    pub fn json(&self) -> String {
+        let mut value = serde_json::to_value(self).expect("results are plain data");
+        value["simulator"] = serde_json::to_value(self.simulator_speed()).expect("plain numbers");
+        serde_json::to_string_pretty(&value).expect("plain data") + "\n"
+    }
+
+    /// One line for each experiment, case, driver and metric (RFC 4180 with LF). Values are in bit/s, counts, and
+    /// shares from 0 to 1; `interval` is half the width of the 99 % confidence interval.
+    pub fn csv(&self) -> String {
+        let mut text =
+            "experiment,case,driver,metric,n,mean,interval,min,p50,p99,max,standard_deviation\n".to_owned();
+        for experiment in &self.experiments {
+            for case in &experiment.cases {
+                for cell in &case.cells {
+                    for &driver in &self.drivers {
+                        if let Some(summary) = cell.summary(driver) {
+                            let start = [
+                                quoted(&experiment.name),
+                                quoted(&case.labels.to_string()),
+                                driver_name(driver).to_owned(),
+                                metric_key(cell.metric),
+                            ];
+                            let _ = writeln!(text, "{},{}", start.join(","), csv_numbers(summary));
+                        }
+                    }
+                }
+            }
+        }
+        text
+    }
+}
+
+fn csv_numbers(summary: &Summary) -> String {
+    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let Summary { n, min, mean, max, p50, p99, standard_deviation, interval } = summary;
+    format!("{n},{mean},{},{min},{p50},{p99},{max},{}", optional(*interval), optional(*standard_deviation))
+}
+
+/// The metric's name in files: `goodput-mean`.
+pub(crate) fn metric_key(metric: Metric) -> String {
+    match serde_json::to_value(metric) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => unreachable!("a metric is written as a string"),
+    }
+}
+
+/// The scale that suits a metric over all cases of an experiment.
+pub(crate) fn scale_of(experiment: &ExperimentResult, metric: Metric) -> Scale {
+    let means = experiment.cases.iter().filter_map(|case| case.cell(metric));
+    let max = means.flat_map(|cell| [&cell.live, &cell.sim]).flatten().map(|summary| summary.mean).fold(0.0, f64::max);
+    Scale::of(metric_unit(metric), max)
+}
+
+/// A heading such as `goodput, mean (Mbit/s)`.
+pub(crate) fn heading(experiment: &ExperimentResult, metric: Metric) -> String {
+    let unit = scale_of(experiment, metric).unit;
+    if unit.is_empty() { metric_name(metric).to_owned() } else { format!("{} ({unit})", metric_name(metric)) }
+}
+
+/// A column a metric where that fits; otherwise the metrics below each other within each case.
+fn experiment_table(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+    let wide = wide_table(experiment, drivers);
+    let fits = wide.lines().all(|line| line.chars().count() <= usize::from(width));
+    if fits { wide } else { long_table(experiment, drivers, width) }
+}
+
+fn wide_table(experiment: &ExperimentResult, drivers: &[DriverKind]) -> String {
+    let both = drivers.len() > 1;
+    let mut headings = vec!["case".to_owned()];
+    for &metric in &experiment.metrics {
+        let name = heading(experiment, metric);
+        if both {
+            headings.extend([format!("{name}\nlive"), "\nsimulated".to_owned(), "\ndifference".to_owned()]);
+        } else {
+            headings.push(name);
+        }
+    }
+    let mut grid = Grid::new(&headings);
+    for case in &experiment.cases {
+        let mut row = vec![case.labels.to_string()];
+        for &metric in &experiment.metrics {
+            row.extend(cells(experiment, case, metric, drivers));
+        }
+        grid.row(row);
+    }
+    grid.render(&(1..headings.len()).collect::<Vec<_>>())
+}
+
+fn long_table(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+    let both = drivers.len() > 1;
+    let mut headings = vec!["case", "metric"];
+    headings.extend(drivers.iter().map(|driver| match driver {
+        DriverKind::Live => "live",
+        DriverKind::Sim => "simulated",
+    }));
+    if both {
+        headings.push("difference");
+    }
+    let mut grid = Grid::new(&headings).ruled();
+    for case in &experiment.cases {
+        let mut columns = vec![Vec::new(); headings.len() - 1];
+        for &metric in &experiment.metrics {
+            columns[0].push(heading(experiment, metric));
+            for (column, cell) in columns[1..].iter_mut().zip(cells(experiment, case, metric, drivers)) {
+                column.push(cell);
+            }
+        }
+        let mut row = vec![case.labels.0.iter().map(label_line).collect::<Vec<_>>().join("\n")];
+        row.extend(columns.into_iter().map(|column| column.join("\n")));
+        grid.row(row);
+    }
+    grid.render_within(&(2..headings.len()).collect::<Vec<_>>(), width)
+}
+
+fn label_line((key, value): &(String, String)) -> String {
+    Labels(vec![(key.clone(), value.clone())]).to_string()
+}
+
+/// The cells of one metric: one a driver, and the difference if there are two.
+fn cells(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, drivers: &[DriverKind]) -> Vec<String> {
+    let scale = scale_of(experiment, metric);
+    let show = |summary: Option<&Summary>| summary.map_or_else(|| "-".to_owned(), |s| scale.with_interval(s));
+    let mut texts: Vec<String> = drivers.iter().map(|&driver| show(case.summary(metric, driver))).collect();
+    if drivers.len() > 1 {
+        let difference = case.cell(metric).and_then(|cell| cell.difference.as_ref());
+        texts.push(difference.map_or_else(|| "-".to_owned(), quantity::difference));
+    }
+    texts
+}
+
+fn verdict_lines(experiment: &ExperimentResult) -> String {
+    let mut text = String::new();
+    for verdict in &experiment.verdicts {
+        let word = if verdict.passed { "met   " } else { "MISSED" };
+        let scale = Scale::of(metric_unit(verdict.metric), verdict.measured.unwrap_or(0.0));
+        let measured = verdict.measured.map_or_else(|| "not measured".to_owned(), |mean| scale.with_unit(mean));
+        let _ = writeln!(
+            text,
+            "  {word} line {}: {} {}, {}, {}: {measured}",
+            verdict.line,
+            metric_key(verdict.metric),
+            verdict.text,
+            verdict.labels,
+            driver_name(verdict.driver)
+        );
+    }
+    text
+}

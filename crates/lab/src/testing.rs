@@ -1,0 +1,212 @@
+//! Small fabrics and made-up measurements for the tests of this crate.
+
+use fabric::{
+    Axis, Bound, DriverKind, End, Expectation, Experiment, Fabric, HostAddress, Link, LinkId, LinkSpec, Metric, Node,
+    NodeId, NodeKind, Pattern, PortId, Setting, Side, Spread, Traffic, TransportKind, TransportSpec,
+};
+use machine::{Rng, Span};
+
+use crate::environment::Environment;
+use crate::plan::{Plan, pairs_of};
+use crate::record::{FlowRecord, LinkRecord, Record};
+use crate::results::{Results, SimulatorSpeed, Timing};
+
+/// A tree of three tiers: `pods` pods of `edges` edge switches with `hosts` hosts each, and one core switch.
+pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric {
+    let count = pods * edges * hosts;
+    let mut nodes = Vec::new();
+    for x in 0..count {
+        let address = HostAddress {
+            mac: [2, 0, 0, 0, 0, x as u8],
+            ipv4: std::net::Ipv4Addr::from(0x0a00_0002 + x),
+            ipv4_prefix: 8,
+            ipv6: std::net::Ipv6Addr::LOCALHOST,
+            ipv6_prefix: 64,
+            pod: with_pods.then_some(x / (edges * hosts)),
+        };
+        nodes.push(node(format!("h{}", x + 1), NodeKind::Host(address), across(x, count)));
+    }
+    for edge in 0..pods * edges {
+        let pod = with_pods.then_some(edge / edges);
+        nodes.push(node(format!("edge{}", edge + 1), NodeKind::Switch { tier: 1, pod }, across(edge, pods * edges)));
+    }
+    for pod in 0..pods {
+        let kind = NodeKind::Switch { tier: 2, pod: with_pods.then_some(pod) };
+        nodes.push(node(format!("agg{}", pod + 1), kind, across(pod, pods)));
+    }
+    nodes.push(node("core".to_owned(), NodeKind::Switch { tier: 3, pod: None }, 500));
+    let mut fabric = Fabric {
+        name: "tree".to_owned(),
+        description: "A tree for tests".to_owned(),
+        nodes,
+        hosts: count,
+        links: Vec::new(),
+        spread: Spread::Ecmp,
+        mtu: 1_500,
+        seed: 7,
+        experiments: Vec::new(),
+    };
+    for x in 0..count {
+        join(&mut fabric, x, count + x / hosts);
+    }
+    for edge in 0..pods * edges {
+        join(&mut fabric, count + edge, count + pods * edges + edge / edges);
+    }
+    for pod in 0..pods {
+        join(&mut fabric, count + pods * edges + pod, count + pods * edges + pods);
+    }
+    fabric
+}
+
+fn across(i: u32, n: u32) -> u16 {
+    ((2 * i + 1) * 500 / n) as u16
+}
+
+fn node(name: String, kind: NodeKind, x_permille: u16) -> Node {
+    Node { name, kind, ports: Vec::new(), x_permille }
+}
+
+fn join(fabric: &mut Fabric, a: u32, b: u32) {
+    let link = LinkId(fabric.links.len() as u32);
+    let mut end = |node: u32, side| {
+        let ports = &mut fabric.nodes[node as usize].ports;
+        ports.push((link, side));
+        End { node: NodeId(node), port: PortId(ports.len() as u16 - 1) }
+    };
+    let (a, b) = (end(a, Side::A), end(b, Side::B));
+    let spec = LinkSpec { rate_bps: Some(100_000_000), delay: Span::from_us(50), queue_packets: Some(100) };
+    fabric.links.push(Link { a, b, spec });
+}
+
+/// Reno with a window of 20 segments.
+pub(crate) fn reno() -> TransportSpec {
+    TransportSpec {
+        kind: TransportKind::Reno,
+        window: 20,
+        initial_window: 3,
+        duplicate_ack_threshold: 3,
+        delayed_ack: None,
+        segment_bytes: 1_000,
+        header_bytes: 40,
+        rto_min: Span::from_secs(1),
+    }
+}
+
+/// Two patterns under two policies, three times, with one expectation that `limit` decides.
+pub(crate) fn experiment(limit: f64) -> Experiment {
+    let patterns = [("stride(1)", Pattern::Stride(1)), ("staggered(0.5, 0.3)", Pattern::Staggered(0.5, 0.3))];
+    let spreads = [("single", Spread::Single), ("packet-scatter", Spread::PacketScatter)];
+    Experiment {
+        name: "scatter".to_owned(),
+        title: "Single path and <packet> scatter".to_owned(),
+        traffic: Traffic { pattern: Pattern::Random, transport: reno() },
+        vary: vec![
+            Axis {
+                key: "pattern".to_owned(),
+                values: patterns.map(|(text, pattern)| (text.to_owned(), Setting::Pattern(pattern))).to_vec(),
+            },
+            Axis {
+                key: "spread".to_owned(),
+                values: spreads.map(|(text, spread)| (text.to_owned(), Setting::Spread(spread))).to_vec(),
+            },
+        ],
+        duration: Span::from_ms(100),
+        warm_up: Span::from_ms(50),
+        repeat: 3,
+        expect: vec![Expectation {
+            metric: Metric::GoodputMean,
+            only: vec![("spread".to_owned(), "single".to_owned())],
+            driver: None,
+            bound: Bound::AtLeast(limit),
+            text: ">= 20 Mbit/s".to_owned(),
+            line: 12,
+        }],
+        report: Vec::new(),
+    }
+}
+
+/// Measurements of every run of `plan` that look like some but come from a random source.
+pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
+    let measured = plan
+        .runs
+        .iter()
+        .map(|run| {
+            let mut rng = Rng::new(run.seed).fork(99 + run.driver as u64);
+            let (index, cases) = &plan.cases[run.at.0];
+            let case = &cases[run.at.1];
+            let scatter = case.overrides.spread == Some(Spread::PacketScatter);
+            let base = if scatter { 70e6 } else { 52e6 };
+            let is_sim = run.driver == DriverKind::Sim;
+            let flows = pairs_of(fabric, case, run.seed).unwrap().into_iter().map(|(from, to)| FlowRecord {
+                from: fabric.nodes[from.0 as usize].name.clone(),
+                to: fabric.nodes[to.0 as usize].name.clone(),
+                goodput_bps: (base * (0.7 + 0.4 * rng.fraction())).round(),
+                retransmits: u64::from(rng.below(4)),
+                fast_retransmits: is_sim.then_some(2),
+                timeouts: is_sim.then_some(0),
+                reordered: Some(if scatter { u64::from(rng.below(40)) } else { 0 }),
+                reorder_extent: Some(u32::from(scatter) * 3),
+            });
+            let flows = flows.collect();
+            let record = Record {
+                experiment: fabric.experiments[*index].name.clone(),
+                case: run.at.1,
+                labels: run.labels.clone(),
+                repeat: run.repeat,
+                seed: run.seed,
+                driver: run.driver,
+                seconds: 0.1,
+                flows,
+                links: links(fabric, &mut rng),
+                packet_hops: is_sim.then_some(1_000_000),
+                reordered: None,
+                reorder_extent: None,
+            };
+            let timing = Timing {
+                experiment: record.experiment.clone(),
+                labels: record.labels.clone(),
+                repeat: run.repeat,
+                driver: run.driver,
+                wall_seconds: 0.2,
+                cpu_seconds: is_sim.then_some(0.1),
+            };
+            (record, timing)
+        })
+        .collect();
+    Results::new(fabric, plan, measured, environment())
+}
+
+fn links(fabric: &Fabric, rng: &mut Rng) -> Vec<LinkRecord> {
+    let mut records = Vec::new();
+    for link in &fabric.links {
+        for side in [Side::A, Side::B] {
+            let (from, to) = (link.end(side).node.0, link.end(side.other()).node.0);
+            records.push(LinkRecord {
+                from: fabric.nodes[from as usize].name.clone(),
+                to: fabric.nodes[to as usize].name.clone(),
+                trunk: from >= fabric.hosts && to >= fabric.hosts,
+                packets: 1_000,
+                bytes: 1_040_000,
+                drops: u64::from(rng.below(2)),
+                utilisation: Some((rng.fraction() * 1_000.0).round() / 1_000.0),
+            });
+        }
+    }
+    records
+}
+
+/// A machine that never was.
+pub(crate) fn environment() -> Environment {
+    Environment {
+        date: "2026-11-21 10:38:00".to_owned(),
+        cpu: "Example <CPU>".to_owned(),
+        cores: 2,
+        memory_bytes: 24 << 30,
+        kernel: "Linux 6.18".to_owned(),
+        version: "0.1.0".to_owned(),
+        iperf3: Some("iperf 3.12".to_owned()),
+        command: vec!["heddle".to_owned(), "run".to_owned(), "tree.fabric.yaml".to_owned()],
+        simulator: Some(SimulatorSpeed { packet_hops: 0, cpu_seconds: 0.0, per_second: 0.0 }),
+        timings: Vec::new(),
+    }
+}

@@ -1,0 +1,76 @@
+//! With real iperf3 processes on this machine's loopback.
+
+use std::cell::Cell;
+
+use super::*;
+
+/// Everything runs here.
+struct Here;
+
+impl Hosts for Here {
+    fn command(&self, _host: &str, program: &str, arguments: &[String]) -> Result<Command, String> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Ok(command)
+    }
+}
+
+/// Ports that differ between tests, which run side by side, and between runs of them, whose sockets may linger.
+fn flow(name: &str, offset: u32) -> LiveFlow {
+    let port = 20_000 + ((std::process::id() * 16 + offset) % 12_000) as u16;
+    LiveFlow { from: "h1".to_owned(), to: name.to_owned(), address: "127.0.0.1".to_owned(), port }
+}
+
+fn schedule(seconds: u64) -> Schedule {
+    // Slow enough that a busy machine keeps up.
+    let arguments = ["-C", "reno", "-b", "20M"].map(str::to_owned).to_vec();
+    Schedule { warm_up: 1, seconds, arguments }
+}
+
+#[test]
+fn two_flows_are_measured_at_the_same_time() {
+    let calls = Cell::new(0);
+    let count = || {
+        calls.set(calls.get() + 1);
+        Ok(Instant::now())
+    };
+    let measured = run(&Here, &[flow("h2", 0), flow("h3", 1)], &schedule(2), count).unwrap();
+    assert_eq!((measured.flows.len(), calls.get()), (2, 2));
+    for flow in &measured.flows {
+        assert!((15e6..25e6).contains(&flow.goodput_bps), "{flow:?}");
+        assert!((1.9..2.3).contains(&flow.seconds), "the warm-up is left out: {flow:?}");
+    }
+    let between = measured.after.duration_since(measured.before).as_secs_f64();
+    assert!((1.9..2.5).contains(&between), "{between}");
+}
+
+#[test]
+fn a_server_that_cannot_listen_says_why() {
+    let taken = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
+    let mut flow = flow("h2", 2);
+    flow.port = taken.local_addr().unwrap().port();
+    let failure = run(&Here, &[flow], &schedule(1), || Ok(())).err().unwrap();
+    assert_eq!((failure.flow.as_str(), failure.host.as_str()), ("h1 -> h2", "h2"));
+    assert!(failure.message.contains("unable to start listener"), "{}", failure.message);
+}
+
+#[test]
+fn a_client_that_cannot_connect_says_why() {
+    let mut flow = flow("h2", 3);
+    flow.address = "127.0.0.1.invalid".to_owned();
+    let before = Instant::now();
+    let failure = run(&Here, &[flow], &schedule(30), || Ok(())).err().unwrap();
+    assert_eq!(failure.host, "h1");
+    assert!(failure.message.contains("iperf3: unable to"), "{}", failure.message);
+    assert!(before.elapsed() < Duration::from_secs(20), "a failure is seen at once");
+}
+
+#[test]
+fn listeners_are_found_in_the_kernels_table() {
+    let table = "  sl  local_address rem_address   st tx_queue\n   \
+                 0: 00000000:1451 00000000:0000 0A 00000000:00000000\n   \
+                 1: 0100007F:1452 0100007F:C000 01 00000000:00000000\n";
+    assert!(has_listener(table, 0x1451));
+    assert!(!has_listener(table, 0x1452), "connected, not listening");
+    assert!(!has_listener(table, 0xC000) && !has_listener("", 1));
+}

@@ -1,0 +1,47 @@
+//! Removing what daemons left that were killed.
+
+use std::time::Duration;
+
+use crate::runtime::Folder;
+use crate::{Error, process};
+
+/// A folder without a state may belong to a daemon that is just coming up.
+const COMING_UP: Duration = Duration::from_secs(5);
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Networks whose process had died.
+    pub instances: Vec<String>,
+    /// Processes that still ran in their hosts.
+    pub processes: usize,
+}
+
+/// Removes what daemons of this user left when they were killed: processes in their hosts, and with the last of them the
+/// namespaces; and their folders. Networks that are up are not touched.
+///
+/// # Errors
+/// If a folder cannot be read or removed.
+pub fn clean() -> Result<Cleaned, Error> {
+    let mut cleaned = Cleaned::default();
+    for (name, folder) in Folder::all()? {
+        if let Some(processes) = clean_one(&folder)? {
+            cleaned.instances.push(name);
+            cleaned.processes += processes;
+        }
+    }
+    Ok(cleaned)
+}
+
+/// Removes what the daemon of `folder` left, if it is dead. Returns how many processes still ran; `None` if there was nothing to
+/// do.
+pub fn clean_one(folder: &Folder) -> Result<Option<usize>, Error> {
+    let processes = match folder.state() {
+        Some(state) if state.is_alive() => return Ok(None),
+        Some(state) => process::end(&state.mark, None),
+        None if folder.age().is_none_or(|age| age < COMING_UP) => return Ok(None),
+        None => 0,
+    };
+    folder.remove()?;
+    Ok(Some(processes))
+}

@@ -1,0 +1,404 @@
+//! The control protocol between a network's process and its clients: one JSON object a line over a unix stream socket.
+//!
+//! Pure: bytes in, values out; no socket. The client speaks first, with [`Request::Hello`]; then each request has one
+//! reply. A line that cannot be read ends the conversation, since nobody knows where the next one would start.
+
+use fabric::Overrides;
+use machine::Span;
+use serde::{Deserialize, Serialize};
+
+/// What both ends must agree on. To be raised whenever a request or a reply changes.
+pub const VERSION: u32 = 1;
+
+/// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
+pub const REQUEST_LIMIT: usize = 8 << 20;
+
+/// The longest line that a client takes, bytes: the counters of the largest live network fit.
+pub const REPLY_LIMIT: usize = 256 << 20;
+
+/// Why a line is not a message.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// Longer than agreed.
+    #[error("a line of more than {limit} bytes")]
+    TooLong {
+        /// What was agreed.
+        limit: usize,
+    },
+    /// Not JSON, or not a message.
+    #[error("a line that is no message: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Of another version.
+    #[error("protocol version {theirs}, expected {VERSION}")]
+    Version {
+        /// What the other end speaks.
+        theirs: u32,
+    },
+    /// A message where another one is due.
+    #[error("a {0} where it is not due")]
+    Unexpected(&'static str),
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Opens the conversation.
+    Hello {
+        /// [`VERSION`]
+        version: u32,
+    },
+    /// What the network is.
+    Status,
+    /// Make the network what this file says.
+    Apply {
+        /// The file's name, for messages.
+        name: String,
+        /// What is in it.
+        text: String,
+        /// What to change in it.
+        overrides: Overrides,
+    },
+    /// What has been counted.
+    Counters,
+    /// The way into a host: the reply carries the file descriptors of its network namespace and, if there is one, of the user
+    /// namespace.
+    Enter {
+        /// The host's name.
+        host: String,
+    },
+    /// End the network.
+    Down,
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Reply {
+    /// To [`Request::Hello`].
+    Hello {
+        /// [`VERSION`]
+        version: u32,
+    },
+    /// To [`Request::Status`].
+    Status(Status),
+    /// To [`Request::Apply`].
+    Applied(Applied),
+    /// To [`Request::Counters`].
+    Counters(Counters),
+    /// To [`Request::Enter`].
+    Enter {
+        /// The file to be seen as `/etc/hosts` in the host.
+        hosts_file: String,
+    },
+    /// To [`Request::Down`]: everything is gone.
+    Down,
+    /// The request failed, and nothing changed.
+    Refused {
+        /// Why.
+        message: String,
+        /// What mends it.
+        hint: Option<String>,
+    },
+}
+
+/// What a daemon says on its standard output, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Birth {
+    /// It listens.
+    Ready,
+    /// It does not come up.
+    Failed {
+        /// Why.
+        message: String,
+        /// What mends it.
+        hint: Option<String>,
+    },
+}
+
+/// What a network is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The instance's name.
+    pub instance: String,
+    /// The process that holds it.
+    pub pid: i32,
+    /// Whether it ends with the client that started it.
+    pub ephemeral: bool,
+    /// Name of the file applied last; empty before the first.
+    pub file: String,
+    /// The fabric's name.
+    pub fabric: String,
+    /// Its hosts, in the file's order.
+    pub hosts: Vec<String>,
+    /// How many switches it has.
+    pub switches: usize,
+    /// How many links it has.
+    pub links: usize,
+    /// Whether any link has a rate or a delay.
+    pub shaped: bool,
+    /// How packets are spread.
+    pub spread: fabric::Spread,
+    /// Threads that forward.
+    pub workers: usize,
+    /// Whole milliseconds since the process came up.
+    pub uptime_ms: u64,
+}
+
+/// What applying a file did. Links are named `a - b`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Nodes and links that were not there before.
+    pub created: Vec<String>,
+    /// Nodes and links that were there and are different now.
+    pub changed: Vec<String>,
+    /// Nodes and links that are gone.
+    pub removed: Vec<String>,
+    /// How many nodes and links are as they were.
+    pub kept: usize,
+}
+
+impl Applied {
+    /// Whether nothing had to be done.
+    pub fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// What has been counted since each part came up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// When this was read, since the process came up.
+    pub at: Span,
+    /// In the order of [`fabric::Fabric::links`].
+    pub links: Vec<LinkCounters>,
+    /// In the order of the hosts.
+    pub ports: Vec<PortCounters>,
+    /// What switches forwarded, where it is more than zero; by switch, then by destination, in the file's order.
+    pub forwarded: Vec<Forwarded>,
+    /// TCP flows seen at their receivers (shaped networks only), in the order of their first segment.
+    pub flows: Vec<FlowCounters>,
+    /// Frames that came in and went nowhere.
+    pub refused: Refusals,
+    /// The threads that forward.
+    pub workers: Vec<WorkerCounters>,
+}
+
+/// A link's two directions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkCounters {
+    /// Node at end A.
+    pub a: String,
+    /// Node at end B.
+    pub b: String,
+    /// From A to B.
+    pub forward: link::Counters,
+    /// From B to A.
+    pub backward: link::Counters,
+}
+
+/// A host's port. Frames of a network without shaped links are segments of up to 64 KiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortCounters {
+    /// The host.
+    pub host: String,
+    /// Traffic.
+    #[serde(flatten)]
+    pub traffic: PortTraffic,
+}
+
+/// What passed a host's port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortTraffic {
+    /// Frames that the host sent.
+    pub sent_packets: u64,
+    /// Their bytes, without FCS.
+    pub sent_bytes: u64,
+    /// Frames that the host was handed.
+    pub received_packets: u64,
+    /// Their bytes, without FCS.
+    pub received_bytes: u64,
+    /// Frames that the host's kernel did not take.
+    pub drops: u64,
+}
+
+/// What a switch forwarded to one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forwarded {
+    /// The switch.
+    pub switch: String,
+    /// The destination.
+    pub host: String,
+    /// Frames.
+    pub packets: u64,
+}
+
+/// A TCP flow as seen where it leaves the fabric.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowCounters {
+    /// Where it comes from.
+    pub from: std::net::SocketAddr,
+    /// Where it goes.
+    pub to: std::net::SocketAddr,
+    /// What order its segments arrived in.
+    pub reordering: transport::reordering::Counters,
+}
+
+/// Frames that came in from a host and went nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// No host has the destination address.
+    pub unknown_destination: u64,
+    /// Broadcast or multicast that no host of the fabric needs.
+    pub multicast: u64,
+    /// Too short, or longer than the MTU.
+    pub malformed: u64,
+    /// No buffer was free.
+    pub no_buffer: u64,
+    /// A ring between two workers was full.
+    pub ring_full: u64,
+    /// Under way to a part that a new file removed.
+    pub removed: u64,
+    /// TCP flows that were not watched because the table was full.
+    pub unwatched_flows: u64,
+}
+
+impl Refusals {
+    /// Adds those of another worker.
+    pub const fn add(&mut self, other: &Self) {
+        self.unknown_destination += other.unknown_destination;
+        self.multicast += other.multicast;
+        self.malformed += other.malformed;
+        self.no_buffer += other.no_buffer;
+        self.ring_full += other.ring_full;
+        self.removed += other.removed;
+        self.unwatched_flows += other.unwatched_flows;
+    }
+}
+
+/// A thread that forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerCounters {
+    /// Time in which it did not sleep.
+    pub busy: Span,
+    /// The most that a frame was written later than it was due.
+    pub late_max: Span,
+}
+
+/// A message as a line.
+pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("messages have string keys only");
+    line.push(b'\n');
+    line
+}
+
+/// A line, without its end, as a message.
+pub fn decode<'a, M: Deserialize<'a>>(line: &'a [u8]) -> Result<M, ProtocolError> {
+    Ok(serde_json::from_slice(line)?)
+}
+
+/// Cuts a stream of bytes into lines of a bounded length.
+#[derive(Debug)]
+pub struct Lines {
+    limit: usize,
+    bytes: Vec<u8>,
+    /// Bytes that hold no line's end.
+    searched: usize,
+}
+
+impl Lines {
+    /// Takes lines of up to `limit` bytes, the end not counted.
+    pub const fn new(limit: usize) -> Self {
+        Self { limit, bytes: Vec::new(), searched: 0 }
+    }
+
+    /// Takes what came in. Call [`Lines::next`] until it says `None` before the next call, so that what is held stays bounded.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole line.
+    ///
+    /// # Errors
+    /// [`ProtocolError::TooLong`], and then for ever.
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let end = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
+        let length = end.map_or(self.bytes.len(), |end| self.searched + end);
+        if length > self.limit {
+            return Err(ProtocolError::TooLong { limit: self.limit });
+        }
+        if end.is_none() {
+            self.searched = length;
+            return Ok(None);
+        }
+        let rest = self.bytes.split_off(length + 1);
+        let mut line = std::mem::replace(&mut self.bytes, rest);
+        line.truncate(length);
+        self.searched = 0;
+        Ok(Some(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_come_whole_however_the_bytes_come() {
+        let mut lines = Lines::new(8);
+        let mut seen = Vec::new();
+        for byte in b"one\n\ntwo\nthree" {
+            lines.push(&[*byte]);
+            while let Some(line) = lines.next().unwrap() {
+                seen.push(line);
+            }
+        }
+        assert_eq!(seen, [b"one".to_vec(), b"".to_vec(), b"two".to_vec()]);
+        lines.push(b"\nfour\n");
+        assert_eq!(lines.next().unwrap(), Some(b"three".to_vec()));
+        assert_eq!(lines.next().unwrap(), Some(b"four".to_vec()));
+        assert_eq!(lines.next().unwrap(), None);
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_for_ever() {
+        let mut lines = Lines::new(8);
+        lines.push(b"123456789");
+        assert!(matches!(lines.next(), Err(ProtocolError::TooLong { limit: 8 })));
+        lines.push(b"\n");
+        assert!(matches!(lines.next(), Err(ProtocolError::TooLong { limit: 8 })));
+    }
+
+    #[test]
+    fn unknown_requests_and_keys_are_refused() {
+        for line in [&b"{}"[..], b"", b"\"reboot\"", b"{\"enter\":{\"host\":\"a\",\"x\":1}}", b"{\"enter\":{}}", b"\xff"] {
+            assert!(decode::<Request>(line).is_err(), "{:?}", String::from_utf8_lossy(line));
+        }
+        let down: Request = decode(b"\"down\"").unwrap();
+        assert_eq!(down, Request::Down);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut lines = Lines::new(64);
+            lines.push(&bytes);
+            while let Ok(Some(line)) = lines.next() {
+                prop_assert!(line.len() <= 64);
+                let _ = decode::<Request>(&line);
+            }
+        }
+
+        #[test]
+        fn what_is_encoded_decodes(name in ".*", text in ".*", rate in any::<Option<u64>>()) {
+            let overrides = Overrides { rate_bps: rate, ..Overrides::default() };
+            let request = Request::Apply { name, text, overrides };
+            let line = encode(&request);
+            prop_assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
+            prop_assert_eq!(decode::<Request>(&line[..line.len() - 1]).unwrap(), request);
+        }
+    }
+}

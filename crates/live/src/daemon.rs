@@ -1,0 +1,355 @@
+//! The process behind a live network: it holds the namespaces and the devices, runs the workers, and listens for its clients.
+//!
+//! Whatever the kernel lends it hangs on its file descriptors. When it is killed, all that is left are processes that run in
+//! hosts and the runtime folder: [`crate::clean`] finds both.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fs, thread};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
+
+use crate::control::{self, Birth, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, VERSION};
+use crate::network::Network;
+use crate::runtime::{self, Folder, State};
+use crate::tap::Tap;
+use crate::{Error, clean, namespace};
+
+/// Clients at one time.
+const CLIENTS_MAX: usize = 32;
+
+/// How long a client may leave a reply unread.
+const REPLY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What `heddle daemon` is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Name of the network.
+    pub instance: String,
+    /// End when standard input ends: the client that started it holds the other end, so it ends with that client however that
+    /// one dies.
+    pub ephemeral: bool,
+}
+
+/// Runs a network until it is told to end: the body of the hidden subcommand `daemon`. It is to be called at the start of a process
+/// of its own, before any thread is made, since a process with threads cannot enter a user namespace.
+///
+/// On standard output it says, once, whether it came up; that is for [`crate::Instance::start`].
+///
+/// # Errors
+/// Whatever kept it from coming up. The one who started it has been told already.
+pub fn serve(options: &Options) -> Result<(), Error> {
+    match Daemon::come_up(options) {
+        Ok(daemon) => {
+            say(&Birth::Ready);
+            daemon.run()
+        }
+        Err(error) => {
+            say(&Birth::Failed { message: error.to_string(), hint: error.hint() });
+            Err(error)
+        }
+    }
+}
+
+/// Tells the one who started us. He may be gone.
+fn say(birth: &Birth) {
+    let mut out = io::stdout();
+    let _ = out.write_all(&control::encode(birth)).and_then(|()| out.flush());
+}
+
+struct Daemon {
+    folder: Folder,
+    listener: UnixListener,
+    signals: SignalFd,
+    ephemeral: bool,
+    shared: Arc<Shared>,
+}
+
+/// What the threads of the clients share.
+struct Shared {
+    /// `None` once it has ended.
+    network: Mutex<Option<Network>>,
+    user_namespace: Option<OwnedFd>,
+    /// Rung when a client has ended the network.
+    ended: EventFd,
+    clients: AtomicUsize,
+}
+
+impl Daemon {
+    fn come_up(options: &Options) -> Result<Self, Error> {
+        let name = &options.instance;
+        let folder = Folder::of(name)?;
+        clean::clean_one(&folder)?;
+        Tap::probe().map_err(|source| Error::Tun { source })?;
+        folder.create(name)?;
+        let mark = mark()?;
+        let pid = std::process::id() as i32;
+        let started = runtime::started(pid).unwrap_or_default();
+        folder.write_state(&State { pid, started, mark: mark.clone() })?;
+        Self::open(options, folder.clone(), mark).inspect_err(|_| {
+            // What went wrong first is what counts.
+            let _ = folder.remove();
+        })
+    }
+
+    fn open(options: &Options, folder: Folder, mark: String) -> Result<Self, Error> {
+        // It fails for who leads a session already.
+        let _ = nix::unistd::setsid();
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+        log_to(&folder)?;
+        let user_namespace = namespace::isolate()?;
+        let signals = take_signals()?;
+        let socket = folder.socket();
+        let listener = UnixListener::bind(&socket).map_err(Error::path(socket, "listen at it"))?;
+        let ended = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(Error::system("make an eventfd"))?;
+        let network = Network::new(options.instance.clone(), options.ephemeral, folder.hosts(&mark), mark, file_limit()?);
+        let shared = Shared {
+            network: Mutex::new(Some(network)),
+            user_namespace,
+            ended,
+            clients: AtomicUsize::new(0),
+        };
+        Ok(Self { folder, listener, signals, ephemeral: options.ephemeral, shared: Arc::new(shared) })
+    }
+
+    /// Serves clients until one of them, a signal, or the end of standard input ends the network.
+    fn run(self) -> Result<(), Error> {
+        let null = fs::File::options().write(true).open("/dev/null").map_err(Error::path("/dev/null", "open it"))?;
+        nix::unistd::dup2_stdout(&null).map_err(Error::system("close standard output"))?;
+        tracing::info!("up");
+        loop {
+            match self.wait()? {
+                Event::Client => match self.listener.accept() {
+                    Ok((stream, _)) => self.welcome(stream),
+                    Err(error) => tracing::warn!("a client could not be accepted: {error}"),
+                },
+                Event::End(why) => {
+                    tracing::info!("ending: {why}");
+                    self.shared.end();
+                    return self.folder.remove();
+                }
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<Event, Error> {
+        let stdin = io::stdin();
+        let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut fds = vec![watch(self.listener.as_fd()), watch(self.signals.as_fd()), watch(self.shared.ended.as_fd())];
+        if self.ephemeral {
+            fds.push(watch(stdin.as_fd()));
+        }
+        poll(&mut fds, PollTimeout::NONE).map_err(Error::system("wait for clients"))?;
+        let ready = |at: usize| fds.get(at).is_some_and(|fd| fd.any().unwrap_or(false));
+        Ok(if ready(2) {
+            Event::End("a client says so")
+        } else if ready(1) {
+            Event::End("a signal says so")
+        } else if ready(3) && is_closed(&stdin) {
+            Event::End("the client that it was for has gone")
+        } else {
+            Event::Client
+        })
+    }
+
+    fn welcome(&self, stream: UnixStream) {
+        let shared = Arc::clone(&self.shared);
+        if shared.clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
+            shared.clients.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!("a client was turned away: {CLIENTS_MAX} are being served");
+            return;
+        }
+        let served = thread::Builder::new().name("client".to_owned()).spawn(move || {
+            if let Err(error) = converse(&stream, &shared) {
+                tracing::warn!("a client was cut off: {error}");
+            }
+            shared.clients.fetch_sub(1, Ordering::Relaxed);
+        });
+        if let Err(error) = served {
+            self.shared.clients.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!("a client could not be served: {error}");
+        }
+    }
+}
+
+enum Event {
+    Client,
+    End(&'static str),
+}
+
+impl Shared {
+    /// Ends the network, if it has not ended yet.
+    fn end(&self) {
+        drop(self.network.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn answer(&self, request: Request) -> Result<Reply, Error> {
+        let mut guard = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = guard.as_mut().ok_or(Error::Gone)?;
+        Ok(match request {
+            Request::Hello { version } if version == VERSION => Reply::Hello { version },
+            Request::Hello { version } => return Err(ProtocolError::Version { theirs: version }.into()),
+            Request::Status => Reply::Status(network.status()),
+            Request::Apply { name, text, overrides } => Reply::Applied(network.apply(name, text, &overrides)?),
+            Request::Counters => Reply::Counters(network.counters()),
+            Request::Enter { host } => {
+                network.host(&host)?;
+                Reply::Enter { hosts_file: network.hosts_file().to_string_lossy().into_owned() }
+            }
+            Request::Down => {
+                drop(guard.take());
+                Reply::Down
+            }
+        })
+    }
+
+    /// The descriptors that go with the reply to [`Request::Enter`].
+    fn entrance(&self, host: &str) -> Result<Vec<OwnedFd>, Error> {
+        let guard = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = guard.as_ref().ok_or(Error::Gone)?;
+        let copy = |fd: BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|source| Error::System { step: "copy a descriptor", source })
+        };
+        let net = copy(network.host(host)?.namespace().as_fd())?;
+        let user = self.user_namespace.as_ref().map(|user| copy(user.as_fd())).transpose()?;
+        Ok([Some(net), user].into_iter().flatten().collect())
+    }
+}
+
+/// Answers a client until it goes away.
+fn converse(stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
+    let io = |source| Error::System { step: "talk to a client", source };
+    let peer = getsockopt(stream, PeerCredentials).map_err(Error::system("see who a client is"))?;
+    if peer.uid() != nix::unistd::geteuid().as_raw() {
+        tracing::warn!("a client of user {} was turned away", peer.uid());
+        return Ok(());
+    }
+    stream.set_write_timeout(Some(REPLY_PATIENCE)).map_err(io)?;
+    let mut lines = Lines::new(REQUEST_LIMIT);
+    let mut buffer = vec![0; 64 << 10];
+    let mut greeted = false;
+    loop {
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => {
+                let n = (&*stream).read(&mut buffer).map_err(io)?;
+                if n == 0 {
+                    return Ok(());
+                }
+                lines.push(&buffer[..n]);
+                continue;
+            }
+            Err(error) => return refuse(stream, error.into()),
+        };
+        let request: Request = match control::decode(&line) {
+            Ok(request) => request,
+            Err(error) => return refuse(stream, error.into()),
+        };
+        if !greeted && !matches!(request, Request::Hello { .. }) {
+            return refuse(stream, ProtocolError::Unexpected("request before the hello").into());
+        }
+        greeted = true;
+        reply_to(request, stream, shared)?;
+    }
+}
+
+fn reply_to(request: Request, stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
+    let descriptors = match &request {
+        Request::Enter { host } => shared.entrance(host),
+        _ => Ok(Vec::new()),
+    };
+    let ending = request == Request::Down;
+    let reply = descriptors.and_then(|descriptors| Ok((shared.answer(request)?, descriptors)));
+    let sent = match reply {
+        Ok((reply, descriptors)) => send(stream, &reply, &descriptors),
+        Err(error) => send(stream, &refusal(&error), &[]),
+    };
+    if ending {
+        // It fails only when the counter is at its end, and then the main thread is being woken already.
+        let _ = shared.ended.write(1);
+    }
+    sent
+}
+
+fn refusal(error: &Error) -> Reply {
+    Reply::Refused { message: error.to_string(), hint: error.hint() }
+}
+
+/// Tells a client why it is cut off.
+fn refuse(stream: &UnixStream, error: Error) -> Result<(), Error> {
+    send(stream, &refusal(&error), &[])?;
+    Err(error)
+}
+
+fn send(mut stream: &UnixStream, reply: &Reply, descriptors: &[OwnedFd]) -> Result<(), Error> {
+    let line = control::encode(reply);
+    let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut sent = 0;
+    if !raw.is_empty() {
+        let rights = [ControlMessage::ScmRights(&raw)];
+        let data = [io::IoSlice::new(&line)];
+        sent = sendmsg::<()>(stream.as_raw_fd(), &data, &rights, MsgFlags::MSG_NOSIGNAL, None)
+            .map_err(Error::system("pass descriptors to a client"))?;
+    }
+    stream.write_all(&line[sent..]).map_err(|source| Error::System { step: "answer a client", source })
+}
+
+/// 128 random bits, by which the processes in our hosts are known.
+fn mark() -> Result<String, Error> {
+    const SOURCE: &str = "/proc/sys/kernel/random/uuid";
+    let text = fs::read_to_string(SOURCE).map_err(Error::path(SOURCE, "read it"))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Sends what we and a panic say into the log.
+fn log_to(folder: &Folder) -> Result<(), Error> {
+    let path = folder.log();
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+    let file = file.map_err(Error::path(path, "open the log"))?;
+    nix::unistd::dup2_stderr(&file).map_err(Error::system("send messages to the log"))?;
+    let subscriber = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).finish();
+    // The program may have set its own subscriber, which writes to standard error as well.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        // A network of which one thread is missing would only look alive.
+        std::process::abort();
+    }));
+    Ok(())
+}
+
+/// Has the signals that ask for an end come by a descriptor. Threads made later inherit this.
+fn take_signals() -> Result<SignalFd, Error> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        set.add(signal);
+    }
+    set.thread_block().map_err(Error::system("block signals"))?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(Error::system("make a signalfd"))
+}
+
+/// Raises the number of open files as far as we may, and returns it.
+fn file_limit() -> Result<u64, Error> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::system("read the limit of open files"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(Error::system("raise the limit of open files"))?;
+    Ok(hard)
+}
+
+/// Whether standard input has ended. What is written to it means nothing.
+fn is_closed(mut stdin: &io::Stdin) -> bool {
+    let mut bytes = [0; 64];
+    !matches!(stdin.read(&mut bytes), Ok(n) if n > 0)
+}

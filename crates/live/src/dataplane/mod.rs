@@ -1,0 +1,156 @@
+//! The data plane: the workers that carry frames from host to host.
+//!
+//! A worker owns nodes, and with each node the state of its switch, the links that leave it, and, for a host, its TAP. So no
+//! packet meets a lock. What the file says is shared and immutable ([`Plan`]); what runs is owned ([`Parts`]). To change the
+//! network, the workers are stopped between two bursts, their parts are moved into the new plan, and new workers start with them;
+//! meanwhile frames wait in the TAPs.
+
+mod flight;
+mod flows;
+mod parts;
+mod plan;
+mod pool;
+mod sleep;
+mod worker;
+
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use crate::Error;
+use crate::clock::Clock;
+use crate::control::Counters;
+use crate::tap::Tap;
+use parts::Parts;
+pub use plan::Plan;
+use sleep::Sleeper;
+use worker::{Ends, Handed, Order, Worker};
+
+/// Frames that a ring between two workers holds.
+const RING_FRAMES: usize = 1_024;
+
+/// How many workers a machine gets unless told otherwise: half of the cores, since the programs in the hosts need the others.
+pub fn default_workers() -> usize {
+    const MOST: usize = 8;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (cores / 2).clamp(1, MOST)
+}
+
+/// The running workers.
+#[derive(Debug)]
+pub struct DataPlane {
+    plan: Arc<Plan>,
+    clock: Clock,
+    workers: Vec<Handle>,
+}
+
+/// A running worker, seen from outside.
+#[derive(Debug)]
+struct Handle {
+    orders: Sender<Order>,
+    sleeper: Arc<Sleeper>,
+    thread: JoinHandle<Parts>,
+}
+
+impl DataPlane {
+    /// Starts workers for `plan`; `taps` are those of its hosts, in order.
+    pub fn start(plan: Plan, taps: &[Arc<Tap>], clock: Clock) -> Result<Self, Error> {
+        let crew = Crew::gather(&plan, taps)?;
+        let parts = Parts::new(&plan, taps);
+        Ok(Self::run(Arc::new(plan), clock, crew, parts))
+    }
+
+    /// Goes on with another plan; what both have in common keeps its state. Nothing changes if this fails.
+    pub fn change(&mut self, plan: Plan, taps: &[Arc<Tap>]) -> Result<(), Error> {
+        let crew = Crew::gather(&plan, taps)?;
+        let mut old = Parts::default();
+        for worker in std::mem::take(&mut self.workers) {
+            old.merge(worker.stop());
+        }
+        let parts = old.carried_over(&self.plan, &plan, taps);
+        *self = Self::run(Arc::new(plan), self.clock, crew, parts);
+        Ok(())
+    }
+
+    fn run(plan: Arc<Plan>, clock: Clock, crew: Crew, parts: Parts) -> Self {
+        let shares = parts.split(&plan);
+        let handovers: Vec<_> = (0..plan.workers()).map(|_| mpsc::sync_channel(RING_FRAMES)).collect();
+        let senders: Vec<SyncSender<Handed>> = handovers.iter().map(|(sender, _)| sender.clone()).collect();
+        let inboxes = handovers.into_iter().map(|(_, receiver)| receiver);
+        let workers = shares.into_iter().zip(inboxes).enumerate().map(|(id, (parts, inbox))| {
+            let (orders, taken) = mpsc::channel();
+            let ends = Ends { inbox, outboxes: senders.clone(), sleepers: Arc::clone(&crew.sleepers), orders: taken };
+            let worker = Worker::new(id, Arc::clone(&plan), clock, parts, ends);
+            let name = format!("worker-{id}");
+            let thread = thread::Builder::new().name(name).spawn(move || worker.run()).expect("a thread can be made");
+            Handle { orders, sleeper: Arc::clone(&crew.sleepers[id]), thread }
+        });
+        Self { workers: workers.collect(), clock, plan }
+    }
+
+    /// What it runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How many threads forward.
+    pub const fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// What has been counted so far.
+    pub fn counters(&self) -> Counters {
+        let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask).collect();
+        let mut counters = parts::blank_counters(&self.plan, self.clock.now() - machine::Time::ZERO);
+        for reply in replies {
+            // A worker that panicked does not answer; the daemon ends on that elsewhere.
+            if let Ok(report) = reply.recv() {
+                report.add_to(&mut counters, &self.plan);
+            }
+        }
+        counters
+    }
+}
+
+impl Drop for DataPlane {
+    fn drop(&mut self) {
+        for worker in std::mem::take(&mut self.workers) {
+            drop(worker.stop());
+        }
+    }
+}
+
+impl Handle {
+    fn ask(&self) -> Receiver<parts::Report> {
+        let (reply, answer) = mpsc::channel();
+        // A worker that is gone drops the order, and with it the reply: the receiver sees that.
+        let _ = self.orders.send(Order::Report(reply));
+        self.sleeper.ring();
+        answer
+    }
+
+    fn stop(self) -> Parts {
+        let _ = self.orders.send(Order::Stop);
+        self.sleeper.ring();
+        self.thread.join().expect("a worker does not panic")
+    }
+}
+
+/// What workers need of the kernel. Made before anything is stopped, since the kernel may refuse.
+struct Crew {
+    sleepers: Arc<[Arc<Sleeper>]>,
+}
+
+impl Crew {
+    fn gather(plan: &Plan, taps: &[Arc<Tap>]) -> Result<Self, Error> {
+        let mut sleepers = Vec::new();
+        for worker in 0..plan.workers() {
+            let sleeper = Sleeper::new()?;
+            for host in plan.hosts_of(worker) {
+                sleeper.watch(&*taps[host], host as u64)?;
+            }
+            sleepers.push(Arc::new(sleeper));
+        }
+        Ok(Self { sleepers: sleepers.into() })
+    }
+}

@@ -1,0 +1,293 @@
+//! What runs, and belongs to one worker: switches, links, ports, packets under way, and what they counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fabric::NodeId;
+use link::Link;
+use machine::Span;
+use vswitch::Switch;
+
+use super::flight::Flight;
+use super::flows::Flows;
+use super::plan::{Direction, Plan};
+use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
+use crate::tap::Tap;
+
+/// A host's port.
+#[derive(Debug)]
+pub struct Port {
+    /// Its device.
+    pub tap: Arc<Tap>,
+    /// What passed.
+    pub traffic: PortTraffic,
+}
+
+/// A switch.
+#[derive(Debug)]
+pub struct Forwarder {
+    /// Its decisions.
+    pub switch: Switch,
+    /// How many frames it forwarded, by destination.
+    pub forwarded: Box<[u64]>,
+}
+
+/// What one worker owns; while the network changes, what all of them own. Lists are indexed like the plan's; what another worker
+/// owns is `None`.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// By the switch's number among the switches.
+    pub switches: Vec<Option<Forwarder>>,
+    /// By direction; a link belongs to the node from which packets leave.
+    pub links: Vec<Option<Link>>,
+    /// By host.
+    pub ports: Vec<Option<Port>>,
+    /// Packets on the links that end here.
+    pub flight: Flight,
+    /// TCP flows that end here.
+    pub flows: Flows,
+    /// Frames that went nowhere.
+    pub refused: Refusals,
+    /// How the worker itself does.
+    pub counters: WorkerCounters,
+}
+
+impl Parts {
+    /// Parts of a network that has just come up.
+    pub fn new(plan: &Plan, taps: &[Arc<Tap>]) -> Self {
+        let links = plan.fabric().links.iter().flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
+        let port = |tap: &Arc<Tap>| Some(Port { tap: Arc::clone(tap), traffic: PortTraffic::default() });
+        Self {
+            switches: (0..plan.switches()).map(|at| Some(Forwarder::new(plan, at))).collect(),
+            links: links.collect(),
+            ports: taps.iter().map(port).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Takes in those of another worker.
+    pub fn merge(&mut self, other: Self) {
+        fill(&mut self.switches, other.switches);
+        fill(&mut self.links, other.links);
+        fill(&mut self.ports, other.ports);
+        other.flight.for_each(|arrival| self.flight.add(arrival));
+        self.flows.merge(other.flows);
+        self.refused.add(&other.refused);
+        self.counters.busy = self.counters.busy + other.counters.busy;
+        self.counters.late_max = self.counters.late_max.max(other.counters.late_max);
+    }
+
+    /// Deals them out to the plan's workers.
+    pub fn split(mut self, plan: &Plan) -> Vec<Self> {
+        let mut shares: Vec<Self> = (0..plan.workers()).map(|_| Self::blank(plan)).collect();
+        for (at, switch) in self.switches.into_iter().enumerate() {
+            shares[plan.owner(NodeId((plan.hosts() + at) as u32))].switches[at] = switch;
+        }
+        for (at, link) in self.links.into_iter().enumerate() {
+            shares[plan.owner(plan.near(Direction(at as u32)))].links[at] = link;
+        }
+        for (at, port) in self.ports.into_iter().enumerate() {
+            shares[plan.owner(NodeId(at as u32))].ports[at] = port;
+        }
+        for arrival in &mut self.flight {
+            shares[plan.owner(plan.far(arrival.over))].flight.add(arrival);
+        }
+        shares[0].flows = self.flows;
+        shares[0].refused = self.refused;
+        shares[0].counters = self.counters;
+        shares
+    }
+
+    fn blank(plan: &Plan) -> Self {
+        Self {
+            switches: none(plan.switches()),
+            links: none(plan.fabric().links.len() * 2),
+            ports: none(plan.hosts()),
+            ..Self::default()
+        }
+    }
+
+    /// Moves them from `old` into `new`: links and ports keep their state by name; switches keep theirs while graph and spreading
+    /// are the same; packets go on as long as their link and their destination are there.
+    pub fn carried_over(mut self, old: &Plan, new: &Plan, taps: &[Arc<Tap>]) -> Self {
+        let mut parts = Self::new(new, taps);
+        let nodes = node_map(old, new);
+        let links = link_map(old, new);
+        for (was, is) in links.iter().enumerate().filter_map(|(was, is)| Some((was, (*is)?))) {
+            if let Some(mut link) = self.links[was].take() {
+                let spec = new.fabric().links[is.link()].spec;
+                if link.spec() != spec {
+                    link.reconfigure(spec);
+                }
+                parts.links[is.index()] = Some(link);
+            }
+        }
+        for (was, port) in self.ports.into_iter().enumerate() {
+            if let (Some(is), Some(port)) = (nodes[was], port) {
+                let is = is.0 as usize;
+                if is < taps.len() && Arc::ptr_eq(&port.tap, &taps[is]) {
+                    parts.ports[is] = Some(port);
+                }
+            }
+        }
+        if same_graph(old, new) {
+            parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
+        }
+        for mut arrival in &mut self.flight {
+            let over = links[arrival.over.index()];
+            let to = nodes[arrival.packet.forwarding.to.0 as usize].filter(|to| (to.0 as usize) < new.hosts());
+            let (Some(over), Some(to)) = (over, to) else {
+                self.refused.removed += 1;
+                continue;
+            };
+            (arrival.over, arrival.packet.forwarding.to) = (over, to);
+            parts.flight.add(arrival);
+        }
+        (parts.flows, parts.refused, parts.counters) = (self.flows, self.refused, self.counters);
+        parts
+    }
+
+    fn keep_switches(&mut self, old: Vec<Option<Forwarder>>, same_spread: bool) {
+        for (slot, was) in self.switches.iter_mut().zip(old) {
+            match (slot, was) {
+                (slot, Some(was)) if same_spread => *slot = Some(was),
+                (Some(is), Some(was)) => is.forwarded = was.forwarded,
+                _ => {}
+            }
+        }
+    }
+
+    /// What they counted.
+    pub fn report(&self) -> Report {
+        let links = self.links.iter().enumerate();
+        let ports = self.ports.iter().enumerate();
+        Report {
+            links: links.filter_map(|(at, link)| Some((at, link.as_ref()?.counters()))).collect(),
+            ports: ports.filter_map(|(at, port)| Some((at, port.as_ref()?.traffic))).collect(),
+            forwarded: self.forwarded(),
+            flows: self.flows.report(),
+            refused: self.refused,
+            worker: self.counters,
+        }
+    }
+
+    fn forwarded(&self) -> Vec<(usize, usize, u64)> {
+        let switches = self.switches.iter().enumerate().filter_map(|(at, switch)| Some((at, switch.as_ref()?)));
+        let counts = |(at, switch): (usize, &Forwarder)| {
+            let counts = switch.forwarded.iter().enumerate().filter(|(_, packets)| **packets > 0);
+            counts.map(|(host, &packets)| (at, host, packets)).collect::<Vec<_>>()
+        };
+        switches.flat_map(counts).collect()
+    }
+}
+
+impl Forwarder {
+    fn new(plan: &Plan, at: usize) -> Self {
+        let fabric = plan.fabric();
+        let id = NodeId((plan.hosts() + at) as u32);
+        Self {
+            switch: Switch::new(id, fabric.spread, plan.routes(), fabric.seed),
+            forwarded: vec![0; plan.hosts()].into(),
+        }
+    }
+}
+
+fn none<T>(n: usize) -> Vec<Option<T>> {
+    (0..n).map(|_| None).collect()
+}
+
+fn fill<T>(into: &mut Vec<Option<T>>, from: Vec<Option<T>>) {
+    if into.is_empty() {
+        *into = from;
+        return;
+    }
+    for (slot, item) in into.iter_mut().zip(from) {
+        if item.is_some() {
+            *slot = item;
+        }
+    }
+}
+
+/// Where each node of `old` is in `new`, by name and kind.
+fn node_map(old: &Plan, new: &Plan) -> Vec<Option<NodeId>> {
+    let is_host = |plan: &Plan, id: usize| id < plan.hosts();
+    let names = new.fabric().nodes.iter().enumerate();
+    let by_name: BTreeMap<_, _> = names.map(|(id, node)| ((node.name.as_str(), is_host(new, id)), id as u32)).collect();
+    let nodes = old.fabric().nodes.iter().enumerate();
+    nodes.map(|(id, node)| by_name.get(&(node.name.as_str(), is_host(old, id))).copied().map(NodeId)).collect()
+}
+
+/// Where each direction of `old` is in `new`, by the names of its ends; parallel links are told apart by their order.
+fn link_map(old: &Plan, new: &Plan) -> Vec<Option<Direction>> {
+    let by_name: BTreeMap<_, _> = link_keys(new).into_iter().zip(0_u32..).map(|(key, at)| (key, Direction(at))).collect();
+    link_keys(old).iter().map(|key| by_name.get(key).copied()).collect()
+}
+
+fn link_keys(plan: &Plan) -> Vec<(&str, &str, u32)> {
+    let name = |id: NodeId| plan.fabric().nodes[id.0 as usize].name.as_str();
+    let mut parallel = BTreeMap::new();
+    let directions = (0..plan.fabric().links.len() as u32 * 2).map(Direction);
+    let keys = directions.map(|direction| {
+        let (from, to) = (name(plan.near(direction)), name(plan.far(direction)));
+        let number = parallel.entry((from, to)).or_insert(0);
+        *number += 1;
+        (from, to, *number)
+    });
+    keys.collect()
+}
+
+/// Whether the same nodes are plugged together in the same way: then node numbers, port numbers and next-hop sets are the same.
+fn same_graph(old: &Plan, new: &Plan) -> bool {
+    let shape = |plan: &Plan| -> Vec<_> { plan.fabric().links.iter().map(|link| (link.a, link.b)).collect() };
+    let names = |plan: &Plan| -> Vec<_> { plan.fabric().nodes.iter().map(|node| node.name.clone()).collect() };
+    old.hosts() == new.hosts() && names(old) == names(new) && shape(old) == shape(new)
+}
+
+/// What one worker counted, by the plan's numbers.
+#[derive(Debug)]
+pub struct Report {
+    links: Vec<(usize, link::Counters)>,
+    ports: Vec<(usize, PortTraffic)>,
+    forwarded: Vec<(usize, usize, u64)>,
+    flows: Vec<control::FlowCounters>,
+    refused: Refusals,
+    worker: WorkerCounters,
+}
+
+impl Report {
+    /// Adds it to what the others counted.
+    pub fn add_to(self, counters: &mut Counters, plan: &Plan) {
+        for (at, link) in self.links {
+            let both = &mut counters.links[at / 2];
+            *(if at % 2 == 0 { &mut both.forward } else { &mut both.backward }) = link;
+        }
+        for (at, traffic) in self.ports {
+            counters.ports[at].traffic = traffic;
+        }
+        let name = |id: usize| plan.fabric().nodes[id].name.clone();
+        counters.forwarded.extend(self.forwarded.into_iter().map(|(switch, host, packets)| Forwarded {
+            switch: name(plan.hosts() + switch),
+            host: name(host),
+            packets,
+        }));
+        counters.flows.extend(self.flows);
+        counters.refused.add(&self.refused);
+        counters.workers.push(self.worker);
+    }
+}
+
+/// Counters with all names and no counts.
+pub fn blank_counters(plan: &Plan, at: Span) -> Counters {
+    let fabric = plan.fabric();
+    let name = |id: NodeId| fabric.nodes[id.0 as usize].name.clone();
+    let links = fabric.links.iter();
+    let hosts = fabric.nodes[..plan.hosts()].iter();
+    Counters {
+        at,
+        links: links
+            .map(|link| LinkCounters { a: name(link.a.node), b: name(link.b.node), ..LinkCounters::default() })
+            .collect(),
+        ports: hosts.map(|host| PortCounters { host: host.name.clone(), ..PortCounters::default() }).collect(),
+        ..Counters::default()
+    }
+}

@@ -1,0 +1,111 @@
+//! Buffers for frames: bounded, and reused last in, first out, so that the next frame goes to memory which is still in the cache.
+
+/// A frame with its virtio-net header, in a buffer that may be longer.
+#[derive(Debug)]
+pub struct Frame {
+    /// The buffer.
+    buffer: Box<[u8]>,
+    /// How much of it is in use.
+    len: u32,
+}
+
+impl Frame {
+    /// Header and frame.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.len as usize]
+    }
+
+    /// The whole buffer, to be filled.
+    #[inline]
+    pub fn buffer(&mut self) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    /// Says how much of the buffer is in use.
+    #[inline]
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.buffer.len(), "a frame of {len} bytes in a buffer of {}", self.buffer.len());
+        self.len = len as u32;
+    }
+}
+
+/// A worker's buffers.
+#[derive(Debug)]
+pub struct Pool {
+    capacity: usize,
+    /// How many more may be made.
+    unmade: usize,
+    free: Vec<Frame>,
+}
+
+impl Pool {
+    /// Buffers of `capacity` bytes, made as they are needed, and up to `memory` bytes altogether.
+    pub fn new(capacity: usize, memory: usize) -> Self {
+        Self { capacity, unmade: (memory / capacity).max(1), free: Vec::new() }
+    }
+
+    /// An unused buffer; `None` when all are in use.
+    #[inline]
+    pub fn take(&mut self) -> Option<Frame> {
+        self.free.pop().or_else(|| self.make())
+    }
+
+    #[cold]
+    fn make(&mut self) -> Option<Frame> {
+        self.unmade = self.unmade.checked_sub(1)?;
+        Some(Frame { buffer: vec![0; self.capacity].into(), len: 0 })
+    }
+
+    /// Takes a buffer back. One of another size, from before the last change of the network, is given up.
+    #[inline]
+    pub fn put(&mut self, frame: Frame) {
+        if frame.buffer.len() == self.capacity {
+            self.free.push(frame);
+        } else {
+            self.unmade += 1;
+        }
+    }
+
+    /// A buffer went to another worker, or came from there: each keeps its own count.
+    #[inline]
+    pub const fn lent(&mut self) {
+        self.unmade += 1;
+    }
+
+    /// See [`Pool::lent`].
+    #[inline]
+    pub fn borrowed(&mut self) {
+        if self.unmade > 0 {
+            self.unmade -= 1;
+        } else {
+            self.free.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_bounded_and_gives_the_warmest_buffer() {
+        let mut pool = Pool::new(100, 250);
+        let (mut first, second) = (pool.take().unwrap(), pool.take().unwrap());
+        assert!(pool.take().is_none());
+        first.set_len(7);
+        pool.put(second);
+        pool.put(first);
+        assert_eq!(pool.take().unwrap().bytes().len(), 7);
+    }
+
+    #[test]
+    fn buffers_of_another_size_make_room() {
+        let mut old = Pool::new(50, 50);
+        let mut pool = Pool::new(100, 100);
+        pool.borrowed();
+        assert!(pool.take().is_none());
+        pool.put(old.take().unwrap());
+        assert_eq!(pool.take().unwrap().buffer().len(), 100);
+    }
+}

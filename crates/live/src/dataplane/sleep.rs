@@ -1,0 +1,129 @@
+//! Where a worker sleeps: until a port is readable, somebody wakes it, or a given moment.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use machine::Span;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::Error;
+
+/// Ports that one look reports at most; the others are reported by the next one.
+pub const READY_MAX: usize = 64;
+
+/// What the waking descriptor is known by.
+const WAKE: u64 = u64::MAX;
+
+/// One worker's bed.
+#[derive(Debug)]
+pub struct Sleeper {
+    epoll: Epoll,
+    bell: EventFd,
+    /// Set while the worker is about to sleep or sleeps: only then does waking it cost a system call.
+    drowsy: AtomicBool,
+}
+
+/// Which ports are readable.
+#[derive(Debug)]
+pub struct Ready {
+    events: [EpollEvent; READY_MAX],
+    found: usize,
+}
+
+impl Ready {
+    /// Nothing.
+    pub fn none() -> Self {
+        Self { events: [EpollEvent::empty(); READY_MAX], found: 0 }
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.found
+    }
+
+    /// The key of the port at `at`; `None` for what is no port.
+    #[inline]
+    pub fn port(&self, at: usize) -> Option<usize> {
+        let key = self.events[at].data();
+        (key != WAKE).then_some(key as usize)
+    }
+}
+
+impl Sleeper {
+    /// A bed in which nothing but [`Sleeper::wake`] disturbs.
+    pub fn new() -> Result<Self, Error> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::system("make an epoll"))?;
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let bell = EventFd::from_value_and_flags(0, flags).map_err(Error::system("make an eventfd"))?;
+        epoll.add(&bell, EpollEvent::new(EpollFlags::EPOLLIN, WAKE)).map_err(Error::system("watch an eventfd"))?;
+        Ok(Self { epoll, bell, drowsy: AtomicBool::new(false) })
+    }
+
+    /// Wakes also when `port` is readable, and reports it as `key`.
+    pub fn watch(&self, port: impl AsFd, key: u64) -> Result<(), Error> {
+        self.epoll.add(port, EpollEvent::new(EpollFlags::EPOLLIN, key)).map_err(Error::system("watch a TAP"))
+    }
+
+    /// Wakes the worker if it sleeps or is about to.
+    #[inline]
+    pub fn wake(&self) {
+        if self.drowsy.swap(false, Ordering::SeqCst) {
+            self.ring();
+        }
+    }
+
+    /// Has the worker see [`Ready::port`] `None` at its next look, even if it does not sleep.
+    pub fn ring(&self) {
+        // It fails only if the counter is at its end, and then the bell rings already.
+        let _ = self.bell.write(1);
+    }
+
+    /// Answers the bell.
+    pub fn silence(&self) {
+        // Nothing to read means that it was silenced before.
+        let _ = self.bell.read();
+    }
+
+    /// To be called before the last look for work ahead of [`Sleeper::sleep`]: who brings some after that look rings the bell.
+    pub fn lie_down(&self) {
+        self.drowsy.store(true, Ordering::SeqCst);
+    }
+
+    /// Sleeps until something is to be done, for `most` at the longest (`None`: without end); fills `ready`.
+    pub fn sleep(&self, most: Option<Span>, ready: &mut Ready) {
+        ready.found = self.wait(most, &mut ready.events);
+        self.drowsy.store(false, Ordering::SeqCst);
+    }
+
+    /// Looks which ports are readable, without sleeping.
+    #[inline]
+    pub fn look(&self, ready: &mut Ready) {
+        ready.found = self.wait(Some(Span::ZERO), &mut ready.events);
+    }
+
+    fn wait(&self, most: Option<Span>, events: &mut [EpollEvent; READY_MAX]) -> usize {
+        let timeout = most.map(|span| libc::timespec {
+            tv_sec: (span.as_ns() / 1_000_000_000) as libc::time_t,
+            tv_nsec: (span.as_ns() % 1_000_000_000) as _,
+        });
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: epoll_pwait2(2) writes at most READY_MAX events into an array of that length (`EpollEvent` is transparent over
+        // `epoll_event`), reads one timespec or none, and takes no signal mask. nix has only the variant with milliseconds, of
+        // which a link's delay is a small part.
+        let found = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.0.as_raw_fd(),
+                events.as_mut_ptr(),
+                READY_MAX as libc::c_int,
+                timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        // It is only ever interrupted by a signal, and then nothing is ready.
+        usize::try_from(found).unwrap_or(0)
+    }
+}

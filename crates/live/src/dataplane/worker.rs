@@ -1,0 +1,349 @@
+//! One worker: it moves frames from TAP to switch to link to TAP.
+//!
+//! The clock is read where a burst of frames comes in, and where the worker asks how far it may go. In between, a packet that is due at T
+//! is handled as at T: see `docs/decisions/0001-live-runs-on-scheduled-time.md`. What is due is run before anything is read, so
+//! that each link is offered its packets in the order of their times.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
+
+use fabric::{NodeId, PortId};
+use link::Verdict;
+use machine::Time;
+use vswitch::neighbour::ANSWER_BYTES;
+use vswitch::{DropReason, Ingress, classify};
+
+use super::flight::{Arrival, Packet};
+use super::parts::{Parts, Report};
+use super::plan::{Direction, Plan};
+use super::pool::{Frame, Pool};
+use super::sleep::{Ready, Sleeper};
+use crate::clock::Clock;
+use crate::tap::VNET_HEADER;
+
+/// Memory for frames under way, bytes a worker.
+const POOL_BYTES: usize = 256 << 20;
+
+/// Frames read from one port before the next one has its turn.
+const BURST_FRAMES: usize = 64;
+
+/// Bytes read from one port before the next one has its turn.
+const BURST_BYTES: usize = 256 << 10;
+
+/// What the daemon wants of a worker.
+#[derive(Debug)]
+pub enum Order {
+    /// Tell what was counted.
+    Report(Sender<Report>),
+    /// End, and give back what you own.
+    Stop,
+}
+
+/// A packet that goes on at another worker.
+#[derive(Debug)]
+pub struct Handed(Arrival);
+
+/// What a thread needs to forward.
+#[derive(Debug)]
+pub struct Worker {
+    id: usize,
+    plan: Arc<Plan>,
+    clock: Clock,
+    parts: Parts,
+    pool: Pool,
+    /// What is read when no buffer is free, so that it can be dropped.
+    spare: Vec<u8>,
+    /// All that was due until then has been run.
+    done_until: Time,
+    inbox: Receiver<Handed>,
+    /// The workers' inboxes, this one's own as well.
+    outboxes: Vec<SyncSender<Handed>>,
+    sleepers: Arc<[Arc<Sleeper>]>,
+    orders: Receiver<Order>,
+}
+
+/// What links a worker to the others.
+#[derive(Debug)]
+pub struct Ends {
+    /// Packets from other workers.
+    pub inbox: Receiver<Handed>,
+    /// To the workers, by number.
+    pub outboxes: Vec<SyncSender<Handed>>,
+    /// Where they sleep.
+    pub sleepers: Arc<[Arc<Sleeper>]>,
+    /// From the daemon.
+    pub orders: Receiver<Order>,
+}
+
+impl Worker {
+    /// The worker number `id`, which owns `parts`.
+    pub fn new(id: usize, plan: Arc<Plan>, clock: Clock, parts: Parts, ends: Ends) -> Self {
+        // One byte more than a frame may have shows a frame that is too long.
+        let capacity = plan.frame_limit() + 1;
+        Self {
+            id,
+            pool: Pool::new(capacity, POOL_BYTES),
+            spare: vec![0; capacity],
+            plan,
+            clock,
+            parts,
+            done_until: Time::ZERO,
+            inbox: ends.inbox,
+            outboxes: ends.outboxes,
+            sleepers: ends.sleepers,
+            orders: ends.orders,
+        }
+    }
+
+    /// Forwards until it is told to stop.
+    pub fn run(mut self) -> Parts {
+        sharpen_timer();
+        let sleeper = Arc::clone(&self.sleepers[self.id]);
+        let mut ready = Ready::none();
+        let mut awake_since = self.clock.now();
+        loop {
+            self.take_handed();
+            let now = self.clock.now();
+            self.run_due(now);
+            sleeper.look(&mut ready);
+            if ready.len() == 0 {
+                sleeper.lie_down();
+                self.take_handed();
+                let now = self.clock.now();
+                self.parts.counters.busy = self.parts.counters.busy + now.since(awake_since);
+                sleeper.sleep(self.parts.flight.next_at().map(|at| at.since(now)), &mut ready);
+                awake_since = self.clock.now();
+            }
+            for at in 0..ready.len() {
+                match ready.port(at) {
+                    Some(host) => self.read_burst(host),
+                    None if self.obey() => return self.end(),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Carries out what the daemon wants; whether it wants the end.
+    fn obey(&mut self) -> bool {
+        self.sleepers[self.id].silence();
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                // Who asked may have gone.
+                Order::Report(reply) => drop(reply.send(self.parts.report())),
+                Order::Stop => return true,
+            }
+        }
+        false
+    }
+
+    fn end(mut self) -> Parts {
+        self.take_handed();
+        self.parts
+    }
+
+    /// Takes what other workers have handed over. A packet that comes too late to be run in order is run now.
+    #[inline]
+    fn take_handed(&mut self) {
+        while let Ok(Handed(mut arrival)) = self.inbox.try_recv() {
+            arrival.at = arrival.at.max(self.done_until);
+            self.pool.borrowed();
+            self.parts.flight.add(arrival);
+        }
+    }
+
+    /// Runs all that is due at `now`, in order.
+    #[inline]
+    fn run_due(&mut self, now: Time) {
+        while let Some(arrival) = self.parts.flight.take_due(now) {
+            self.arrive(arrival);
+        }
+        self.done_until = now;
+    }
+
+    /// Reads what a host has sent.
+    fn read_burst(&mut self, host: usize) {
+        let now = self.clock.now();
+        self.run_due(now);
+        let mut bytes = 0;
+        for _ in 0..BURST_FRAMES {
+            let Some(len) = self.read(host, now) else { return };
+            bytes += len;
+            if bytes >= BURST_BYTES {
+                return;
+            }
+        }
+    }
+
+    /// Reads one frame and sends it on its way; `None` if there is none.
+    #[inline]
+    fn read(&mut self, host: usize, now: Time) -> Option<usize> {
+        let Some(port) = &mut self.parts.ports[host] else { return None };
+        let Some(mut frame) = self.pool.take() else {
+            let len = port.tap.read(&mut self.spare).ok()??;
+            self.parts.refused.no_buffer += 1;
+            return Some(len);
+        };
+        match port.tap.read(frame.buffer()) {
+            Ok(Some(len)) => {
+                frame.set_len(len);
+                port.traffic.sent_packets += 1;
+                port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
+                self.enter(host, now, frame);
+                Some(len)
+            }
+            // The device is being taken down by a program in the host: nothing comes until it is up again.
+            Ok(None) | Err(_) => {
+                self.pool.put(frame);
+                None
+            }
+        }
+    }
+
+    /// Decides about a frame that came in from a host.
+    #[inline]
+    fn enter(&mut self, host: usize, now: Time, frame: Frame) {
+        let bytes = frame.bytes();
+        if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
+            self.parts.refused.malformed += 1;
+            return self.pool.put(frame);
+        }
+        let mut answer = [0; ANSWER_BYTES];
+        match classify(&bytes[VNET_HEADER..], self.plan.directory(), &mut answer) {
+            Ingress::Forward(forwarding) => {
+                let uplink = self.plan.leaving(NodeId(host as u32), PortId(0));
+                self.depart(uplink, now, Packet { frame, forwarding });
+            }
+            Ingress::Answer(len) => self.answer(host, frame, &answer[..len]),
+            Ingress::Drop(reason) => {
+                self.refuse(reason);
+                self.pool.put(frame);
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, reason: DropReason) {
+        let refused = &mut self.parts.refused;
+        *match reason {
+            DropReason::UnknownDestination(_) => &mut refused.unknown_destination,
+            DropReason::Group | DropReason::Silence(_) => &mut refused.multicast,
+            DropReason::Malformed(_) => &mut refused.malformed,
+        } += 1;
+    }
+
+    /// Hands a host the answer to its question about a neighbour, in the question's buffer.
+    #[cold]
+    fn answer(&mut self, host: usize, mut frame: Frame, answer: &[u8]) {
+        let end = VNET_HEADER + answer.len();
+        let buffer = frame.buffer();
+        // An all-zero virtio-net header leaves nothing to be done.
+        buffer[..VNET_HEADER].fill(0);
+        buffer[VNET_HEADER..end].copy_from_slice(answer);
+        frame.set_len(end);
+        self.deliver(host, frame);
+    }
+
+    /// A packet has come to the end of a link.
+    #[inline]
+    fn arrive(&mut self, Arrival { at, over, packet }: Arrival) {
+        let node = self.plan.far(over);
+        match self.plan.switch_index(node) {
+            Some(switch) => {
+                if let Some((direction, packet)) = self.forward(node, switch, packet) {
+                    self.depart(direction, at, packet);
+                }
+            }
+            None => self.receive(node, at, packet),
+        }
+    }
+
+    /// Offers a packet to a link at `now`, and follows it as long as no time passes.
+    #[inline]
+    fn depart(&mut self, mut direction: Direction, now: Time, mut packet: Packet) {
+        let bytes = (packet.frame.bytes().len() - VNET_HEADER) as u32;
+        loop {
+            let link = self.parts.links[direction.index()].as_mut().expect("a worker owns the links of its nodes");
+            let Verdict::Arrives(at) = link.offer(now, bytes) else { return self.pool.put(packet.frame) };
+            let node = self.plan.far(direction);
+            let arrival = |packet| Arrival { at, over: direction, packet };
+            if self.plan.owner(node) != self.id {
+                return self.hand_over(self.plan.owner(node), arrival(packet));
+            }
+            if at > now {
+                return self.parts.flight.add(arrival(packet));
+            }
+            let Some(switch) = self.plan.switch_index(node) else { return self.receive(node, at, packet) };
+            let Some(next) = self.forward(node, switch, packet) else { return };
+            (direction, packet) = next;
+        }
+    }
+
+    /// A switch decides. Every host can be reached in a checked file, so there always is a way.
+    #[inline]
+    fn forward(&mut self, node: NodeId, switch: usize, packet: Packet) -> Option<(Direction, Packet)> {
+        let forwarder = self.parts.switches[switch].as_mut().expect("a worker owns its switches");
+        let to = packet.forwarding.to;
+        let Some(port) = forwarder.switch.forward(self.plan.routes(), packet.forwarding) else {
+            self.parts.refused.unknown_destination += 1;
+            self.pool.put(packet.frame);
+            return None;
+        };
+        forwarder.forwarded[to.0 as usize] += 1;
+        Some((self.plan.leaving(node, port), packet))
+    }
+
+    #[cold]
+    fn hand_over(&mut self, to: usize, arrival: Arrival) {
+        match self.outboxes[to].try_send(Handed(arrival)) {
+            Ok(()) => {
+                self.pool.lent();
+                self.sleepers[to].wake();
+            }
+            Err(refused) => {
+                let (std::sync::mpsc::TrySendError::Full(Handed(arrival))
+                | std::sync::mpsc::TrySendError::Disconnected(Handed(arrival))) = refused;
+                self.parts.refused.ring_full += 1;
+                self.pool.put(arrival.packet.frame);
+            }
+        }
+    }
+
+    /// A packet has reached its host at `due`.
+    #[inline]
+    fn receive(&mut self, host: NodeId, due: Time, packet: Packet) {
+        if self.plan.is_shaped() {
+            self.watch(due, &packet);
+        }
+        self.deliver(host.0 as usize, packet.frame);
+    }
+
+    /// Shows what is handed to a host to the meters. Only where packets are packets, not segments of 64 KiB.
+    fn watch(&mut self, due: Time, packet: &Packet) {
+        let late = self.clock.now().since(due);
+        self.parts.counters.late_max = self.parts.counters.late_max.max(late);
+        if !self.parts.flows.observe(packet.forwarding.hash, &packet.frame.bytes()[VNET_HEADER..]) {
+            self.parts.refused.unwatched_flows += 1;
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, host: usize, frame: Frame) {
+        let port = self.parts.ports[host].as_mut().expect("a worker owns the ports of its hosts");
+        // Full, or taken down by a program in the host: as on a real port, the frame is lost, and counted.
+        if port.tap.write(frame.bytes()).is_ok() {
+            port.traffic.received_packets += 1;
+            port.traffic.received_bytes += (frame.bytes().len() - VNET_HEADER) as u64;
+        } else {
+            port.traffic.drops += 1;
+        }
+        self.pool.put(frame);
+    }
+}
+
+/// By default the kernel adds up to 50 us to a sleep so that it can wake several threads at once: as much as a link's delay.
+fn sharpen_timer() {
+    if let Err(errno) = nix::sys::prctl::set_timerslack(1) {
+        tracing::warn!("the kernel keeps the timer slack at its default: {errno}");
+    }
+}

@@ -1,0 +1,159 @@
+//! What can go wrong on the real machine, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure of the live driver. [`Error::hint`] says what mends it, where that is known.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `/dev/net/tun` cannot be opened.
+    #[error("cannot open /dev/net/tun, through which hosts exchange packets with the fabric: {source}")]
+    Tun {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel refuses a user namespace.
+    #[error("this user may not make network namespaces, and not a user namespace either: {source}")]
+    UserNamespace {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A host could not be set up.
+    #[error("host {host}: cannot {step}: {reason}")]
+    Host {
+        /// The host's name.
+        host: String,
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// A system call that should not fail did.
+    #[error("cannot {step}: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A file or folder of the runtime folder.
+    #[error("{}: cannot {step}: {source}", path.display())]
+    Path {
+        /// Which one.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The runtime folder is not this user's own.
+    #[error("{} belongs to another user or is open to others; expected a folder of mode 0700 of user {uid}", path.display())]
+    Folder {
+        /// Which one.
+        path: PathBuf,
+        /// Who runs this program.
+        uid: u32,
+    },
+    /// A name that cannot be that of an instance.
+    #[error("`{0}` cannot name a network: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or digit first")]
+    Name(String),
+    /// A network of this name runs already.
+    #[error("a network named `{0}` is already up")]
+    Running(String),
+    /// No network of this name is up.
+    #[error("no network named `{0}` is up")]
+    NotRunning(String),
+    /// The fabric has no such host.
+    #[error("`{host}` is not a host of the network `{instance}`")]
+    NoSuchHost {
+        /// The name that was given.
+        host: String,
+        /// The network.
+        instance: String,
+    },
+    /// More than one process can hold.
+    #[error("{hosts} hosts are more than one live network can have: {limit} at most")]
+    TooManyHosts {
+        /// How many the file has.
+        hosts: u32,
+        /// How many there can be.
+        limit: u32,
+    },
+    /// The file cannot be used.
+    #[error("{0}")]
+    File(String),
+    /// The daemon did not come up.
+    #[error("the network's process did not start: {message}")]
+    Start {
+        /// What it said last.
+        message: String,
+        /// What it advised.
+        hint: Option<String>,
+    },
+    /// The daemon refused a request; nothing changed.
+    #[error("{message}")]
+    Refused {
+        /// Why.
+        message: String,
+        /// What it advised.
+        hint: Option<String>,
+    },
+    /// Client and daemon do not understand each other.
+    #[error("the network's process and this program do not understand each other: {0}")]
+    Protocol(#[from] crate::control::ProtocolError),
+    /// The daemon is gone.
+    #[error("the network's process has gone away")]
+    Gone,
+}
+
+impl Error {
+    /// What mends it, where that is known: one or two sentences for the user.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Tun { source } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "allow it with `sudo chmod 0666 /dev/net/tun`, which is how Debian's udev rules set it; \
+                 opening it gives no rights over the machine's own network"
+            }
+            Self::Tun { source } if source.kind() == io::ErrorKind::NotFound => {
+                "load the driver with `sudo modprobe tun`; in a container, pass the device in: `--device /dev/net/tun`"
+            }
+            Self::Tun { .. } => "load the driver with `sudo modprobe tun`",
+            Self::UserNamespace { .. } => return Some(user_namespace_hint().to_owned()),
+            Self::Folder { .. } => "set XDG_RUNTIME_DIR to a folder of your own, or mend its owner and mode",
+            Self::Running(_) => "`heddle up` changes it, `heddle down` ends it",
+            Self::NotRunning(_) => "start it with `heddle up FILE`",
+            Self::TooManyHosts { .. } => "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`",
+            Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
+            Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",
+            Self::Start { hint, .. } | Self::Refused { hint, .. } => return hint.clone(),
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// A failed system call.
+    pub(crate) fn system(step: &'static str) -> impl Fn(nix::Error) -> Self {
+        move |errno| Self::System { step, source: errno.into() }
+    }
+
+    /// A failed operation on `path`.
+    pub(crate) fn path(path: impl Into<PathBuf>, step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Path { path, step, source }
+    }
+}
+
+/// Which of the usual switches forbids user namespaces on this machine.
+fn user_namespace_hint() -> &'static str {
+    let zero = |path: &str| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "0");
+    let one = |path: &str| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1");
+    if zero("/proc/sys/kernel/unprivileged_userns_clone") {
+        "allow them with `sudo sysctl kernel.unprivileged_userns_clone=1`, or run as root"
+    } else if zero("/proc/sys/user/max_user_namespaces") {
+        "allow them with `sudo sysctl user.max_user_namespaces=10000`, or run as root"
+    } else if one("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") {
+        "AppArmor forbids them: `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or run as root"
+    } else {
+        "run as root; in a container, start it with `--privileged`"
+    }
+}

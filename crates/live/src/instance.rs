@@ -1,0 +1,279 @@
+//! A network as its clients see it.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use fabric::{Overrides, Source};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+
+use crate::Error;
+use crate::command;
+use crate::control::{
+    self, Applied, Birth, Counters, Lines, ProtocolError, REPLY_LIMIT, Reply, Request, Status, VERSION,
+};
+use crate::runtime::Folder;
+
+/// The longest thing that a daemon says when it comes up, bytes.
+const BIRTH_LIMIT: u64 = 64 << 10;
+
+/// How to start a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartOptions {
+    /// Its name.
+    pub name: String,
+    /// Whether it ends with this process, or with the [`Instance`] if that is dropped earlier.
+    pub ephemeral: bool,
+    /// The program whose subcommand `daemon` calls [`crate::daemon::serve`]: usually the running one.
+    pub program: PathBuf,
+}
+
+/// A connection to a network that is up.
+#[derive(Debug)]
+pub struct Instance {
+    name: String,
+    connection: Mutex<Connection>,
+    daemon: Option<Daemon>,
+}
+
+/// The daemon, if we are its parent.
+#[derive(Debug)]
+struct Daemon {
+    child: Child,
+    /// It ends when this is closed.
+    lifeline: Option<ChildStdin>,
+}
+
+impl Instance {
+    /// Starts a network without hosts; [`Instance::apply`] fills it.
+    ///
+    /// # Errors
+    /// [`Error::Start`] with what the daemon said, among others that the name is in use.
+    pub fn start(options: &StartOptions) -> Result<Self, Error> {
+        crate::runtime::check_name(&options.name)?;
+        let mut command = Command::new(&options.program);
+        command.args(["daemon", "--instance", &options.name]).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(if options.ephemeral { Stdio::piped() } else { Stdio::null() });
+        if options.ephemeral {
+            command.arg("--ephemeral");
+        }
+        let mut child = command.spawn().map_err(Error::path(&options.program, "start it"))?;
+        let lifeline = child.stdin.take();
+        if let Err(error) = hear_birth(&mut child) {
+            // It has ended, or is about to.
+            let _ = child.wait();
+            return Err(error);
+        }
+        let mut instance = Self::connect(&options.name)?.ok_or(Error::Gone)?;
+        instance.daemon = Some(Daemon { child, lifeline });
+        Ok(instance)
+    }
+
+    /// Connects to the network `name`; `None` if it is not up.
+    ///
+    /// # Errors
+    /// If its daemon cannot be talked to.
+    pub fn connect(name: &str) -> Result<Option<Self>, Error> {
+        let folder = Folder::of(name)?;
+        if !folder.state().is_some_and(|state| state.is_alive()) {
+            return Ok(None);
+        }
+        let path = folder.socket();
+        let stream = UnixStream::connect(&path).map_err(Error::path(&path, "connect to it"))?;
+        let mut connection = Connection { stream, lines: Lines::new(REPLY_LIMIT), descriptors: Vec::new() };
+        match connection.ask(&Request::Hello { version: VERSION })? {
+            Reply::Hello { version: VERSION } => {}
+            Reply::Hello { version } => return Err(ProtocolError::Version { theirs: version }.into()),
+            _ => return Err(unexpected("hello")),
+        }
+        Ok(Some(Self { name: name.to_owned(), connection: Mutex::new(connection), daemon: None }))
+    }
+
+    /// Names of this user's networks that are up, in order.
+    ///
+    /// # Errors
+    /// If the runtime folder cannot be read.
+    pub fn list() -> Result<Vec<String>, Error> {
+        let alive = |(name, folder): (String, Folder)| folder.state()?.is_alive().then_some(name);
+        Ok(Folder::all()?.into_iter().filter_map(alive).collect())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the network what a file says, with `overrides`. What is the same in both stays untouched, with its processes,
+    /// connections and packets under way.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: the file or the machine does not allow it, and nothing has changed.
+    pub fn apply(&self, source: &Source, overrides: &Overrides) -> Result<Applied, Error> {
+        let (name, text) = (source.name.clone(), source.text.clone());
+        match self.ask(&Request::Apply { name, text, overrides: overrides.clone() })? {
+            Reply::Applied(applied) => Ok(applied),
+            _ => Err(unexpected("apply")),
+        }
+    }
+
+    /// What the network is.
+    ///
+    /// # Errors
+    /// If the daemon has gone.
+    pub fn status(&self) -> Result<Status, Error> {
+        match self.ask(&Request::Status)? {
+            Reply::Status(status) => Ok(status),
+            _ => Err(unexpected("status")),
+        }
+    }
+
+    /// What has been counted.
+    ///
+    /// # Errors
+    /// If the daemon has gone.
+    pub fn counters(&self) -> Result<Counters, Error> {
+        match self.ask(&Request::Counters)? {
+            Reply::Counters(counters) => Ok(counters),
+            _ => Err(unexpected("counters")),
+        }
+    }
+
+    /// A command that will run in `host`: in its network, with its hostname, and with an `/etc/hosts` that names all hosts.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such host.
+    pub fn command<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        host: &str,
+        program: S,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Command, Error> {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let reply = connection.ask(&Request::Enter { host: host.to_owned() })?;
+        let descriptors = std::mem::take(&mut connection.descriptors);
+        let Reply::Enter { hosts_file } = reply else { return Err(unexpected("enter")) };
+        let mut command = Command::new(program);
+        command.args(args);
+        command::enter(&mut command, host, descriptors, &hosts_file)?;
+        Ok(command)
+    }
+
+    /// Ends the network and the processes in its hosts.
+    ///
+    /// # Errors
+    /// If the daemon cannot be talked to.
+    pub fn down(mut self) -> Result<(), Error> {
+        match self.ask(&Request::Down)? {
+            Reply::Down => {}
+            _ => return Err(unexpected("down")),
+        }
+        self.see_it_end();
+        Ok(())
+    }
+
+    /// Waits until the daemon has gone: it closes the connection last, with all it has.
+    fn see_it_end(&mut self) {
+        let connection = self.connection.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // An error means the same as the end.
+        let _ = connection.stream.read_to_end(&mut Vec::new());
+        if let Some(mut daemon) = self.daemon.take() {
+            drop(daemon.lifeline.take());
+            let _ = daemon.child.wait();
+        }
+    }
+
+    fn ask(&self, request: &Request) -> Result<Reply, Error> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).ask(request)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(daemon) = self.daemon.as_mut().filter(|daemon| daemon.lifeline.is_some()) {
+            drop(daemon.lifeline.take());
+            // It ends by itself now, within seconds.
+            let _ = daemon.child.wait();
+        }
+    }
+}
+
+/// Waits for what a daemon says about its own start.
+fn hear_birth(child: &mut Child) -> Result<(), Error> {
+    let mut line = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        let mut reader = BufReader::new(stdout.take(BIRTH_LIMIT));
+        reader.read_until(b'\n', &mut line).map_err(|source| Error::System { step: "hear of its start", source })?;
+    }
+    match control::decode(&line) {
+        Ok(Birth::Ready) => Ok(()),
+        Ok(Birth::Failed { message, hint }) => Err(Error::Start { message, hint }),
+        Err(_) => {
+            let end = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            Err(Error::Start { message: format!("it ended without a word ({end})"), hint: None })
+        }
+    }
+}
+
+fn unexpected(request: &'static str) -> Error {
+    ProtocolError::Unexpected(match request {
+        "hello" => "reply other than hello",
+        "apply" => "reply other than what was applied",
+        "status" => "reply other than the status",
+        "counters" => "reply other than counters",
+        "enter" => "reply other than the way into a host",
+        _ => "reply other than the end",
+    })
+    .into()
+}
+
+struct Connection {
+    stream: UnixStream,
+    lines: Lines,
+    /// Descriptors that came and were not yet asked for.
+    descriptors: Vec<OwnedFd>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stream.fmt(f)
+    }
+}
+
+impl Connection {
+    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+        self.stream.write_all(&control::encode(request)).map_err(|_| Error::Gone)?;
+        loop {
+            if let Some(line) = self.lines.next()? {
+                return match control::decode(&line)? {
+                    Reply::Refused { message, hint } => Err(Error::Refused { message, hint }),
+                    reply => Ok(reply),
+                };
+            }
+            self.receive()?;
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), Error> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut space = nix::cmsg_space!([std::os::fd::RawFd; 2]);
+        let mut data = [IoSliceMut::new(&mut buffer)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message =
+            recvmsg::<()>(self.stream.as_raw_fd(), &mut data, Some(&mut space), flags).map_err(|_| Error::Gone)?;
+        for content in message.cmsgs().map_err(|_| Error::Gone)? {
+            if let ControlMessageOwned::ScmRights(raw) = content {
+                self.descriptors.extend(raw.into_iter().map(command::own));
+            }
+        }
+        let received = message.bytes;
+        if received == 0 {
+            return Err(Error::Gone);
+        }
+        self.lines.push(&buffer[..received]);
+        Ok(())
+    }
+}

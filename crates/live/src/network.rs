@@ -1,0 +1,241 @@
+//! A live network: its hosts and its data plane, and how a new file changes them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fabric::{Fabric, LinkSpec, Node, NodeId, Overrides, Routes, Source, Spread};
+
+use crate::clock::Clock;
+use crate::control::{Applied, Counters, Status};
+use crate::dataplane::{DataPlane, Plan, default_workers};
+use crate::host::{Host, HostSpec, hosts_file};
+use crate::{Error, process};
+
+/// Files that the process needs besides its hosts' ones.
+const FILES_SPARE: u64 = 256;
+
+/// A host's descriptors: its namespace and its TAP.
+const FILES_PER_HOST: u64 = 2;
+
+/// All that one daemon holds.
+#[derive(Debug)]
+pub struct Network {
+    instance: String,
+    ephemeral: bool,
+    mark: String,
+    hosts_path: PathBuf,
+    hosts_max: u32,
+    clock: Clock,
+    /// Name of the file applied last.
+    file: String,
+    /// In the fabric's order.
+    hosts: Vec<Host>,
+    plane: Option<DataPlane>,
+}
+
+impl Network {
+    /// An empty network. `hosts_path` is what its hosts will see as `/etc/hosts`; `files_max` how many files the process may open.
+    pub fn new(instance: String, ephemeral: bool, hosts_path: PathBuf, mark: String, files_max: u64) -> Self {
+        Self {
+            instance,
+            ephemeral,
+            mark,
+            hosts_path,
+            hosts_max: (files_max.saturating_sub(FILES_SPARE) / FILES_PER_HOST).min(u64::from(u16::MAX)) as u32,
+            clock: Clock::start(),
+            file: String::new(),
+            hosts: Vec::new(),
+            plane: None,
+        }
+    }
+
+    /// Makes it what the file says. If it cannot be done, nothing changes.
+    pub fn apply(&mut self, name: String, text: String, overrides: &Overrides) -> Result<Applied, Error> {
+        let source = Source { name, text };
+        let fabric = fabric::parse(&source).map_err(|error| Error::File(describe(&error)))?.with(overrides);
+        if fabric.hosts > self.hosts_max {
+            return Err(Error::TooManyHosts { hosts: fabric.hosts, limit: self.hosts_max });
+        }
+        let applied = difference(self.fabric(), &fabric);
+        if !applied.is_empty() || self.plane.is_none() {
+            self.change_to(fabric)?;
+        }
+        self.file = source.name;
+        Ok(applied)
+    }
+
+    fn change_to(&mut self, fabric: Fabric) -> Result<(), Error> {
+        let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
+        let hosts_text = hosts_file(&fabric);
+        let routes = Routes::compute(&fabric);
+        let plan = Plan::new(fabric, routes, default_workers());
+        let known: BTreeMap<_, _> = self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
+        let missing = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();
+        let mut made = Host::create_all(missing)?.into_iter();
+        let changes = specs.iter().filter_map(|spec| Some((*known.get(&spec.name)?, spec.clone()))).collect();
+        let undo = self.change_hosts(changes)?;
+        let places: Vec<_> = specs.iter().map(|spec| known.get(&spec.name).copied()).collect();
+        let mut old: Vec<Option<Host>> = std::mem::take(&mut self.hosts).into_iter().map(Some).collect();
+        let place = |at: &Option<usize>| at.map_or_else(|| made.next(), |at| old[at].take());
+        let hosts: Vec<Host> = places.iter().filter_map(place).collect();
+        if let Err(error) = self.start(plan, &hosts) {
+            // Back to what was: the old hosts in their places and with their old specifications, the new ones dropped.
+            for (host, at) in hosts.into_iter().zip(&places) {
+                if let Some(at) = *at {
+                    old[at] = Some(host);
+                }
+            }
+            self.hosts = old.into_iter().flatten().collect();
+            self.restore(undo);
+            return Err(error);
+        }
+        self.hosts = hosts;
+        for host in old.into_iter().flatten() {
+            process::end(&self.mark, Some(host.namespace().inode()));
+        }
+        fs::write(&self.hosts_path, hosts_text).map_err(Error::path(&self.hosts_path, "write the hosts' /etc/hosts"))
+    }
+
+    fn start(&mut self, plan: Plan, hosts: &[Host]) -> Result<(), Error> {
+        let taps: Vec<_> = hosts.iter().map(|host| host.tap().clone()).collect();
+        match &mut self.plane {
+            Some(plane) => plane.change(plan, &taps),
+            None => {
+                self.plane = Some(DataPlane::start(plan, &taps, self.clock)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Changes hosts that stay, all or none. Returns what they were.
+    fn change_hosts(&mut self, changes: Vec<(usize, HostSpec)>) -> Result<Vec<(usize, HostSpec)>, Error> {
+        let mut undo = Vec::new();
+        for (at, spec) in changes {
+            let was = self.hosts[at].spec().clone();
+            if was == spec {
+                continue;
+            }
+            undo.push((at, was));
+            if let Err(error) = self.hosts[at].change(spec) {
+                self.restore(undo);
+                return Err(error);
+            }
+        }
+        Ok(undo)
+    }
+
+    fn restore(&mut self, undo: Vec<(usize, HostSpec)>) {
+        for (at, was) in undo {
+            if let Err(error) = self.hosts[at].change(was) {
+                tracing::error!("a host could not be changed back: {error}");
+            }
+        }
+    }
+
+    fn fabric(&self) -> Option<&Fabric> {
+        Some(self.plane.as_ref()?.plan().fabric())
+    }
+
+    /// The host called `name`.
+    pub fn host(&self, name: &str) -> Result<&Host, Error> {
+        let found = self.hosts.iter().find(|host| host.spec().name == name);
+        found.ok_or_else(|| Error::NoSuchHost { host: name.to_owned(), instance: self.instance.clone() })
+    }
+
+    /// What its hosts see as `/etc/hosts`.
+    pub fn hosts_file(&self) -> &Path {
+        &self.hosts_path
+    }
+
+    /// What it is.
+    pub fn status(&self) -> Status {
+        let fabric = self.fabric();
+        Status {
+            instance: self.instance.clone(),
+            pid: std::process::id() as i32,
+            ephemeral: self.ephemeral,
+            file: self.file.clone(),
+            fabric: fabric.map(|fabric| fabric.name.clone()).unwrap_or_default(),
+            hosts: self.hosts.iter().map(|host| host.spec().name.clone()).collect(),
+            switches: fabric.map_or(0, |fabric| fabric.switches().len()),
+            links: fabric.map_or(0, |fabric| fabric.links.len()),
+            shaped: fabric.is_some_and(Fabric::is_shaped),
+            spread: fabric.map(|fabric| fabric.spread).unwrap_or_default(),
+            workers: self.plane.as_ref().map_or(0, DataPlane::workers),
+            uptime_ms: self.clock.now().as_ns() / 1_000_000,
+        }
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> Counters {
+        self.plane.as_ref().map(DataPlane::counters).unwrap_or_default()
+    }
+}
+
+impl Drop for Network {
+    /// Ends the processes in its hosts; the hosts themselves go with their descriptors.
+    fn drop(&mut self) {
+        self.plane = None;
+        let ended = process::end(&self.mark, None);
+        if ended > 0 {
+            tracing::info!("ended {ended} processes in hosts");
+        }
+    }
+}
+
+/// The problems of a file, one a line.
+fn describe(error: &fabric::Error) -> String {
+    let problem = |problem: &fabric::Problem| {
+        format!("\n{}:{}: {} (hint: {})", problem.line, problem.column, problem.message, problem.hint)
+    };
+    error.to_string() + &error.problems().iter().map(problem).collect::<String>()
+}
+
+/// What distinguishes a node for [`Applied`]: its kind, where its ports lead, and how it spreads.
+type NodeView<'a> = (&'a fabric::NodeKind, Vec<&'a str>, Option<Spread>, u32);
+
+fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
+    let mut applied = Applied::default();
+    compare(old.map_or_else(BTreeMap::new, node_views), node_views(new), &mut applied);
+    compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);
+    applied
+}
+
+fn compare<V: PartialEq>(mut old: BTreeMap<String, V>, new: BTreeMap<String, V>, applied: &mut Applied) {
+    for (name, view) in new {
+        match old.remove(&name) {
+            None => applied.created.push(name),
+            Some(was) if was == view => applied.kept += 1,
+            Some(_) => applied.changed.push(name),
+        }
+    }
+    applied.removed.extend(old.into_keys());
+}
+
+fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
+    let peer = |&(link, side): &(fabric::LinkId, fabric::Side)| {
+        fabric.node_of(fabric.links[link.0 as usize].end(side.other()).node).name.as_str()
+    };
+    let mut views = BTreeMap::new();
+    for (id, Node { name, kind, ports, .. }) in fabric.nodes.iter().enumerate() {
+        let is_switch = id >= fabric.hosts as usize;
+        let mtu = if is_switch { 0 } else { fabric.mtu };
+        let spread = is_switch.then_some(fabric.spread);
+        views.insert(name.clone(), (kind, ports.iter().map(peer).collect(), spread, mtu));
+    }
+    views
+}
+
+fn link_views(fabric: &Fabric) -> BTreeMap<String, LinkSpec> {
+    let name = |id: NodeId| fabric.nodes[id.0 as usize].name.as_str();
+    let mut parallel = BTreeMap::new();
+    let links = fabric.links.iter().map(|link| {
+        let ends = (name(link.a.node), name(link.b.node));
+        let number = parallel.entry(ends).or_insert(0_u32);
+        *number += 1;
+        let place = if *number > 1 { format!(" ({number})") } else { String::new() };
+        (format!("{} - {}{place}", ends.0, ends.1), link.spec)
+    });
+    links.collect()
+}

@@ -1,0 +1,77 @@
+//! The processes that run in hosts, found by their mark and ended.
+//!
+//! A process in a host has a mount namespace in which `/etc/hosts` is the instance's `hosts-MARK`; its children
+//! inherit that. The mark is unique, unlike the number of a network namespace, which the kernel gives to the next one
+//! as soon as it is free.
+
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a process has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How long SIGKILL may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Ends all processes that carry `mark` (in the network namespace of inode `within`, if given): SIGTERM, and SIGKILL for those that
+/// are still there after half a second. Returns how many there were.
+pub fn end(mark: &str, within: Option<u64>) -> usize {
+    let mut ended = signal(mark, within, libc::SIGTERM);
+    let start = Instant::now();
+    let mut left = ended;
+    while left > 0 && start.elapsed() < GRACE + PATIENCE {
+        sleep(Duration::from_millis(5));
+        let signum = if start.elapsed() < GRACE { 0 } else { libc::SIGKILL };
+        left = signal(mark, within, signum);
+        ended = ended.max(left);
+    }
+    ended
+}
+
+/// Sends `signum` to all that carry `mark`; 0 only counts them.
+fn signal(mark: &str, within: Option<u64>, signum: i32) -> usize {
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|&pid| signal_one(pid, mark, within, signum)).count()
+}
+
+fn signal_one(pid: i32, mark: &str, within: Option<u64>, signum: i32) -> bool {
+    // The descriptor is taken before the look, so that the signal cannot meet another process with the same number.
+    let Some(process) = open(pid) else { return false };
+    let marked = fs::read(format!("/proc/{pid}/mountinfo")).is_ok_and(|table| contains(&table, mark.as_bytes()));
+    let inside = || match within {
+        Some(inode) => fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|meta| meta.ino() == inode),
+        None => true,
+    };
+    if !marked || !inside() {
+        return false;
+    }
+    if signum != 0 {
+        send(&process, signum);
+    }
+    true
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+#[allow(unsafe_code)]
+fn open(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: pidfd_open(2) takes its arguments by value.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[allow(unsafe_code)]
+fn send(process: &OwnedFd, signum: i32) {
+    // SAFETY: pidfd_send_signal(2) takes a null pointer for the information that kill(2) would give. That the process has
+    // ended meanwhile is no failure.
+    unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signum, std::ptr::null::<libc::siginfo_t>(), 0);
+    }
+}

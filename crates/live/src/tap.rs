@@ -1,0 +1,107 @@
+//! A TAP device: the port by which a host's network namespace and the fabric exchange frames.
+//!
+//! Each frame is preceded by a virtio-net header, which says what the sender left undone: a checksum to fill in, a
+//! large segment to cut. The fabric carries it along untouched, so the receiving kernel knows as well.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Length of the virtio-net header before each frame (`struct virtio_net_hdr`): flags, gso type, header length,
+/// gso size, checksum start, checksum offset.
+pub const VNET_HEADER: usize = 10;
+
+/// The largest frame that a TAP with segmentation offload passes: 64 KiB of IP and an Ethernet header with two tags.
+pub const LARGEST_FRAME: usize = 65_536 + 22;
+
+/// What a device in a host is called.
+pub const DEVICE: &str = "eth0";
+
+/// One end of a TAP device, non-blocking. The device is gone when this is dropped.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+}
+
+/// What a host's kernel may leave undone in the frames it hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offloads {
+    /// Checksums only: no frame exceeds the MTU.
+    Checksum,
+    /// Checksums, and segments of up to 64 KiB of TCP and, where the kernel can, UDP.
+    Segmentation,
+}
+
+impl Tap {
+    /// Checks that TAP devices can be made at all.
+    pub fn probe() -> io::Result<()> {
+        Self::open().map(drop)
+    }
+
+    fn open() -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")
+    }
+
+    /// Makes the device [`DEVICE`] in the calling thread's network namespace.
+    pub fn create() -> io::Result<Self> {
+        let file = Self::open()?;
+        // SAFETY: an all-zero `ifreq` is valid: names, unions of integers, and a null pointer.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(DEVICE.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+        // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
+        let header = VNET_HEADER as libc::c_int;
+        // SAFETY: TUNSETVNETHDRSZ reads one int, which outlives the call.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const header) })?;
+        Ok(Self { file })
+    }
+
+    /// Says what the host's kernel may leave undone. May be called again while frames flow.
+    pub fn offer(&self, offloads: Offloads) -> io::Result<()> {
+        let checksum = libc::TUN_F_CSUM;
+        let tcp = checksum | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        let udp = tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        match offloads {
+            Offloads::Checksum => self.set_offload(checksum),
+            // Kernels before 6.2 know no segmentation of UDP.
+            Offloads::Segmentation => self.set_offload(udp).or_else(|_| self.set_offload(tcp)),
+        }
+    }
+
+    fn set_offload(&self, flags: libc::c_uint) -> io::Result<()> {
+        // SAFETY: TUNSETOFFLOAD takes its argument by value.
+        check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) })
+    }
+
+    /// Reads one frame with its virtio-net header into `buffer`; `None` when there is none.
+    #[inline]
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match nix::unistd::read(&self.file, buffer) {
+            Ok(n) => Ok(Some(n)),
+            Err(nix::errno::Errno::EAGAIN) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Writes one frame with its virtio-net header.
+    #[inline]
+    pub fn write(&self, frame: &[u8]) -> io::Result<()> {
+        nix::unistd::write(&self.file, frame)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,55 @@
+//! The daemon, and a bare client, for the tests and benches of this crate. Users have `heddle`.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use fabric::{Overrides, Source};
+use live::{Instance, StartOptions};
+
+const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
+       heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match run(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
+    let network = |name: &str| Instance::connect(name)?.ok_or_else(|| live::Error::NotRunning(name.to_owned()));
+    match *args {
+        ["daemon", "--instance", instance, ref rest @ ..] => {
+            let options = live::daemon::Options { instance: instance.to_owned(), ephemeral: rest == ["--ephemeral"] };
+            live::daemon::serve(&options)?;
+        }
+        ["up", name, file] => up(name, file)?,
+        ["exec", name, host, program, ref rest @ ..] => {
+            let status = network(name)?.command(host, program, rest.iter().copied())?.status()?;
+            return Ok(ExitCode::from(status.code().unwrap_or(1) as u8));
+        }
+        ["counters", name] => println!("{:#?}", network(name)?.counters()?),
+        ["down", name] => network(name)?.down()?,
+        ["clean"] => println!("{:?}", live::clean()?),
+        _ => return Err(USAGE.into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn up(name: &str, file: &str) -> Result<(), Box<dyn Error>> {
+    let source = Source { name: file.to_owned(), text: std::fs::read_to_string(file)? };
+    let network = match Instance::connect(name)? {
+        Some(network) => network,
+        None => {
+            let program = std::env::current_exe()?;
+            Instance::start(&StartOptions { name: name.to_owned(), ephemeral: false, program })?
+        }
+    };
+    println!("{:?}", network.apply(&source, &Overrides::default())?);
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! The event loop.
+
+use fabric::{NodeId, Side};
+use link::{Link, Verdict};
+use machine::{Calendar, Control, Step, Time, mix};
+use transport::reordering::Meter;
+use transport::{Ack, Receiver, Segment, Sender, TransportKind, receiver, sender};
+use vswitch::spread::FlowHash;
+use vswitch::{Forwarding, Switch};
+
+use crate::pool::{Packet, Pool};
+use crate::run::Scenario;
+
+/// [`Event::at`] of an endpoint's timer.
+const TIMER: u32 = u32::MAX;
+/// [`Event::at`] of a flow's start.
+const START: u32 = u32::MAX - 1;
+/// Stamps for the reordering meter are in units of 2^20 ps, about 1 us: they wrap after 75 minutes.
+const STAMP_SHIFT: u32 = 20;
+
+/// Something happens: a packet arrives at a node, or an endpoint wakes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Event {
+    /// Number in the pool.
+    packet: u32,
+    /// Twice the flow's index; plus one on the way back.
+    way: u32,
+    /// The node, [`TIMER`] or [`START`].
+    at: u32,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) link: Link,
+    /// The node that it leads to.
+    peer: u32,
+}
+
+/// What the network needs to know of a flow's packets in one direction.
+#[derive(Debug)]
+struct Way {
+    forwarding: Forwarding,
+    /// Index of the wire that they start on.
+    wire: u32,
+    /// Size of each on the link.
+    bytes: u32,
+}
+
+/// Both ends of a flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    pub(crate) meter: Meter,
+    /// When the timer events of the sender and of the receiver fire that are in the calendar.
+    armed: [Time; 2],
+}
+
+/// A network and its flows at one moment.
+pub(crate) struct Engine<'a> {
+    scenario: &'a Scenario<'a>,
+    calendar: Calendar<Event>,
+    switches: Vec<Switch>,
+    /// Index of each node's first wire: its ports' wires follow each other.
+    first_wire: Vec<u32>,
+    wires: Vec<Wire>,
+    ways: Vec<Way>,
+    flows: Vec<Flow>,
+    packets: Pool,
+    packet_hops: u64,
+    segment_bytes: u64,
+    hosts: u32,
+}
+
+impl<'a> Engine<'a> {
+    pub(crate) fn new(scenario: &'a Scenario<'a>) -> Self {
+        let fabric = scenario.fabric;
+        let (first_wire, wires) = wires(scenario);
+        let mut engine = Self {
+            scenario,
+            calendar: Calendar::new(),
+            switches: (fabric.hosts..fabric.nodes.len() as u32)
+                .map(|id| Switch::new(NodeId(id), scenario.spread, scenario.routes, scenario.seed))
+                .collect(),
+            first_wire,
+            wires,
+            ways: Vec::with_capacity(2 * scenario.flows.len()),
+            flows: Vec::with_capacity(scenario.flows.len()),
+            packets: Pool::new(scenario.transport.kind == TransportKind::Sack),
+            packet_hops: 0,
+            segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
+            hosts: fabric.hosts,
+        };
+        engine.add_flows();
+        engine
+    }
+
+    fn add_flows(&mut self) {
+        let spec = self.scenario.transport;
+        for (index, flow) in self.scenario.flows.iter().enumerate() {
+            assert!(flow.from.0 < self.hosts && flow.to.0 < self.hosts, "flow {index} does not run between hosts");
+            let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
+            for (from, to, bytes) in [(flow.from, flow.to, data_bytes), (flow.to, flow.from, spec.header_bytes)] {
+                let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(index as u64)));
+                let wire = self.first_wire[from.0 as usize];
+                self.ways.push(Way { forwarding: Forwarding { to, hash }, wire, bytes });
+            }
+            self.flows.push(Flow {
+                sender: Sender::new(spec),
+                receiver: Receiver::new(spec),
+                meter: Meter::new(),
+                armed: [Time::NEVER; 2],
+            });
+            self.calendar.push(flow.start, Event { packet: 0, way: 2 * index as u32, at: START });
+        }
+    }
+
+    /// Lets everything happen that lies before `end`.
+    pub(crate) fn run_before(&mut self, end: Time) {
+        let Some(last) = end.as_ps().checked_sub(1) else { return };
+        while let Some((now, event)) = self.calendar.pop_until(Time::from_ps(last)) {
+            if event.at >= START {
+                self.wake(now, event);
+                continue;
+            }
+            self.packet_hops += 1;
+            if event.at >= self.hosts {
+                self.forward(now, event);
+            } else if event.way.is_multiple_of(2) {
+                self.segment_arrives(now, event);
+            } else {
+                self.ack_arrives(now, event);
+            }
+        }
+    }
+
+    #[inline]
+    fn forward(&mut self, now: Time, event: Event) {
+        let way = &self.ways[event.way as usize];
+        let switch = &mut self.switches[(event.at - self.hosts) as usize];
+        match switch.forward(self.scenario.routes, way.forwarding) {
+            Some(port) => {
+                let wire = self.first_wire[event.at as usize] + u32::from(port.0);
+                self.offer(now, wire, event.packet, event.way);
+            }
+            None => {
+                self.packets.take(event.packet);
+            }
+        }
+    }
+
+    #[inline]
+    fn offer(&mut self, now: Time, wire: u32, packet: u32, way: u32) {
+        let wire = &mut self.wires[wire as usize];
+        match wire.link.offer(now, self.ways[way as usize].bytes) {
+            Verdict::Arrives(time) => self.calendar.push(time, Event { packet, way, at: wire.peer }),
+            Verdict::Dropped => {
+                self.packets.take(packet);
+            }
+        }
+    }
+
+    #[inline]
+    fn segment_arrives(&mut self, now: Time, event: Event) {
+        let Packet { number: seq, stamp } = self.packets.take(event.packet);
+        let flow = &mut self.flows[event.way as usize / 2];
+        let end = seq + self.segment_bytes;
+        flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+        flow.receiver.handle(now, receiver::Input::Data(Segment { seq, stamp }));
+        self.poll_receiver(now, event.way);
+    }
+
+    #[inline]
+    fn ack_arrives(&mut self, now: Time, event: Event) {
+        let Packet { number: ack, stamp: echo } = self.packets.take(event.packet);
+        let blocks = self.packets.blocks(event.packet);
+        let flow = &mut self.flows[event.way as usize / 2];
+        flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks }));
+        self.poll_sender(now, event.way - 1);
+    }
+
+    fn wake(&mut self, now: Time, event: Event) {
+        let side = event.way as usize % 2;
+        let flow = &mut self.flows[event.way as usize / 2];
+        if event.at == START {
+            flow.sender.handle(now, sender::Input::Start);
+        } else if flow.armed[side] != now {
+            // An earlier one was armed in its place.
+            return;
+        } else {
+            flow.armed[side] = Time::NEVER;
+            if side == 0 {
+                flow.sender.handle(now, sender::Input::Tick);
+            } else {
+                flow.receiver.handle(now, receiver::Input::Tick);
+            }
+        }
+        if side == 0 {
+            self.poll_sender(now, event.way);
+        } else {
+            self.poll_receiver(now, event.way - 1);
+        }
+    }
+
+    #[inline]
+    fn poll_sender(&mut self, now: Time, way: u32) {
+        loop {
+            match self.flows[way as usize / 2].sender.poll(now) {
+                Step::Do(Segment { seq, stamp }) => {
+                    let packet = self.packets.put(Packet { number: seq, stamp }, &transport::segment::Blocks::NONE);
+                    self.offer(now, self.ways[way as usize].wire, packet, way);
+                }
+                Step::Wait(until) => return self.arm(until, way),
+            }
+        }
+    }
+
+    #[inline]
+    fn poll_receiver(&mut self, now: Time, way: u32) {
+        let back = way + 1;
+        loop {
+            match self.flows[way as usize / 2].receiver.poll(now) {
+                Step::Do(Ack { ack, echo, blocks }) => {
+                    let packet = self.packets.put(Packet { number: ack, stamp: echo }, &blocks);
+                    self.offer(now, self.ways[back as usize].wire, packet, back);
+                }
+                Step::Wait(until) => return self.arm(until, back),
+            }
+        }
+    }
+
+    /// Sees to it that the endpoint wakes at `until` at the latest. A deadline that moves on costs nothing: the event
+    /// that is armed already finds out when it fires.
+    #[inline]
+    fn arm(&mut self, until: Time, way: u32) {
+        let armed = &mut self.flows[way as usize / 2].armed[way as usize % 2];
+        if until < *armed {
+            *armed = until;
+            self.calendar.push(until, Event { packet: 0, way, at: TIMER });
+        }
+    }
+
+    pub(crate) fn flows(&mut self) -> &mut [Flow] {
+        &mut self.flows
+    }
+
+    /// The wire of each link and direction: forward, then backward.
+    pub(crate) fn wire(&mut self, link: usize, side: Side) -> &mut Wire {
+        let end = self.scenario.fabric.links[link].end(side);
+        &mut self.wires[(self.first_wire[end.node.0 as usize] + u32::from(end.port.0)) as usize]
+    }
+
+    pub(crate) const fn packet_hops(&self) -> u64 {
+        self.packet_hops
+    }
+
+    pub(crate) const fn in_flight(&self) -> u32 {
+        self.packets.used()
+    }
+}
+
+/// All wires in the order of the nodes that they leave from and of their ports, and where each node's begin.
+fn wires(scenario: &Scenario<'_>) -> (Vec<u32>, Vec<Wire>) {
+    let fabric = scenario.fabric;
+    let mut first_wire = Vec::with_capacity(fabric.nodes.len());
+    let mut wires = Vec::with_capacity(2 * fabric.links.len());
+    for node in &fabric.nodes {
+        first_wire.push(wires.len() as u32);
+        for &(link, side) in &node.ports {
+            let link = &fabric.links[link.0 as usize];
+            wires.push(Wire { link: Link::new(link.spec), peer: link.end(side.other()).node.0 });
+        }
+    }
+    (first_wire, wires)
+}

@@ -1,0 +1,75 @@
+//! Packets in flight as plain data, addressed by small numbers.
+
+use machine::Time;
+use transport::segment::Blocks;
+
+/// The end of the free list.
+const NIL: u32 = u32::MAX;
+
+/// A segment or an acknowledgement, as far as the ends care; what the way needs is in the event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    /// Sequence number or cumulative acknowledgement. Of an unused packet: the next unused one.
+    pub(crate) number: u64,
+    /// When it was sent, or the echo of that.
+    pub(crate) stamp: Time,
+}
+
+/// All packets in flight. Its size is the most that were in flight at once.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    packets: Vec<Packet>,
+    /// Blocks of the acknowledgements, by the same numbers; empty without selective acknowledgement.
+    blocks: Vec<Blocks>,
+    selective: bool,
+    free: u32,
+    used: u32,
+}
+
+impl Pool {
+    pub(crate) const fn new(selective: bool) -> Self {
+        Self { packets: Vec::new(), blocks: Vec::new(), selective, free: NIL, used: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, packet: Packet, blocks: &Blocks) -> u32 {
+        self.used += 1;
+        let id = self.free;
+        let id = if let Some(place) = self.packets.get_mut(id as usize) {
+            self.free = place.number as u32;
+            *place = packet;
+            id
+        } else {
+            self.packets.push(packet);
+            if self.selective {
+                self.blocks.push(Blocks::NONE);
+            }
+            self.packets.len() as u32 - 1
+        };
+        if self.selective {
+            self.blocks[id as usize] = *blocks;
+        }
+        id
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, id: u32) -> Packet {
+        self.used -= 1;
+        let place = &mut self.packets[id as usize];
+        let packet = *place;
+        place.number = u64::from(self.free);
+        self.free = id;
+        packet
+    }
+
+    /// Blocks of a packet that was just taken.
+    #[inline]
+    pub(crate) fn blocks(&self, id: u32) -> Blocks {
+        if self.selective { self.blocks[id as usize] } else { Blocks::NONE }
+    }
+
+    /// How many packets are in flight.
+    pub(crate) const fn used(&self) -> u32 {
+        self.used
+    }
+}

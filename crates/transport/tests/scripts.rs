@@ -1,0 +1,270 @@
+//! Scenarios as text: `testdata/*.txt`, run by one small interpreter, their traces kept as snapshots.
+//!
+//! ```text
+//! sender reno window 20 initial 2 threshold 3     (or: receiver sack window 20 delayed 40ms)
+//! start | ack 3000 [sack 4000..6000 ...] | dupack x3 | data 2000 [x3] | advance 200ms
+//! expect send 1000..3000 | expect resend 0..1000 | expect ack 1000 [sack 2000..3000]
+//! expect cwnd 4000 | expect ssthresh 2000 | expect phase recovery | expect timer 1s | expect timeouts 1 | ...
+//! ```
+//!
+//! Segments have 1,000 bytes. What a machine puts out must be expected before the next input, in order and completely.
+//! An acknowledgement echoes the stamp of the last segment that it covers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use fabric::{TransportKind, TransportSpec};
+use machine::{Control, Span, Step, Time};
+use transport::segment::{Block, Blocks};
+use transport::{Ack, Receiver, Segment, Sender, receiver, sender};
+
+const SEGMENT: u64 = 1_000;
+
+struct Script {
+    now: Time,
+    machine: Machine,
+    /// Last stamp of each segment sent.
+    stamps: BTreeMap<u64, Time>,
+    /// What was put out and not yet expected, as text.
+    output: VecDeque<String>,
+    /// How many of `output` are in the trace.
+    traced: usize,
+    trace: String,
+}
+
+enum Machine {
+    None,
+    Sender(Box<Sender>),
+    Receiver(Box<Receiver>),
+}
+
+fn span(text: &str) -> Span {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let n: u64 = digits.parse().unwrap_or_else(|_| panic!("a time: {text}"));
+    match &text[digits.len()..] {
+        "us" => Span::from_us(n),
+        "ms" => Span::from_ms(n),
+        "s" => Span::from_secs(n),
+        unit => panic!("unit {unit} of {text}: us, ms or s"),
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("a number: {text}"))
+}
+
+fn range(text: &str) -> (u64, u64) {
+    let (from, to) = text.split_once("..").unwrap_or_else(|| panic!("a range: {text}"));
+    (number(from), number(to))
+}
+
+fn spec(words: &[&str]) -> TransportSpec {
+    let mut spec = TransportSpec {
+        kind: match words[0] {
+            "reno" => TransportKind::Reno,
+            "newreno" => TransportKind::NewReno,
+            "sack" => TransportKind::Sack,
+            kind => panic!("kind {kind}: reno, newreno or sack"),
+        },
+        window: 64,
+        initial_window: 2,
+        duplicate_ack_threshold: 3,
+        delayed_ack: None,
+        segment_bytes: SEGMENT as u32,
+        header_bytes: 40,
+        rto_min: Span::from_ms(200),
+    };
+    for pair in words[1..].chunks(2) {
+        match pair[0] {
+            "window" => spec.window = number(pair[1]) as u32,
+            "initial" => spec.initial_window = number(pair[1]) as u32,
+            "threshold" => spec.duplicate_ack_threshold = number(pair[1]) as u32,
+            "delayed" => spec.delayed_ack = Some(span(pair[1])),
+            "rto-min" => spec.rto_min = span(pair[1]),
+            key => panic!("key {key}"),
+        }
+    }
+    spec
+}
+
+impl Script {
+    fn line(&mut self, words: &[&str]) {
+        if words[0] == "expect" {
+            return self.expect(&words[1..]);
+        }
+        assert!(self.output.is_empty(), "not expected: {:?}", self.output);
+        self.traced = 0;
+        let times = words.last().and_then(|word| word.strip_prefix('x')).map_or(1, number);
+        match words[0] {
+            "sender" => self.machine = Machine::Sender(Box::new(Sender::new(&spec(&words[1..])))),
+            "receiver" => self.machine = Machine::Receiver(Box::new(Receiver::new(&spec(&words[1..])))),
+            "start" => self.sender(sender::Input::Start),
+            "ack" => self.ack(number(words[1]), words.get(3..).unwrap_or(&[])),
+            "dupack" => (0..times).for_each(|_| self.ack(self.una(), &[])),
+            "data" => (0..times).for_each(|n| self.data(number(words[1]) + n * SEGMENT)),
+            "advance" => self.advance(span(words[1])),
+            word => panic!("{word} is no input"),
+        }
+    }
+
+    fn una(&self) -> u64 {
+        let Machine::Sender(sender) = &self.machine else { panic!("there is no sender") };
+        sender.unacknowledged()
+    }
+
+    fn ack(&mut self, ack: u64, ranges: &[&str]) {
+        let mut blocks = Blocks::NONE;
+        for (start, end) in ranges.iter().map(|text| range(text)) {
+            assert!(blocks.push(Block { start: (start - ack) as u32, end: (end - ack) as u32 }), "too many blocks");
+        }
+        let echo = ack.checked_sub(SEGMENT).and_then(|seq| self.stamps.get(&seq)).copied().unwrap_or(Time::ZERO);
+        self.sender(sender::Input::Ack(Ack { ack, echo, blocks }));
+    }
+
+    fn data(&mut self, seq: u64) {
+        self.receiver(receiver::Input::Data(Segment { seq, stamp: self.now }));
+    }
+
+    fn advance(&mut self, span: Span) {
+        self.now += span;
+        match self.machine {
+            Machine::None => {}
+            Machine::Sender(_) => self.sender(sender::Input::Tick),
+            Machine::Receiver(_) => self.receiver(receiver::Input::Tick),
+        }
+    }
+
+    fn sender(&mut self, input: sender::Input) {
+        let Machine::Sender(sender) = &mut self.machine else { panic!("there is no sender") };
+        sender.handle(self.now, input);
+        while let Step::Do(segment) = sender.poll(self.now) {
+            let again = self.stamps.insert(segment.seq, segment.stamp).is_some();
+            let verb = if again { "resend" } else { "send" };
+            self.output.push_back(format!("{verb} {}..{}", segment.seq, segment.seq + SEGMENT));
+        }
+        self.note();
+    }
+
+    fn receiver(&mut self, input: receiver::Input) {
+        let Machine::Receiver(receiver) = &mut self.machine else { panic!("there is no receiver") };
+        receiver.handle(self.now, input);
+        while let Step::Do(ack) = receiver.poll(self.now) {
+            let mut text = format!("ack {}", ack.ack);
+            for (n, block) in ack.blocks.as_slice().iter().enumerate() {
+                let word = if n == 0 { " sack" } else { "" };
+                let _ = write!(text, "{word} {}..{}", ack.ack + u64::from(block.start), ack.ack + u64::from(block.end));
+            }
+            self.output.push_back(text);
+        }
+        self.note();
+    }
+
+    /// Writes what the last input did into the trace.
+    fn note(&mut self) {
+        for output in self.output.iter().skip(self.traced) {
+            let _ = writeln!(self.trace, "    -> {output}");
+        }
+        self.traced = self.output.len();
+        if let Machine::Sender(sender) = &self.machine {
+            let ssthresh = if sender.ssthresh() == u64::MAX { "-".into() } else { sender.ssthresh().to_string() };
+            let _ = writeln!(
+                self.trace,
+                "       {:?} flight {} cwnd {} ssthresh {ssthresh} timer {}",
+                sender.phase(),
+                sender.flight(),
+                sender.cwnd(),
+                sender.deadline().since(self.now),
+            );
+        }
+    }
+
+    fn expect(&mut self, words: &[&str]) {
+        match words[0] {
+            "send" | "resend" => {
+                let (from, to) = range(words[1]);
+                for seq in (from..to).step_by(SEGMENT as usize) {
+                    let expected = format!("{} {seq}..{}", words[0], seq + SEGMENT);
+                    assert_eq!(self.output.pop_front().as_deref(), Some(expected.as_str()));
+                }
+            }
+            "ack" => assert_eq!(self.output.pop_front(), Some(words.join(" "))),
+            "nothing" => assert!(self.output.is_empty(), "not expected: {:?}", self.output),
+            _ => self.expect_state(words),
+        }
+    }
+
+    fn expect_state(&self, words: &[&str]) {
+        match (&self.machine, words[0]) {
+            (Machine::Receiver(receiver), "delivered") => assert_eq!(receiver.delivered_bytes(), number(words[1])),
+            (Machine::Receiver(receiver), "discarded") => assert_eq!(receiver.discarded(), number(words[1])),
+            (Machine::Sender(sender), "cwnd") => assert_eq!(sender.cwnd(), number(words[1])),
+            (Machine::Sender(sender), "ssthresh") => assert_eq!(sender.ssthresh(), number(words[1])),
+            (Machine::Sender(sender), "flight") => assert_eq!(sender.flight(), number(words[1])),
+            (Machine::Sender(sender), "timer") => assert_eq!(sender.deadline().since(self.now), span(words[1])),
+            (Machine::Sender(sender), "phase") => {
+                assert_eq!(format!("{:?}", sender.phase()).to_lowercase(), words[1]);
+            }
+            (Machine::Sender(sender), "timeouts") => assert_eq!(sender.counters().timeouts, number(words[1])),
+            (Machine::Sender(sender), "retransmits") => assert_eq!(sender.counters().retransmits, number(words[1])),
+            (Machine::Sender(sender), "fast-retransmits") => {
+                assert_eq!(sender.counters().fast_retransmits, number(words[1]));
+            }
+            (_, word) => panic!("{word} cannot be expected"),
+        }
+    }
+}
+
+/// Runs one file; its trace.
+fn run(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("the script can be read");
+    let mut script = Script {
+        now: Time::ZERO,
+        machine: Machine::None,
+        stamps: BTreeMap::new(),
+        output: VecDeque::new(),
+        traced: 0,
+        trace: String::new(),
+    };
+    for (n, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+        if words.is_empty() {
+            continue;
+        }
+        if words[0] != "expect" {
+            let _ = writeln!(script.trace, "{}", words.join(" "));
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| script.line(&words)));
+        assert!(outcome.is_ok(), "{}:{}: {line}\n{}", path.display(), n + 1, script.trace);
+    }
+    assert!(script.output.is_empty(), "{}: not expected at the end: {:?}", path.display(), script.output);
+    script.trace
+}
+
+#[test]
+fn scripts() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let mut paths: Vec<_> = std::fs::read_dir(directory)
+        .expect("testdata is there")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .collect();
+    paths.sort();
+    assert!(paths.len() >= 10, "only {} scripts", paths.len());
+    for path in paths {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        insta::assert_snapshot!(name, run(&path));
+    }
+}
+
+#[test]
+#[should_panic(expected = "expect send 0..3000")]
+fn a_wrong_script_fails() {
+    let file = std::env::temp_dir().join(format!("heddle-wrong-script-{}.txt", std::process::id()));
+    std::fs::write(&file, "sender reno\nstart\nexpect send 0..3000\n").expect("a file can be written");
+    let outcome = std::panic::catch_unwind(|| run(&file));
+    std::fs::remove_file(&file).expect("the file is there");
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}

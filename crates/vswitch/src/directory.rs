@@ -1,0 +1,151 @@
+//! Which host owns a MAC or IP address.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fabric::{Fabric, HostAddress, NodeId, NodeKind};
+use machine::mix;
+
+use crate::flow_key::mac_bits;
+
+/// Which host owns a MAC or IP address. Built once from a fabric; it does not change.
+///
+/// MAC addresses are looked up for each packet, IP addresses only for neighbour discovery.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    /// Open addressing with linear probing. At most half of the slots are taken, so a probe always meets a free one. The
+    /// length is a power of two.
+    by_mac: Box<[Slot]>,
+    by_ipv4: Box<[(Ipv4Addr, NodeId)]>,
+    by_ipv6: Box<[(Ipv6Addr, NodeId)]>,
+    /// MAC addresses of the hosts, by [`NodeId`].
+    macs: Box<[[u8; 6]]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The MAC address as a number, or [`FREE`].
+    mac: u64,
+    host: NodeId,
+}
+
+/// No MAC address: they have 48 bits.
+const FREE: u64 = u64::MAX;
+
+impl Directory {
+    /// The directory of a fabric's hosts. Of hosts that share an address (a checked file has none) the first one owns it.
+    pub fn new(fabric: &Fabric) -> Self {
+        let hosts = || fabric.nodes.iter().take(fabric.hosts as usize).enumerate().filter_map(host);
+        let mut directory = Self {
+            by_mac: vec![Slot { mac: FREE, host: NodeId(0) }; (fabric.hosts as usize * 2).next_power_of_two()].into(),
+            by_ipv4: sorted(hosts().map(|(id, address)| (address.ipv4, id)).collect()),
+            by_ipv6: sorted(hosts().map(|(id, address)| (address.ipv6, id)).collect()),
+            macs: hosts().map(|(_, address)| address.mac).collect(),
+        };
+        for (id, address) in hosts() {
+            directory.insert(mac_bits(address.mac), id);
+        }
+        directory
+    }
+
+    fn insert(&mut self, mac: u64, host: NodeId) {
+        let at = self.probe(mac);
+        if self.by_mac[at].mac == FREE {
+            self.by_mac[at] = Slot { mac, host };
+        }
+    }
+
+    /// The slot that holds `mac`, or else the free one where it would go.
+    #[inline]
+    fn probe(&self, mac: u64) -> usize {
+        let mask = self.by_mac.len() - 1;
+        let mut at = mix(mac) as usize & mask;
+        while self.by_mac[at].mac != mac && self.by_mac[at].mac != FREE {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// The host with this MAC address.
+    #[inline]
+    pub fn by_mac(&self, mac: [u8; 6]) -> Option<NodeId> {
+        let slot = self.by_mac[self.probe(mac_bits(mac))];
+        (slot.mac != FREE).then_some(slot.host)
+    }
+
+    /// The host with this IPv4 address.
+    pub fn by_ipv4(&self, address: Ipv4Addr) -> Option<NodeId> {
+        let at = self.by_ipv4.binary_search_by_key(&address, |&(key, _)| key).ok()?;
+        Some(self.by_ipv4[at].1)
+    }
+
+    /// The host with this IPv6 address.
+    pub fn by_ipv6(&self, address: Ipv6Addr) -> Option<NodeId> {
+        let at = self.by_ipv6.binary_search_by_key(&address, |&(key, _)| key).ok()?;
+        Some(self.by_ipv6[at].1)
+    }
+
+    /// A host's MAC address.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn mac(&self, host: NodeId) -> [u8; 6] {
+        self.macs[host.0 as usize]
+    }
+}
+
+/// A host's id and addresses; `None` for a switch.
+fn host((index, node): (usize, &fabric::Node)) -> Option<(NodeId, &HostAddress)> {
+    match &node.kind {
+        NodeKind::Host(address) => Some((NodeId(index as u32), address)),
+        NodeKind::Switch { .. } => None,
+    }
+}
+
+/// Sorted by key; of equal keys the first one stays.
+fn sorted<K: Ord + Copy>(mut entries: Vec<(K, NodeId)>) -> Box<[(K, NodeId)]> {
+    entries.sort_by_key(|&(key, _)| key);
+    entries.dedup_by_key(|&mut (key, _)| key);
+    entries.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, fabric_of};
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_host_is_found_by_its_addresses() {
+        for hosts in [0, 1, 2, 16, 1_000] {
+            let directory = Directory::new(&fabric_of(hosts));
+            for id in 0..hosts {
+                let address = testing::address(id);
+                assert_eq!(directory.by_mac(address.mac), Some(NodeId(id)));
+                assert_eq!(directory.by_ipv4(address.ipv4), Some(NodeId(id)));
+                assert_eq!(directory.by_ipv6(address.ipv6), Some(NodeId(id)));
+                assert_eq!(directory.mac(NodeId(id)), address.mac);
+            }
+            let stranger = testing::address(hosts);
+            assert_eq!(directory.by_mac(stranger.mac), None);
+            assert_eq!(directory.by_ipv4(stranger.ipv4), None);
+            assert_eq!(directory.by_ipv6(stranger.ipv6), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_list(macs in proptest::collection::vec(any::<[u8; 6]>(), 1..60), asked: [u8; 6]) {
+            let mut fabric = fabric_of(macs.len() as u32);
+            for (node, mac) in fabric.nodes.iter_mut().zip(&macs) {
+                if let NodeKind::Host(address) = &mut node.kind {
+                    address.mac = *mac;
+                }
+            }
+            let directory = Directory::new(&fabric);
+            for mac in macs.iter().chain([&asked]) {
+                let expected = macs.iter().position(|other| other == mac).map(|at| NodeId(at as u32));
+                prop_assert_eq!(directory.by_mac(*mac), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The header fields that a switch looks at, and their hash.
+
+use machine::mix;
+use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, kind, protocol};
+
+use crate::spread::FlowHash;
+
+/// The header fields that a switch looks at. Fields that a frame does not have are 0.
+///
+/// All fragments of a datagram have ports 0, also the first one, so that they stay together on one path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// Destination MAC address.
+    pub eth_dst: [u8; 6],
+    /// Source MAC address.
+    pub eth_src: [u8; 6],
+    /// 802.1Q tag control information, if there is a tag.
+    pub vlan: Option<u16>,
+    /// What the frame carries.
+    pub ethertype: u16,
+    /// IP protocol, behind any extension headers.
+    pub protocol: u8,
+    /// Source port (TCP, UDP) or message type (ICMP).
+    pub src_port: u16,
+    /// Destination port (TCP, UDP) or message code (ICMP).
+    pub dst_port: u16,
+    /// Source IP address; an IPv4 address stands in the low 32 bits. ARP: the sender's.
+    pub src: u128,
+    /// Destination IP address, likewise. ARP: the target's.
+    pub dst: u128,
+}
+
+impl FlowKey {
+    /// Reads a frame's headers.
+    ///
+    /// A transport header that is cut off leaves the ports 0: the switch does not need them, and hosts judge for themselves.
+    ///
+    /// # Errors
+    /// If the Ethernet, ARP or IP header is malformed.
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Result<Self, Error> {
+        Self::of(&EthernetPacket::new_checked(frame)?)
+    }
+
+    /// Reads the headers behind an Ethernet header.
+    #[inline]
+    pub(crate) fn of(ethernet: &EthernetPacket<'_>) -> Result<Self, Error> {
+        let mut key = Self {
+            eth_dst: ethernet.dst(),
+            eth_src: ethernet.src(),
+            vlan: ethernet.vlan(),
+            ethertype: ethernet.ethertype(),
+            ..Self::default()
+        };
+        match key.ethertype {
+            ethertype::IPV4 => key.read_ipv4(&Ipv4Packet::new_checked(ethernet.payload())?),
+            ethertype::IPV6 => key.read_ipv6(&Ipv6Packet::new_checked(ethernet.payload())?)?,
+            ethertype::ARP => key.read_arp(&ArpPacket::new_checked(ethernet.payload())?),
+            _ => {}
+        }
+        Ok(key)
+    }
+
+    #[inline]
+    fn read_ipv4(&mut self, packet: &Ipv4Packet<'_>) {
+        self.src = u128::from(packet.src().to_bits());
+        self.dst = u128::from(packet.dst().to_bits());
+        self.protocol = packet.protocol();
+        if !packet.is_fragment() {
+            self.read_ports(packet.payload());
+        }
+    }
+
+    #[inline]
+    fn read_ipv6(&mut self, packet: &Ipv6Packet<'_>) -> Result<(), Error> {
+        let upper = packet.upper_layer()?;
+        self.src = packet.src().to_bits();
+        self.dst = packet.dst().to_bits();
+        self.protocol = upper.protocol;
+        if upper.fragment.is_none() {
+            self.read_ports(upper.payload);
+        }
+        Ok(())
+    }
+
+    fn read_arp(&mut self, packet: &ArpPacket<'_>) {
+        self.src = u128::from(packet.sender_ipv4().to_bits());
+        self.dst = u128::from(packet.target_ipv4().to_bits());
+    }
+
+    /// TCP and UDP have their ports at the same place; ICMP's type and code stand in their stead, as in `OpenFlow`.
+    #[inline]
+    fn read_ports(&mut self, payload: &[u8]) {
+        let Some(&[a, b, c, d]) = payload.first_chunk::<4>() else { return };
+        match self.protocol {
+            protocol::TCP | protocol::UDP => {
+                self.src_port = u16::from_be_bytes([a, b]);
+                self.dst_port = u16::from_be_bytes([c, d]);
+            }
+            protocol::ICMP | protocol::ICMPV6 => {
+                self.src_port = u16::from(a);
+                self.dst_port = u16::from(b);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it is an ARP message or a neighbour solicitation: what [`crate::neighbour`] may answer.
+    #[inline]
+    pub const fn asks_for_neighbour(&self) -> bool {
+        match self.ethertype {
+            ethertype::ARP => true,
+            ethertype::IPV6 => {
+                self.protocol == protocol::ICMPV6 && self.src_port == kind::NEIGHBOUR_SOLICITATION as u16
+            }
+            _ => false,
+        }
+    }
+
+    /// The flow's hash: of the 5-tuple where there is one, else of the MAC addresses. The same at every switch and in every
+    /// run; not meant to withstand who chooses his ports.
+    #[inline]
+    pub fn hash(&self) -> FlowHash {
+        // Each word is spread by a multiplication of its own, so that the processor can do them side by side.
+        let ports = u64::from(self.src_port) << 16 | u64::from(self.dst_port);
+        let tuple = fold(ports | u64::from(self.protocol) << 32 | u64::from(self.ethertype) << 40, KEYS[0]);
+        let (src, dst) = if self.src | self.dst == 0 {
+            (u128::from(mac_bits(self.eth_src)), u128::from(mac_bits(self.eth_dst)))
+        } else {
+            (self.src, self.dst)
+        };
+        let src = fold(src as u64 ^ KEYS[1], (src >> 64) as u64 ^ KEYS[2]);
+        let dst = fold(dst as u64 ^ KEYS[3], (dst >> 64) as u64 ^ KEYS[4]);
+        FlowHash(mix(tuple ^ src ^ dst.rotate_left(32)))
+    }
+}
+
+/// Odd numbers with evenly spread bits: the fractional parts of the square roots of 2, 3, 5, 7, 11 (SHA-512's first words), made odd.
+const KEYS: [u64; 5] =
+    [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1, 0x510e_527f_ade6_82d1];
+
+/// The two halves of a full product, laid over each other: each bit of the result depends on all bits of both factors.
+#[inline]
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// A MAC address as a number below 2^48.
+#[inline]
+pub(crate) const fn mac_bits(mac: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]])
+}
+
+/// What the reordering meter needs of a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSegment {
+    /// Sequence number of the first byte of payload.
+    pub seq: u32,
+    /// Bytes of payload, at least 1.
+    pub payload_len: u32,
+    /// The sender's timestamp (`TSval`, RFC 7323), if there is one.
+    pub timestamp: Option<u32>,
+}
+
+impl TcpSegment {
+    /// Sequence number of the byte after the last.
+    pub const fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.payload_len)
+    }
+}
+
+/// Reads a frame that carries a TCP segment with payload; `None` for every other frame, fragments included.
+#[inline]
+pub fn tcp_segment(frame: &[u8]) -> Option<TcpSegment> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let segment = match ethernet.ethertype() {
+        ethertype::IPV4 => {
+            let packet = Ipv4Packet::new_checked(ethernet.payload()).ok()?;
+            (packet.protocol() == protocol::TCP && !packet.is_fragment()).then(|| packet.payload())?
+        }
+        ethertype::IPV6 => {
+            let upper = Ipv6Packet::new_checked(ethernet.payload()).ok()?.upper_layer().ok()?;
+            (upper.protocol == protocol::TCP && upper.fragment.is_none()).then_some(upper.payload)?
+        }
+        _ => return None,
+    };
+    let tcp = TcpPacket::new_checked(segment).ok()?;
+    let payload_len = tcp.payload().len() as u32;
+    (payload_len > 0).then(|| TcpSegment {
+        seq: tcp.seq(),
+        payload_len,
+        timestamp: tcp.timestamps().map(|timestamps| timestamps.value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spread::ecmp;
+    use crate::testing::{address, tcp, tcp_v6};
+    use proptest::prelude::*;
+    use wire::Timestamps;
+
+    #[test]
+    fn the_fields_of_both_families_are_read() {
+        let (a, b) = (address(1), address(2));
+        let expected = FlowKey {
+            eth_dst: b.mac,
+            eth_src: a.mac,
+            vlan: None,
+            ethertype: ethertype::IPV4,
+            protocol: protocol::TCP,
+            src_port: 4_000,
+            dst_port: 5_201,
+            src: u128::from(a.ipv4.to_bits()),
+            dst: u128::from(b.ipv4.to_bits()),
+        };
+        assert_eq!(FlowKey::parse(&tcp(&a, &b, 4_000, 5_201, 10)), Ok(expected));
+        let expected = FlowKey { ethertype: ethertype::IPV6, src: a.ipv6.to_bits(), dst: b.ipv6.to_bits(), ..expected };
+        assert_eq!(FlowKey::parse(&tcp_v6(&a, &b, 4_000, 5_201, 10)), Ok(expected));
+    }
+
+    #[test]
+    fn fragments_stay_together() {
+        let frame = tcp(&address(1), &address(2), 4_000, 5_201, 64);
+        let fragment = |flags_and_offset: u16| {
+            let mut frame = frame.clone();
+            frame[20..22].copy_from_slice(&flags_and_offset.to_be_bytes());
+            FlowKey::parse(&frame).unwrap()
+        };
+        let (first, middle, last) = (fragment(0x2000), fragment(0x2008), fragment(0x0010));
+        assert_eq!((first.src_port, first.dst_port), (0, 0));
+        assert_eq!(first, middle);
+        assert_eq!(first.hash(), last.hash());
+    }
+
+    #[test]
+    fn a_transport_header_that_is_cut_off_has_no_ports() {
+        let frame = tcp(&address(1), &address(2), 4_000, 5_201, 0);
+        let mut cut = frame[..14 + 20 + 3].to_vec();
+        cut[16..18].copy_from_slice(&23_u16.to_be_bytes());
+        let key = FlowKey::parse(&cut).unwrap();
+        assert_eq!((key.protocol, key.src_port, key.dst_port), (protocol::TCP, 0, 0));
+        assert!(FlowKey::parse(&frame[..14 + 19]).is_err());
+    }
+
+    #[test]
+    fn segments_are_read_for_the_reordering_meter() {
+        let (a, b) = (address(1), address(2));
+        for frame in [tcp(&a, &b, 1, 2, 1_448), tcp_v6(&a, &b, 1, 2, 1_448)] {
+            let Timestamps { value, .. } = crate::testing::TIMESTAMPS;
+            let expected = TcpSegment { seq: u32::MAX, payload_len: 1_448, timestamp: Some(value) };
+            assert_eq!(tcp_segment(&frame), Some(expected));
+            assert_eq!(expected.end(), 1_447);
+        }
+        assert_eq!(tcp_segment(&tcp(&a, &b, 1, 2, 0)), None);
+        let mut fragment = tcp(&a, &b, 1, 2, 100);
+        fragment[20] = 0x20;
+        assert_eq!(tcp_segment(&fragment), None);
+    }
+
+    /// Flows as they are made: neighbouring addresses, neighbouring ports. Each of four next hops should get a quarter.
+    #[test]
+    fn flows_that_look_alike_spread_evenly() {
+        for v6 in [false, true] {
+            let mut taken = [[0_u32; 4]; 4];
+            for n in 0..16_000_u32 {
+                let (a, b) = (address(n % 16), address(16 + n / 16 % 16));
+                let port = 40_000 + (n / 256) as u16;
+                let frame = if v6 { tcp_v6(&a, &b, port, 5_201, 0) } else { tcp(&a, &b, port, 5_201, 0) };
+                let hash = FlowKey::parse(&frame).unwrap().hash();
+                taken[ecmp(hash, 1, 4) as usize][ecmp(hash, 2, 4) as usize] += 1;
+            }
+            assert!(taken.iter().flatten().all(|n| (850..1_150).contains(n)), "{taken:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_field_of_the_tuple_moves_the_hash(
+            (src, dst, src_port, dst_port) in any::<(u128, u128, u16, u16)>(), bit in 0_u32..16,
+        ) {
+            let key = FlowKey {
+                ethertype: ethertype::IPV6, protocol: 6, src_port, dst_port, src, dst, ..FlowKey::default()
+            };
+            let mut others = vec![
+                FlowKey { src_port: src_port ^ 1 << bit, ..key },
+                FlowKey { dst_port: dst_port ^ 1 << bit, ..key },
+                FlowKey { protocol: 17, ..key },
+            ];
+            others.extend((0..8).map(|word| FlowKey { src: src ^ 1 << (word * 16 + bit), ..key }));
+            others.extend((0..8).map(|word| FlowKey { dst: dst ^ 1 << (word * 16 + bit), ..key }));
+            for other in others {
+                prop_assert_ne!(other.hash(), key.hash());
+            }
+            let elsewhere = FlowKey { eth_dst: [1; 6], eth_src: [2; 6], vlan: Some(3), ..key };
+            prop_assume!(src | dst != 0);
+            prop_assert_eq!(elsewhere.hash(), key.hash());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..3) {
+            if let Some(place) = bytes.get_mut(12..15) {
+                place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0]][ip]);
+            }
+            let _ = FlowKey::parse(&bytes).map(|key| key.hash());
+            let _ = tcp_segment(&bytes);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What becomes of a frame that a host sends: the one decision that the live driver makes per frame at its way in.
+
+use fabric::NodeId;
+use wire::{Error, EthernetPacket, is_group};
+
+use crate::neighbour::{self, ANSWER_BYTES, Silence};
+use crate::{Directory, FlowKey, Forwarding};
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ingress {
+    /// It crosses the fabric.
+    Forward(Forwarding),
+    /// So many bytes of the answer go back to the host that sent it; the frame itself goes no further.
+    Answer(usize),
+    /// It goes nowhere.
+    Drop(DropReason),
+}
+
+/// Why a frame goes nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DropReason {
+    /// No host has its destination address.
+    #[error("no host has the destination {}", hex(*.0))]
+    UnknownDestination([u8; 6]),
+    /// It is for a group of stations. The fabric answers neighbour discovery by itself and floods nothing.
+    #[error("broadcast and multicast are not carried")]
+    Group,
+    /// It asks about a neighbour, for a group of stations, and gets no answer.
+    #[error("{0}")]
+    Silence(Silence),
+    /// A header is malformed.
+    #[error("malformed: {0}")]
+    Malformed(#[from] Error),
+}
+
+impl DropReason {
+    /// How many classes of reasons there are: the length of an array of counters.
+    pub const CLASSES: usize = 4;
+
+    /// Names of the classes, for reports.
+    pub const CLASS_NAMES: [&'static str; Self::CLASSES] = ["unknown-destination", "group", "silence", "malformed"];
+
+    /// The class of the reason, below [`DropReason::CLASSES`].
+    pub const fn class(&self) -> usize {
+        match self {
+            Self::UnknownDestination(_) => 0,
+            Self::Group => 1,
+            Self::Silence(_) => 2,
+            Self::Malformed(_) => 3,
+        }
+    }
+}
+
+fn hex(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Decides about one frame (no virtio header, no frame check sequence). An answer is written into `answer`.
+///
+/// Questions about neighbours that cannot be answered are forwarded if they go to one host: it may know better, for
+/// instance its link-local address.
+#[inline]
+pub fn classify(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
+    let key = match EthernetPacket::new_checked(frame).and_then(|ethernet| FlowKey::of(&ethernet)) {
+        Ok(key) => key,
+        Err(error) => return Ingress::Drop(error.into()),
+    };
+    if key.asks_for_neighbour() {
+        return answer_or_forward(frame, &key, directory, answer);
+    }
+    match forward(&key, directory) {
+        Ok(forwarding) => Ingress::Forward(forwarding),
+        Err(reason) => Ingress::Drop(reason),
+    }
+}
+
+#[inline]
+fn forward(key: &FlowKey, directory: &Directory) -> Result<Forwarding, DropReason> {
+    match directory.by_mac(key.eth_dst) {
+        Some(to) => Ok(Forwarding { to, hash: key.hash() }),
+        None if is_group(key.eth_dst) => Err(DropReason::Group),
+        None => Err(DropReason::UnknownDestination(key.eth_dst)),
+    }
+}
+
+#[cold]
+fn answer_or_forward(frame: &[u8], key: &FlowKey, directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
+    match (neighbour::answer(frame, directory, answer), forward(key, directory)) {
+        (Ok(len), _) => Ingress::Answer(len),
+        (Err(Silence::Malformed(error)), _) => Ingress::Drop(error.into()),
+        (Err(_), Ok(forwarding)) => Ingress::Forward(forwarding),
+        (Err(silence), Err(DropReason::Group)) => Ingress::Drop(DropReason::Silence(silence)),
+        (Err(_), Err(reason)) => Ingress::Drop(reason),
+    }
+}
+
+impl Ingress {
+    /// The host that the frame goes to, if it crosses the fabric.
+    pub const fn destination(&self) -> Option<NodeId> {
+        match self {
+            Self::Forward(forwarding) => Some(forwarding.to),
+            Self::Answer(_) | Self::Drop(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{address, arp, fabric_of, solicitation, tcp};
+    use proptest::prelude::*;
+    use std::net::Ipv6Addr;
+    use wire::ArpOperation;
+
+    fn classified(frame: &[u8]) -> Ingress {
+        classify(frame, &Directory::new(&fabric_of(4)), &mut [0; ANSWER_BYTES])
+    }
+
+    #[test]
+    fn unicast_goes_to_its_host_and_carries_its_hash() {
+        let frame = tcp(&address(0), &address(3), 1, 2, 0);
+        let hash = FlowKey::parse(&frame).unwrap().hash();
+        assert_eq!(classified(&frame), Ingress::Forward(Forwarding { to: NodeId(3), hash }));
+    }
+
+    #[test]
+    fn what_nobody_owns_is_dropped() {
+        let dropped = classified(&tcp(&address(0), &address(4), 1, 2, 0));
+        assert_eq!(dropped, Ingress::Drop(DropReason::UnknownDestination(address(4).mac)));
+        let Ingress::Drop(reason) = dropped else { unreachable!() };
+        assert_eq!(reason.to_string(), "no host has the destination 02:00:00:00:00:04");
+        let mut everyone = address(1);
+        everyone.mac = wire::BROADCAST;
+        assert_eq!(classified(&tcp(&address(0), &everyone, 1, 2, 0)), Ingress::Drop(DropReason::Group));
+        assert!(matches!(classified(&[0; 13]), Ingress::Drop(DropReason::Malformed(_))));
+    }
+
+    #[test]
+    fn questions_are_answered_or_reach_who_may_know() {
+        let (h0, h1) = (address(0), address(1));
+        let request = |ipv4, to| classified(&arp(ArpOperation::Request, &h0, ipv4, to, None));
+        assert_eq!(request(h1.ipv4, wire::BROADCAST), Ingress::Answer(42));
+        assert_eq!(request(h1.ipv4, h1.mac), Ingress::Answer(42));
+        assert_eq!(request(address(9).ipv4, wire::BROADCAST), Ingress::Drop(DropReason::Silence(Silence::Unknown)));
+        assert_eq!(request(address(9).ipv4, h1.mac).destination(), Some(NodeId(1)));
+        let reply = classified(&arp(ArpOperation::Reply, &h0, h1.ipv4, h1.mac, None));
+        assert_eq!(reply.destination(), Some(NodeId(1)));
+        assert_eq!(classified(&solicitation(&h0, h0.ipv6, h1.ipv6, Some(h0.mac))), Ingress::Answer(86));
+        let own = classified(&solicitation(&h0, Ipv6Addr::UNSPECIFIED, h0.ipv6, None));
+        assert_eq!(own, Ingress::Drop(DropReason::Silence(Silence::OwnAddress)));
+    }
+
+    #[test]
+    fn each_class_has_a_name() {
+        let error = Error::Checksum { header: "" };
+        let reasons = [
+            DropReason::UnknownDestination([0; 6]),
+            DropReason::Group,
+            DropReason::Silence(Silence::Unknown),
+            DropReason::Malformed(error),
+        ];
+        let names: Vec<_> = reasons.iter().map(|reason| DropReason::CLASS_NAMES[reason.class()]).collect();
+        assert_eq!(names, DropReason::CLASS_NAMES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decided(bytes in proptest::collection::vec(any::<u8>(), 0..120), ethertype in 0_usize..3) {
+            classified(&bytes);
+            let mut steered = bytes;
+            if let Some(place) = steered.get_mut(12..14) {
+                place.copy_from_slice(&[0x0800_u16, 0x0806, 0x86dd][ethertype].to_be_bytes());
+            }
+            classified(&steered);
+        }
+    }
+}

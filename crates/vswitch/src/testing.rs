@@ -1,0 +1,123 @@
+//! Fabrics and frames for the tests of this crate.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fabric::{Fabric, HostAddress, Node, NodeKind, Spread};
+use wire::{
+    ArpOperation, ArpRepr, EthernetRepr, Ipv4Repr, Ipv6Repr, NeighbourRepr, Pseudo, TcpRepr, Timestamps, ethertype,
+    multicast_mac, protocol, tcp_flags,
+};
+
+/// The timestamps of every segment made here.
+pub const TIMESTAMPS: Timestamps = Timestamps { value: 77, echo: 66 };
+
+/// The addresses of host number `id`.
+pub fn address(id: u32) -> HostAddress {
+    let [_, _, high, low] = id.to_be_bytes();
+    HostAddress {
+        mac: [2, 0, 0, 0, high, low],
+        ipv4: Ipv4Addr::new(10, 0, high, low),
+        ipv4_prefix: 16,
+        ipv6: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, id as u16),
+        ipv6_prefix: 64,
+        pod: None,
+    }
+}
+
+/// A fabric of that many hosts and nothing else.
+pub fn fabric_of(hosts: u32) -> Fabric {
+    let node =
+        |id| Node { name: format!("h{id}"), kind: NodeKind::Host(address(id)), ports: Vec::new(), x_permille: 0 };
+    Fabric {
+        name: "test".into(),
+        description: String::new(),
+        nodes: (0..hosts).map(node).collect(),
+        hosts,
+        links: Vec::new(),
+        spread: Spread::Ecmp,
+        mtu: 1_500,
+        seed: 1,
+        experiments: Vec::new(),
+    }
+}
+
+fn ethernet(from: [u8; 6], to: [u8; 6], vlan: Option<u16>, ethertype: u16) -> Vec<u8> {
+    let repr = EthernetRepr { dst: to, src: from, vlan, ethertype };
+    let mut frame = vec![0; repr.buffer_len()];
+    repr.emit(&mut frame);
+    frame
+}
+
+/// An ARP message about `target`.
+pub fn arp(operation: ArpOperation, from: &HostAddress, target: Ipv4Addr, to: [u8; 6], vlan: Option<u16>) -> Vec<u8> {
+    let repr =
+        ArpRepr { operation, sender_mac: from.mac, sender_ipv4: from.ipv4, target_mac: [0; 6], target_ipv4: target };
+    let mut body = vec![0; repr.buffer_len()];
+    repr.emit(&mut body);
+    [ethernet(from.mac, to, vlan, ethertype::ARP), body].concat()
+}
+
+/// A neighbour solicitation for `target`, sent from the address `src`.
+pub fn solicitation(from: &HostAddress, src: Ipv6Addr, target: Ipv6Addr, told: Option<[u8; 6]>) -> Vec<u8> {
+    let [.., seventh, eighth] = target.segments();
+    let dst = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | seventh & 0xff, eighth);
+    let repr = NeighbourRepr::Solicitation { target, source_link_layer: told };
+    let mut message = vec![0; repr.buffer_len()];
+    repr.emit(src, dst, &mut message);
+    let header = ipv6(src, dst, protocol::ICMPV6, message.len(), 255);
+    [ethernet(from.mac, multicast_mac(dst), None, ethertype::IPV6), header, message].concat()
+}
+
+fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, payload_len: usize, hop_limit: u8) -> Vec<u8> {
+    let payload_len = payload_len as u16;
+    let repr = Ipv6Repr { src, dst, next_header, hop_limit, traffic_class: 0, flow_label: 0, payload_len };
+    let mut bytes = vec![0; repr.buffer_len()];
+    repr.emit(&mut bytes);
+    bytes
+}
+
+fn segment(src_port: u16, dst_port: u16, payload_len: usize, pseudo: &Pseudo) -> Vec<u8> {
+    let repr = TcpRepr {
+        src_port,
+        dst_port,
+        seq: u32::MAX,
+        ack: 1,
+        flags: tcp_flags::ACK,
+        window: 1_000,
+        urgent: 0,
+        timestamps: Some(TIMESTAMPS),
+    };
+    let mut bytes = vec![0; repr.buffer_len() + payload_len];
+    repr.emit(&mut bytes);
+    TcpRepr::fill_checksum(&mut bytes, pseudo);
+    bytes
+}
+
+/// A TCP segment over IPv4.
+pub fn tcp(from: &HostAddress, to: &HostAddress, src_port: u16, dst_port: u16, payload_len: usize) -> Vec<u8> {
+    let pseudo = Pseudo::V4 { src: from.ipv4, dst: to.ipv4, protocol: protocol::TCP };
+    let segment = segment(src_port, dst_port, payload_len, &pseudo);
+    let repr = Ipv4Repr {
+        src: from.ipv4,
+        dst: to.ipv4,
+        protocol: protocol::TCP,
+        ttl: 64,
+        traffic_class: 0,
+        identification: 0,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        payload_len: segment.len() as u16,
+    };
+    let mut header = vec![0; repr.buffer_len()];
+    repr.emit(&mut header);
+    [ethernet(from.mac, to.mac, None, ethertype::IPV4), header, segment].concat()
+}
+
+/// A TCP segment over IPv6.
+pub fn tcp_v6(from: &HostAddress, to: &HostAddress, src_port: u16, dst_port: u16, payload_len: usize) -> Vec<u8> {
+    let pseudo = Pseudo::V6 { src: from.ipv6, dst: to.ipv6, protocol: protocol::TCP };
+    let segment = segment(src_port, dst_port, payload_len, &pseudo);
+    let header = ipv6(from.ipv6, to.ipv6, protocol::TCP, segment.len(), 64);
+    [ethernet(from.mac, to.mac, None, ethertype::IPV6), header, segment].concat()
+}

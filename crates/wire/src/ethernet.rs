@@ -1,0 +1,163 @@
+//! Ethernet II (IEEE 802.3, clause 3) with at most one 802.1Q tag.
+
+use crate::Error;
+use crate::error::{room, split};
+
+const NAME: &str = "Ethernet";
+const HEADER: usize = 14;
+const TAG: usize = 4;
+
+/// Ethertypes that are told apart. A value below 0x0600 is a length (IEEE 802.3, 3.2.6), not a type.
+pub mod ethertype {
+    /// IPv4.
+    pub const IPV4: u16 = 0x0800;
+    /// ARP.
+    pub const ARP: u16 = 0x0806;
+    /// An 802.1Q tag follows.
+    pub const VLAN: u16 = 0x8100;
+    /// IPv6.
+    pub const IPV6: u16 = 0x86dd;
+}
+
+/// All stations.
+pub const BROADCAST: [u8; 6] = [0xff; 6];
+
+/// Whether `mac` names a group of stations: broadcast or multicast.
+pub const fn is_group(mac: [u8; 6]) -> bool {
+    mac[0] & 1 == 1
+}
+
+/// A view of a frame. Checked: the header, with its tag if there is one, lies within the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct EthernetPacket<'a> {
+    header: &'a [u8; HEADER],
+    /// Tag control information, and the ethertype behind it.
+    vlan: Option<u16>,
+    ethertype: u16,
+    payload: &'a [u8],
+}
+
+impl<'a> EthernetPacket<'a> {
+    /// Checks the bytes from the destination address to the last byte of payload (no frame check sequence).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]
+    #[inline]
+    pub fn new_checked(bytes: &'a [u8]) -> Result<Self, Error> {
+        let (header, payload) = split::<HEADER>(NAME, bytes)?;
+        let ethertype = u16::from_be_bytes([header[12], header[13]]);
+        if ethertype != ethertype::VLAN {
+            return Ok(Self { header, vlan: None, ethertype, payload });
+        }
+        let Some((tag, payload)) = payload.split_first_chunk::<TAG>() else {
+            return Err(Error::Truncated { header: NAME, need: HEADER + TAG, have: bytes.len() });
+        };
+        let vlan = Some(u16::from_be_bytes([tag[0], tag[1]]));
+        Ok(Self { header, vlan, ethertype: u16::from_be_bytes([tag[2], tag[3]]), payload })
+    }
+
+    /// Destination address.
+    pub const fn dst(&self) -> [u8; 6] {
+        let h = self.header;
+        [h[0], h[1], h[2], h[3], h[4], h[5]]
+    }
+
+    /// Source address.
+    pub const fn src(&self) -> [u8; 6] {
+        let h = self.header;
+        [h[6], h[7], h[8], h[9], h[10], h[11]]
+    }
+
+    /// Tag control information of the 802.1Q tag (priority, drop eligibility, VLAN identifier), if there is a tag.
+    pub const fn vlan(&self) -> Option<u16> {
+        self.vlan
+    }
+
+    /// What the payload is; behind a tag, the tagged type.
+    pub const fn ethertype(&self) -> u16 {
+        self.ethertype
+    }
+
+    /// What follows the header, with any padding.
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// What an Ethernet header says. Valid unless an untagged header's type is that of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EthernetRepr {
+    /// Destination address.
+    pub dst: [u8; 6],
+    /// Source address.
+    pub src: [u8; 6],
+    /// Tag control information, if there is a tag.
+    pub vlan: Option<u16>,
+    /// What the payload is.
+    pub ethertype: u16,
+}
+
+impl EthernetRepr {
+    /// What the view says.
+    pub const fn parse(packet: &EthernetPacket<'_>) -> Self {
+        Self { dst: packet.dst(), src: packet.src(), vlan: packet.vlan(), ethertype: packet.ethertype() }
+    }
+
+    /// Bytes that [`EthernetRepr::emit`] writes.
+    pub const fn buffer_len(&self) -> usize {
+        if self.vlan.is_some() { HEADER + TAG } else { HEADER }
+    }
+
+    /// Writes the header to the start of `buffer`.
+    ///
+    /// # Panics
+    /// If `buffer` has less than `buffer_len()` bytes.
+    pub fn emit(&self, buffer: &mut [u8]) {
+        let header = room::<HEADER>(buffer);
+        header[..6].copy_from_slice(&self.dst);
+        header[6..12].copy_from_slice(&self.src);
+        let Some(vlan) = self.vlan else {
+            header[12..].copy_from_slice(&self.ethertype.to_be_bytes());
+            return;
+        };
+        header[12..].copy_from_slice(&ethertype::VLAN.to_be_bytes());
+        let tag = room::<TAG>(&mut buffer[HEADER..]);
+        tag[..2].copy_from_slice(&vlan.to_be_bytes());
+        tag[2..].copy_from_slice(&self.ethertype.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_tag_that_is_cut_off_is_an_error() {
+        let mut frame = [0_u8; 17];
+        frame[12..14].copy_from_slice(&ethertype::VLAN.to_be_bytes());
+        let error = EthernetPacket::new_checked(&frame).unwrap_err();
+        assert_eq!(error, Error::Truncated { header: "Ethernet", need: 18, have: 17 });
+        assert_eq!(error.to_string(), "Ethernet: 17 bytes, at least 18 expected");
+    }
+
+    proptest! {
+        #[test]
+        fn emitted_and_parsed_is_the_same(dst: [u8; 6], src: [u8; 6], vlan: Option<u16>, ethertype: u16) {
+            prop_assume!(vlan.is_some() || ethertype != ethertype::VLAN);
+            let repr = EthernetRepr { dst, src, vlan, ethertype };
+            let mut buffer = vec![0xa5; repr.buffer_len() + 3];
+            repr.emit(&mut buffer);
+            let packet = EthernetPacket::new_checked(&buffer).unwrap();
+            prop_assert_eq!(EthernetRepr::parse(&packet), repr);
+            prop_assert_eq!(packet.payload(), [0xa5; 3]);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(packet) = EthernetPacket::new_checked(&bytes) {
+                prop_assert_eq!(EthernetRepr::parse(&packet).buffer_len() + packet.payload().len(), bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a host may send: flow key, reordering meter's view, and the decision with its answer, which must be well-formed.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use fabric::Source;
+use libfuzzer_sys::fuzz_target;
+use vswitch::neighbour::ANSWER_BYTES;
+use vswitch::{Directory, FlowKey, Ingress, classify, tcp_segment};
+
+/// The frames in `seeds/ingress` use the addresses of this file's hosts.
+const FABRIC: &str = "\
+name: fuzz
+nodes:
+  a: { kind: host, mac: '02:00:00:00:00:01', ipv4: 10.0.0.1, ipv6: 'fd68:6564:646c::1' }
+  b: { kind: host, mac: '02:00:00:00:00:02', ipv4: 10.0.0.2, ipv6: 'fd68:6564:646c::2' }
+  s: switch
+links:
+  - between: [a, s]
+  - between: [b, s]
+";
+
+static DIRECTORY: LazyLock<Directory> = LazyLock::new(|| {
+    let source = Source { name: "fuzz".into(), text: FABRIC.into() };
+    Directory::new(&fabric::parse(&source).expect("the file is right"))
+});
+
+fuzz_target!(|frame: &[u8]| {
+    let key = FlowKey::parse(frame);
+    if let Some(segment) = tcp_segment(frame) {
+        assert!(key.is_ok() && segment.payload_len > 0 && segment.payload_len as usize <= frame.len());
+    }
+    let mut answer = [0; ANSWER_BYTES];
+    match classify(frame, &DIRECTORY, &mut answer) {
+        Ingress::Answer(len) => {
+            let key = FlowKey::parse(&answer[..len]).expect("an answer is well-formed");
+            assert!(!key.asks_for_neighbour() || key.ethertype == wire::ethertype::ARP);
+            assert!(DIRECTORY.by_mac(key.eth_src).is_some(), "an answer comes from the owner");
+        }
+        Ingress::Forward(forwarding) => {
+            let key = key.expect("only what can be read is forwarded");
+            assert_eq!(DIRECTORY.by_mac(key.eth_dst), Some(forwarding.to));
+            assert_eq!(key.hash(), forwarding.hash);
+        }
+        Ingress::Drop(_) => {}
+    }
+});
