@@ -25,7 +25,8 @@ say() { $quiet || printf '%-18s %s\n' "$1" "$2"; }
 wrong() {
     printf '%-18s %s\n' "$1" "$2" >&2
     shift 2
-    printf '%-18s   %s\n' '' "$@" >&2
+    local mend
+    for mend in "$@"; do printf '%-18s   %s\n' '' "$mend" >&2; done
 }
 as_root() { [[ $(id -u) -eq 0 ]]; }
 

@@ -1,4 +1,5 @@
 //! Reads fabric files and says what is in them, or what is wrong: `cargo run -p heddle-fabric --example check -- FILE..`.
+#![allow(clippy::disallowed_methods, reason = "it reads files")]
 
 fn main() -> miette::Result<()> {
     for path in std::env::args().skip(1) {

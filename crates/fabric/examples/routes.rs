@@ -1,9 +1,13 @@
 //! What routes cost: `cargo run --release -p heddle-fabric --example routes -- 48`.
+#![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::time::Instant;
 
 use fabric::{NodeId, Routes, Source};
 use machine::Rng;
+
+/// Lookups to time.
+const LOOKUPS: usize = 1 << 22;
 
 fn main() -> miette::Result<()> {
     let k = std::env::args().nth(1).unwrap_or_else(|| "48".to_owned());
@@ -22,7 +26,6 @@ fn main() -> miette::Result<()> {
     println!("routes: {:?}, {:.1} MB", start.elapsed(), routes.bytes() as f64 / 1e6);
 
     // Places drawn beforehand, so that caches meet what a simulation asks for and not a stride.
-    const LOOKUPS: usize = 1 << 22;
     let mut rng = Rng::new(1);
     let switches = fabric.nodes.len() as u32 - fabric.hosts;
     let asked: Vec<(NodeId, NodeId)> =

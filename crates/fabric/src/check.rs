@@ -1,9 +1,10 @@
 //! From the document to a checked [`Fabric`].
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::document::{File, HostText, Links, Mac, NodeText, NodeWord, Topology};
+use crate::addresses::Mac;
+use crate::document::{File, HostText, Links, NodeText, NodeWord, Topology};
 use crate::error::{Error, Problems};
 use crate::experiment::Context;
 use crate::graph::{Graph, IPV4, IPV6};
@@ -206,7 +207,7 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
 
 /// Sets the addresses that the file gives, and holds them against all others.
 fn override_hosts(graph: &mut Graph, hosts: &Mapping<Name, HostText>, problems: &mut Problems<'_>) {
-    let ids: HashMap<String, usize> = graph.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect();
+    let ids: BTreeMap<String, usize> = graph.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect();
     let mut set = Vec::new();
     for (name, text) in &hosts.0 {
         match ids.get(&name.value.0).filter(|&&i| i < graph.hosts as usize) {
@@ -218,7 +219,7 @@ fn override_hosts(graph: &mut Graph, hosts: &Mapping<Name, HostText>, problems: 
         let NodeKind::Host(address) = &mut graph.nodes[i].kind else { continue };
         override_host(address, text, problems);
     }
-    let places = |pick: fn(&HostText) -> Option<Place>| -> HashMap<usize, Place> {
+    let places = |pick: fn(&HostText) -> Option<Place>| -> BTreeMap<usize, Place> {
         set.iter().filter_map(|&(i, text)| Some((i, pick(text)?))).collect()
     };
     unique(graph, "MAC address", &places(|t| t.mac.as_ref().map(|m| m.place)), |a| Mac(a.mac).to_string(), problems);
@@ -227,7 +228,7 @@ fn override_hosts(graph: &mut Graph, hosts: &Mapping<Name, HostText>, problems: 
 }
 
 fn unknown_host(graph: &Graph, name: &At<Name>, problems: &mut Problems<'_>) {
-    let hint = graph.host_hint(&name.value.0, problems);
+    let hint = problems.hint(|| graph.host_hint(&name.value.0));
     problems.add(name.place, format!("there is no host `{}`", name.value.0), "unknown host", hint);
 }
 
@@ -281,14 +282,14 @@ fn in_network_v6(address: Ipv6Addr) -> bool {
 fn unique(
     graph: &Graph,
     what: &str,
-    places: &HashMap<usize, Place>,
+    places: &BTreeMap<usize, Place>,
     show: impl Fn(&HostAddress) -> String,
     problems: &mut Problems<'_>,
 ) {
     if places.is_empty() {
         return;
     }
-    let mut owners: HashMap<String, usize> = HashMap::new();
+    let mut owners: BTreeMap<String, usize> = BTreeMap::new();
     for (i, node) in graph.nodes.iter().enumerate() {
         let NodeKind::Host(address) = &node.kind else { continue };
         let text = show(address);

@@ -5,15 +5,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use crate::addresses::Mac;
 use crate::error::Problems;
 use crate::pattern::PatternText;
-use crate::read::{
-    Bytes, Fields, Length, Mapping, Name, Rate, Read, Text, Whole, Words, Written, expected, section, shown,
-    whole_number, words,
-};
+use crate::quantity::{Bytes, Length, Rate, Whole, whole_number};
+use crate::read::{Fields, Mapping, Name, Read, Text, Written, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
-use crate::{DriverKind, Metric, Spread, TransportKind};
+use crate::words::{Words, words};
+use crate::{Metric, Spread, TransportKind};
 
 /// A minute, an hour in milliseconds.
 const MINUTE: u64 = 60_000;
@@ -168,7 +168,7 @@ section! {
         "mac" => mac: Option<At<Mac>>,
         /// A host's IPv4 address, in 10.0.0.0/8.
         "ipv4" => ipv4: Option<At<Ipv4Addr>>,
-        /// A host's IPv6 address, in fd68:6564:646c::/64.
+        /// A host's IPv6 address, in `fd68:6564:646c::/64`.
         "ipv6" => ipv6: Option<At<Ipv6Addr>>,
         /// A switch's layer, from 1 next to the hosts. For pictures only.
         "tier" => tier: Option<At<Whole<1, 16>>>,
@@ -201,7 +201,7 @@ section! {
         "mac" => mac: Option<At<Mac>>,
         /// IPv4 address, in 10.0.0.0/8.
         "ipv4" => ipv4: Option<At<Ipv4Addr>>,
-        /// IPv6 address, in fd68:6564:646c::/64.
+        /// IPv6 address, in `fd68:6564:646c::/64`.
         "ipv6" => ipv6: Option<At<Ipv6Addr>>,
     }
 }
@@ -288,7 +288,7 @@ impl JsonSchema for Ends {
 #[schemars(untagged)]
 pub(crate) enum Links {
     /// With `topology`.
-    Classes(LinkClasses),
+    Classes(Box<LinkClasses>),
     /// With `nodes`.
     List(Vec<At<LinkEntry>>),
 }
@@ -297,7 +297,7 @@ impl Read for Links {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         match node.value {
             Value::List(_) => Vec::read(node, problems).map(Self::List),
-            _ => LinkClasses::read(node, problems).map(Self::Classes),
+            _ => LinkClasses::read(node, problems).map(|classes| Self::Classes(Box::new(classes))),
         }
     }
 }
@@ -435,6 +435,8 @@ section! {
 pub(crate) enum ExpectText {
     /// `">= 0.9 Gbit/s"`
     All(At<Text>),
+    /// `{ where: .., is: .. }`
+    One(Box<Claim>),
     /// `[{ where: .., is: .. }]`
     Some(Vec<At<Claim>>),
 }
@@ -443,7 +445,7 @@ impl Read for ExpectText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         match node.value {
             Value::List(_) => Vec::read(node, problems).map(Self::Some),
-            Value::Map(_) => At::read(node, problems).map(|claim| Self::Some(vec![claim])),
+            Value::Map(_) => Claim::read(node, problems).map(|claim| Self::One(Box::new(claim))),
             _ => At::read(node, problems).map(Self::All),
         }
     }
@@ -456,131 +458,5 @@ section! {
         "where" => only: Option<Mapping<Text, Text>>,
         /// `>= x`, `<= x` or `x +- y`, with the metric's unit.
         "is" => is: At<Text>,
-    }
-}
-
-/// A MAC address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mac(pub [u8; 6]);
-
-impl std::str::FromStr for Mac {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut bytes = [0; 6];
-        let mut parts = text.split(':');
-        for byte in &mut bytes {
-            let part = parts.next().filter(|p| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit())).ok_or(())?;
-            *byte = u8::from_str_radix(part, 16).map_err(|_| ())?;
-        }
-        parts.next().map_or(Ok(Self(bytes)), |_| Err(()))
-    }
-}
-
-macro_rules! address {
-    ($type:ty, $what:literal) => {
-        impl Read for $type {
-            fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-                let address = match &node.value {
-                    Value::Scalar(text) => text.parse().ok(),
-                    _ => None,
-                };
-                if address.is_none() {
-                    expected(node, $what, problems);
-                }
-                address
-            }
-        }
-    };
-}
-address!(Mac, "a MAC address like `02:00:00:00:00:01`");
-address!(Ipv4Addr, "an IPv4 address like `10.0.0.7`");
-address!(Ipv6Addr, "an IPv6 address like `fd68:6564:646c::7`");
-
-impl JsonSchema for Mac {
-    fn schema_name() -> Cow<'static, str> {
-        "Mac".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$" })
-    }
-}
-
-words!(Spread, "Spread", "a way to spread", {
-    "single" => Spread::Single,
-    "ecmp" => Spread::Ecmp,
-    "packet-scatter" => Spread::PacketScatter,
-    "packet-scatter-random" => Spread::PacketScatterRandom,
-});
-
-words!(TransportKind, "Transport", "a transport", {
-    "reno" => TransportKind::Reno,
-    "newreno" => TransportKind::NewReno,
-    "sack" => TransportKind::Sack,
-});
-
-words!(DriverKind, "Driver", "a driver", {
-    "live" => DriverKind::Live,
-    "sim" => DriverKind::Sim,
-});
-
-words!(Metric, "Metric", "a metric", {
-    "goodput-mean" => Metric::GoodputMean,
-    "goodput-min" => Metric::GoodputMin,
-    "goodput-max" => Metric::GoodputMax,
-    "goodput-sum" => Metric::GoodputSum,
-    "fairness" => Metric::Fairness,
-    "retransmits" => Metric::Retransmits,
-    "fast-retransmits" => Metric::FastRetransmits,
-    "timeouts" => Metric::Timeouts,
-    "reordered" => Metric::Reordered,
-    "reorder-extent" => Metric::ReorderExtent,
-    "drops" => Metric::Drops,
-    "utilisation-mean" => Metric::UtilisationMean,
-    "utilisation-max" => Metric::UtilisationMax,
-});
-
-impl Spread {
-    /// As the file writes it.
-    pub fn word(self) -> &'static str {
-        word_of(self)
-    }
-}
-
-impl TransportKind {
-    /// As the file writes it.
-    pub fn word(self) -> &'static str {
-        word_of(self)
-    }
-}
-
-impl DriverKind {
-    /// As the file writes it.
-    pub fn word(self) -> &'static str {
-        word_of(self)
-    }
-}
-
-impl Metric {
-    /// As the file writes it.
-    pub fn word(self) -> &'static str {
-        word_of(self)
-    }
-
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = Self> {
-        Self::WORDS.iter().map(|&(_, metric)| metric)
-    }
-}
-
-fn word_of<T: Words + PartialEq>(value: T) -> &'static str {
-    T::WORDS.iter().find(|(_, other)| *other == value).map_or("", |(word, _)| word)
-}
-
-impl std::fmt::Display for Mac {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }

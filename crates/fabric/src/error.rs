@@ -103,7 +103,12 @@ impl<'a> Problems<'a> {
         self.shown = end;
     }
 
-    /// Whether no more are kept: hints that take long to find are then not worth it.
+    /// A hint that takes long to find: left out when nobody will read it.
+    pub fn hint(&self, find: impl FnOnce() -> String) -> String {
+        if self.is_full() { String::new() } else { find() }
+    }
+
+    /// Whether no more are kept.
     pub fn is_full(&self) -> bool {
         self.found.len() >= MOST_KEPT
     }

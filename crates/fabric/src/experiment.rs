@@ -1,6 +1,6 @@
 //! Experiments: from the words of the file to patterns, axes and claims about a checked network.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use machine::Span;
 
@@ -10,8 +10,10 @@ use crate::error::Problems;
 use crate::graph::Graph;
 use crate::names::{did_you_mean, one_of};
 use crate::pattern::PatternText;
-use crate::read::{Mapping, Name, Text, Words, Written, shown};
+use crate::quantity::Whole;
+use crate::read::{Mapping, Name, Text, Written, shown};
 use crate::source::{At, Place};
+use crate::words::Words;
 use crate::{
     Axis, DriverKind, Expectation, Experiment, Metric, NodeId, Pattern, Setting, Traffic, TransportKind, TransportSpec,
 };
@@ -31,7 +33,7 @@ const IP_TCP: u32 = 52;
 pub(crate) struct Context<'a> {
     graph: &'a Graph,
     mtu: u32,
-    hosts: HashMap<&'a str, NodeId>,
+    hosts: BTreeMap<&'a str, NodeId>,
 }
 
 impl<'a> Context<'a> {
@@ -104,9 +106,9 @@ impl<'a> Context<'a> {
         }
         Some(TransportSpec {
             kind: text.transport.unwrap_or(TransportKind::Sack),
-            window: text.window.map_or(256, |n| n.get()),
-            initial_window: text.initial_window.map_or(10, |n| n.get()),
-            duplicate_ack_threshold: text.duplicate_ack_threshold.map_or(3, |n| n.get()),
+            window: text.window.map_or(256, Whole::get),
+            initial_window: text.initial_window.map_or(10, Whole::get),
+            duplicate_ack_threshold: text.duplicate_ack_threshold.map_or(3, Whole::get),
             delayed_ack: text.delayed_ack.unwrap_or(DelayedAck(Some(Span::from_ms(40)))).0,
             segment_bytes,
             header_bytes,
@@ -176,7 +178,7 @@ impl<'a> Context<'a> {
         if found.is_none() {
             let switch = !problems.is_full() && self.graph.nodes.iter().any(|node| node.name == *text);
             let what = if switch { "is a switch; only hosts talk" } else { "is not a host of this network" };
-            let hint = self.graph.host_hint(text, problems);
+            let hint = problems.hint(|| self.graph.host_hint(text));
             problems.add(name.place, format!("`{text}` {what}"), "unknown host", hint);
         }
         found
@@ -188,7 +190,7 @@ impl<'a> Context<'a> {
         for key in &vary.order {
             match self.axis(key, &vary.axes, problems) {
                 Some((place, axis)) => {
-                    whole &= check_axis(place, &axis, problems) && push(&mut axes, axis, place, problems)
+                    whole &= check_axis(place, &axis, problems) && push(&mut axes, axis, place, problems);
                 }
                 None => whole = false,
             }
@@ -272,7 +274,7 @@ fn check_axis(place: Place, axis: &Axis, problems: &mut Problems<'_>) -> bool {
         );
         return false;
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = std::collections::BTreeSet::new();
     let twice = axis.values.iter().find(|(text, _)| !seen.insert(text));
     if let Some((text, _)) = twice {
         problems.add(place, format!("`{}` is in `{}` twice", shown(text), axis.key), "twice", "remove one");
@@ -305,6 +307,9 @@ fn expectations(
     for (metric, claims) in expect.into_iter().flat_map(|mapping| &mapping.0) {
         match &claims.value {
             ExpectText::All(text) => all.extend(expectation(metric.value, None, text, axes, problems)),
+            ExpectText::One(claim) => {
+                all.extend(expectation(metric.value, claim.only.as_ref(), &claim.is, axes, problems));
+            }
             ExpectText::Some(claims) => {
                 for Claim { only, is } in claims.iter().map(|claim| &claim.value) {
                     all.extend(expectation(metric.value, only.as_ref(), is, axes, problems));

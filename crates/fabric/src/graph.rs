@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::error::Problems;
 use crate::names::nearest;
 use crate::{End, HostAddress, Link, LinkId, LinkSpec, Node, NodeId, NodeKind, PortId, Side};
 
@@ -55,15 +54,13 @@ impl Graph {
         self.nodes[..self.hosts as usize].iter().map(|node| node.name.as_str())
     }
 
-    /// The hint for a host that doesn't exist. With so many problems that nobody will read it, only the short one.
-    pub fn host_hint(&self, name: &str, problems: &Problems<'_>) -> String {
-        match nearest(name, self.host_names().filter(|_| !problems.is_full())) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                let (first, last) = (self.host_names().next(), self.host_names().next_back());
-                format!("the hosts are `{}` to `{}`", first.unwrap_or_default(), last.unwrap_or_default())
-            }
+    /// The hint for a host that doesn't exist.
+    pub fn host_hint(&self, name: &str) -> String {
+        if let Some(near) = nearest(name, self.host_names()) {
+            return format!("did you mean `{near}`?");
         }
+        let (first, last) = (self.host_names().next(), self.host_names().next_back());
+        format!("the hosts are `{}` to `{}`", first.unwrap_or_default(), last.unwrap_or_default())
     }
 
     /// Spreads the nodes of each tier evenly from left to right.

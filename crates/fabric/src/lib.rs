@@ -6,8 +6,20 @@
 //! ```text
 //! text -> tree (YAML's rules) -> document (keys, units) -> check (against each other) -> Fabric -> Routes
 //! ```
+//!
+//! | key | what it says |
+//! |---|---|
+//! | `name`, `description` | for results and reports |
+//! | `topology` | `{ fat-tree: { k } }` or `{ leaf-spine: { leaves, spines, hosts-per-leaf } }` |
+//! | `links` (a map), `hosts` | with `topology`: `rate`, `delay`, `queue` of all links, and in `hosts: { .. }`, `switches: { .. }` what differs; addresses by host |
+//! | `nodes`, `links` (a list), `link-defaults` | instead of `topology`: everything by name |
+//! | `spread`, `mtu`, `seed` | of the whole network |
+//! | `experiments` | `traffic`, `vary`, `for`, `warm-up`, `repeat`, `expect`, `report` of each |
+//!
+//! `fabrics/fat-tree.fabric.yaml` explains each of them; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod cases;
 mod check;
 mod claim;
@@ -20,6 +32,7 @@ mod links;
 mod model;
 mod names;
 mod pattern;
+mod quantity;
 mod read;
 mod routes;
 mod schema;
@@ -28,6 +41,7 @@ mod template;
 mod topology;
 mod tree;
 mod units;
+mod words;
 
 pub use check::parse;
 pub use error::{Error, Problem};

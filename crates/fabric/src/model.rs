@@ -101,6 +101,7 @@ pub enum Side {
 
 impl Side {
     /// The other end.
+    #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::A => Self::B,

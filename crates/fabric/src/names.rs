@@ -20,6 +20,8 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     let word = word.to_lowercase().replace('_', "-");
     known
         .into_iter()
+        // Words that differ more in length than is allowed need no closer look.
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed)
         .map(|candidate| (distance(&word, candidate), candidate))
         .filter(|&(far, _)| far <= allowed)
         .min_by_key(|&(far, _)| far)
@@ -56,7 +58,7 @@ pub(crate) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// The hint for an unknown word: the one that was probably meant, else what there is.
-pub(crate) fn did_you_mean<'a>(word: &str, known: &[&'a str]) -> String {
+pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     /// More than this are not read anyway.
     const SHOWN: usize = 16;
     match nearest(word, known.iter().copied()) {

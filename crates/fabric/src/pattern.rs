@@ -14,7 +14,7 @@ use crate::tree::{Node, Value};
 const WORDS: [&str; 7] = ["random", "stride", "staggered", "permutation", "incast", "all-to-all", "pairs"];
 const WHAT: &str = "a pattern: `random`, `stride(i)`, `staggered(p, q)`, `permutation`, `incast(n)`, `all-to-all` or `pairs: [[h1, h2]]`";
 /// The most pairs of one pattern.
-const MOST_PAIRS: usize = 100_000;
+const MOST_PAIRS: usize = 50_000;
 
 /// A pattern whose hosts are still names.
 #[derive(Clone, Debug)]

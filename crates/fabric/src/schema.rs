@@ -1,10 +1,16 @@
 //! The file's JSON Schema, for editors.
 
+use std::borrow::Cow;
+
+use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
-use schemars::{Schema, generate::SchemaSettings};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use crate::document::File;
+use crate::quantity::{Bytes, Length, Rate, Whole};
+use crate::read::{Mapping, Name, Text, Written};
+use crate::source::At;
 
 /// A JSON Schema (draft 7) of the fabric file, made from the types that read it.
 pub fn schema() -> Value {
@@ -30,3 +36,58 @@ fn without_null(schema: &mut Schema) {
         // In draft 7 whatever stands beside a `$ref` is ignored, so a description needs the list of one to stay.
     }
 }
+
+/// The schema of a type of which a name would tell nothing: it stands where the type is used.
+macro_rules! schema {
+    ([$($generics:tt)*] $type:ty, $name:literal, |$generator:ident| $body:expr) => {
+        impl<$($generics)*> JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+                $body
+            }
+        }
+    };
+}
+
+schema!([T: JsonSchema] At<T>, "At", |g| g.subschema_for::<T>());
+schema!([T: JsonSchema] Written<T>, "Written", |g| g.subschema_for::<T>());
+schema!([K: JsonSchema, V: JsonSchema] Mapping<K, V>, "Mapping", |g| json_schema!({
+    "type": "object",
+    "propertyNames": g.subschema_for::<K>(),
+    "additionalProperties": g.subschema_for::<V>(),
+}));
+schema!([] Text, "Text", |_g| json_schema!({ "type": ["string", "number", "boolean"] }));
+schema!([] Name, "Name", |_g| json_schema!({
+    "type": ["string", "number"],
+    "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+}));
+schema!([] Rate, "Rate", |_g| json_schema!({
+    "type": "string",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kMGT]?bit(/s|ps)?$",
+    "examples": ["1Gbit", "100Mbit", "2.5 Gbit/s"],
+}));
+schema!([const ZERO: bool, const MAX_MS: u64] Length<ZERO, MAX_MS>, "Length", |_g| json_schema!({
+    "type": ["string", "integer"],
+    "pattern": "^(0|[0-9][0-9_]*(\\.[0-9]+)? *(ps|ns|us|µs|ms|s|min))$",
+    "maximum": 0,
+    "examples": ["50us", "1.5ms", "2s"],
+}));
+schema!([const MIN: u64, const MAX: u64] Bytes<MIN, MAX>, "Bytes", |_g| json_schema!({
+    "type": ["string", "integer"],
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB)$",
+    "minimum": MIN,
+    "maximum": MAX,
+    "examples": ["1448B", "9KiB"],
+}));
+schema!([const MIN: u64, const MAX: u64] Whole<MIN, MAX>, "Whole", |_g| json_schema!({
+    "type": "integer",
+    "minimum": MIN,
+    "maximum": MAX,
+}));

@@ -83,12 +83,12 @@ fn lines_are_short(text: &str, problems: &mut Problems<'_>) -> bool {
     for line in text.split_inclusive('\n') {
         if line.len() > LONGEST_LINE {
             problems.add(
-                Place { offset, len: line.floor_char_boundary(MARKED) },
+                Place { offset, len: boundary(line, MARKED) },
                 format!("this line has {} bytes, more than {LONGEST_LINE}", line.len()),
                 "too long",
                 "break it: between [ ] and { } a line may end after a comma",
             );
-            problems.show_until(offset + line.floor_char_boundary(SHOWN));
+            problems.show_until(offset + boundary(line, SHOWN));
             return false;
         }
         offset += line.len();
@@ -250,18 +250,19 @@ fn offset_of(at: Location, text: &str) -> usize {
     start + rest.char_indices().nth(column).map_or(rest.len(), |(i, _)| i)
 }
 
+/// The last boundary between characters at or before `offset`.
+fn boundary(text: &str, offset: usize) -> usize {
+    (0..=offset).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
+}
+
 /// The marked text: at most to the end of its line, and never between the bytes of a character.
 fn locate(at: Location, text: &str) -> Place {
-    let mut offset = at.span().byte_offset().map_or_else(|| offset_of(at, text), |o| o as usize).min(text.len());
-    while !text.is_char_boundary(offset) {
-        offset -= 1;
-    }
+    let offset = at.span().byte_offset().map_or_else(|| offset_of(at, text), |o| o as usize).min(text.len());
+    let offset = boundary(text, offset);
     let rest = &text[offset..];
     let line = rest.lines().next().unwrap_or_default().trim_end();
-    let mut len = at.span().byte_len().map_or(0, |l| l as usize).min(line.len());
-    while !line.is_char_boundary(len) {
-        len -= 1;
-    }
+    let len = at.span().byte_len().map_or(0, |l| l as usize).min(line.len());
+    let mut len = boundary(line, len);
     // A block's place is where it starts, without length: mark its first word.
     if len == 0 {
         len = line.find([':', ' ', ',']).unwrap_or(line.len());

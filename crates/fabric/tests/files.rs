@@ -1,4 +1,5 @@
 //! Good files: the examples, the templates, their schema, and what is read from them.
+#![allow(clippy::format_collect, clippy::format_push_string, reason = "texts of tests are short")]
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ fn read(text: &str) -> Fabric {
 }
 
 /// All example files, also those of the papers.
+#[allow(clippy::disallowed_methods, reason = "the examples are files")]
 fn examples() -> Vec<PathBuf> {
     fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(directory).expect("the examples are there") {
@@ -32,6 +34,7 @@ fn examples() -> Vec<PathBuf> {
     found
 }
 
+#[allow(clippy::disallowed_methods, reason = "the examples are files")]
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("readable")
 }
@@ -223,7 +226,7 @@ fn addresses_are_unique_in_the_largest_networks() {
     ];
     for text in networks {
         let fabric = read(&text);
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = std::collections::BTreeSet::new();
         for (_, node) in fabric.hosts() {
             let NodeKind::Host(address) = &node.kind else { panic!("hosts come first") };
             assert!(seen.insert(address.mac.to_vec()), "{address:?}");
@@ -244,6 +247,15 @@ fn anchors_and_merges_are_followed() {
     );
     let windows: Vec<u32> = fabric.experiments.iter().map(|e| e.traffic.transport.window).collect();
     assert_eq!(windows, [20, 30, 20]);
+}
+
+#[test]
+fn one_claim_needs_no_list() {
+    let text = "topology: { fat-tree: { k: 4 } }\nexperiments:\n  a:\n    traffic: { pattern: random }\n    expect:\n      \
+                drops: { where: { driver: live }, is: \"<= 0\" }\n";
+    let claim = &read(text).experiments[0].expect[0];
+    assert_eq!((claim.driver, claim.bound, claim.line), (Some(DriverKind::Live), Bound::AtMost(0.0), 6));
+    assert_eq!(violations(text), [""; 0]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Whatever the text is: no panic, no long wait, and errors that lie within it.
+#![allow(clippy::format_collect, clippy::format_push_string, reason = "texts of tests are short")]
 
 use fabric::{Routes, Source, parse};
 use proptest::prelude::*;
@@ -114,6 +115,7 @@ fn deep_nesting_in_every_form() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
 fn a_million_bytes_of_anything_end_soon() {
     let start = std::time::Instant::now();
     let unknown_links = "  - between: [x, y]\n".repeat(40_000);

@@ -1,4 +1,5 @@
 //! Every message that a wrong file can draw, as the user sees it (without colours).
+#![allow(clippy::format_collect, clippy::format_push_string, reason = "texts of tests are short")]
 
 use fabric::{Source, parse};
 use miette::{GraphicalReportHandler, GraphicalTheme};
@@ -87,6 +88,7 @@ fn keys_and_names() {
         ("a key without value", "topology:\nname: x\n"),
         ("a bad name", "name: my net\ntopology: { fat-tree: { k: 4 } }\n"),
         ("a name that is a list", "name: [x]\ntopology: { fat-tree: { k: 4 } }\n"),
+        ("experiments that are a list", "topology: { fat-tree: { k: 4 } }\nexperiments: [a]\n"),
         ("a description that is a map", "description: { a: b }\ntopology: { fat-tree: { k: 4 } }\n"),
         (
             "a description that is too long",
@@ -312,7 +314,7 @@ fn experiments() {
 fn bounds_of_experiments() {
     let range = |n: usize| (1..=n).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
     let vary = format!("{{ window: [{}], initial-window: [{}] }}", range(200), range(100));
-    let pairs = ["[h1, h2]"; 5_000].join(",\n  ");
+    let pairs = vec!["[h1, h2]"; 5_000].join(",\n  ");
     let many = (0..201).map(|i| format!("  e{i}: {{ traffic: {{ pattern: random }} }}\n")).collect::<String>();
     let files = [
         ("too_many_cases", format!("experiments: {{ a: {{ traffic: {{ pattern: random }}, vary: {vary} }} }}\n")),
@@ -323,6 +325,14 @@ fn bounds_of_experiments() {
                 range(2_001)
             ),
         ),
+        (
+            "too_many_pairs",
+            format!(
+                "experiments: {{ a: {{ traffic: {{ pattern: {{ pairs: [{}] }} }} }} }}\n",
+                vec!["[h1,h2]"; 50_001].join(",\n ")
+            ),
+        ),
+        ("too_many_values", format!("experiments: [{}]\n", vec!["1"; 300_000].join(",\n"))),
         ("too_many_experiments", format!("experiments:\n{many}")),
     ];
     for (title, text) in files {

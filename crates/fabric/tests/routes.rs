@@ -1,4 +1,5 @@
 //! Next hops against a reference that is slow and plain, and path counts of known topologies.
+#![allow(clippy::format_collect, clippy::format_push_string, reason = "texts of tests are short")]
 
 use std::collections::BTreeSet;
 

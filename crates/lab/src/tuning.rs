@@ -51,11 +51,11 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress) -> String {
     let _ = write!(
         script,
         "set -- $(ip -o -4 address show to {}/32)\n\
-         ip route replace {network}/{prefix} dev \"$2\" scope link src {} initcwnd {} rto_min {}us",
+         ip route replace {network}/{prefix} dev \"$2\" scope link src {} initcwnd {} rto_min {}ms",
         address.ipv4,
         address.ipv4,
         spec.initial_window.max(1),
-        spec.rto_min.as_ns() / 1_000,
+        spec.rto_min.as_ns().div_ceil(1_000_000),
     );
     if spec.delayed_ack.is_none_or(|after| after == Span::ZERO) {
         script.push_str(" quickack 1");

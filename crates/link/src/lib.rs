@@ -19,7 +19,9 @@ pub struct Link {
     idle_at: Time,
     /// When each packet that may still wait starts its transmission, oldest first. At most `queue_packets` lie ahead.
     starts: VecDeque<Time>,
-    /// Length and transmission time of the last packet: traffic comes in few lengths, and a division costs as much as the rest.
+    /// What a byte takes, where that is a whole number of picoseconds; else zero. A division would cost as much as the rest.
+    byte_ps: u64,
+    /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
     last: (u32, Span),
     counters: Counters,
 }
@@ -51,7 +53,14 @@ pub struct Counters {
 impl Link {
     /// An idle link.
     pub fn new(spec: LinkSpec) -> Self {
-        Self { spec, idle_at: Time::ZERO, starts: VecDeque::new(), last: (0, Span::ZERO), counters: Counters::default() }
+        Self {
+            spec,
+            idle_at: Time::ZERO,
+            starts: VecDeque::new(),
+            byte_ps: byte_ps(spec),
+            last: (0, Span::ZERO),
+            counters: Counters::default(),
+        }
     }
 
     /// Offers a packet of `bytes` on the wire at `now`. Time never runs backwards between calls.
@@ -71,12 +80,18 @@ impl Link {
             }
             self.idle_at
         };
+        let busy = if self.byte_ps == 0 { self.divide(bytes, rate_bps) } else { Span::from_ps(self.byte_ps) * u64::from(bytes) };
+        self.idle_at = start + busy;
+        self.count(bytes, busy);
+        Verdict::Arrives(self.idle_at + self.spec.delay)
+    }
+
+    /// Transmission time at a rate that does not give a whole number of picoseconds a byte.
+    fn divide(&mut self, bytes: u32, rate_bps: u64) -> Span {
         if self.last.0 != bytes {
             self.last = (bytes, Span::transmission(u64::from(bytes), rate_bps));
         }
-        self.idle_at = start + self.last.1;
-        self.count(bytes, self.last.1);
-        Verdict::Arrives(self.idle_at + self.spec.delay)
+        self.last.1
     }
 
     /// Takes a place in the queue until the transmitter falls idle; false if there is none.
@@ -109,6 +124,7 @@ impl Link {
     /// Changes what it does to packets that are offered from now on; what is under way keeps its time.
     pub fn reconfigure(&mut self, spec: LinkSpec) {
         self.spec = spec;
+        self.byte_ps = byte_ps(spec);
         self.last = (0, Span::ZERO);
     }
 
@@ -121,6 +137,12 @@ impl Link {
     pub fn take_counters(&mut self) -> Counters {
         core::mem::take(&mut self.counters)
     }
+}
+
+/// Picoseconds a byte takes at the rate of `spec`, if that is a whole number; else zero.
+fn byte_ps(spec: LinkSpec) -> u64 {
+    let per_byte = |rate: u64| 8_000_000_000_000_u64.is_multiple_of(rate).then(|| 8_000_000_000_000 / rate);
+    spec.rate_bps.and_then(per_byte).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -148,6 +170,18 @@ mod tests {
         // The second packet starts after 8 us and leaves a place.
         assert!(matches!(link.offer(Time::from_ns(8_000), 1_000), Verdict::Arrives(_)));
         assert_eq!((link.counters().drops, link.counters().queue_peak), (1, 2));
+    }
+
+    #[test]
+    fn both_ways_to_a_transmission_time_agree() {
+        for rate in [1, 7, 8_000, 1_000_000, 999_999_937, 1_000_000_000, 3_000_000_000, 40_000_000_000, 400_000_000_000] {
+            let mut link = Link::new(LinkSpec { rate_bps: Some(rate), delay: Span::ZERO, queue_packets: Some(9) });
+            let mut idle = Time::ZERO;
+            for bytes in [1_040, 40, 40, 1_500, 1, 0] {
+                idle += Span::transmission(bytes, rate);
+                assert_eq!(link.offer(Time::ZERO, bytes as u32), Verdict::Arrives(idle), "{bytes} bytes at {rate} bit/s");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Removing what daemons left that were killed.
 
+use std::fmt;
 use std::time::Duration;
+
+use serde::Serialize;
 
 use crate::runtime::Folder;
 use crate::{Error, process};
@@ -9,12 +12,22 @@ use crate::{Error, process};
 const COMING_UP: Duration = Duration::from_secs(5);
 
 /// What was removed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
     /// Networks whose process had died.
     pub instances: Vec<String>,
     /// Processes that still ran in their hosts.
     pub processes: usize,
+}
+
+impl fmt::Display for Cleaned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.instances.is_empty() {
+            return f.write_str("nothing was left behind");
+        }
+        let plural = if self.processes == 1 { "" } else { "es" };
+        write!(f, "removed what was left of {}; ended {} process{plural}", self.instances.join(", "), self.processes)
+    }
 }
 
 /// Removes what daemons of this user left when they were killed: processes in their hosts, and with the last of them the

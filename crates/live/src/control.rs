@@ -3,6 +3,8 @@
 //! Pure: bytes in, values out; no socket. The client speaks first, with [`Request::Hello`]; then each request has one
 //! reply. A line that cannot be read ends the conversation, since nobody knows where the next one would start.
 
+use std::fmt;
+
 use fabric::Overrides;
 use machine::Span;
 use serde::{Deserialize, Serialize};
@@ -129,6 +131,10 @@ pub struct Status {
     pub ephemeral: bool,
     /// Name of the file applied last; empty before the first.
     pub file: String,
+    /// What was in it.
+    pub text: String,
+    /// What was changed in it.
+    pub overrides: Overrides,
     /// The fabric's name.
     pub fabric: String,
     /// Its hosts, in the file's order.
@@ -147,6 +153,9 @@ pub struct Status {
     pub uptime_ms: u64,
 }
 
+/// How many names a sentence lists; more are counted.
+const NAMED_MAX: usize = 6;
+
 /// What applying a file did. Links are named `a - b`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
@@ -164,6 +173,22 @@ impl Applied {
     /// Whether nothing had to be done.
     pub fn is_empty(&self) -> bool {
         self.created.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return write!(f, "nothing to change, {} nodes and links kept", self.kept);
+        }
+        let parts = [("created", &self.created), ("changed", &self.changed), ("removed", &self.removed)];
+        for (what, names) in parts.into_iter().filter(|(_, names)| !names.is_empty()) {
+            match names.as_slice() {
+                few if few.len() <= NAMED_MAX => write!(f, "{what} {}, ", few.join(", "))?,
+                many => write!(f, "{what} {} nodes and links, ", many.len())?,
+            }
+        }
+        write!(f, "{} kept", self.kept)
     }
 }
 
@@ -283,8 +308,22 @@ impl Refusals {
 pub struct WorkerCounters {
     /// Time in which it did not sleep.
     pub busy: Span,
-    /// The most that a frame was written later than it was due.
+    /// Frames of a shaped network that were handed to hosts.
+    pub delivered: u64,
+    /// How much later than due they were handed over, all together: divided by `delivered`, the mean.
+    pub late_total: Span,
+    /// The latest one.
     pub late_max: Span,
+}
+
+impl WorkerCounters {
+    /// Adds those of another worker.
+    pub fn add(&mut self, other: &Self) {
+        self.busy = self.busy + other.busy;
+        self.delivered += other.delivered;
+        self.late_total = self.late_total + other.late_total;
+        self.late_max = self.late_max.max(other.late_max);
+    }
 }
 
 /// A message as a line.
@@ -295,6 +334,9 @@ pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
 }
 
 /// A line, without its end, as a message.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`] if it is none.
 pub fn decode<'a, M: Deserialize<'a>>(line: &'a [u8]) -> Result<M, ProtocolError> {
     Ok(serde_json::from_slice(line)?)
 }
@@ -314,7 +356,7 @@ impl Lines {
         Self { limit, bytes: Vec::new(), searched: 0 }
     }
 
-    /// Takes what came in. Call [`Lines::next`] until it says `None` before the next call, so that what is held stays bounded.
+    /// Takes what came in. Call [`Lines::take_line`] until it says `None` before the next call, so that what is held stays bounded.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -323,7 +365,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`ProtocolError::TooLong`], and then for ever.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, ProtocolError> {
+    pub fn take_line(&mut self) -> Result<Option<Vec<u8>>, ProtocolError> {
         let end = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
         let length = end.map_or(self.bytes.len(), |end| self.searched + end);
         if length > self.limit {
@@ -352,29 +394,31 @@ mod tests {
         let mut seen = Vec::new();
         for byte in b"one\n\ntwo\nthree" {
             lines.push(&[*byte]);
-            while let Some(line) = lines.next().unwrap() {
+            while let Some(line) = lines.take_line().unwrap() {
                 seen.push(line);
             }
         }
         assert_eq!(seen, [b"one".to_vec(), b"".to_vec(), b"two".to_vec()]);
         lines.push(b"\nfour\n");
-        assert_eq!(lines.next().unwrap(), Some(b"three".to_vec()));
-        assert_eq!(lines.next().unwrap(), Some(b"four".to_vec()));
-        assert_eq!(lines.next().unwrap(), None);
+        assert_eq!(lines.take_line().unwrap(), Some(b"three".to_vec()));
+        assert_eq!(lines.take_line().unwrap(), Some(b"four".to_vec()));
+        assert_eq!(lines.take_line().unwrap(), None);
     }
 
     #[test]
     fn a_line_without_end_is_refused_for_ever() {
         let mut lines = Lines::new(8);
         lines.push(b"123456789");
-        assert!(matches!(lines.next(), Err(ProtocolError::TooLong { limit: 8 })));
+        assert!(matches!(lines.take_line(), Err(ProtocolError::TooLong { limit: 8 })));
         lines.push(b"\n");
-        assert!(matches!(lines.next(), Err(ProtocolError::TooLong { limit: 8 })));
+        assert!(matches!(lines.take_line(), Err(ProtocolError::TooLong { limit: 8 })));
     }
 
     #[test]
     fn unknown_requests_and_keys_are_refused() {
-        for line in [&b"{}"[..], b"", b"\"reboot\"", b"{\"enter\":{\"host\":\"a\",\"x\":1}}", b"{\"enter\":{}}", b"\xff"] {
+        for line in
+            [&b"{}"[..], b"", b"\"reboot\"", b"{\"enter\":{\"host\":\"a\",\"x\":1}}", b"{\"enter\":{}}", b"\xff"]
+        {
             assert!(decode::<Request>(line).is_err(), "{:?}", String::from_utf8_lossy(line));
         }
         let down: Request = decode(b"\"down\"").unwrap();
@@ -386,7 +430,7 @@ mod tests {
         fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut lines = Lines::new(64);
             lines.push(&bytes);
-            while let Ok(Some(line)) = lines.next() {
+            while let Ok(Some(line)) = lines.take_line() {
                 prop_assert!(line.len() <= 64);
                 let _ = decode::<Request>(&line);
             }
@@ -397,7 +441,7 @@ mod tests {
             let overrides = Overrides { rate_bps: rate, ..Overrides::default() };
             let request = Request::Apply { name, text, overrides };
             let line = encode(&request);
-            prop_assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
+            prop_assert!(!line[..line.len() - 1].contains(&b'\n'));
             prop_assert_eq!(decode::<Request>(&line[..line.len() - 1]).unwrap(), request);
         }
     }

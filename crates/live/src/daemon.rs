@@ -95,7 +95,7 @@ impl Daemon {
         Tap::probe().map_err(|source| Error::Tun { source })?;
         folder.create(name)?;
         let mark = mark()?;
-        let pid = std::process::id() as i32;
+        let pid = nix::unistd::getpid().as_raw();
         let started = runtime::started(pid).unwrap_or_default();
         folder.write_state(&State { pid, started, mark: mark.clone() })?;
         Self::open(options, folder.clone(), mark).inspect_err(|_| {
@@ -114,13 +114,9 @@ impl Daemon {
         let socket = folder.socket();
         let listener = UnixListener::bind(&socket).map_err(Error::path(socket, "listen at it"))?;
         let ended = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(Error::system("make an eventfd"))?;
-        let network = Network::new(options.instance.clone(), options.ephemeral, folder.hosts(&mark), mark, file_limit()?);
-        let shared = Shared {
-            network: Mutex::new(Some(network)),
-            user_namespace,
-            ended,
-            clients: AtomicUsize::new(0),
-        };
+        let network =
+            Network::new(options.instance.clone(), options.ephemeral, folder.hosts(&mark), mark, file_limit()?);
+        let shared = Shared { network: Mutex::new(Some(network)), user_namespace, ended, clients: AtomicUsize::new(0) };
         Ok(Self { folder, listener, signals, ephemeral: options.ephemeral, shared: Arc::new(shared) })
     }
 
@@ -241,7 +237,7 @@ fn converse(stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
     let mut buffer = vec![0; 64 << 10];
     let mut greeted = false;
     loop {
-        let line = match lines.next() {
+        let line = match lines.take_line() {
             Ok(Some(line)) => line,
             Ok(None) => {
                 let n = (&*stream).read(&mut buffer).map_err(io)?;

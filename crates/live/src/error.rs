@@ -55,7 +55,9 @@ pub enum Error {
         uid: u32,
     },
     /// A name that cannot be that of an instance.
-    #[error("`{0}` cannot name a network: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or digit first")]
+    #[error(
+        "`{0}` cannot name a network: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or digit first"
+    )]
     Name(String),
     /// A network of this name runs already.
     #[error("a network named `{0}` is already up")]
@@ -122,9 +124,14 @@ impl Error {
             Self::Folder { .. } => "set XDG_RUNTIME_DIR to a folder of your own, or mend its owner and mode",
             Self::Running(_) => "`heddle up` changes it, `heddle down` ends it",
             Self::NotRunning(_) => "start it with `heddle up FILE`",
-            Self::TooManyHosts { .. } => "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`",
+            Self::TooManyHosts { .. } => {
+                "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`"
+            }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",
+            Self::Host { .. } if one("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") => {
+                return Some(user_namespace_hint().to_owned());
+            }
             Self::Start { hint, .. } | Self::Refused { hint, .. } => return hint.clone(),
             _ => return None,
         };
@@ -143,10 +150,20 @@ impl Error {
     }
 }
 
+fn reads(path: &str, value: &str) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
+}
+
+fn zero(path: &str) -> bool {
+    reads(path, "0")
+}
+
+fn one(path: &str) -> bool {
+    reads(path, "1")
+}
+
 /// Which of the usual switches forbids user namespaces on this machine.
 fn user_namespace_hint() -> &'static str {
-    let zero = |path: &str| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "0");
-    let one = |path: &str| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1");
     if zero("/proc/sys/kernel/unprivileged_userns_clone") {
         "allow them with `sudo sysctl kernel.unprivileged_userns_clone=1`, or run as root"
     } else if zero("/proc/sys/user/max_user_namespaces") {

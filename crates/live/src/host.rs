@@ -55,7 +55,7 @@ pub struct Host {
 
 impl Host {
     /// Makes all of `specs`, side by side; all or none.
-    pub fn create_all(specs: Vec<HostSpec>) -> Result<Vec<Self>, Error> {
+    pub fn create_all(specs: &[HostSpec]) -> Result<Vec<Self>, Error> {
         // Namespaces take a few milliseconds each, mostly waiting for the kernel's grace periods: threads share the wait.
         const AT_ONCE: usize = 32;
         let mut hosts = Vec::with_capacity(specs.len());

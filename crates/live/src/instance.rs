@@ -247,7 +247,7 @@ impl Connection {
     fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
         self.stream.write_all(&control::encode(request)).map_err(|_| Error::Gone)?;
         loop {
-            if let Some(line) = self.lines.next()? {
+            if let Some(line) = self.lines.take_line()? {
                 return match control::decode(&line)? {
                     Reply::Refused { message, hint } => Err(Error::Refused { message, hint }),
                     reply => Ok(reply),

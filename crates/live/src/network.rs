@@ -27,8 +27,9 @@ pub struct Network {
     hosts_path: PathBuf,
     hosts_max: u32,
     clock: Clock,
-    /// Name of the file applied last.
-    file: String,
+    /// The file applied last, and what was changed in it.
+    source: Source,
+    overrides: Overrides,
     /// In the fabric's order.
     hosts: Vec<Host>,
     plane: Option<DataPlane>,
@@ -44,7 +45,8 @@ impl Network {
             hosts_path,
             hosts_max: (files_max.saturating_sub(FILES_SPARE) / FILES_PER_HOST).min(u64::from(u16::MAX)) as u32,
             clock: Clock::start(),
-            file: String::new(),
+            source: Source { name: String::new(), text: String::new() },
+            overrides: Overrides::default(),
             hosts: Vec::new(),
             plane: None,
         }
@@ -61,7 +63,8 @@ impl Network {
         if !applied.is_empty() || self.plane.is_none() {
             self.change_to(fabric)?;
         }
-        self.file = source.name;
+        self.source = source;
+        self.overrides = overrides.clone();
         Ok(applied)
     }
 
@@ -70,9 +73,10 @@ impl Network {
         let hosts_text = hosts_file(&fabric);
         let routes = Routes::compute(&fabric);
         let plan = Plan::new(fabric, routes, default_workers());
-        let known: BTreeMap<_, _> = self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
-        let missing = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();
-        let mut made = Host::create_all(missing)?.into_iter();
+        let known: BTreeMap<_, _> =
+            self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
+        let missing: Vec<_> = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();
+        let mut made = Host::create_all(&missing)?.into_iter();
         let changes = specs.iter().filter_map(|spec| Some((*known.get(&spec.name)?, spec.clone()))).collect();
         let undo = self.change_hosts(changes)?;
         let places: Vec<_> = specs.iter().map(|spec| known.get(&spec.name).copied()).collect();
@@ -99,13 +103,11 @@ impl Network {
 
     fn start(&mut self, plan: Plan, hosts: &[Host]) -> Result<(), Error> {
         let taps: Vec<_> = hosts.iter().map(|host| host.tap().clone()).collect();
-        match &mut self.plane {
-            Some(plane) => plane.change(plan, &taps),
-            None => {
-                self.plane = Some(DataPlane::start(plan, &taps, self.clock)?);
-                Ok(())
-            }
+        if let Some(plane) = &mut self.plane {
+            return plane.change(plan, &taps);
         }
+        self.plane = Some(DataPlane::start(plan, &taps, self.clock)?);
+        Ok(())
     }
 
     /// Changes hosts that stay, all or none. Returns what they were.
@@ -153,9 +155,11 @@ impl Network {
         let fabric = self.fabric();
         Status {
             instance: self.instance.clone(),
-            pid: std::process::id() as i32,
+            pid: nix::unistd::getpid().as_raw(),
             ephemeral: self.ephemeral,
-            file: self.file.clone(),
+            file: self.source.name.clone(),
+            text: self.source.text.clone(),
+            overrides: self.overrides.clone(),
             fabric: fabric.map(|fabric| fabric.name.clone()).unwrap_or_default(),
             hosts: self.hosts.iter().map(|host| host.spec().name.clone()).collect(),
             switches: fabric.map_or(0, |fabric| fabric.switches().len()),

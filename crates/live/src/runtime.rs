@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_its_start() {
-        let pid = std::process::id() as i32;
+        let pid = nix::unistd::getpid().as_raw();
         let started = started(pid).unwrap();
         let state = State { pid, started, mark: String::new() };
         assert!(state.is_alive());

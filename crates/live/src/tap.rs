@@ -50,12 +50,12 @@ impl Tap {
         // SAFETY: an all-zero `ifreq` is valid: names, unions of integers, and a null pointer.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(DEVICE.bytes()) {
-            *to = from as libc::c_char;
+            *to = libc::c_char::try_from(from).expect("the name is ASCII");
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
-        let header = VNET_HEADER as libc::c_int;
+        let header = libc::c_int::from(VNET_HEADER as u8);
         // SAFETY: TUNSETVNETHDRSZ reads one int, which outlives the call.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const header) })?;
         Ok(Self { file })

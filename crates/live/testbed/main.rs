@@ -16,6 +16,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("{error}");
+            if let Some(hint) = error.downcast_ref().and_then(live::Error::hint) {
+                eprintln!("hint: {hint}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -43,12 +46,11 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
 
 fn up(name: &str, file: &str) -> Result<(), Box<dyn Error>> {
     let source = Source { name: file.to_owned(), text: std::fs::read_to_string(file)? };
-    let network = match Instance::connect(name)? {
-        Some(network) => network,
-        None => {
-            let program = std::env::current_exe()?;
-            Instance::start(&StartOptions { name: name.to_owned(), ephemeral: false, program })?
-        }
+    let network = if let Some(network) = Instance::connect(name)? {
+        network
+    } else {
+        let program = std::env::current_exe()?;
+        Instance::start(&StartOptions { name: name.to_owned(), ephemeral: false, program })?
     };
     println!("{:?}", network.apply(&source, &Overrides::default())?);
     Ok(())

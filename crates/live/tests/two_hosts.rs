@@ -1,8 +1,11 @@
-//! A small network comes up, carries packets, and goes.
+//! A small network comes up, carries packets, changes, and goes.
 
 mod bed;
 
-use bed::Bed;
+use std::time::{Duration, Instant};
+
+use bed::{Bed, output, source};
+use fabric::Overrides;
 
 const PAIR: &str = "
 name: pair
@@ -10,13 +13,149 @@ nodes: { h1: host, h2: host, s1: switch }
 links: [ { between: [h1, s1] }, { between: [s1, h2] } ]
 ";
 
+/// Links of 40 Mbit/s and 1 ms: four of them on the way there and back.
+const SLOW: &str = "
+name: pair
+nodes: { h1: host, h2: host, s1: switch }
+link-defaults: { rate: 40Mbit, delay: 1ms, queue: 100 }
+links: [ { between: [h1, s1] }, { between: [s1, h2] } ]
+";
+
+const DIRECT: &str = "
+name: direct
+nodes: { h1: host, h2: host }
+links: [ { between: [h1, h2] } ]
+";
+
+fn goodput_mbit(network: &live::Instance, to: &str, seconds: &str) -> f64 {
+    let text = output(network.command("h1", "iperf3", ["-c", to, "-t", seconds, "-O", "1", "-J"]));
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6
+}
+
 #[test]
 fn hosts_reach_each_other_by_name() {
     let bed = Bed::new();
     let network = bed.up("pair", PAIR);
     for family in ["-4", "-6"] {
-        let ping = bed::output(network.command("h1", "ping", [family, "-c", "2", "-i", "0.1", "-W", "2", "h2"]));
+        let ping = output(network.command("h1", "ping", [family, "-c", "2", "-i", "0.1", "-W", "2", "h2"]));
         assert!(ping.contains(" 0% packet loss"), "{ping}");
     }
+    assert_eq!(output(network.command("h2", "hostname", [])).trim(), "h2");
+    let counters = network.counters().unwrap();
+    assert_eq!(counters.links[0].b, "s1");
+    assert!(counters.links[0].forward.packets >= 4 && counters.links[1].forward.packets >= 4, "{counters:?}");
+    assert!(counters.forwarded.iter().any(|entry| entry.switch == "s1" && entry.host == "h2" && entry.packets >= 4));
     network.down().unwrap();
+    assert!(bed.is_empty());
+}
+
+#[test]
+fn two_hosts_on_one_link_need_no_switch() {
+    let bed = Bed::new();
+    let network = bed.up("direct", DIRECT);
+    let ping = output(network.command("h1", "ping", ["-c", "2", "-i", "0.1", "-W", "2", "h2"]));
+    assert!(ping.contains(" 0% packet loss"), "{ping}");
+}
+
+#[test]
+fn links_have_their_rate_and_delay() {
+    let bed = Bed::new();
+    let network = bed.up("slow", SLOW);
+    let ping = output(network.command("h1", "ping", ["-c", "5", "-i", "0.05", "-W", "2", "h2"]));
+    let least: f64 = ping.split("mdev = ").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    // 4 ms of delay and 4 x 19.6 us of transmission (98 bytes at 40 Mbit/s).
+    assert!((4.07..4.6).contains(&least), "{ping}");
+
+    let server = bed::Running::start(network.command("h2", "iperf3", ["-s"]));
+    let carried = goodput_mbit(&network, "h2", "2");
+    // A full segment of 1,448 bytes is 1,514 on the wire.
+    let bound = 40.0 * 1_448.0 / 1_514.0;
+    assert!((bound * 0.93..bound * 1.01).contains(&carried), "{carried} of {bound} Mbit/s");
+    let counters = network.counters().unwrap();
+    assert!(counters.flows.iter().any(|flow| flow.reordering.segments > 1_000), "{:?}", counters.flows);
+
+    // A case of a plan changes rates while the network is up.
+    let half = Overrides { rate_bps: Some(20_000_000), ..Overrides::default() };
+    let applied = network.apply(&source(SLOW), &half).unwrap();
+    assert_eq!((applied.changed.len(), applied.kept), (2, 3), "{applied:?}");
+    let halved = goodput_mbit(&network, "h2", "2");
+    assert!((bound * 0.46..bound * 0.505).contains(&halved), "{halved} of {} Mbit/s", bound / 2.0);
+    drop(server);
+}
+
+#[test]
+fn a_connection_survives_a_change_of_everything_around_it() {
+    let bed = Bed::new();
+    let network = bed.up("pair", PAIR);
+    let server = bed::Running::start(network.command("h2", "iperf3", ["-s", "-1"]));
+    let client = bed::Running::start(network.command("h1", "iperf3", ["-c", "h2", "-t", "2", "-b", "5M"]));
+    std::thread::sleep(Duration::from_millis(700));
+    // Shaped, another switch and host, another MTU's worth of offloads, and back.
+    let more = SLOW
+        .replace("s1: switch", "s1: switch, s2: switch, h3: host")
+        .replace("links: [", "links: [ { between: [h3, s2] }, { between: [s2, s1] },");
+    let applied = network.apply(&source(&more), &Overrides::default()).unwrap();
+    assert_eq!(applied.created, ["h3", "s2", "h3 - s2", "s2 - s1"]);
+    assert_eq!(applied.changed, ["s1", "h1 - s1", "s1 - h2"]);
+    output(network.command("h3", "ping", ["-c", "1", "-W", "2", "h1"]));
+    let sleeper = bed::Running::start(network.command("h3", "sleep", ["60"]));
+    std::thread::sleep(Duration::from_millis(200));
+    let applied = network.apply(&source(PAIR), &Overrides::default()).unwrap();
+    assert_eq!(applied.removed, ["h3", "s2", "h3 - s2", "s2 - s1"]);
+    assert!(!sleeper.wait().success(), "a process in a removed host is ended");
+    assert!(client.wait().success() && server.wait().success());
+    assert!(network.apply(&source(PAIR), &Overrides::default()).unwrap().is_empty());
+}
+
+#[test]
+fn a_wrong_file_changes_nothing() {
+    let bed = Bed::new();
+    let network = bed.up("pair", PAIR);
+    let before = network.status().unwrap();
+    let wrong = PAIR.replace("[s1, h2]", "[s1, h9]");
+    let error = network.apply(&source(&wrong), &Overrides::default()).unwrap_err();
+    assert!(error.to_string().contains("h9"), "{error}");
+    let after = network.status().unwrap();
+    assert_eq!((before.hosts, before.links, before.file), (after.hosts, after.links, after.file));
+    let error = network.command("h9", "true", []).unwrap_err();
+    assert!(error.to_string().contains("`h9` is not a host"), "{error}");
+}
+
+#[test]
+fn a_network_that_nobody_uses_costs_nothing() {
+    let bed = Bed::new();
+    let start = Instant::now();
+    let network = bed.up(
+        "tree",
+        "name: tree\ntopology: { fat-tree: { k: 4 } }\nlinks: { rate: 100Mbit, delay: 50us, queue: 100 }\n",
+    );
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "20 switches and 16 hosts took {took:?}");
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = network.status().unwrap().pid;
+    let before = bed::cpu_ticks(pid);
+    std::thread::sleep(Duration::from_secs(2));
+    // 100 ticks a second: 3 % of two seconds are 6.
+    let ticks = bed::cpu_ticks(pid) - before;
+    assert!(ticks < 6, "{ticks} ticks in two seconds");
+}
+
+#[test]
+fn two_workers_carry_what_one_does() {
+    let bed = Bed::new();
+    bed.with_workers(2);
+    let network = bed.up(
+        "tree",
+        "name: tree\ntopology: { fat-tree: { k: 4 } }\nlinks: { rate: 100Mbit, delay: 50us, queue: 100 }\n",
+    );
+    assert_eq!(network.status().unwrap().workers, 2);
+    let server = bed::Running::start(network.command("h16", "iperf3", ["-s"]));
+    let carried = goodput_mbit(&network, "h16", "1");
+    assert!((50.0..96.0).contains(&carried), "{carried} Mbit/s");
+    let counters = network.counters().unwrap();
+    assert_eq!((counters.refused.ring_full, counters.workers.len()), (0, 2));
+    // Both have had work.
+    assert!(counters.workers.iter().all(|worker| worker.busy.as_secs_f64() > 0.001), "{:?}", counters.workers);
+    drop(server);
 }

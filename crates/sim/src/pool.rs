@@ -69,6 +69,7 @@ impl Pool {
     }
 
     /// How many packets are in flight.
+    #[cfg(test)]
     pub(crate) const fn used(&self) -> u32 {
         self.used
     }

@@ -1,6 +1,5 @@
 //! What becomes of a frame that a host sends: the one decision that the live driver makes per frame at its way in.
 
-use fabric::NodeId;
 use wire::{Error, EthernetPacket, is_group};
 
 use crate::neighbour::{self, ANSWER_BYTES, Silence};
@@ -32,24 +31,6 @@ pub enum DropReason {
     /// A header is malformed.
     #[error("malformed: {0}")]
     Malformed(#[from] Error),
-}
-
-impl DropReason {
-    /// How many classes of reasons there are: the length of an array of counters.
-    pub const CLASSES: usize = 4;
-
-    /// Names of the classes, for reports.
-    pub const CLASS_NAMES: [&'static str; Self::CLASSES] = ["unknown-destination", "group", "silence", "malformed"];
-
-    /// The class of the reason, below [`DropReason::CLASSES`].
-    pub const fn class(&self) -> usize {
-        match self {
-            Self::UnknownDestination(_) => 0,
-            Self::Group => 1,
-            Self::Silence(_) => 2,
-            Self::Malformed(_) => 3,
-        }
-    }
 }
 
 fn hex(mac: [u8; 6]) -> String {
@@ -95,23 +76,18 @@ fn answer_or_forward(frame: &[u8], key: &FlowKey, directory: &Directory, answer:
     }
 }
 
-impl Ingress {
-    /// The host that the frame goes to, if it crosses the fabric.
-    pub const fn destination(&self) -> Option<NodeId> {
-        match self {
-            Self::Forward(forwarding) => Some(forwarding.to),
-            Self::Answer(_) | Self::Drop(_) => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{address, arp, fabric_of, solicitation, tcp};
+    use fabric::NodeId;
     use proptest::prelude::*;
     use std::net::Ipv6Addr;
     use wire::ArpOperation;
+
+    fn destination(ingress: Ingress) -> Option<NodeId> {
+        if let Ingress::Forward(forwarding) = ingress { Some(forwarding.to) } else { None }
+    }
 
     fn classified(frame: &[u8]) -> Ingress {
         classify(frame, &Directory::new(&fabric_of(4)), &mut [0; ANSWER_BYTES])
@@ -143,25 +119,12 @@ mod tests {
         assert_eq!(request(h1.ipv4, wire::BROADCAST), Ingress::Answer(42));
         assert_eq!(request(h1.ipv4, h1.mac), Ingress::Answer(42));
         assert_eq!(request(address(9).ipv4, wire::BROADCAST), Ingress::Drop(DropReason::Silence(Silence::Unknown)));
-        assert_eq!(request(address(9).ipv4, h1.mac).destination(), Some(NodeId(1)));
+        assert_eq!(destination(request(address(9).ipv4, h1.mac)), Some(NodeId(1)));
         let reply = classified(&arp(ArpOperation::Reply, &h0, h1.ipv4, h1.mac, None));
-        assert_eq!(reply.destination(), Some(NodeId(1)));
+        assert_eq!(destination(reply), Some(NodeId(1)));
         assert_eq!(classified(&solicitation(&h0, h0.ipv6, h1.ipv6, Some(h0.mac))), Ingress::Answer(86));
         let own = classified(&solicitation(&h0, Ipv6Addr::UNSPECIFIED, h0.ipv6, None));
         assert_eq!(own, Ingress::Drop(DropReason::Silence(Silence::OwnAddress)));
-    }
-
-    #[test]
-    fn each_class_has_a_name() {
-        let error = Error::Checksum { header: "" };
-        let reasons = [
-            DropReason::UnknownDestination([0; 6]),
-            DropReason::Group,
-            DropReason::Silence(Silence::Unknown),
-            DropReason::Malformed(error),
-        ];
-        let names: Vec<_> = reasons.iter().map(|reason| DropReason::CLASS_NAMES[reason.class()]).collect();
-        assert_eq!(names, DropReason::CLASS_NAMES);
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! A network spelled out: `nodes:` and `links:`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::NodeId;
 use crate::document::{LinkEntry, LinkText, NodeText, NodeWord};
@@ -24,7 +24,7 @@ pub(crate) fn explicit(
     problems: &mut Problems<'_>,
 ) -> Option<Graph> {
     let mut graph = Graph::default();
-    let mut ids = HashMap::new();
+    let mut ids = BTreeMap::new();
     let kind = |text: &NodeText| match text {
         NodeText::Short(kind) => kind.value,
         NodeText::Long(long) => long.kind.value,
@@ -91,18 +91,18 @@ fn switch_tier(text: &NodeText, problems: &mut Problems<'_>) -> u8 {
 
 fn ends(
     link: &LinkEntry,
-    ids: &HashMap<&str, NodeId>,
+    ids: &BTreeMap<&str, NodeId>,
     graph: &Graph,
     problems: &mut Problems<'_>,
 ) -> Option<(NodeId, NodeId)> {
     let mut find = |name: &At<Name>| {
         let found = ids.get(name.value.0.as_str()).copied();
         if found.is_none() {
-            let known = graph.nodes.iter().map(|node| node.name.as_str()).filter(|_| !problems.is_full());
-            let hint = match nearest(&name.value.0, known) {
+            let known = graph.nodes.iter().map(|node| node.name.as_str());
+            let hint = problems.hint(|| match nearest(&name.value.0, known) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("add it under `nodes:`, as `{0}: host` or `{0}: switch`", name.value.0),
-            };
+            });
             problems.add(name.place, format!("there is no node `{}`", name.value.0), "unknown node", hint);
         }
         found

@@ -18,7 +18,7 @@ use crate::output::{Rows, print_json};
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
     let (source, fabric) = file::read(&args.file.file)?;
     let name = args.name.as_deref().unwrap_or(&fabric.name);
-    let (mut instance, started) = match Instance::connect(name).map_err(explain)? {
+    let (instance, started) = match Instance::connect(name).map_err(explain)? {
         Some(instance) => (instance, false),
         None => (
             Instance::start(&StartOptions {
@@ -62,7 +62,7 @@ pub fn down(args: &Down) -> Result<(), Report> {
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     let rows = match &args.from {
         Some(path) if Path::new(path).is_file() => of_file(&file::read(Path::new(path))?.1, args.what, path)?,
-        name => of_instance(&mut connect(&running(name.as_deref())?)?, args.what)?,
+        name => of_instance(&connect(&running(name.as_deref())?)?, args.what)?,
     };
     print!("{}", rows.render(format));
     Ok(())
@@ -78,7 +78,7 @@ fn of_file(fabric: &Fabric, what: What, path: &str) -> Result<Rows, Report> {
     }
 }
 
-fn of_instance(instance: &mut Instance, what: What) -> Result<Rows, Report> {
+fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
     let status = instance.status().map_err(explain)?;
     let source = Source { name: status.file.clone(), text: status.text.clone() };
     let fabric = fabric::parse(&source)?.with(&status.overrides);
@@ -128,7 +128,7 @@ fn counters(counters: &live::Counters) -> Rows {
 
 /// Becomes a program in a host.
 pub fn exec(args: &Exec) -> Result<(), Report> {
-    let mut instance = connect(&running(args.name.as_deref())?)?;
+    let instance = connect(&running(args.name.as_deref())?)?;
     let mut command = instance.command(&args.host, &args.command[0], &args.command[1..]).map_err(explain)?;
     let error = command.exec();
     Err(miette!("cannot run {} in {}: {error}", args.command[0], args.host))

@@ -64,15 +64,12 @@ impl Flight {
     #[inline]
     pub fn add(&mut self, arrival: Arrival) {
         let content = Some((arrival.over, arrival.packet));
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = content;
-                slot
-            }
-            None => {
-                self.slots.push(content);
-                self.slots.len() as u32 - 1
-            }
+        let slot = if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = content;
+            slot
+        } else {
+            self.slots.push(content);
+            self.slots.len() as u32 - 1
         };
         self.heap.push(Key { at: arrival.at, number: self.added, slot });
         self.added += 1;
@@ -97,6 +94,7 @@ impl Flight {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.heap.len()
     }

@@ -23,8 +23,9 @@ pub struct Flows {
     flows: Vec<Flow>,
 }
 
+/// A flow and its meter.
 #[derive(Debug)]
-struct Flow {
+pub struct Flow {
     hash: FlowHash,
     from: SocketAddr,
     to: SocketAddr,
@@ -78,16 +79,19 @@ impl Flows {
         self.flows.len() - 1
     }
 
-    /// Takes in those of another worker, as far as there is room.
-    pub fn merge(&mut self, other: Self) {
+    /// Takes them out one by one, each with the address that it goes to.
+    pub fn drain(&mut self) -> impl Iterator<Item = (IpAddr, Flow)> + '_ {
+        self.slots.fill(0);
+        self.flows.drain(..).map(|flow| (flow.to.ip(), flow))
+    }
+
+    /// Takes in one of another worker, if there is room.
+    pub fn adopt(&mut self, flow: Flow) {
         if self.slots.is_empty() {
             self.slots = vec![0; SLOTS];
         }
-        for flow in other.flows {
-            if self.flows.len() == FLOWS_MAX {
-                return;
-            }
-            let slot = self.probe(flow.hash);
+        let slot = self.probe(flow.hash);
+        if self.slots[slot] == 0 && self.flows.len() < FLOWS_MAX {
             self.flows.push(flow);
             self.slots[slot] = self.flows.len() as u16;
         }

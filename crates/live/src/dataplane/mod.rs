@@ -11,10 +11,11 @@ mod parts;
 mod plan;
 mod pool;
 mod sleep;
+mod urgency;
 mod worker;
 
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use crate::Error;
@@ -29,11 +30,14 @@ use worker::{Ends, Handed, Order, Worker};
 /// Frames that a ring between two workers holds.
 const RING_FRAMES: usize = 1_024;
 
-/// How many workers a machine gets unless told otherwise: half of the cores, since the programs in the hosts need the others.
+/// More workers than this would mostly hand packets to each other.
+const WORKERS_MAX: usize = 8;
+
+/// How many workers a network gets: `HEDDLE_WORKERS`, or else half of the cores, since the programs in the hosts need the others.
 pub fn default_workers() -> usize {
-    const MOST: usize = 8;
+    let told = std::env::var("HEDDLE_WORKERS").ok().and_then(|text| text.parse().ok());
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    (cores / 2).clamp(1, MOST)
+    told.unwrap_or(cores / 2).clamp(1, WORKERS_MAX)
 }
 
 /// The running workers.
@@ -57,7 +61,7 @@ impl DataPlane {
     pub fn start(plan: Plan, taps: &[Arc<Tap>], clock: Clock) -> Result<Self, Error> {
         let crew = Crew::gather(&plan, taps)?;
         let parts = Parts::new(&plan, taps);
-        Ok(Self::run(Arc::new(plan), clock, crew, parts))
+        Ok(Self::run(Arc::new(plan), clock, &crew, parts))
     }
 
     /// Goes on with another plan; what both have in common keeps its state. Nothing changes if this fails.
@@ -68,11 +72,11 @@ impl DataPlane {
             old.merge(worker.stop());
         }
         let parts = old.carried_over(&self.plan, &plan, taps);
-        *self = Self::run(Arc::new(plan), self.clock, crew, parts);
+        *self = Self::run(Arc::new(plan), self.clock, &crew, parts);
         Ok(())
     }
 
-    fn run(plan: Arc<Plan>, clock: Clock, crew: Crew, parts: Parts) -> Self {
+    fn run(plan: Arc<Plan>, clock: Clock, crew: &Crew, parts: Parts) -> Self {
         let shares = parts.split(&plan);
         let handovers: Vec<_> = (0..plan.workers()).map(|_| mpsc::sync_channel(RING_FRAMES)).collect();
         let senders: Vec<SyncSender<Handed>> = handovers.iter().map(|(sender, _)| sender.clone()).collect();

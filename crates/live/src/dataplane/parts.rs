@@ -1,6 +1,7 @@
 //! What runs, and belongs to one worker: switches, links, ports, packets under way, and what they counted.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fabric::NodeId;
@@ -55,7 +56,8 @@ pub struct Parts {
 impl Parts {
     /// Parts of a network that has just come up.
     pub fn new(plan: &Plan, taps: &[Arc<Tap>]) -> Self {
-        let links = plan.fabric().links.iter().flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
+        let links =
+            plan.fabric().links.iter().flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
         let port = |tap: &Arc<Tap>| Some(Port { tap: Arc::clone(tap), traffic: PortTraffic::default() });
         Self {
             switches: (0..plan.switches()).map(|at| Some(Forwarder::new(plan, at))).collect(),
@@ -66,15 +68,14 @@ impl Parts {
     }
 
     /// Takes in those of another worker.
-    pub fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, mut other: Self) {
         fill(&mut self.switches, other.switches);
         fill(&mut self.links, other.links);
         fill(&mut self.ports, other.ports);
         other.flight.for_each(|arrival| self.flight.add(arrival));
-        self.flows.merge(other.flows);
+        other.flows.drain().for_each(|(_, flow)| self.flows.adopt(flow));
         self.refused.add(&other.refused);
-        self.counters.busy = self.counters.busy + other.counters.busy;
-        self.counters.late_max = self.counters.late_max.max(other.counters.late_max);
+        self.counters.add(&other.counters);
     }
 
     /// Deals them out to the plan's workers.
@@ -92,7 +93,14 @@ impl Parts {
         for arrival in &mut self.flight {
             shares[plan.owner(plan.far(arrival.over))].flight.add(arrival);
         }
-        shares[0].flows = self.flows;
+        for (to, flow) in self.flows.drain() {
+            let host = match to {
+                IpAddr::V4(to) => plan.directory().by_ipv4(to),
+                IpAddr::V6(to) => plan.directory().by_ipv6(to),
+            };
+            // A flow whose host is gone is still worth telling about.
+            shares[host.map_or(0, |host| plan.owner(host))].flows.adopt(flow);
+        }
         shares[0].refused = self.refused;
         shares[0].counters = self.counters;
         shares
@@ -219,7 +227,8 @@ fn node_map(old: &Plan, new: &Plan) -> Vec<Option<NodeId>> {
 
 /// Where each direction of `old` is in `new`, by the names of its ends; parallel links are told apart by their order.
 fn link_map(old: &Plan, new: &Plan) -> Vec<Option<Direction>> {
-    let by_name: BTreeMap<_, _> = link_keys(new).into_iter().zip(0_u32..).map(|(key, at)| (key, Direction(at))).collect();
+    let by_name: BTreeMap<_, _> =
+        link_keys(new).into_iter().zip(0_u32..).map(|(key, at)| (key, Direction(at))).collect();
     link_keys(old).iter().map(|key| by_name.get(key).copied()).collect()
 }
 

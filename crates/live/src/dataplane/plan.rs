@@ -23,11 +23,6 @@ impl Direction {
         (self.0 / 2) as usize
     }
 
-    /// The side that it leaves.
-    pub const fn side(self) -> Side {
-        if self.0.is_multiple_of(2) { Side::A } else { Side::B }
-    }
-
     /// Its place in a list of all ways.
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -104,9 +104,10 @@ impl Sleeper {
     }
 
     fn wait(&self, most: Option<Span>, events: &mut [EpollEvent; READY_MAX]) -> usize {
+        const NANOSECONDS: u64 = 1_000_000_000;
         let timeout = most.map(|span| libc::timespec {
-            tv_sec: (span.as_ns() / 1_000_000_000) as libc::time_t,
-            tv_nsec: (span.as_ns() % 1_000_000_000) as _,
+            tv_sec: (span.as_ns() / NANOSECONDS).cast_signed(),
+            tv_nsec: (span.as_ns() % NANOSECONDS).cast_signed(),
         });
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: epoll_pwait2(2) writes at most READY_MAX events into an array of that length (`EpollEvent` is transparent over
@@ -117,7 +118,7 @@ impl Sleeper {
                 libc::SYS_epoll_pwait2,
                 self.epoll.0.as_raw_fd(),
                 events.as_mut_ptr(),
-                READY_MAX as libc::c_int,
+                i32::try_from(READY_MAX).unwrap_or(i32::MAX),
                 timeout,
                 std::ptr::null::<libc::sigset_t>(),
                 0_usize,

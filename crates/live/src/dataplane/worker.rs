@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
 use fabric::{NodeId, PortId};
 use link::Verdict;
-use machine::Time;
+use machine::{Span, Time};
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::{DropReason, Ingress, classify};
 
@@ -18,6 +18,7 @@ use super::parts::{Parts, Report};
 use super::plan::{Direction, Plan};
 use super::pool::{Frame, Pool};
 use super::sleep::{Ready, Sleeper};
+use super::urgency;
 use crate::clock::Clock;
 use crate::tap::VNET_HEADER;
 
@@ -29,6 +30,10 @@ const BURST_FRAMES: usize = 64;
 
 /// Bytes read from one port before the next one has its turn.
 const BURST_BYTES: usize = 256 << 10;
+
+/// The shortest time that a worker sleeps. What is due within it is run together at its end, late by that much at most: setting a
+/// timer and waking up costs several microseconds of CPU time, more than moving a packet does.
+const NAP: Span = Span::from_us(20);
 
 /// What the daemon wants of a worker.
 #[derive(Debug)]
@@ -53,6 +58,8 @@ pub struct Worker {
     pool: Pool,
     /// What is read when no buffer is free, so that it can be dropped.
     spare: Vec<u8>,
+    /// Since when it has not slept, as far as that has not been counted.
+    awake_since: Time,
     /// All that was due until then has been run.
     done_until: Time,
     inbox: Receiver<Handed>,
@@ -85,6 +92,7 @@ impl Worker {
             pool: Pool::new(capacity, POOL_BYTES),
             spare: vec![0; capacity],
             plan,
+            awake_since: clock.now(),
             clock,
             parts,
             done_until: Time::ZERO,
@@ -97,10 +105,9 @@ impl Worker {
 
     /// Forwards until it is told to stop.
     pub fn run(mut self) -> Parts {
-        sharpen_timer();
+        urgency::raise();
         let sleeper = Arc::clone(&self.sleepers[self.id]);
         let mut ready = Ready::none();
-        let mut awake_since = self.clock.now();
         loop {
             self.take_handed();
             let now = self.clock.now();
@@ -110,9 +117,10 @@ impl Worker {
                 sleeper.lie_down();
                 self.take_handed();
                 let now = self.clock.now();
-                self.parts.counters.busy = self.parts.counters.busy + now.since(awake_since);
-                sleeper.sleep(self.parts.flight.next_at().map(|at| at.since(now)), &mut ready);
-                awake_since = self.clock.now();
+                self.count_busy(now);
+                let until_next = self.parts.flight.next_at().map(|at| at.since(now).max(NAP));
+                sleeper.sleep(until_next, &mut ready);
+                self.awake_since = self.clock.now();
             }
             for at in 0..ready.len() {
                 match ready.port(at) {
@@ -126,6 +134,7 @@ impl Worker {
 
     /// Carries out what the daemon wants; whether it wants the end.
     fn obey(&mut self) -> bool {
+        self.count_busy(self.clock.now());
         self.sleepers[self.id].silence();
         while let Ok(order) = self.orders.try_recv() {
             match order {
@@ -135,6 +144,11 @@ impl Worker {
             }
         }
         false
+    }
+
+    fn count_busy(&mut self, now: Time) {
+        self.parts.counters.busy = self.parts.counters.busy + now.since(self.awake_since);
+        self.awake_since = now;
     }
 
     fn end(mut self) -> Parts {
@@ -184,20 +198,16 @@ impl Worker {
             self.parts.refused.no_buffer += 1;
             return Some(len);
         };
-        match port.tap.read(frame.buffer()) {
-            Ok(Some(len)) => {
-                frame.set_len(len);
-                port.traffic.sent_packets += 1;
-                port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
-                self.enter(host, now, frame);
-                Some(len)
-            }
-            // The device is being taken down by a program in the host: nothing comes until it is up again.
-            Ok(None) | Err(_) => {
-                self.pool.put(frame);
-                None
-            }
-        }
+        // It fails while a program in the host has taken the device down: nothing comes until it is up again.
+        let Ok(Some(len)) = port.tap.read(frame.buffer()) else {
+            self.pool.put(frame);
+            return None;
+        };
+        frame.set_len(len);
+        port.traffic.sent_packets += 1;
+        port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
+        self.enter(host, now, frame);
+        Some(len)
     }
 
     /// Decides about a frame that came in from a host.
@@ -321,7 +331,10 @@ impl Worker {
     /// Shows what is handed to a host to the meters. Only where packets are packets, not segments of 64 KiB.
     fn watch(&mut self, due: Time, packet: &Packet) {
         let late = self.clock.now().since(due);
-        self.parts.counters.late_max = self.parts.counters.late_max.max(late);
+        let counters = &mut self.parts.counters;
+        counters.delivered += 1;
+        counters.late_total = counters.late_total + late;
+        counters.late_max = counters.late_max.max(late);
         if !self.parts.flows.observe(packet.forwarding.hash, &packet.frame.bytes()[VNET_HEADER..]) {
             self.parts.refused.unwatched_flows += 1;
         }
@@ -338,12 +351,5 @@ impl Worker {
             port.traffic.drops += 1;
         }
         self.pool.put(frame);
-    }
-}
-
-/// By default the kernel adds up to 50 us to a sleep so that it can wake several threads at once: as much as a link's delay.
-fn sharpen_timer() {
-    if let Err(errno) = nix::sys::prctl::set_timerslack(1) {
-        tracing::warn!("the kernel keeps the timer slack at its default: {errno}");
     }
 }

@@ -1,38 +1,60 @@
 //! A runtime folder of its own for each test, and the networks in it.
+#![allow(dead_code, unsafe_code)]
+// What needs a bed takes one, so that no test does without.
+#![allow(clippy::unused_self)]
 
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use fabric::{Overrides, Source};
 use live::{Instance, StartOptions};
 
-/// Tests of one file run one after another: each measures time, or sets the process's environment.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+/// Tests of one file run one after another: each measures time, and sets the process's environment.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub struct Bed {
     pub folder: tempfile::TempDir,
-    _turn: std::sync::MutexGuard<'static, ()>,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Bed {
-    #[allow(unsafe_code)]
     pub fn new() -> Self {
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
-        // SAFETY: tests of this program run one after another, by the lock above, and nothing else here reads the environment.
-        unsafe { std::env::set_var("XDG_RUNTIME_DIR", folder.path()) };
+        // SAFETY: tests of this program run one after another, by the lock above, and no other thread reads the environment.
+        unsafe {
+            std::env::set_var("XDG_RUNTIME_DIR", folder.path());
+            std::env::remove_var("HEDDLE_WORKERS");
+        }
         Self { folder, _turn: turn }
     }
 
+    pub fn with_workers(&self, n: u32) {
+        // SAFETY: as in `new`.
+        unsafe { std::env::set_var("HEDDLE_WORKERS", n.to_string()) };
+    }
+
     pub fn options(name: &str) -> StartOptions {
-        let program = env!("CARGO_BIN_EXE_heddle-live-testbed").into();
-        StartOptions { name: name.to_owned(), ephemeral: true, program }
+        StartOptions { name: name.to_owned(), ephemeral: true, program: program() }
     }
 
     pub fn up(&self, name: &str, text: &str) -> Instance {
-        let network = Instance::start(&Self::options(name)).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
+        let network =
+            Instance::start(&Self::options(name)).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
         network.apply(&source(text), &Overrides::default()).unwrap_or_else(|error| panic!("{error}"));
         network
     }
+
+    /// Whether nothing is left in the runtime folder.
+    pub fn is_empty(&self) -> bool {
+        std::fs::read_dir(self.folder.path().join("heddle")).unwrap().next().is_none()
+    }
+}
+
+pub fn program() -> PathBuf {
+    env!("CARGO_BIN_EXE_heddle-live-testbed").into()
 }
 
 pub fn source(text: &str) -> Source {
@@ -46,4 +68,58 @@ pub fn output(command: Result<Command, live::Error>) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
     text
+}
+
+/// A program that is ended with the test.
+pub struct Running(Option<Child>);
+
+impl Running {
+    /// Starts it, and gives a server the time to listen.
+    pub fn start(command: Result<Command, live::Error>) -> Self {
+        let child = command.unwrap().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        Self(Some(child))
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.0.as_ref().unwrap().id().cast_signed()
+    }
+
+    pub fn wait(mut self) -> ExitStatus {
+        self.0.take().unwrap().wait().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// CPU time that a process has used, in ticks of 10 ms.
+pub fn cpu_ticks(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// Waits until something holds; whether it did within two seconds.
+pub fn soon(mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !holds() {
+        if start.elapsed() > Duration::from_secs(4) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+pub fn alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
 }

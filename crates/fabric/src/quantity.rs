@@ -1,0 +1,155 @@
+//! Numbers and numbers with units, within their bounds.
+
+use machine::Span;
+
+use crate::error::Problems;
+use crate::read::{Read, expected, shown};
+use crate::tree::{Node, Value};
+use crate::units::{self, Fault};
+
+/// A whole number of `MIN..=MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub u64);
+
+impl<const MIN: u64, const MAX: u64> Whole<MIN, MAX> {
+    /// As 32 bits; `MAX` of such fields fits.
+    pub fn get(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Read for Whole<MIN, MAX> {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let value = whole_number(node, problems)?;
+        in_range(value, MIN, MAX, "", node, problems).then_some(Self(value))
+    }
+}
+
+/// A whole number, of any size that fits 64 bits.
+pub(crate) fn whole_number(node: &Node, problems: &mut Problems<'_>) -> Option<u64> {
+    let number = match &node.value {
+        Value::Scalar(text) => text.replace('_', "").parse().ok(),
+        _ => None,
+    };
+    if number.is_none() {
+        expected(node, "a whole number, not negative", problems);
+    }
+    number
+}
+
+/// Whether `value` is within its bounds; notes it if not.
+fn in_range(value: u64, min: u64, max: u64, unit: &str, node: &Node, problems: &mut Problems<'_>) -> bool {
+    let fits = (min..=max).contains(&value);
+    if !fits {
+        let label = if value < min { "too small" } else { "too large" };
+        problems.add(
+            node.place,
+            format!("expected a number from {min} to {max}{unit}, found {value}{unit}"),
+            label,
+            if value < min { format!("{min}{unit} is the least") } else { format!("{max}{unit} is the most") },
+        );
+    }
+    fits
+}
+
+/// A rate in bits a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate(pub u64);
+
+/// The highest rate, bits a second.
+const FASTEST_BPS: u64 = 100_000_000_000_000;
+
+impl Read for Rate {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let rate = quantity(
+            node,
+            units::rate,
+            "a rate like `1Gbit` or `2.5 Mbit/s`",
+            "bit, kbit, Mbit, Gbit, Tbit",
+            problems,
+        )?;
+        match rate {
+            0 => problems.add(
+                node.place,
+                "a rate of zero lets nothing pass",
+                "zero",
+                "leave `rate` out for a link without a limit",
+            ),
+            FASTEST_BPS.. if rate > FASTEST_BPS => {
+                problems.add(
+                    node.place,
+                    "this rate is beyond 100 Tbit/s",
+                    "too fast",
+                    "leave `rate` out for a link without a limit",
+                );
+            }
+            _ => return Some(Self(rate)),
+        }
+        None
+    }
+}
+
+/// A length of time of at most `MAX_MS`; zero only if `ZERO`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Length<const ZERO: bool, const MAX_MS: u64>(pub Span);
+
+impl<const ZERO: bool, const MAX_MS: u64> Read for Length<ZERO, MAX_MS> {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let span = quantity(node, units::span, "a time like `50us` or `1.5ms`", "ps, ns, us, ms, s, min", problems)?;
+        let most = Span::from_ms(MAX_MS);
+        if span > most {
+            problems.add(node.place, format!("{span} is more than {most}"), "too long", format!("at most {most}"));
+            None
+        } else if span == Span::ZERO && !ZERO {
+            problems.add(node.place, "this time can't be zero", "zero", "write a time like `1s`");
+            None
+        } else {
+            Some(Self(span))
+        }
+    }
+}
+
+/// A size in bytes, with or without its unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes<const MIN: u64, const MAX: u64>(pub u32);
+
+impl<const MIN: u64, const MAX: u64> Read for Bytes<MIN, MAX> {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let read = |text: &str| text.replace('_', "").parse().or_else(|_| units::size(text));
+        let size = quantity(node, read, "a size like `1448B` or `9KiB`", "B, kB, KiB", problems)?;
+        in_range(size, MIN, MAX, " B", node, problems).then_some(Self(size as u32))
+    }
+}
+
+/// Reads a number with a unit; tells apart what can be wrong with it.
+fn quantity<T>(
+    node: &Node,
+    parse: impl Fn(&str) -> Result<T, Fault>,
+    what: &str,
+    units: &str,
+    problems: &mut Problems<'_>,
+) -> Option<T> {
+    let Value::Scalar(text) = &node.value else {
+        expected(node, what, problems);
+        return None;
+    };
+    match parse(text) {
+        Ok(value) => return Some(value),
+        Err(Fault::Number) => expected(node, what, problems),
+        Err(Fault::Unit) => {
+            let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || ". _".contains(c)).trim();
+            let message = match unit {
+                "" => format!("`{}` has no unit", shown(text)),
+                unit => format!("`{}` is not a unit that is known here", shown(unit)),
+            };
+            problems.add(node.place, message, format!("expected {what}"), format!("the units are {units}"));
+        }
+        Err(Fault::Range) => problems.add(
+            node.place,
+            format!("`{}` is too large or too fine", shown(text)),
+            format!("expected {what}"),
+            "write fewer digits or a fitting unit",
+        ),
+    }
+    None
+}

@@ -1,0 +1,117 @@
+//! The program from outside, where nothing is started: files in, text and exit status out.
+
+mod program;
+
+use program::Desk;
+use serde_json::Value;
+
+/// Small enough to be simulated in a moment.
+const SMALL: &str = "\
+topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
+links: { rate: 100Mbit, delay: 100us, queue: 50 }
+experiments:
+  spread:
+    traffic: { pattern: random, transport: newreno }
+    vary: { spread: [single, packet-scatter-random] }
+    warm-up: 100ms
+    for: 300ms
+    repeat: 3
+    expect: { goodput-mean: \">= 1 Mbit/s\" }
+";
+
+fn desk_with(text: &str) -> Desk {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", text);
+    desk
+}
+
+#[test]
+fn a_new_file_of_each_kind_checks_and_runs() {
+    let desk = Desk::new();
+    for topology in ["fat-tree", "leaf-spine", "explicit"] {
+        desk.expect(0, &["new", topology, "--topology", topology]);
+        let file = format!("{topology}.fabric.yaml");
+        let (stdout, _) = desk.expect(0, &["check", &file]);
+        assert!(stdout.contains("hosts"), "{stdout}");
+        let (_, stderr) = desk.expect(2, &["new", topology]);
+        assert!(stderr.contains("is there already") && stderr.contains("--force"), "{stderr}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_at_any_number_of_threads() {
+    let desk = desk_with(SMALL);
+    let mut samples = Vec::new();
+    for (folder, threads, seed) in [("one", "1", "7"), ("two", "2", "7"), ("again", "2", "7"), ("other", "2", "8")] {
+        desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--seed", seed, "-j", threads, "--results", folder]);
+        samples.push(desk.read(&format!("{folder}/samples.jsonl")));
+    }
+    assert!(samples[0].lines().count() >= 6);
+    assert_eq!(samples[0], samples[1]);
+    assert_eq!(samples[0], samples[2]);
+    assert_ne!(samples[0], samples[3], "another seed draws other pairs");
+}
+
+#[test]
+fn a_missed_expectation_is_status_1() {
+    let desk = desk_with(&SMALL.replace(">= 1 Mbit/s", ">= 1 Gbit/s"));
+    let (stdout, stderr) = desk.expect(1, &["run", "lab.fabric.yaml", "--sim"]);
+    assert!(format!("{stdout}{stderr}").contains("MISSED"), "{stdout}{stderr}");
+    assert!(desk.read("results/lab/report.html").contains("<svg"));
+    let (again, _) = desk.expect(1, &["report", "results/lab"]);
+    assert!(again.contains("MISSED"), "{again}");
+}
+
+#[test]
+fn a_mistake_is_status_2_with_line_and_hint_and_leaves_nothing() {
+    let desk = desk_with(&SMALL.replace("queue: 50", "queues: 50"));
+    for command in [&["check"][..], &["plan"], &["run", "--sim"], &["up"]] {
+        let (_, stderr) = desk.expect(2, &[command, &["lab.fabric.yaml"]].concat());
+        assert!(stderr.contains("lab.fabric.yaml:2") && stderr.contains("queues"), "{stderr}");
+    }
+    assert!(!desk.path().join("results").exists() && !desk.path().join("heddle").exists());
+}
+
+#[test]
+fn a_missing_file_says_how_to_make_one() {
+    let (_, stderr) = Desk::new().expect(2, &["check", "nowhere.fabric.yaml"]);
+    assert!(stderr.contains("nowhere.fabric.yaml") && stderr.contains("heddle new"), "{stderr}");
+}
+
+#[test]
+fn data_comes_as_json_and_csv() {
+    let desk = desk_with(SMALL);
+    let (nodes, _) = desk.expect(0, &["show", "nodes", "lab.fabric.yaml", "-o", "json"]);
+    let nodes: Value = serde_json::from_str(&nodes).expect("JSON");
+    assert_eq!(nodes.as_array().expect("rows").len(), 8);
+    let (links, _) = desk.expect(0, &["show", "links", "lab.fabric.yaml", "-o", "csv"]);
+    assert_eq!(links.lines().count(), 1 + 8);
+    let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "--sim", "-o", "json"]);
+    let plan: Value = serde_json::from_str(&plan).expect("JSON");
+    assert_eq!(plan["fabric"]["hosts"], 4);
+    let (schema, _) = desk.expect(0, &["schema"]);
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    assert!(schema["$schema"].as_str().expect("a schema").contains("draft-07"));
+}
+
+#[test]
+fn manual_pages_and_completions() {
+    let desk = Desk::new();
+    desk.expect(0, &["man", "pages"]);
+    assert!(desk.read("pages/heddle.1").contains("EXIT STATUS"));
+    assert!(desk.read("pages/heddle-run.1").contains("seed"));
+    for shell in ["bash", "zsh", "fish"] {
+        let (script, _) = desk.expect(0, &["completions", shell]);
+        assert!(script.contains("heddle"));
+    }
+}
+
+#[test]
+fn without_a_running_network_the_way_to_one_is_shown() {
+    let desk = Desk::new();
+    for args in [&["down"][..], &["show", "counters"], &["exec", "h1", "--", "true"]] {
+        let (_, stderr) = desk.expect(2, args);
+        assert!(stderr.contains("no network is running") && stderr.contains("heddle up"), "{stderr}");
+    }
+    desk.expect(0, &["clean"]);
+}

@@ -1,0 +1,87 @@
+//! The program with real networks. Needs /dev/net/tun, and user namespaces or root.
+
+mod program;
+
+use program::Desk;
+use serde_json::Value;
+
+const PAIR: &str = "\
+nodes: { h1: host, h2: host, h3: host, s1: switch, s2: switch }
+links:
+  - { between: [h1, s1], rate: 20Mbit, delay: 1ms, queue: 50 }
+  - { between: [h2, s2], rate: 20Mbit, delay: 1ms, queue: 50 }
+  - { between: [h3, s2], rate: 20Mbit, delay: 1ms, queue: 50 }
+  - { between: [s1, s2], rate: 20Mbit, delay: 1ms, queue: 50 }
+experiments:
+  pair:
+    traffic: { pattern: { pairs: [[h1, h2]] } }
+    warm-up: 1s
+    for: 2s
+    expect: { goodput-sum: \">= 15 Mbit/s\" }
+";
+
+/// Takes its networks down even if the test fails.
+struct Guard(Desk);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.heddle(&["down", "--all"]);
+    }
+}
+
+#[test]
+fn up_exec_show_change_down() {
+    let Guard(desk) = &Guard(Desk::new());
+    desk.write("pair.fabric.yaml", PAIR);
+    desk.expect(0, &["up", "pair.fabric.yaml"]);
+    // Four links of 1 ms, twice.
+    let (ping, _) = desk.expect(0, &["exec", "h1", "--", "ping", "-c", "3", "-i", "0.1", "h2"]);
+    assert!(ping.contains(" 0% packet loss"), "{ping}");
+    let (hostname, _) = desk.expect(0, &["exec", "h2", "--", "hostname"]);
+    assert_eq!(hostname.trim(), "h2");
+    let (counters, _) = desk.expect(0, &["show", "counters", "-o", "json"]);
+    let counters: Value = serde_json::from_str(&counters).expect("JSON");
+    assert!(counters[0]["packets"].as_u64().expect("a count") >= 3, "{counters}");
+    let (flows, _) = desk.expect(0, &["show", "flows", "-o", "csv"]);
+    assert!(flows.contains("s1,h2,"), "{flows}");
+    let (same, _) = desk.expect(0, &["up", "pair.fabric.yaml"]);
+    assert!(same.contains("nothing to change"), "{same}");
+    desk.write("pair.fabric.yaml", &PAIR.replacen("delay: 1ms", "delay: 5ms", 1));
+    let (changed, _) = desk.expect(0, &["up", "pair.fabric.yaml"]);
+    assert!(changed.contains("changed"), "{changed}");
+    let (links, _) = desk.expect(0, &["show", "links", "-o", "csv"]);
+    assert!(links.contains("5ms"), "{links}");
+    desk.expect(0, &["down"]);
+    desk.expect(2, &["exec", "h1", "--", "true"]);
+}
+
+#[test]
+fn a_program_s_exit_status_is_that_of_exec() {
+    let Guard(desk) = &Guard(Desk::new());
+    desk.write("pair.fabric.yaml", PAIR);
+    desk.expect(0, &["up", "pair.fabric.yaml"]);
+    desk.expect(7, &["exec", "h1", "--", "sh", "-c", "exit 7"]);
+    let (_, stderr) = desk.expect(2, &["exec", "h9", "--", "true"]);
+    assert!(stderr.contains("h9"), "{stderr}");
+}
+
+/// The same small case by both clocks: one flow over three links fills 20 Mbit/s either way.
+#[test]
+fn live_and_simulated_agree() {
+    let desk = Desk::new();
+    desk.write("pair.fabric.yaml", PAIR);
+    desk.expect(0, &["run", "pair.fabric.yaml", "--quiet"]);
+    let goodput = |driver: &str| {
+        let samples = desk.read("results/pair/samples.jsonl");
+        let record = samples
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+            .find(|record| record["driver"] == driver)
+            .unwrap_or_else(|| panic!("no {driver} record in {samples}"));
+        record["flows"][0]["goodput_bps"].as_f64().expect("a number")
+    };
+    let (live, sim) = (goodput("live"), goodput("sim"));
+    assert!((live - sim).abs() <= 0.1 * sim, "live {live}, simulated {sim}");
+    let report = desk.read("results/pair/report.html");
+    assert!(report.contains("simulated") && report.contains("live"));
+}

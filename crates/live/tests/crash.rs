@@ -1,0 +1,113 @@
+//! What is left when something dies: nothing, or what `clean` removes.
+
+mod bed;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use bed::{Bed, Running, alive, soon};
+use live::{Instance, StartOptions};
+
+const PAIR: &str = "
+name: pair
+nodes: { h1: host, h2: host, s1: switch }
+links: [ { between: [h1, s1] }, { between: [s1, h2] } ]
+";
+
+fn kill(pid: i32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn clean_removes_what_a_killed_daemon_left() {
+    let bed = Bed::new();
+    let other = bed.up("other", PAIR);
+    let network = bed.up("crashed", PAIR);
+    let sleeper = Running::start(network.command("h1", "sh", ["-c", "trap '' TERM; sleep 60 & wait"]));
+    let bystander = Running::start(other.command("h1", "sleep", ["60"]));
+    let pid = network.status().unwrap().pid;
+    kill(pid);
+    assert!(network.status().is_err());
+    drop(network);
+    assert!(alive(sleeper.pid()), "processes in hosts outlive the daemon");
+    assert_eq!(Instance::list().unwrap(), ["other"]);
+
+    let cleaned = live::clean().unwrap();
+    assert_eq!(cleaned.instances, ["crashed"]);
+    assert!(cleaned.processes >= 2, "{cleaned:?}");
+    assert!(!alive(sleeper.pid()), "even one that ignores SIGTERM");
+    assert!(alive(bystander.pid()), "another network's processes are not touched");
+    assert!(!bed.folder.path().join("heddle/crashed").exists());
+    assert_eq!(live::clean().unwrap(), live::Cleaned::default());
+    other.down().unwrap();
+    assert!(!alive(bystander.pid()), "down ends the processes in its hosts");
+    assert!(bed.is_empty());
+}
+
+#[test]
+fn a_network_can_be_started_again_after_a_crash() {
+    let bed = Bed::new();
+    let network = bed.up("twice", PAIR);
+    let error = Instance::start(&Bed::options("twice")).unwrap_err();
+    assert!(error.to_string().contains("already up"), "{error}");
+    kill(network.status().unwrap().pid);
+    drop(network);
+    bed.up("twice", PAIR).down().unwrap();
+    assert!(bed.is_empty());
+}
+
+#[test]
+fn an_ephemeral_network_ends_with_its_client() {
+    let bed = Bed::new();
+    let network = bed.up("short", PAIR);
+    let sleeper = Running::start(network.command("h1", "sleep", ["60"]));
+    let pid = network.status().unwrap().pid;
+    drop(network);
+    assert!(soon(|| !alive(pid) && !alive(sleeper.pid())));
+    assert!(bed.is_empty());
+}
+
+#[test]
+fn a_lasting_network_outlives_its_client_and_ends_by_a_signal() {
+    let bed = Bed::new();
+    let network = Instance::start(&StartOptions { ephemeral: false, ..Bed::options("long") }).unwrap();
+    let pid = network.status().unwrap().pid;
+    drop(network);
+    let again = Instance::connect("long").unwrap().expect("it is up");
+    assert_eq!(again.status().unwrap().pid, pid);
+    assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());
+    assert!(soon(|| !alive(pid)));
+    assert!(bed.is_empty());
+    assert!(Instance::connect("long").unwrap().is_none());
+}
+
+#[test]
+fn nonsense_on_the_socket_harms_nobody() {
+    let bed = Bed::new();
+    let network = bed.up("calm", PAIR);
+    let connect = || UnixStream::connect(bed.folder.path().join("heddle/calm/control.sock")).unwrap();
+    let hello = "{\"hello\":{\"version\":1}}\n";
+    for (nonsense, complaint) in [
+        ("\"status\"\n".to_owned(), "before the hello"),
+        ("{\"hello\":{\"version\":99}}\n".to_owned(), "version 99"),
+        ("\u{0}\u{1}\n".to_owned(), "no message"),
+        (format!("{hello}{{\"enter\":{{\"host\":\"../..\"}}}}\n"), "not a host"),
+        (format!("{hello}{{\"reboot\":{{}}}}\n"), "no message"),
+        (format!("{hello}{}\n", "[".repeat(100_000)), "no message"),
+        ("x".repeat(9 << 20), "more than"),
+    ] {
+        let mut stream = connect();
+        // The daemon may cut us off before it has read everything.
+        let _ = stream.write_all(nonsense.as_bytes());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut reply = String::new();
+        let _ = stream.read_to_string(&mut reply);
+        assert!(reply.contains(complaint), "{complaint}: {reply}");
+    }
+    // More clients than are served at once, all silent.
+    let crowd: Vec<UnixStream> = (0..40).map(|_| connect()).collect();
+    drop(crowd);
+    assert!(soon(|| Instance::connect("calm").is_ok_and(|found| found.is_some())));
+    network.down().unwrap();
+}

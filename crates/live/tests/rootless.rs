@@ -1,0 +1,75 @@
+//! An ordinary user brings a network up.
+
+mod bed;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+
+const NOBODY: u32 = 65_534;
+
+/// Gives /dev/net/tun the mode that Debian's udev rules give it, for as long as this lives.
+struct OpenTun(fs::Permissions);
+
+impl OpenTun {
+    fn new() -> Option<Self> {
+        let before = fs::metadata("/dev/net/tun").ok()?.permissions();
+        fs::set_permissions("/dev/net/tun", fs::Permissions::from_mode(0o666)).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for OpenTun {
+    fn drop(&mut self) {
+        fs::set_permissions("/dev/net/tun", self.0.clone()).unwrap();
+    }
+}
+
+/// A command that `nobody` runs; the program is copied to where he can read it.
+fn as_nobody(folder: &std::path::Path, args: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]);
+    command.arg(folder.join("program")).args(args).env("XDG_RUNTIME_DIR", folder).current_dir("/");
+    command
+}
+
+fn run(mut command: Command) -> (bool, String) {
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn an_ordinary_user_needs_nothing_but_the_tun_device() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: this test runs programs as another user and changes a device's mode, which needs root");
+        return;
+    }
+    let tun = OpenTun::new().expect("root may open /dev/net/tun to all");
+    let folder = tempfile::Builder::new().prefix("heddle").tempdir_in("/tmp").unwrap();
+    fs::copy(bed::program(), folder.path().join("program")).unwrap();
+    let file = folder.path().join("pair.fabric.yaml");
+    fs::write(
+        &file,
+        "name: pair\nnodes: { h1: host, h2: host, s1: switch }\nlinks: [ { between: [h1, s1] }, { between: [s1, h2] } ]\n",
+    )
+    .unwrap();
+    chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let nobody = |args: &[&str]| run(as_nobody(folder.path(), args));
+
+    let (up, text) = nobody(&["up", "net", file.to_str().unwrap()]);
+    assert!(up, "{text}");
+    let (reached, text) = nobody(&["exec", "net", "h1", "ping", "-c", "2", "-i", "0.2", "-W", "2", "h2"]);
+    assert!(reached && text.contains(" 0% packet loss"), "{text}");
+    let (_, text) = nobody(&["exec", "net", "h1", "sh", "-c", "hostname; ls /sys/class/net; grep h2 /etc/hosts"]);
+    assert!(text.starts_with("h1\neth0\nlo\n10.0.0.2"), "{text}");
+    let (down, text) = nobody(&["down", "net"]);
+    assert!(down, "{text}");
+    assert!(fs::read_dir(folder.path().join("heddle")).unwrap().next().is_none());
+
+    // Without the device he is told what to do.
+    fs::set_permissions("/dev/net/tun", fs::Permissions::from_mode(0o600)).unwrap();
+    let (up, text) = nobody(&["up", "net", file.to_str().unwrap()]);
+    assert!(!up && text.contains("cannot open /dev/net/tun") && text.contains("hint: allow it with"), "{text}");
+    drop(tun);
+}
