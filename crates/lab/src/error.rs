@@ -45,7 +45,9 @@ pub enum Error {
         line: usize,
     },
     /// An expectation is about something that its driver cannot know.
-    #[error("line {line}: the expectation `{text}` of experiment {experiment:?} needs a simulated run: {metric} is not visible from outside a real TCP")]
+    #[error(
+        "line {line}: the expectation `{text}` of experiment {experiment:?} needs a simulated run: {metric} is not visible from outside a real TCP"
+    )]
     ExpectationCannotBeMeasured {
         /// The experiment.
         experiment: String,
@@ -140,8 +142,12 @@ impl Error {
             Self::NoExperiments { .. } => "add `experiments:`; `heddle new` writes a file with an example",
             Self::UnknownExperiment { .. } => "use one of the names above",
             Self::Pattern { reason, .. } => reason.hint(),
-            Self::ExpectationMatchesNothing { .. } => "write each label as under `vary`, with the value as written there",
-            Self::ExpectationCannotBeMeasured { .. } => "limit it to the simulated runs, or expect `retransmits` instead",
+            Self::ExpectationMatchesNothing { .. } => {
+                "write each label as under `vary`, with the value as written there"
+            }
+            Self::ExpectationCannotBeMeasured { .. } => {
+                "limit it to the simulated runs, or expect `retransmits` instead"
+            }
             Self::MissingProgram { program, .. } => {
                 let package = if *program == "ip" { "iproute2" } else { program };
                 return Some(format!("install it: apt-get install {package}; or leave live runs out with --sim"));

@@ -49,8 +49,11 @@ pub fn load(folder: &Path) -> Result<Results, Error> {
     let samples = folder.join(SAMPLES);
     let text = fs::read_to_string(&samples).map_err(|source| failed("reading", &samples, source))?;
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let record = serde_json::from_str(line)
-            .map_err(|source| Error::Format { path: samples.clone(), line: i + 1, source })?;
+        let record = serde_json::from_str(line).map_err(|source| Error::Format {
+            path: samples.clone(),
+            line: i + 1,
+            source,
+        })?;
         results.records.push(record);
     }
     Ok(results)
@@ -58,8 +61,7 @@ pub fn load(folder: &Path) -> Result<Results, Error> {
 
 fn get<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let text = fs::read_to_string(path).map_err(|source| failed("reading", path, source))?;
-    serde_json::from_str(&text)
-        .map_err(|source| Error::Format { path: path.to_owned(), line: source.line(), source })
+    serde_json::from_str(&text).map_err(|source| Error::Format { path: path.to_owned(), line: source.line(), source })
 }
 
 /// Writes beside the file and renames: a reader never sees half of it.

@@ -77,7 +77,11 @@ pub fn parse(text: &[u8]) -> Result<Measurement, IperfError> {
 
 fn reason(text: &[u8], error: &serde_json::Error) -> String {
     let start = String::from_utf8_lossy(&text[..text.len().min(200)]);
-    if start.trim().is_empty() { "nothing at all".to_owned() } else { format!("{error} in {:?}", shortened(start.trim())) }
+    if start.trim().is_empty() {
+        "nothing at all".to_owned()
+    } else {
+        format!("{error} in {:?}", shortened(start.trim()))
+    }
 }
 
 /// Messages go to a terminal: one line, printable, not too long.

@@ -73,7 +73,7 @@ impl<'a> LiveRuns<'a> {
             measured.push(self.one(&cases[run.at.1], run, (experiment.warm_up, experiment.duration))?);
             progress.done(run.seconds);
         }
-        progress.finish();
+        drop(progress);
         self.network.down()?;
         Ok(measured)
     }
@@ -98,7 +98,7 @@ impl<'a> LiveRuns<'a> {
             seconds: whole_seconds(times.1).max(1),
             arguments: tuning::client_arguments(&case.traffic.transport, self.fabric.mtu),
         };
-        let count = || self.network.counters().map_err(lost);
+        let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = traffic::run(&self.network, &flows, &schedule, count).map_err(|failure| failed(run, failure))?;
         let timing = Timing {
             experiment: run.experiment.clone(),
@@ -145,7 +145,7 @@ fn whole_seconds(span: Span) -> u64 {
     span.as_ps().div_ceil(1_000_000_000_000)
 }
 
-fn lost(error: live::Error) -> FlowFailure {
+fn lost(error: &live::Error) -> FlowFailure {
     FlowFailure { flow: String::new(), host: String::new(), message: error.to_string() }
 }
 
@@ -209,7 +209,8 @@ fn record(
 /// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
 /// `None` if nobody watched it: the fabric watches shaped networks only, and so many flows.
 fn reordering(flow: &LiveFlow, before: &[FlowCounters], after: &[FlowCounters]) -> Option<(u64, u32)> {
-    let is_ours = |counted: &&FlowCounters| counted.to.port() == flow.port && counted.to.ip().to_string() == flow.address;
+    let is_ours =
+        |counted: &&FlowCounters| counted.to.port() == flow.port && counted.to.ip().to_string() == flow.address;
     // The connection that iperf3 steers by has the same destination and hardly a segment.
     let sum = |counters: &[FlowCounters]| counters.iter().filter(is_ours).map(|c| c.reordering.reordered).sum::<u64>();
     let extent = after.iter().filter(is_ours).map(|counted| counted.reordering.extent_max).max()?;
@@ -220,9 +221,9 @@ fn links(fabric: &Fabric, before: &[LinkCounters], after: &[LinkCounters], over:
     let mut records = Vec::with_capacity(2 * fabric.links.len());
     for ((link, before), after) in fabric.links.iter().zip(before).zip(after) {
         let directions = [(Side::A, before.forward, after.forward), (Side::B, before.backward, after.backward)];
-        records.extend(directions.map(|(from, before, after)| {
-            link_record(fabric, link, from, &grown(&before, &after), over)
-        }));
+        records.extend(
+            directions.map(|(from, before, after)| link_record(fabric, link, from, &grown(&before, &after), over)),
+        );
     }
     records
 }
@@ -252,8 +253,7 @@ mod tests {
 
     #[test]
     fn reordering_is_that_of_the_flows_own_port() {
-        let flow =
-            LiveFlow { from: "h1".to_owned(), to: "h2".to_owned(), address: "10.0.0.2".to_owned(), port: 6_000 };
+        let flow = LiveFlow { from: "h1".to_owned(), to: "h2".to_owned(), address: "10.0.0.2".to_owned(), port: 6_000 };
         let before = [counted(6_000, 5, 2)];
         let after = [counted(6_000, 12, 4), counted(6_000, 1, 9), counted(6_001, 99, 99)];
         assert_eq!(reordering(&flow, &before, &after), Some((8, 9)));

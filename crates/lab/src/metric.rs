@@ -31,12 +31,11 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
         Metric::Retransmits => total(record, |flow| Some(flow.retransmits)),
         Metric::FastRetransmits => total(record, |flow| flow.fast_retransmits),
         Metric::Timeouts => total(record, |flow| flow.timeouts),
-        Metric::Reordered => {
-            record.reordered.map(|n| n as f64).or_else(|| total(record, |flow| flow.reordered))
-        }
-        Metric::ReorderExtent => record.reorder_extent.map(f64::from).or_else(|| {
-            record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)
-        }),
+        Metric::Reordered => record.reordered.map(|n| n as f64).or_else(|| total(record, |flow| flow.reordered)),
+        Metric::ReorderExtent => record
+            .reorder_extent
+            .map(f64::from)
+            .or_else(|| record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)),
         Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
         Metric::UtilisationMean => {
             let trunks: Vec<f64> =

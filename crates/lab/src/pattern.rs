@@ -221,9 +221,10 @@ fn place(fabric: &Fabric, host: u32) -> (Option<u32>, u32) {
         NodeKind::Host(address) => address.pod,
         NodeKind::Switch { pod, .. } => *pod,
     };
-    let edge = node.ports.first().map_or(host, |&(link, side): &(_, Side)| {
-        fabric.links[link.0 as usize].end(side.other()).node.0
-    });
+    let edge = node
+        .ports
+        .first()
+        .map_or(host, |&(link, side): &(_, Side)| fabric.links[link.0 as usize].end(side.other()).node.0);
     (pod, edge)
 }
 

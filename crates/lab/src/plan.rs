@@ -96,21 +96,11 @@ fn choose(fabric: &Fabric, only: &[String]) -> Result<Vec<usize>, Error> {
     Ok((0..all.len()).filter(|&i| only.is_empty() || only.contains(&all[i].name)).collect())
 }
 
-fn planned(
-    fabric: &Fabric,
-    experiment: &Experiment,
-    case: &Case,
-    seed: u64,
-    repeat: u32,
-) -> Result<PlannedRun, Error> {
+fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, repeat: u32) -> Result<PlannedRun, Error> {
     let labels = Labels(case.labels.clone());
     let seed = run_seed(seed, experiment, &labels, repeat);
     let flows = pairs_of(fabric, case, seed)
-        .map_err(|reason| Error::Pattern {
-            experiment: experiment.name.clone(),
-            case: labels.to_string(),
-            reason,
-        })?
+        .map_err(|reason| Error::Pattern { experiment: experiment.name.clone(), case: labels.to_string(), reason })?
         .len();
     let seconds = (experiment.warm_up + experiment.duration).as_secs_f64();
     let name = experiment.name.clone();
@@ -183,7 +173,11 @@ pub(crate) const fn driver_name(driver: DriverKind) -> &'static str {
 
 /// A CSV field, quoted where it must be.
 pub(crate) fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
 }
 
 #[cfg(test)]

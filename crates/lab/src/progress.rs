@@ -37,9 +37,11 @@ impl Progress {
     pub fn done(&self, seconds: f64) {
         self.bar.inc(weight(seconds));
     }
+}
 
-    /// Takes the bar away.
-    pub fn finish(&self) {
+impl Drop for Progress {
+    /// Takes the bar away, also when a run has failed.
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }

@@ -70,7 +70,10 @@ impl Results {
             tile(&count(driver).to_string(), &format!("{} runs", driver_word(driver)));
         }
         if let Some((mean, worst)) = agreement(self) {
-            tile(&format!("{:.1} %", mean * 100.0), &format!("live from simulated on average, {:.1} % at most", worst * 100.0));
+            tile(
+                &format!("{:.1} %", mean * 100.0),
+                &format!("live from simulated on average, {:.1} % at most", worst * 100.0),
+            );
         }
         if let Some(speed) = self.simulator_speed() {
             tile(&format!("{}/s", quantity::rough(speed.per_second)), "packet-hops, simulated on one core");
@@ -88,8 +91,11 @@ impl Results {
         let known = share.iter().any(Option::is_some);
         let label = format!("Topology of {}", network.name);
         let drawing = network::draw(network, &share, 960.0, true, &label);
-        let key = if known { ramp_key("utilisation of the busier direction, mean over all runs") } else { String::new() };
-        format!("<section class=\"card\">\n<h3>The network</h3>\n{key}<div class=\"scroll\">{drawing}</div>\n</section>\n")
+        let key =
+            if known { ramp_key("utilisation of the busier direction, mean over all runs") } else { String::new() };
+        format!(
+            "<section class=\"card\">\n<h3>The network</h3>\n{key}<div class=\"scroll\">{drawing}</div>\n</section>\n"
+        )
     }
 
     fn experiment(&self, experiment: &ExperimentResult) -> String {
@@ -126,7 +132,8 @@ impl Results {
             let name = escape(&heading(experiment, metric));
             if both {
                 let _ = write!(head, "<th class=\"group\" colspan=\"3\">{name}</th>");
-                second.push_str("<th class=\"live first\">live</th><th class=\"sim\">simulated</th><th>difference</th>");
+                second
+                    .push_str("<th class=\"live first\">live</th><th class=\"sim\">simulated</th><th>difference</th>");
             } else {
                 let _ = write!(second, "<th class=\"high\">{name}</th>");
             }
@@ -135,7 +142,8 @@ impl Results {
         let row = |case: &CaseResult| {
             let cells = experiment.metrics.iter().flat_map(|&metric| {
                 let mut cells = self.cell_texts(experiment, case, metric).into_iter();
-                let first = cells.next().map(|text| format!("<td class=\"{}\">{text}</td>", if both { "first" } else { "" }));
+                let first =
+                    cells.next().map(|text| format!("<td class=\"{}\">{text}</td>", if both { "first" } else { "" }));
                 first.into_iter().chain(cells.map(|text| format!("<td>{text}</td>"))).collect::<Vec<_>>()
             });
             format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
@@ -144,9 +152,10 @@ impl Results {
     }
 
     fn stacked_table(&self, experiment: &ExperimentResult) -> String {
-        let heads = experiment.metrics.iter().map(|&metric| {
-            format!("<th class=\"high\">{}</th>", escape(&heading(experiment, metric)))
-        });
+        let heads = experiment
+            .metrics
+            .iter()
+            .map(|&metric| format!("<th class=\"high\">{}</th>", escape(&heading(experiment, metric))));
         let head = format!("<tr><th>case</th>{}</tr>", heads.collect::<String>());
         let row = |case: &CaseResult| {
             let cells = experiment.metrics.iter().map(|&metric| {
@@ -182,7 +191,10 @@ impl Results {
         let mut card = |title: &str, note: &str, drawing: Option<String>| {
             if let Some(drawing) = drawing {
                 let (title, note) = (escape(title), escape(note));
-                let _ = writeln!(html, "<div class=\"card\"><h3>{title}</h3><p class=\"small\">{note}</p>{key}{drawing}</div>");
+                let _ = writeln!(
+                    html,
+                    "<div class=\"card\"><h3>{title}</h3><p class=\"small\">{note}</p>{key}{drawing}</div>"
+                );
             }
         };
         let interval = if experiment.repeat > 1 {
@@ -190,12 +202,17 @@ impl Results {
         } else {
             "one run each"
         };
-        let (first, rest) = experiment.metrics.split_first().map_or((None, &[][..]), |(first, rest)| (Some(*first), rest));
+        let (first, rest) =
+            experiment.metrics.split_first().map_or((None, &[][..]), |(first, rest)| (Some(*first), rest));
         if let Some(metric) = first {
             card(&heading(experiment, metric), interval, charts::bars(experiment, &self.drivers, metric));
         }
         let unit = scale_of(experiment, Metric::GoodputMean).unit;
-        card(&format!("goodput of each flow ({unit})"), "a dot a flow, a stroke at the median", charts::strips(self, experiment));
+        card(
+            &format!("goodput of each flow ({unit})"),
+            "a dot a flow, a stroke at the median",
+            charts::strips(self, experiment),
+        );
         card(
             &format!("{}, compared", first.map_or("goodput", metric_name)),
             "paired by seed: same pairs of hosts, all else equal",
@@ -211,9 +228,8 @@ impl Results {
     fn loads(&self, experiment: &ExperimentResult) -> String {
         let Some(strip) = network::heat_strip(self, experiment) else { return String::new() };
         let key = ramp_key("utilisation; a cell a link direction, busiest first");
-        let mut html = format!(
-            "<div class=\"card\"><h3>Load of the links</h3>{key}<div class=\"scroll\">{strip}</div></div>\n"
-        );
+        let mut html =
+            format!("<div class=\"card\"><h3>Load of the links</h3>{key}<div class=\"scroll\">{strip}</div></div>\n");
         let drawings = experiment.cases.len() * self.drivers.len();
         if drawings > DRAWINGS_MAX || self.network.links.len() > SMALL_LINKS_MAX {
             return html;
@@ -281,9 +297,9 @@ fn table(class: &str, head: &str, rows: &str) -> String {
 }
 
 fn headline(results: &Results) -> (&'static str, &'static str, String) {
-    let (missed, all) = results.verdicts().fold((0_u32, 0_u32), |(missed, all), (_, verdict)| {
-        (missed + u32::from(!verdict.passed), all + 1)
-    });
+    let (missed, all) = results
+        .verdicts()
+        .fold((0_u32, 0_u32), |(missed, all), (_, verdict)| (missed + u32::from(!verdict.passed), all + 1));
     match (missed, all) {
         (_, 0) => ("plain", "·", "Measured; the file expects nothing".to_owned()),
         (0, 1) => ("good", "✓", "The expectation is met".to_owned()),
@@ -336,7 +352,9 @@ fn driver_key(drivers: &[DriverKind]) -> String {
     if drivers.len() < 2 {
         return String::new();
     }
-    let entry = |&driver: &DriverKind| format!("<span><i class=\"{}\"></i>{}</span>", driver_class(driver), driver_word(driver));
+    let entry = |&driver: &DriverKind| {
+        format!("<span><i class=\"{}\"></i>{}</span>", driver_class(driver), driver_word(driver))
+    };
     format!("<div class=\"key\">{}</div>", drivers.iter().map(entry).collect::<String>())
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn simulate(
         .num_threads(options.threads)
         .build()
         .map_err(|error| Error::Threads { threads: options.threads, message: error.to_string() })?;
-    let simulated = pool.install(|| {
+    pool.install(|| {
         runs.par_iter()
             .with_max_len(1)
             .map(|run| {
@@ -42,9 +42,7 @@ pub(crate) fn simulate(
                 result
             })
             .collect()
-    });
-    progress.finish();
-    simulated
+    })
 }
 
 fn one(

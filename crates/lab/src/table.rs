@@ -13,7 +13,7 @@ use crate::results::{CaseResult, ExperimentResult, Results};
 use crate::statistics::Summary;
 
 /// Where nothing is known about the terminal (a pipe), lines may be this long.
-const WIDTH_WITHOUT_TERMINAL: u16 = 120;
+const WIDTH_WITHOUT_TERMINAL: u16 = 140;
 
 /// Rows and columns of text.
 pub(crate) struct Grid {
@@ -86,7 +86,8 @@ impl Results {
             let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
             text.push_str(&experiment_table(experiment, &self.drivers, width));
             for comparison in &experiment.comparisons {
-                let common = if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
+                let common =
+                    if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
                 let _ = writeln!(
                     text,
                     "  {common}{} against {}: {} {} ({})",
@@ -128,8 +129,7 @@ impl Results {
     /// One line for each experiment, case, driver and metric (RFC 4180 with LF). Values are in bit/s, counts, and
     /// shares from 0 to 1; `interval` is half the width of the 99 % confidence interval.
     pub fn csv(&self) -> String {
-        let mut text =
-            "experiment,case,driver,metric,n,mean,interval,min,p50,p99,max,standard_deviation\n".to_owned();
+        let mut text = "experiment,case,driver,metric,n,mean,interval,min,p50,p99,max,standard_deviation\n".to_owned();
         for experiment in &self.experiments {
             for case in &experiment.cases {
                 for cell in &case.cells {
@@ -189,13 +189,14 @@ fn wide_table(experiment: &ExperimentResult, drivers: &[DriverKind]) -> String {
     let both = drivers.len() > 1;
     let mut headings = vec!["case".to_owned()];
     for &metric in &experiment.metrics {
-        let name = heading(experiment, metric);
+        let name = heading(experiment, metric).replace(' ', "\n");
         if both {
-            headings.extend([format!("{name}\nlive"), "\nsimulated".to_owned(), "\ndifference".to_owned()]);
+            headings.extend([format!("{name}\nlive"), "simulated".to_owned(), "difference".to_owned()]);
         } else {
             headings.push(name);
         }
     }
+    stand_on_one_line(&mut headings);
     let mut grid = Grid::new(&headings);
     for case in &experiment.cases {
         let mut row = vec![case.labels.to_string()];
@@ -205,6 +206,14 @@ fn wide_table(experiment: &ExperimentResult, drivers: &[DriverKind]) -> String {
         grid.row(row);
     }
     grid.render(&(1..headings.len()).collect::<Vec<_>>())
+}
+
+/// Puts empty lines above headings of fewer lines than the tallest one.
+fn stand_on_one_line(headings: &mut [String]) {
+    let tallest = headings.iter().map(|heading| heading.matches('\n').count()).max().unwrap_or(0);
+    for heading in headings {
+        *heading = "\n".repeat(tallest - heading.matches('\n').count()) + heading;
+    }
 }
 
 fn long_table(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {

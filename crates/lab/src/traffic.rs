@@ -74,17 +74,18 @@ pub(crate) fn run<C>(
 ) -> Result<Measured<C>, FlowFailure> {
     let mut servers = Processes::default();
     for flow in flows {
-        servers.start(hosts, flow, &flow.to, server_arguments(flow))?;
+        servers.start(hosts, flow, &flow.to, &server_arguments(flow), Stdio::null())?;
     }
     for (server, flow) in servers.running.iter_mut().zip(flows) {
         server.wait_until_it_listens(flow)?;
     }
+    // By this clock both counts fall into the time in which every flow sends, unless starting them takes longer than the
+    // warm-up: the first flow's own clock starts a moment later than this one.
+    let start = Instant::now();
     let mut clients = Processes::default();
     for flow in flows {
-        clients.start(hosts, flow, &flow.from, client_arguments(flow, schedule))?;
+        clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule), Stdio::piped())?;
     }
-    // The clock starts when all clients run. Their tests start a few round trips later, so both counts fall into them.
-    let start = Instant::now();
     let warm = start + Duration::from_secs(schedule.warm_up);
     clients.watch_until(warm, &mut servers)?;
     let before = count()?;
@@ -117,6 +118,8 @@ struct Process {
     flow: String,
     host: String,
     ended: bool,
+    /// A client's measurement, once it has been read.
+    report: Option<Measurement>,
 }
 
 /// Programs that end, at the latest, when this is dropped.
@@ -126,27 +129,34 @@ struct Processes {
 }
 
 impl Processes {
-    fn start(&mut self, hosts: &impl Hosts, flow: &LiveFlow, host: &str, arguments: Vec<String>) -> Result<(), FlowFailure> {
+    fn start(
+        &mut self,
+        hosts: &impl Hosts,
+        flow: &LiveFlow,
+        host: &str,
+        arguments: &[String],
+        stdout: Stdio,
+    ) -> Result<(), FlowFailure> {
         let name = format!("{} -> {}", flow.from, flow.to);
         let failed = |message: String| FlowFailure { flow: name.clone(), host: host.to_owned(), message };
-        let mut command = hosts.command(host, "iperf3", &arguments).map_err(failed)?;
+        let mut command = hosts.command(host, "iperf3", arguments).map_err(failed)?;
         let child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| failed(format!("iperf3 cannot be started: {error}")))?;
-        self.running.push(Process { child, flow: name.clone(), host: host.to_owned(), ended: false });
+        self.running.push(Process { child, flow: name.clone(), host: host.to_owned(), ended: false, report: None });
         Ok(())
     }
 
-    /// Sleeps until `deadline` unless a client ends before it is due.
+    /// Sleeps until `deadline` unless a client fails. One that ends with a report has only been a little early.
     fn watch_until(&mut self, deadline: Instant, servers: &mut Self) -> Result<(), FlowFailure> {
         while let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             std::thread::sleep(left.min(POLL));
             for (i, client) in self.running.iter_mut().enumerate() {
-                if client.has_ended()? {
-                    return Err(client.premature_end(servers.running.get_mut(i)));
+                if client.report.is_none() && client.has_ended()? {
+                    client.read_report(servers.running.get_mut(i))?;
                 }
             }
         }
@@ -163,10 +173,7 @@ impl Processes {
                 }
                 std::thread::sleep(POLL);
             }
-            match iperf::parse(&client.output()) {
-                Ok(measurement) => measurements.push(measurement),
-                Err(error) => return Err(client.explained(&error.to_string(), servers.running.get_mut(i))),
-            }
+            measurements.push(client.read_report(servers.running.get_mut(i))?);
         }
         Ok(measurements)
     }
@@ -214,12 +221,15 @@ impl Process {
         iperf::shortened(String::from_utf8_lossy(&text).trim())
     }
 
-    fn premature_end(&mut self, server: Option<&mut Self>) -> FlowFailure {
-        let message = match iperf::parse(&self.output()) {
-            Err(error) => error.to_string(),
-            Ok(_) => "iperf3 ended before its time".to_owned(),
-        };
-        self.explained(&message, server)
+    /// The measurement of a client that has ended, or why there is none.
+    fn read_report(&mut self, server: Option<&mut Self>) -> Result<Measurement, FlowFailure> {
+        if let Some(report) = self.report {
+            return Ok(report);
+        }
+        match iperf::parse(&self.output()) {
+            Ok(report) => Ok(*self.report.insert(report)),
+            Err(error) => Err(self.explained(&error.to_string(), server)),
+        }
     }
 
     /// Adds what the programs wrote as errors: a client often knows only that its server hung up.

@@ -2,7 +2,7 @@
 //!
 //! | spec | Linux |
 //! |---|---|
-//! | `transport` | congestion control `reno` (iperf3 `-C`); `tcp_sack` on for SACK, off for Reno and NewReno: without SACK, Linux recovers as RFC 6582 says, and has no plain RFC 5681 Reno |
+//! | `transport` | congestion control `reno` (iperf3 `-C`); `tcp_sack` on for SACK, off for `reno` and `newreno`: without SACK, Linux recovers as RFC 6582 says, and has no plain RFC 5681 Reno |
 //! | `initial-window` | the route's `initcwnd` |
 //! | `rto-min` | the route's `rto_min` |
 //! | `delayed-ack: none` | the route's `quickack`; otherwise Linux's own timer (40 to 200 ms) |

@@ -80,7 +80,11 @@ impl Link {
             }
             self.idle_at
         };
-        let busy = if self.byte_ps == 0 { self.divide(bytes, rate_bps) } else { Span::from_ps(self.byte_ps) * u64::from(bytes) };
+        let busy = if self.byte_ps == 0 {
+            self.divide(bytes, rate_bps)
+        } else {
+            Span::from_ps(self.byte_ps) * u64::from(bytes)
+        };
         self.idle_at = start + busy;
         self.count(bytes, busy);
         Verdict::Arrives(self.idle_at + self.spec.delay)
@@ -174,12 +178,17 @@ mod tests {
 
     #[test]
     fn both_ways_to_a_transmission_time_agree() {
-        for rate in [1, 7, 8_000, 1_000_000, 999_999_937, 1_000_000_000, 3_000_000_000, 40_000_000_000, 400_000_000_000] {
+        for rate in [1, 7, 8_000, 1_000_000, 999_999_937, 1_000_000_000, 3_000_000_000, 40_000_000_000, 400_000_000_000]
+        {
             let mut link = Link::new(LinkSpec { rate_bps: Some(rate), delay: Span::ZERO, queue_packets: Some(9) });
             let mut idle = Time::ZERO;
             for bytes in [1_040, 40, 40, 1_500, 1, 0] {
                 idle += Span::transmission(bytes, rate);
-                assert_eq!(link.offer(Time::ZERO, bytes as u32), Verdict::Arrives(idle), "{bytes} bytes at {rate} bit/s");
+                assert_eq!(
+                    link.offer(Time::ZERO, bytes as u32),
+                    Verdict::Arrives(idle),
+                    "{bytes} bytes at {rate} bit/s"
+                );
             }
         }
     }

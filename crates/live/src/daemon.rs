@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, thread};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -131,6 +132,7 @@ impl Daemon {
                     Ok((stream, _)) => self.welcome(stream),
                     Err(error) => tracing::warn!("a client could not be accepted: {error}"),
                 },
+                Event::Nothing => {}
                 Event::End(why) => {
                     tracing::info!("ending: {why}");
                     self.shared.end();
@@ -147,7 +149,11 @@ impl Daemon {
         if self.ephemeral {
             fds.push(watch(stdin.as_fd()));
         }
-        poll(&mut fds, PollTimeout::NONE).map_err(Error::system("wait for clients"))?;
+        match poll(&mut fds, PollTimeout::NONE) {
+            // Stopped and continued, by a debugger or a shell.
+            Err(Errno::EINTR) => return Ok(Event::Nothing),
+            result => result.map_err(Error::system("wait for clients"))?,
+        };
         let ready = |at: usize| fds.get(at).is_some_and(|fd| fd.any().unwrap_or(false));
         Ok(if ready(2) {
             Event::End("a client says so")
@@ -155,8 +161,10 @@ impl Daemon {
             Event::End("a signal says so")
         } else if ready(3) && is_closed(&stdin) {
             Event::End("the client that it was for has gone")
-        } else {
+        } else if ready(0) {
             Event::Client
+        } else {
+            Event::Nothing
         })
     }
 
@@ -181,6 +189,7 @@ impl Daemon {
 }
 
 enum Event {
+    Nothing,
     Client,
     End(&'static str),
 }

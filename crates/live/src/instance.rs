@@ -1,5 +1,6 @@
 //! A network as its clients see it.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -146,16 +147,18 @@ impl Instance {
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such host.
-    pub fn command<S: AsRef<std::ffi::OsStr>>(
+    pub fn command(
         &self,
         host: &str,
-        program: S,
-        args: impl IntoIterator<Item = S>,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Command, Error> {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = connection.ask(&Request::Enter { host: host.to_owned() })?;
         let descriptors = std::mem::take(&mut connection.descriptors);
         let Reply::Enter { hosts_file } = reply else { return Err(unexpected("enter")) };
+        // Found missing only after the fork, it would look as if the program were missing.
+        std::fs::metadata("/etc/hosts").map_err(Error::path("/etc/hosts", "lay the hosts' names over it"))?;
         let mut command = Command::new(program);
         command.args(args);
         command::enter(&mut command, host, descriptors, &hosts_file)?;

@@ -60,7 +60,7 @@ impl Network {
             return Err(Error::TooManyHosts { hosts: fabric.hosts, limit: self.hosts_max });
         }
         let applied = difference(self.fabric(), &fabric);
-        if !applied.is_empty() || self.plane.is_none() {
+        if !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric)?;
         }
         self.source = source;
@@ -194,6 +194,15 @@ fn describe(error: &fabric::Error) -> String {
         format!("\n{}:{}: {} (hint: {})", problem.line, problem.column, problem.message, problem.hint)
     };
     error.to_string() + &error.problems().iter().map(problem).collect::<String>()
+}
+
+/// Whether nothing has to be done. Experiments are not the live network's business; the order of nodes and links is, since counters
+/// come in it.
+fn is_same(old: &Fabric, new: &Fabric) -> bool {
+    old.name == new.name
+        && old.nodes == new.nodes
+        && old.links == new.links
+        && (old.spread, old.mtu, old.seed) == (new.spread, new.mtu, new.seed)
 }
 
 /// What distinguishes a node for [`Applied`]: its kind, where its ports lead, and how it spreads.

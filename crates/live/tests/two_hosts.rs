@@ -41,7 +41,7 @@ fn hosts_reach_each_other_by_name() {
         let ping = output(network.command("h1", "ping", [family, "-c", "2", "-i", "0.1", "-W", "2", "h2"]));
         assert!(ping.contains(" 0% packet loss"), "{ping}");
     }
-    assert_eq!(output(network.command("h2", "hostname", [])).trim(), "h2");
+    assert_eq!(output(network.command("h2", "hostname", ["-s"])).trim(), "h2");
     let counters = network.counters().unwrap();
     assert_eq!(counters.links[0].b, "s1");
     assert!(counters.links[0].forward.packets >= 4 && counters.links[1].forward.packets >= 4, "{counters:?}");
@@ -118,7 +118,7 @@ fn a_wrong_file_changes_nothing() {
     assert!(error.to_string().contains("h9"), "{error}");
     let after = network.status().unwrap();
     assert_eq!((before.hosts, before.links, before.file), (after.hosts, after.links, after.file));
-    let error = network.command("h9", "true", []).unwrap_err();
+    let error = network.command("h9", "true", ["x"]).unwrap_err();
     assert!(error.to_string().contains("`h9` is not a host"), "{error}");
 }
 

@@ -17,6 +17,7 @@ impl Rng {
     }
 
     /// An independent source for the consumer called `label`; what was drawn from `self` so far does not matter.
+    #[must_use]
     pub fn fork(&self, label: u64) -> Self {
         Self::new(mix(self.seed ^ mix(label.wrapping_add(1))))
     }

@@ -2,6 +2,7 @@
 //!
 //! Fat-trees of k = 4, 8 and 16, every link 1 Gbit/s, 50 us, 250 packets; every host sends to one other and receives
 //! from one other, full TCP with 1,000-byte segments. The best and the median of five runs each.
+#![allow(clippy::disallowed_methods, reason = "it measures the machine")]
 
 #[path = "../tests/network/mod.rs"]
 mod network;

@@ -88,7 +88,8 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
     let before: Vec<_> = engine.flows().iter_mut().map(measure_flow).collect();
     links(&mut engine, scenario);
     engine.run_before(start + scenario.duration);
-    let flows = engine.flows().iter_mut().zip(&before).map(|(flow, before)| since(&measure_flow(flow), before)).collect();
+    let flows =
+        engine.flows().iter_mut().zip(&before).map(|(flow, before)| since(&measure_flow(flow), before)).collect();
     let links = links(&mut engine, scenario);
     Outcome { flows, links, packet_hops: engine.packet_hops() }
 }

@@ -76,9 +76,17 @@ fn a_window_every_round_trip_exactly() {
         for window in [1, 2, 7] {
             // 1,040 and 40 bytes at 1 Gbit/s, 50 us each way and hop.
             let round_trip = Span::from_ns(u64::from(hops) * (8_320 + 320 + 2 * 50_000));
-            let run = Run { warm_up: round_trip * 10, duration: round_trip * 1_000, ..run_of(&fabric, window, vec![flow(0, 1)]) };
+            let run = Run {
+                warm_up: round_trip * 10,
+                duration: round_trip * 1_000,
+                ..run_of(&fabric, window, vec![flow(0, 1)])
+            };
             let outcome = run.run();
-            assert_eq!(outcome.flows[0].delivered_bytes, 1_000 * u64::from(window) * 1_000, "{hops} hops, window {window}");
+            assert_eq!(
+                outcome.flows[0].delivered_bytes,
+                1_000 * u64::from(window) * 1_000,
+                "{hops} hops, window {window}"
+            );
             assert_eq!(outcome.flows[0].segments, 1_000 * u64::from(window));
             // Data forward and ACKs backward on every link.
             for link in &outcome.links {
@@ -116,7 +124,8 @@ fn a_delayed_acknowledgement_waits_for_its_timer() {
 fn flows_start_when_they_are_told() {
     let fabric = chain(1, GIGABIT);
     let late = FlowSpec { start: Time::from_ns(5_000_000), ..flow(0, 1) };
-    let run = |end_us| Run { warm_up: Span::ZERO, duration: Span::from_us(end_us), ..run_of(&fabric, 1, vec![late]) }.run();
+    let run =
+        |end_us| Run { warm_up: Span::ZERO, duration: Span::from_us(end_us), ..run_of(&fabric, 1, vec![late]) }.run();
     assert_eq!(run(5_000).packet_hops, 0);
     // 58.32 us after the start the first segment is there.
     assert_eq!(run(5_058).flows[0].delivered_bytes, 0);
@@ -148,7 +157,8 @@ fn a_tiny_queue_drops_and_tcp_goes_on() {
     let links: Vec<_> = (0..5).map(|host| (host, 5, tiny)).collect();
     let fabric = network::network(5, 1, &links);
     for kind in [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack] {
-        let mut run = Run { duration: Span::from_secs(2), ..run_of(&fabric, 40, (1..5).map(|host| flow(host, 0)).collect()) };
+        let mut run =
+            Run { duration: Span::from_secs(2), ..run_of(&fabric, 40, (1..5).map(|host| flow(host, 0)).collect()) };
         run.transport.kind = kind;
         let outcome = run.run();
         let sum: u64 = outcome.flows.iter().map(|flow| flow.delivered_bytes).sum();
@@ -166,7 +176,11 @@ fn a_tiny_queue_drops_and_tcp_goes_on() {
 /// Two edge switches (2, 3) and two switches between them (4, 5), the second of which is `detour` farther.
 fn diamond(detour: Span) -> Fabric {
     let slow = LinkSpec { delay: GIGABIT.delay + detour, ..GIGABIT };
-    network::network(2, 4, &[(0, 2, GIGABIT), (1, 3, GIGABIT), (2, 4, GIGABIT), (2, 5, GIGABIT), (4, 3, GIGABIT), (5, 3, slow)])
+    network::network(
+        2,
+        4,
+        &[(0, 2, GIGABIT), (1, 3, GIGABIT), (2, 4, GIGABIT), (2, 5, GIGABIT), (4, 3, GIGABIT), (5, 3, slow)],
+    )
 }
 
 #[test]
@@ -196,7 +210,13 @@ fn the_parts_of_a_run_add_up() {
     let flows: Vec<_> = (0..16).map(|x| flow(x, (x + 8) % 16)).collect();
     let run = |warm_up_ms, ms| {
         let spread = Spread::PacketScatterRandom;
-        Run { spread, warm_up: Span::from_ms(warm_up_ms), duration: Span::from_ms(ms), ..run_of(&fabric, 64, flows.clone()) }.run()
+        Run {
+            spread,
+            warm_up: Span::from_ms(warm_up_ms),
+            duration: Span::from_ms(ms),
+            ..run_of(&fabric, 64, flows.clone())
+        }
+        .run()
     };
     let (whole, first, second) = (run(0, 60), run(0, 25), run(25, 35));
     assert_eq!(whole.packet_hops, second.packet_hops);
@@ -245,7 +265,8 @@ fn small_runs() {
         ("reno-ecmp", TransportKind::Reno, Spread::Ecmp),
     ] {
         let flows = vec![flow(0, 1), flow(1, 0), flow(0, 1)];
-        let mut run = Run { spread, warm_up: Span::from_ms(5), duration: Span::from_ms(20), ..run_of(&fabric, 40, flows) };
+        let mut run =
+            Run { spread, warm_up: Span::from_ms(5), duration: Span::from_ms(20), ..run_of(&fabric, 40, flows) };
         run.transport.kind = kind;
         insta::assert_json_snapshot!(name, run.run());
     }

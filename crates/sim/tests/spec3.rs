@@ -1,4 +1,8 @@
-//! The paper's case (k = 4, 1 Gbit/s, 50 us, queues of 250, Reno, 1 s from the start) against ns-2's figures.
+//! The paper's case (k = 4, 1 Gbit/s, 50 us, queues of 250, Reno, 1 s from the start) against ns-2 2.35, run with
+//! `testdata/spec3.ns2.tcl`.
+//!
+//! Which of several equal paths ns-2 calls the first depends on the order in which its nodes are created. In the order of
+//! our node ids both of its routing protocols choose as [`Spread::Single`] does; in another order, other flows collide.
 
 mod network;
 
@@ -10,9 +14,8 @@ use sim::{FlowSpec, Outcome, Scenario};
 fn stride(by: u32, spread: Spread) -> Outcome {
     let fabric = network::fat_tree(4, network::GIGABIT);
     let routes = Routes::compute(&fabric);
-    let flows: Vec<_> = (0..16)
-        .map(|x| FlowSpec { from: NodeId(x), to: NodeId((x + by) % 16), start: Time::ZERO })
-        .collect();
+    let flows: Vec<_> =
+        (0..16).map(|x| FlowSpec { from: NodeId(x), to: NodeId((x + by) % 16), start: Time::ZERO }).collect();
     sim::run(&Scenario {
         fabric: &fabric,
         routes: &routes,
@@ -40,27 +43,23 @@ fn assert_near(outcome: &Outcome, expected: f64, tolerance: f64, what: &str) {
 }
 
 #[test]
-fn scatter_reaches_the_closed_form() {
-    // 20 segments every 6 * (50 + 8.32 + 50 + 0.32) us.
-    assert_near(&stride(8, Spread::PacketScatter), 245.5, 0.01, "stride 8, scatter");
-}
-
-#[test]
 fn scatter_agrees_with_ns2() {
-    for (by, expected) in [(1, 514.5), (2, 302.2), (4, 244.8), (8, 244.8)] {
+    for (by, expected) in [(1, 514.0), (2, 301.7), (4, 244.8), (8, 244.8)] {
         let outcome = stride(by, Spread::PacketScatter);
-        assert_near(&outcome, expected, 0.03, &format!("stride {by}, scatter"));
+        assert_near(&outcome, expected, 0.005, &format!("stride {by}, scatter"));
         assert!(outcome.flows.iter().all(|flow| flow.reordering.reordered == 0), "round robin keeps the order");
+        if by == 8 {
+            // The closed form: 20 segments every 6 * (50 + 8.32 + 50 + 0.32) us.
+            assert_near(&outcome, 245.5, 0.01, "stride 8, closed form");
+        }
     }
 }
 
+/// Four flows share each link upwards at strides 4 and 8; their data delay the acknowledgements of the other direction,
+/// so that a window of 20 yields 161 Mbit/s each, though the links are not full.
 #[test]
-fn a_single_path_agrees_with_ns2_where_its_paths_are_the_same() {
-    for (by, expected) in [(1, 514.6), (2, 302.4), (8, 161.0)] {
-        assert_near(&stride(by, Spread::Single), expected, 0.03, &format!("stride {by}, single"));
+fn a_single_path_agrees_with_ns2() {
+    for (by, expected) in [(1, 513.0), (2, 297.0), (4, 161.0), (8, 161.0)] {
+        assert_near(&stride(by, Spread::Single), expected, 0.005, &format!("stride {by}, single"));
     }
-    // ns-2 has 228.5 here: its distance-vector protocol keeps whichever equal path it heard of first, which differs from
-    // switch to switch. Ours is the first port everywhere, so stride 4 collides as stride 8 does: the same sets of four
-    // flows share a link.
-    assert_near(&stride(4, Spread::Single), mean(&stride(8, Spread::Single)), 0.001, "stride 4, single");
 }

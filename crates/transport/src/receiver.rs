@@ -126,8 +126,7 @@ impl Receiver {
     }
 
     fn out_of_order(&mut self, seq: u64) {
-        let (distance, rest) =
-            ((seq - self.next) / self.segment_bytes, (seq - self.next) % self.segment_bytes);
+        let (distance, rest) = ((seq - self.next) / self.segment_bytes, (seq - self.next) % self.segment_bytes);
         if distance >= self.window || rest != 0 {
             self.discarded += 1;
             return;

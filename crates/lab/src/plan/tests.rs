@@ -17,7 +17,8 @@ fn both() -> Options {
 fn cases_take_turns_within_a_repetition() {
     let plan = plan(&fabric(), &both()).unwrap();
     assert_eq!(plan.runs.len(), 2 * 3 * 4);
-    let live: Vec<_> = plan.runs.iter().filter(|run| run.driver == DriverKind::Live).map(|r| (r.repeat, r.at.1)).collect();
+    let live: Vec<_> =
+        plan.runs.iter().filter(|run| run.driver == DriverKind::Live).map(|r| (r.repeat, r.at.1)).collect();
     assert_eq!(live[..5], [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0)]);
     assert!(plan.runs[..12].iter().all(|run| run.driver == DriverKind::Sim), "simulated runs come first");
 }

@@ -34,8 +34,8 @@ struct Axis {
 
 impl Axis {
     fn new(max: f64, scale: Scale) -> Self {
-        let max = if max > 0.0 { max } else { scale.one };
-        let step = nice_step(max / scale.one / 4.0) * scale.one;
+        let max = if max > 0.0 && max.is_finite() { max } else { scale.one };
+        let step = nice_step(max / scale.one / 5.0) * scale.one;
         Self { max, step, scale }
     }
 
@@ -180,7 +180,7 @@ pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
         relative.abs() + comparison.difference.relative_interval.unwrap_or(0.0).min(relative.abs().max(0.05))
     };
     let max = shown.iter().map(reach).fold(0.01, f64::max);
-    if shown.is_empty() {
+    if shown.is_empty() || !max.is_finite() {
         return None;
     }
     let label = |comparison: &crate::Comparison| {
@@ -228,6 +228,7 @@ mod tests {
 
     #[test]
     fn steps_are_round_numbers() {
-        assert_eq!([0.3, 1.0, 1.2, 60.0, 61.4, 120.0, 0.0].map(nice_step), [0.5, 1.0, 2.0, 100.0, 100.0, 200.0, 1.0]);
+        let steps = [0.3, 1.0, 1.2, 60.0, 61.4, 120.0, 0.0].map(|x| tick_text(nice_step(x), nice_step(x)));
+        assert_eq!(steps, ["0.5", "1", "2", "100", "100", "200", "1"]);
     }
 }

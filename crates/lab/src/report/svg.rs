@@ -67,7 +67,10 @@ impl Svg {
 
     /// A circle.
     pub fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, tip: &str) -> &mut Self {
-        self.element(&format!(r#"circle class="{class}" cx="{}" cy="{}" r="{}""#, Short(x), Short(y), Short(radius)), tip)
+        self.element(
+            &format!(r#"circle class="{class}" cx="{}" cy="{}" r="{}""#, Short(x), Short(y), Short(radius)),
+            tip,
+        )
     }
 
     /// A text on one line; `(x, y)` lies on its baseline.

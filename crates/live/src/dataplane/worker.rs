@@ -105,7 +105,7 @@ impl Worker {
 
     /// Forwards until it is told to stop.
     pub fn run(mut self) -> Parts {
-        urgency::raise();
+        urgency::raise(self.plan.is_shaped());
         let sleeper = Arc::clone(&self.sleepers[self.id]);
         let mut ready = Ready::none();
         loop {
@@ -330,12 +330,13 @@ impl Worker {
 
     /// Shows what is handed to a host to the meters. Only where packets are packets, not segments of 64 KiB.
     fn watch(&mut self, due: Time, packet: &Packet) {
-        let late = self.clock.now().since(due);
+        let now = self.clock.now();
+        let late = now.since(due);
         let counters = &mut self.parts.counters;
         counters.delivered += 1;
         counters.late_total = counters.late_total + late;
         counters.late_max = counters.late_max.max(late);
-        if !self.parts.flows.observe(packet.forwarding.hash, &packet.frame.bytes()[VNET_HEADER..]) {
+        if !self.parts.flows.observe(now, packet.forwarding.hash, &packet.frame.bytes()[VNET_HEADER..]) {
             self.parts.refused.unwatched_flows += 1;
         }
     }

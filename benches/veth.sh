@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# One TCP stream, host - switch - host, against a bare veth pair, A B A B: `benches/veth.sh [ROUNDS] [SECONDS]`.
+# Needs root (for the veth pair), iperf3, jq, and a release build of heddle.
+set -euo pipefail
+rounds=${1:-5} seconds=${2:-5}
+here=$(cd "$(dirname "$0")/.." && pwd)
+heddle=${HEDDLE:-$here/target/release/heddle}
+left=heddle-bench-a$$ right=heddle-bench-b$$ name=bench$$
+
+finish() {
+    [ -z "${server:-}" ] || kill "$server" 2>/dev/null || true
+    [ -z "${peer:-}" ] || kill "$peer" 2>/dev/null || true
+    "$heddle" down "$name" >/dev/null 2>&1 || true
+    ip netns del "$left" 2>/dev/null || true
+    ip netns del "$right" 2>/dev/null || true
+}
+trap finish EXIT
+
+ip netns add "$left"
+ip netns add "$right"
+ip link add v0 netns "$left" type veth peer name v1 netns "$right"
+ip -n "$left" addr add 10.255.255.1/24 dev v0
+ip -n "$right" addr add 10.255.255.2/24 dev v1
+ip -n "$left" link set v0 up
+ip -n "$right" link set v1 up
+ip netns exec "$right" iperf3 -s >/dev/null 2>&1 &
+peer=$!
+
+"$heddle" up --name "$name" "$here/fabrics/unshaped.fabric.yaml" >/dev/null
+"$heddle" exec --name "$name" h2 -- iperf3 -s >/dev/null 2>&1 &
+server=$!
+sleep 0.5
+
+gbit() { jq -r '.end.sum_received.bits_per_second / 1e9'; }
+sum_a=0 sum_b=0
+printf '%-6s %12s %12s %8s\n' round 'veth Gbit/s' heddle ratio
+for round in $(seq "$rounds"); do
+    a=$(ip netns exec "$left" iperf3 -c 10.255.255.2 -t "$seconds" -J | gbit)
+    b=$("$heddle" exec --name "$name" h1 -- iperf3 -4 -c h2 -t "$seconds" -J | gbit)
+    awk -v r="$round" -v a="$a" -v b="$b" 'BEGIN { printf "%-6s %12.2f %12.2f %8.2f\n", r, a, b, b / a }'
+    sum_a=$(awk -v s="$sum_a" -v x="$a" 'BEGIN { print s + x }')
+    sum_b=$(awk -v s="$sum_b" -v x="$b" 'BEGIN { print s + x }')
+done
+awk -v a="$sum_a" -v b="$sum_b" -v n="$rounds" \
+    'BEGIN { printf "%-6s %12.2f %12.2f %8.2f\n", "mean", a / n, b / n, b / a }'
