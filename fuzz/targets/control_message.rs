@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     for piece in stream.chunks(usize::from(piece) + 1) {
         lines.push(piece);
         loop {
-            match lines.next() {
+            match lines.take_line() {
                 Ok(Some(line)) => message(&line),
                 Ok(None) => break,
                 Err(_) => return,

@@ -7,20 +7,17 @@
 //! | `rto-min` | the route's `rto_min` |
 //! | `delayed-ack: none` | the route's `quickack`; otherwise Linux's own timer (40 to 200 ms) |
 //! | `duplicate-ack-threshold` | `tcp_reordering`, and `tcp_max_reordering` so that Linux doesn't raise it by itself |
-//! | `window` | up to [`WINDOW_MAX`] the route's `window`, with socket buffers (iperf3 `-w`) of twice that, which also stops their autotuning. Above, Linux's autotuning: the kernel's limit for such buffers (`rmem_max`) would lie below what was asked for |
+//! | `window` | the route's `cwnd lock`, a clamp on the congestion window in segments. A receive window would be the same thing by name, but Linux counts its buffers with their overhead and so advertises some other number of segments. The kernel reads a clamp from what it remembers of a destination, so each pair of hosts opens a short connection first |
 //! | `segment` | iperf3 `-M`, where it is less than the MTU allows; 12 bytes are added for the timestamp option |
 //!
-//! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO, and
-//! metrics kept from one connection to the next. Not the same, and not switched off: undo by timestamps (Eifel), pacing
+//! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO. Slow
+//! start thresholds are not remembered from one connection to the next. Not the same, and not switched off: undo by timestamps (Eifel), pacing
 //! of TSO bursts, and the header's 12 bytes of timestamps.
 
 use std::fmt::Write as _;
 
 use fabric::{HostAddress, TransportKind, TransportSpec};
 use machine::Span;
-
-/// The largest window in bytes that is set rather than left to autotuning: half of Linux's default `rmem_max`.
-pub(crate) const WINDOW_MAX: u64 = 106_496;
 
 /// The TCP option that each segment carries (RFC 7323), padded.
 const TIMESTAMP_BYTES: u32 = 12;
@@ -37,8 +34,8 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress) -> String {
         ("tcp_dsack", u32::from(sack)),
         ("tcp_recovery", 0),
         ("tcp_early_retrans", 0),
-        ("tcp_frto", 0),
-        ("tcp_no_metrics_save", 1),
+        ("tcp_no_metrics_save", 0),
+        ("tcp_no_ssthresh_metrics_save", 1),
         ("tcp_max_reordering", threshold),
         ("tcp_reordering", threshold),
     ];
@@ -60,17 +57,9 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress) -> String {
     if spec.delayed_ack.is_none_or(|after| after == Span::ZERO) {
         script.push_str(" quickack 1");
     }
-    if let Some(window) = window_bytes(spec) {
-        let _ = write!(script, " window {window}");
-    }
-    script.push('\n');
+    // What is remembered holds the clamp of an earlier route.
+    let _ = write!(script, " cwnd lock {}\nip tcp_metrics flush\n", spec.window.max(1));
     script
-}
-
-/// The receive window to set, if it is small enough to be set.
-fn window_bytes(spec: &TransportSpec) -> Option<u64> {
-    let bytes = u64::from(spec.window) * u64::from(spec.segment_bytes);
-    (bytes <= WINDOW_MAX).then_some(bytes)
 }
 
 /// iperf3's arguments that belong to the transport.
@@ -79,9 +68,6 @@ pub(crate) fn client_arguments(spec: &TransportSpec, mtu: u32) -> Vec<String> {
     let maximum = spec.segment_bytes.saturating_add(TIMESTAMP_BYTES);
     if maximum < mtu.saturating_sub(HEADERS) {
         arguments.extend(["-M".to_owned(), maximum.to_string()]);
-    }
-    if let Some(window) = window_bytes(spec) {
-        arguments.extend(["-w".to_owned(), (2 * window).to_string()]);
     }
     arguments
 }
@@ -105,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_is_set_on_the_route_and_the_socket() {
+    fn a_transport_as_settings_of_linux() {
         insta::assert_snapshot!(script(&reno(), &address()));
-        assert_eq!(client_arguments(&reno(), 1_500), ["-C", "reno", "-M", "1012", "-w", "40000"]);
+        assert_eq!(client_arguments(&reno(), 1_500), ["-C", "reno", "-M", "1012"]);
     }
 
     #[test]
-    fn a_large_window_is_left_to_linux() {
+    fn what_is_linux_own_way_is_left_to_it() {
         let spec = TransportSpec {
             kind: TransportKind::Sack,
             window: 256,
@@ -121,7 +107,7 @@ mod tests {
         };
         let text = script(&spec, &address());
         assert!(text.contains("echo 1 > /proc/sys/net/ipv4/tcp_sack\n"));
-        assert!(!text.contains("quickack") && !text.contains("window "), "{text}");
+        assert!(!text.contains("quickack"), "{text}");
         assert_eq!(client_arguments(&spec, 1_500), ["-C", "reno"]);
     }
 

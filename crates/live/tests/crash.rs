@@ -21,7 +21,7 @@ fn kill(pid: i32) {
 
 #[test]
 fn clean_removes_what_a_killed_daemon_left() {
-    let bed = Bed::new();
+    let Some(bed) = Bed::new() else { return };
     let other = bed.up("other", PAIR);
     let network = bed.up("crashed", PAIR);
     let sleeper = Running::start(network.command("h1", "sh", ["-c", "trap '' TERM; sleep 60 & wait"]));
@@ -47,7 +47,7 @@ fn clean_removes_what_a_killed_daemon_left() {
 
 #[test]
 fn a_network_can_be_started_again_after_a_crash() {
-    let bed = Bed::new();
+    let Some(bed) = Bed::new() else { return };
     let network = bed.up("twice", PAIR);
     let error = Instance::start(&Bed::options("twice")).unwrap_err();
     assert!(error.to_string().contains("already up"), "{error}");
@@ -59,7 +59,7 @@ fn a_network_can_be_started_again_after_a_crash() {
 
 #[test]
 fn an_ephemeral_network_ends_with_its_client() {
-    let bed = Bed::new();
+    let Some(bed) = Bed::new() else { return };
     let network = bed.up("short", PAIR);
     let sleeper = Running::start(network.command("h1", "sleep", ["60"]));
     let pid = network.status().unwrap().pid;
@@ -70,7 +70,7 @@ fn an_ephemeral_network_ends_with_its_client() {
 
 #[test]
 fn a_lasting_network_outlives_its_client_and_ends_by_a_signal() {
-    let bed = Bed::new();
+    let Some(bed) = Bed::new() else { return };
     let network = Instance::start(&StartOptions { ephemeral: false, ..Bed::options("long") }).unwrap();
     let pid = network.status().unwrap().pid;
     drop(network);
@@ -84,7 +84,7 @@ fn a_lasting_network_outlives_its_client_and_ends_by_a_signal() {
 
 #[test]
 fn nonsense_on_the_socket_harms_nobody() {
-    let bed = Bed::new();
+    let Some(bed) = Bed::new() else { return };
     let network = bed.up("calm", PAIR);
     let connect = || UnixStream::connect(bed.folder.path().join("heddle/calm/control.sock")).unwrap();
     let hello = "{\"hello\":{\"version\":1}}\n";

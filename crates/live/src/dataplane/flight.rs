@@ -16,6 +16,8 @@ pub struct Packet {
     pub frame: Frame,
     /// Where it goes.
     pub forwarding: Forwarding,
+    /// As which one it entered the fabric at its worker, counted from the start; wraps.
+    pub number: u32,
 }
 
 /// A packet that arrives at the end of a link.
@@ -122,7 +124,7 @@ mod tests {
         let mut flight = Flight::default();
         for (number, ns) in [30, 10, 20, 10, 10].into_iter().enumerate() {
             let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
-            let packet = Packet { frame: pool.take().unwrap(), forwarding };
+            let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0 };
             flight.add(Arrival { at: Time::from_ns(ns), over: Direction(0), packet });
         }
         assert!(flight.take_due(Time::from_ns(9)).is_none());

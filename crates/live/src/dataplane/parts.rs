@@ -45,6 +45,8 @@ pub struct Parts {
     pub ports: Vec<Option<Port>>,
     /// Packets on the links that end here.
     pub flight: Flight,
+    /// Packets that have entered the fabric here.
+    pub entered: u64,
     /// TCP flows that end here.
     pub flows: Flows,
     /// Frames that went nowhere.
@@ -76,11 +78,13 @@ impl Parts {
         other.flows.drain().for_each(|(_, flow)| self.flows.adopt(flow));
         self.refused.add(&other.refused);
         self.counters.add(&other.counters);
+        self.entered = self.entered.max(other.entered);
     }
 
     /// Deals them out to the plan's workers.
     pub fn split(mut self, plan: &Plan) -> Vec<Self> {
-        let mut shares: Vec<Self> = (0..plan.workers()).map(|_| Self::blank(plan)).collect();
+        let blank = |_| Self { entered: self.entered, ..Self::blank(plan) };
+        let mut shares: Vec<Self> = (0..plan.workers()).map(blank).collect();
         for (at, switch) in self.switches.into_iter().enumerate() {
             shares[plan.owner(NodeId((plan.hosts() + at) as u32))].switches[at] = switch;
         }
@@ -152,6 +156,7 @@ impl Parts {
             parts.flight.add(arrival);
         }
         (parts.flows, parts.refused, parts.counters) = (self.flows, self.refused, self.counters);
+        parts.entered = self.entered;
         parts
     }
 

@@ -221,8 +221,9 @@ impl Worker {
         let mut answer = [0; ANSWER_BYTES];
         match classify(&bytes[VNET_HEADER..], self.plan.directory(), &mut answer) {
             Ingress::Forward(forwarding) => {
+                self.parts.entered += 1;
                 let uplink = self.plan.leaving(NodeId(host as u32), PortId(0));
-                self.depart(uplink, now, Packet { frame, forwarding });
+                self.depart(uplink, now, Packet { frame, forwarding, number: self.parts.entered as u32 });
             }
             Ingress::Answer(len) => self.answer(host, frame, &answer[..len]),
             Ingress::Drop(reason) => {
@@ -336,7 +337,7 @@ impl Worker {
         counters.delivered += 1;
         counters.late_total = counters.late_total + late;
         counters.late_max = counters.late_max.max(late);
-        if !self.parts.flows.observe(now, packet.forwarding.hash, &packet.frame.bytes()[VNET_HEADER..]) {
+        if !self.parts.flows.observe(now, packet.forwarding.hash, packet.number, &packet.frame.bytes()[VNET_HEADER..]) {
             self.parts.refused.unwatched_flows += 1;
         }
     }

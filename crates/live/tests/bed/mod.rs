@@ -3,6 +3,7 @@
 // What needs a bed takes one, so that no test does without.
 #![allow(clippy::unused_self)]
 
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,14 @@ pub struct Bed {
 }
 
 impl Bed {
-    pub fn new() -> Self {
+    /// `None`, with a loud word, where this user may not have live networks at all. Root may, or else the test fails.
+    pub fn new() -> Option<Self> {
+        if !nix::unistd::geteuid().is_root()
+            && let Err(reason) = may_have_networks()
+        {
+            eprintln!("SKIPPED: {reason}");
+            return None;
+        }
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         // SAFETY: tests of this program run one after another, by the lock above, and no other thread reads the environment.
@@ -28,7 +36,7 @@ impl Bed {
             std::env::set_var("XDG_RUNTIME_DIR", folder.path());
             std::env::remove_var("HEDDLE_WORKERS");
         }
-        Self { folder, _turn: turn }
+        Some(Self { folder, _turn: turn })
     }
 
     pub fn with_workers(&self, n: u32) {
@@ -50,6 +58,16 @@ impl Bed {
     /// Whether nothing is left in the runtime folder.
     pub fn is_empty(&self) -> bool {
         std::fs::read_dir(self.folder.path().join("heddle")).unwrap().next().is_none()
+    }
+}
+
+fn may_have_networks() -> Result<(), String> {
+    let tun = OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+    tun.map_err(|error| format!("/dev/net/tun: {error}; `sudo chmod 0666 /dev/net/tun` lets this test run"))?;
+    match Command::new("unshare").args(["--user", "--net", "true"]).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("no user namespaces here: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("unshare: {error}")),
     }
 }
 
