@@ -10,9 +10,9 @@
 //! | `window` | the route's `cwnd lock`, a clamp on the congestion window in segments. A receive window would be the same thing by name, but Linux counts its buffers with their overhead and so advertises some other number of segments. The kernel reads a clamp from what it remembers of a destination, so each pair of hosts opens a short connection first |
 //! | `segment` | iperf3 `-M`, where it is less than the MTU allows; 12 bytes are added for the timestamp option |
 //!
-//! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO. Slow
-//! start thresholds are not remembered from one connection to the next. Not the same, and not switched off: undo by timestamps (Eifel), pacing
-//! of TSO bursts, and the header's 12 bytes of timestamps.
+//! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO.
+//! Slow start thresholds are not remembered from one connection to the next. Not the same, and not switched off: undo by
+//! timestamps (Eifel), pacing of TSO bursts, and the header's 12 bytes of timestamps.
 
 use std::fmt::Write as _;
 
@@ -34,6 +34,7 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress) -> String {
         ("tcp_dsack", u32::from(sack)),
         ("tcp_recovery", 0),
         ("tcp_early_retrans", 0),
+        ("tcp_frto", 0),
         ("tcp_no_metrics_save", 0),
         ("tcp_no_ssthresh_metrics_save", 1),
         ("tcp_max_reordering", threshold),
