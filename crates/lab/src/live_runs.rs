@@ -1,6 +1,5 @@
 //! Live runs, one after another over one network that ends with this process.
 
-use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,8 +31,6 @@ pub(crate) struct LiveRuns<'a> {
     options: &'a Options,
     /// What the hosts' TCP is set to.
     tuned: Option<TransportSpec>,
-    /// Pairs of hosts that have had a connection since.
-    acquainted: BTreeSet<(NodeId, NodeId)>,
     next_port: u16,
 }
 
@@ -62,7 +59,7 @@ impl<'a> LiveRuns<'a> {
         let start = StartOptions { name, ephemeral: true, program: options.program.clone() };
         let network = Instance::start(&start)?;
         network.apply(source, &Overrides::default())?;
-        Ok(Self { network, source, fabric, options, tuned: None, acquainted: BTreeSet::new(), next_port: PORTS.start })
+        Ok(Self { network, source, fabric, options, tuned: None, next_port: PORTS.start })
     }
 
     /// Runs `runs` in their order, then takes the network down.
@@ -94,7 +91,6 @@ impl<'a> LiveRuns<'a> {
         if pairs.len() > LIVE_FLOWS_MAX {
             return Err(too_many(run, pairs.len()));
         }
-        self.acquaint(&pairs).map_err(|failure| failed(run, failure))?;
         std::thread::sleep(REST);
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
         let schedule = Schedule {
@@ -123,7 +119,7 @@ impl<'a> LiveRuns<'a> {
         for (id, node) in self.fabric.hosts() {
             let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
             let Some(address) = self.fabric.address(id) else { continue };
-            let script = tuning::script(spec, address);
+            let script = tuning::script(spec, address, self.fabric.is_shaped());
             let output = Instance::command(&self.network, &node.name, "sh", ["-c", &script])?
                 .stdin(Stdio::null())
                 .output()
@@ -133,15 +129,7 @@ impl<'a> LiveRuns<'a> {
             }
         }
         self.tuned = Some(spec.clone());
-        self.acquainted.clear();
         Ok(())
-    }
-
-    /// Opens a short connection between hosts that have not had one since their TCP was set up.
-    fn acquaint(&mut self, pairs: &[(NodeId, NodeId)]) -> Result<(), FlowFailure> {
-        let new: Vec<(NodeId, NodeId)> = pairs.iter().copied().filter(|pair| self.acquainted.insert(*pair)).collect();
-        let flows: Vec<LiveFlow> = new.into_iter().map(|(from, to)| self.flow(from, to)).collect();
-        traffic::acquaint(&self.network, &flows)
     }
 
     fn flow(&mut self, from: NodeId, to: NodeId) -> LiveFlow {

@@ -96,25 +96,6 @@ pub(crate) fn run<C>(
     Ok(Measured { flows: measurements, before, after })
 }
 
-/// Has each pair of hosts open and close a connection, so that their kernels know of each other.
-pub(crate) fn acquaint(hosts: &impl Hosts, flows: &[LiveFlow]) -> Result<(), FlowFailure> {
-    let mut servers = Processes::default();
-    for flow in flows {
-        servers.start(hosts, flow, &flow.to, &server_arguments(flow), Stdio::null())?;
-    }
-    for (server, flow) in servers.running.iter_mut().zip(flows) {
-        server.wait_until_it_listens(flow)?;
-    }
-    let mut clients = Processes::default();
-    for flow in flows {
-        let port = flow.port.to_string();
-        let arguments = ["--json", "-c", &flow.address, "-p", &port, "-n", "1000"].map(str::to_owned);
-        clients.start(hosts, flow, &flow.from, &arguments, Stdio::piped())?;
-    }
-    clients.collect(Instant::now() + END_PATIENCE, &mut servers)?;
-    Ok(())
-}
-
 /// No JSON from the server: the client's report holds what the receiver measured.
 fn server_arguments(flow: &LiveFlow) -> Vec<String> {
     ["-s", "-1", "-p"].into_iter().map(str::to_owned).chain([flow.port.to_string()]).collect()

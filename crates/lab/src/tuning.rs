@@ -7,11 +7,11 @@
 //! | `rto-min` | the route's `rto_min` |
 //! | `delayed-ack: none` | the route's `quickack`; otherwise Linux's own timer (40 to 200 ms) |
 //! | `duplicate-ack-threshold` | `tcp_reordering`, and `tcp_max_reordering` so that Linux doesn't raise it by itself |
-//! | `window` | the route's `cwnd lock`, a clamp on the congestion window in segments. A receive window would be the same thing by name, but Linux counts its buffers with their overhead and so advertises some other number of segments. The kernel reads a clamp from what it remembers of a destination, so each pair of hosts opens a short connection first |
+//! | `window` | `tcp_rmem`, all three values: a receive buffer that autotuning leaves alone, as large as makes Linux advertise the window (see [`receive_buffer`]). In unshaped fabrics, where 64 KiB segments pass, it is left to autotuning |
 //! | `segment` | iperf3 `-M`, where it is less than the MTU allows; 12 bytes are added for the timestamp option |
 //!
 //! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO.
-//! Slow start thresholds are not remembered from one connection to the next. Not the same, and not switched off: undo by
+//! Nothing is remembered from one connection to the next. Not the same, and not switched off: undo by
 //! timestamps (Eifel), pacing of TSO bursts, and the header's 12 bytes of timestamps.
 
 use std::fmt::Write as _;
@@ -25,8 +25,16 @@ const TIMESTAMP_BYTES: u32 = 12;
 /// Bytes of the IPv4 and TCP headers without options.
 const HEADERS: u32 = 40;
 
+/// Bytes of the headers with which a segment enters the kernel through a TAP: Ethernet, IPv4, TCP with timestamps.
+const ARRIVAL_HEADERS: u64 = 66;
+
+/// What Linux accounts for a packet buffer besides the packet: head room, the shared info, the `sk_buff` itself.
+const HEAD_ROOM: u64 = 64;
+const SHARED_INFO: u64 = 320;
+const SK_BUFF: u64 = 256;
+
 /// A shell script that sets a host's TCP up; it fails at the first step that fails.
-pub(crate) fn script(spec: &TransportSpec, address: &HostAddress) -> String {
+pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, is_shaped: bool) -> String {
     let sack = u8::from(spec.kind == TransportKind::Sack);
     let threshold = spec.duplicate_ack_threshold;
     let settings = [
@@ -35,8 +43,7 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress) -> String {
         ("tcp_recovery", 0),
         ("tcp_early_retrans", 0),
         ("tcp_frto", 0),
-        ("tcp_no_metrics_save", 0),
-        ("tcp_no_ssthresh_metrics_save", 1),
+        ("tcp_no_metrics_save", 1),
         ("tcp_max_reordering", threshold),
         ("tcp_reordering", threshold),
     ];
@@ -58,9 +65,24 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress) -> String {
     if spec.delayed_ack.is_none_or(|after| after == Span::ZERO) {
         script.push_str(" quickack 1");
     }
-    // What is remembered holds the clamp of an earlier route.
-    let _ = write!(script, " cwnd lock {}\nip tcp_metrics flush\n", spec.window.max(1));
+    script.push('\n');
+    if is_shaped {
+        let bytes = receive_buffer(spec.window, spec.segment_bytes);
+        let _ = writeln!(script, "echo {bytes} {bytes} {bytes} > /proc/sys/net/ipv4/tcp_rmem");
+    }
     script
+}
+
+/// The receive buffer for which Linux advertises `window` segments of `segment` bytes.
+///
+/// A buffer holds packets with their overhead (`truesize`), and the window counts bytes without. Linux (since 6.6)
+/// takes the ratio of the two from the segments that it gets, in 1/256, and leaves out the one that has just come
+/// (`tcp_measure_rcv_mss`, `tcp_grow_window`). Half a segment more keeps rounding away from the edge.
+fn receive_buffer(window: u32, segment: u32) -> u64 {
+    let segment = u64::from(segment.max(1));
+    let truesize = (segment + ARRIVAL_HEADERS + HEAD_ROOM).next_multiple_of(64) + SHARED_INFO + SK_BUFF;
+    let ratio = (segment * 256 / truesize).max(1);
+    (u64::from(window.max(1)) * segment + segment / 2) * 256 / ratio + truesize
 }
 
 /// iperf3's arguments that belong to the transport.
@@ -93,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_transport_as_settings_of_linux() {
-        insta::assert_snapshot!(script(&reno(), &address()));
+        insta::assert_snapshot!(script(&reno(), &address(), true));
         assert_eq!(client_arguments(&reno(), 1_500), ["-C", "reno", "-M", "1012"]);
     }
 
@@ -106,10 +128,26 @@ mod tests {
             delayed_ack: Some(Span::from_ms(40)),
             ..reno()
         };
-        let text = script(&spec, &address());
+        let text = script(&spec, &address(), false);
         assert!(text.contains("echo 1 > /proc/sys/net/ipv4/tcp_sack\n"));
-        assert!(!text.contains("quickack"), "{text}");
+        assert!(!text.contains("quickack") && !text.contains("tcp_rmem"), "{text}");
         assert_eq!(client_arguments(&spec, 1_500), ["-C", "reno"]);
+    }
+
+    /// Seen on Linux 6.18: buffers of 47,280 and 231,784 bytes advertise 26,334 and 133,001 bytes to segments of 1,000,
+    /// buffers of 47,495 and 232,839 advertise 30,094 and 153,174 to segments of 1,448.
+    #[test]
+    fn the_receive_buffer_is_what_linux_makes_the_window_of() {
+        for (buffer, window, segment, ratio, truesize) in [
+            (47_280_u64, 26_334_u64, 1_000_u32, 148_u64, 1_728_u64),
+            (231_784, 133_001, 1_000, 148, 1_728),
+            (47_495, 30_094, 1_448, 170, 2_176),
+            (232_839, 153_174, 1_448, 170, 2_176),
+        ] {
+            assert_eq!((buffer - truesize) * ratio / 256, window);
+            let advertised = (receive_buffer(20, segment) - truesize) * ratio / 256;
+            assert_eq!(advertised / u64::from(segment), 20);
+        }
     }
 
     #[test]

@@ -45,12 +45,6 @@ fn two_flows_are_measured_at_the_same_time() {
 }
 
 #[test]
-fn hosts_become_acquainted() {
-    acquaint(&Here, &[flow("h2", 4), flow("h3", 5)]).unwrap();
-    acquaint(&Here, &[]).unwrap();
-}
-
-#[test]
 fn a_server_that_cannot_listen_says_why() {
     let mut flow = flow("h2", 2);
     flow.port = 0;
