@@ -35,6 +35,11 @@ const BURST_BYTES: usize = 256 << 10;
 /// timer and waking up costs several microseconds of CPU time, more than moving a packet does.
 const NAP: Span = Span::from_us(20);
 
+/// How long a worker of an unshaped network keeps looking for frames before it sleeps. To be woken costs the sender an interrupt to
+/// another CPU, which in a virtual machine is more than a copy of 64 KiB: one TCP stream went from 0.72 to 0.88 of a veth pair.
+/// It gives way to others meanwhile, so that a small machine does not suffer. In a shaped network most waits are longer.
+const LINGER: Span = Span::from_us(100);
+
 /// What the daemon wants of a worker.
 #[derive(Debug)]
 pub enum Order {
@@ -108,12 +113,19 @@ impl Worker {
         urgency::raise(self.plan.is_shaped());
         let sleeper = Arc::clone(&self.sleepers[self.id]);
         let mut ready = Ready::none();
+        let linger = if self.plan.is_shaped() { Span::ZERO } else { LINGER };
+        let mut stay_until = Time::ZERO;
         loop {
             self.take_handed();
             let now = self.clock.now();
             self.run_due(now);
             sleeper.look(&mut ready);
-            if ready.len() == 0 {
+            if ready.len() > 0 {
+                stay_until = self.clock.now() + linger;
+            } else if self.clock.now() < stay_until {
+                std::thread::yield_now();
+                continue;
+            } else {
                 sleeper.lie_down();
                 self.take_handed();
                 let now = self.clock.now();
