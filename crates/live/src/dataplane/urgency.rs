@@ -35,14 +35,13 @@ pub fn raise(shaped: bool) {
     if let Err(errno) = nix::sys::prctl::set_timerslack(1) {
         tracing::warn!("the kernel keeps the timer slack at its default: {errno}");
     }
-    if !shaped {
-        return;
-    }
     let fair = Attributes { policy: libc::SCHED_OTHER as u32, runtime: SLICE_NS, ..Attributes::default() };
     // The lowest real-time priority is above all that is not real-time; the kernel still keeps a part of each core for the others.
     let real_time = Attributes { policy: libc::SCHED_RR as u32, priority: 1, ..Attributes::default() };
-    let wishes = [real_time, Attributes { nice: NICE, ..fair }, fair];
-    if !wishes.into_iter().any(|wish| set(wish).is_ok()) {
+    let nice = Attributes { nice: NICE, ..fair };
+    // A worker of an unshaped network has no times to keep and may be busy all the time: it must not keep a CPU from everybody.
+    let wishes = if shaped { &[real_time, nice, fair][..] } else { &[nice, fair] };
+    if !wishes.iter().any(|&wish| set(wish).is_ok()) {
         tracing::info!("workers run at the default priority");
     }
 }
