@@ -24,6 +24,7 @@ FILES
 
 ENVIRONMENT
   HEDDLE_LOG         what to log to standard error, as in `HEDDLE_LOG=debug`
+  HEDDLE_WORKERS     how many threads forward in a network that `up` starts
   XDG_RUNTIME_DIR    where running fabrics keep their sockets (heddle/ below it)
   NO_COLOR           no colours
 
@@ -215,9 +216,9 @@ pub enum What {
     Nodes,
     /// Links with both ends, rate, delay and queue
     Links,
-    /// Forwarding entries of each switch with their packet counts
+    /// Forwarding entries of each switch: next-hop ports towards each host, and packets
     Flows,
-    /// What each link and each host's port carried and dropped
+    /// What each link and each host's port carried and dropped, and what was refused
     Counters,
 }
 

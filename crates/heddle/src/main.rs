@@ -55,7 +55,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Report(args) => return commands::report(&args, format),
         Command::Schema => commands::schema()?,
         Command::Clean => commands::clean(format)?,
-        Command::Completions { shell } => commands::completions(shell),
+        Command::Completions { shell } => commands::completions(shell)?,
         Command::Man { folder } => commands::man(&folder)?,
         Command::Daemon(args) => commands::daemon(&args)?,
     }

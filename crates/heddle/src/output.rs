@@ -1,6 +1,8 @@
 //! Rows of data as a table, JSON or CSV.
 
-use miette::{IntoDiagnostic, Report};
+use std::io::{ErrorKind, Write};
+
+use miette::{Context, IntoDiagnostic, Report};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -8,9 +10,16 @@ use crate::cli::Format;
 
 /// Prints one value as JSON, indented.
 pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
-    let text = serde_json::to_string_pretty(value).into_diagnostic()?;
-    println!("{text}");
-    Ok(())
+    put(&(serde_json::to_string_pretty(value).into_diagnostic()? + "\n"))
+}
+
+/// Writes to standard output. A reader that has gone, as `head` does, ends the program in peace.
+pub fn put(text: &str) -> Result<(), Report> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        outcome => outcome.into_diagnostic().wrap_err("cannot write to standard output"),
+    }
 }
 
 /// Data in rows. A cell is a JSON string, number, boolean or null.
@@ -67,7 +76,8 @@ impl Rows {
     /// RFC 4180, but lines end in LF as everywhere on Unix.
     fn csv(&self) -> String {
         let header = self.columns.join(",");
-        let lines = self.rows.iter().map(|row| row.iter().map(|cell| quoted(&text(cell))).collect::<Vec<_>>().join(","));
+        let lines =
+            self.rows.iter().map(|row| row.iter().map(|cell| quoted(&text(cell))).collect::<Vec<_>>().join(","));
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
 }
@@ -81,7 +91,11 @@ fn text(cell: &Value) -> String {
 }
 
 fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -115,3 +115,24 @@ fn without_a_running_network_the_way_to_one_is_shown() {
     }
     desk.expect(0, &["clean"]);
 }
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_in_peace() {
+    let desk = desk_with("topology: { fat-tree: { k: 16 } }\nlinks: { rate: 1Gbit }\n");
+    let mut child = desk
+        .command(&["show", "links", "lab.fabric.yaml", "-o", "json"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_file_without_experiments_has_a_plan() {
+    let desk = desk_with("topology: { fat-tree: { k: 4 } }\nlinks: { rate: 1Gbit }\n");
+    let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml"]);
+    assert!(plan.contains("created 84 nodes and links"), "{plan}");
+}

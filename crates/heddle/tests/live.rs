@@ -20,6 +20,24 @@ experiments:
     expect: { goodput-sum: \">= 15 Mbit/s\" }
 ";
 
+/// Whether this machine lets us: if not, the test says so loudly and does nothing. CI must not skip.
+fn may_run() -> bool {
+    let tun = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
+    let programs = ["iperf3", "ping", "ip"].iter().all(|program| {
+        std::env::var_os("PATH").is_some_and(|path| {
+            std::env::split_paths(&path)
+                .chain(["/usr/sbin".into(), "/sbin".into()])
+                .any(|folder| folder.join(program).exists())
+        })
+    });
+    let may = tun && programs;
+    assert!(may || std::env::var_os("CI").is_none(), "CI must be able to run live: see scripts/setup.sh");
+    if !may {
+        eprintln!("SKIPPED: no access to /dev/net/tun, or no iperf3, ping or ip; scripts/setup.sh says what to do");
+    }
+    may
+}
+
 /// Takes its networks down even if the test fails.
 struct Guard(Desk);
 
@@ -31,6 +49,9 @@ impl Drop for Guard {
 
 #[test]
 fn up_exec_show_change_down() {
+    if !may_run() {
+        return;
+    }
     let Guard(desk) = &Guard(Desk::new());
     desk.write("pair.fabric.yaml", PAIR);
     desk.expect(0, &["up", "pair.fabric.yaml"]);
@@ -43,10 +64,13 @@ fn up_exec_show_change_down() {
     let counters: Value = serde_json::from_str(&counters).expect("JSON");
     assert!(counters[0]["packets"].as_u64().expect("a count") >= 3, "{counters}");
     let (flows, _) = desk.expect(0, &["show", "flows", "-o", "csv"]);
-    assert!(flows.contains("s1,h2,"), "{flows}");
+    assert_eq!(flows.lines().count(), 1 + 2 * 3, "one entry a switch and host: {flows}");
+    assert!(flows.lines().any(|line| line.starts_with("s1,h2,") && !line.ends_with(",0")), "{flows}");
     let (same, _) = desk.expect(0, &["up", "pair.fabric.yaml"]);
     assert!(same.contains("nothing to change"), "{same}");
     desk.write("pair.fabric.yaml", &PAIR.replacen("delay: 1ms", "delay: 5ms", 1));
+    let (plan, _) = desk.expect(0, &["plan", "pair.fabric.yaml"]);
+    assert!(plan.contains("changed h1"), "{plan}");
     let (changed, _) = desk.expect(0, &["up", "pair.fabric.yaml"]);
     assert!(changed.contains("changed"), "{changed}");
     let (links, _) = desk.expect(0, &["show", "links", "-o", "csv"]);
@@ -57,6 +81,9 @@ fn up_exec_show_change_down() {
 
 #[test]
 fn a_program_s_exit_status_is_that_of_exec() {
+    if !may_run() {
+        return;
+    }
     let Guard(desk) = &Guard(Desk::new());
     desk.write("pair.fabric.yaml", PAIR);
     desk.expect(0, &["up", "pair.fabric.yaml"]);
@@ -68,6 +95,9 @@ fn a_program_s_exit_status_is_that_of_exec() {
 /// The same small case by both clocks: one flow over three links fills 20 Mbit/s either way.
 #[test]
 fn live_and_simulated_agree() {
+    if !may_run() {
+        return;
+    }
     let desk = Desk::new();
     desk.write("pair.fabric.yaml", PAIR);
     desk.expect(0, &["run", "pair.fabric.yaml", "--quiet"]);

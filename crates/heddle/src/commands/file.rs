@@ -29,5 +29,7 @@ fn text_of(path: &Path) -> Result<String, Report> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(miette!("{} is larger than {FILE_BYTES_MAX} bytes: is it a fabric file?", path.display()));
     }
-    String::from_utf8(bytes).into_diagnostic().map_err(|error| error.wrap_err(format!("{} is not UTF-8 text", path.display())))
+    String::from_utf8(bytes)
+        .into_diagnostic()
+        .map_err(|error| error.wrap_err(format!("{} is not UTF-8 text", path.display())))
 }

@@ -1,7 +1,6 @@
-//! `up`, `down`, `show`, `exec`, `clean`: running networks.
+//! `up`, `down`, `exec`, `clean`: running networks.
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 
 use fabric::{Fabric, Overrides, Source};
 use live::{Instance, StartOptions};
@@ -10,9 +9,9 @@ use serde_json::json;
 
 use super::explain;
 
-use super::{describe, file, measure};
-use crate::cli::{Daemon, Down, Exec, Format, Show, Up, What};
-use crate::output::{Rows, print_json};
+use super::{file, measure};
+use crate::cli::{Daemon, Down, Exec, Format, Up};
+use crate::output::{Rows, print_json, put};
 
 /// Starts a network, or changes the running one to match the file.
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
@@ -40,12 +39,40 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
             return Err(explain(error));
         }
     };
-    if format == Format::Json {
-        return print_json(&applied);
+    match format {
+        Format::Table => put(&format!("{name} is up: {applied}\n"))?,
+        Format::Json => print_json(&applied)?,
+        Format::Csv => put(&change_rows(&applied).render(format))?,
     }
-    println!("{name} is up: {applied}");
     eprintln!("Next: heddle exec {} -- COMMAND, heddle show counters, heddle down", fabric.nodes[0].name);
     Ok(())
+}
+
+fn change_rows(applied: &live::Applied) -> Rows {
+    let mut rows = Rows::new(&["change", "name"]);
+    for (change, names) in [("created", &applied.created), ("changed", &applied.changed), ("removed", &applied.removed)]
+    {
+        for name in names {
+            rows.push([json!(change), json!(name)]);
+        }
+    }
+    rows
+}
+
+/// What `up` would do with `fabric`.
+pub fn changes(fabric: &Fabric) -> Result<live::Applied, Report> {
+    let running = match Instance::connect(&fabric.name).map_err(explain)? {
+        Some(instance) => Some(definition(&instance)?),
+        None => None,
+    };
+    Ok(live::difference(running.as_ref(), fabric))
+}
+
+/// The fabric that a running network was made of.
+pub fn definition(instance: &Instance) -> Result<Fabric, Report> {
+    let status = instance.status().map_err(explain)?;
+    let source = Source { name: status.file, text: status.text };
+    Ok(fabric::parse(&source)?.with(&status.overrides))
 }
 
 /// Stops one network, or all.
@@ -53,77 +80,9 @@ pub fn down(args: &Down) -> Result<(), Report> {
     let names = if args.all { Instance::list().map_err(explain)? } else { vec![running(args.name.as_deref())?] };
     for name in names {
         connect(&name)?.down().map_err(explain)?;
-        println!("{name} is down");
+        put(&format!("{name} is down\n"))?;
     }
     Ok(())
-}
-
-/// Shows one aspect of a running network or a file.
-pub fn show(args: &Show, format: Format) -> Result<(), Report> {
-    let rows = match &args.from {
-        Some(path) if Path::new(path).is_file() => of_file(&file::read(Path::new(path))?.1, args.what, path)?,
-        name => of_instance(&connect(&running(name.as_deref())?)?, args.what)?,
-    };
-    print!("{}", rows.render(format));
-    Ok(())
-}
-
-fn of_file(fabric: &Fabric, what: What, path: &str) -> Result<Rows, Report> {
-    match what {
-        What::Nodes => Ok(describe::nodes(fabric)),
-        What::Links => Ok(describe::links(fabric)),
-        What::Flows | What::Counters => {
-            Err(miette!(help = format!("heddle up {path}"), "flows and counters are those of a running network"))
-        }
-    }
-}
-
-fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
-    let status = instance.status().map_err(explain)?;
-    let source = Source { name: status.file.clone(), text: status.text.clone() };
-    let fabric = fabric::parse(&source)?.with(&status.overrides);
-    Ok(match what {
-        What::Nodes => describe::nodes(&fabric),
-        What::Links => describe::links(&fabric),
-        What::Flows => flows(&fabric, &instance.counters().map_err(explain)?),
-        What::Counters => counters(&instance.counters().map_err(explain)?),
-    })
-}
-
-/// One row for each switch and destination, as `ovs-ofctl dump-flows` has one for each entry.
-fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
-    let routes = fabric::Routes::compute(fabric);
-    let mut rows = Rows::new(&["switch", "to", "ports", "packets"]);
-    for entry in &counters.forwarded {
-        let (Some(switch), Some(host)) = (fabric.node(&entry.switch), fabric.node(&entry.host)) else { continue };
-        let ports: Vec<String> = routes.next_hops(switch, host).iter().map(|port| port.0.to_string()).collect();
-        rows.push([json!(entry.switch), json!(entry.host), json!(ports.join(" ")), json!(entry.packets)]);
-    }
-    rows
-}
-
-/// One row for each direction of each link, and one for what each host's port would not take.
-fn counters(counters: &live::Counters) -> Rows {
-    let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "queue-peak"]);
-    for link in &counters.links {
-        for (from, to, counted) in [(&link.a, &link.b, link.forward), (&link.b, &link.a, link.backward)] {
-            rows.push([
-                json!(from),
-                json!(to),
-                json!(counted.packets),
-                json!(counted.bytes),
-                json!(counted.drops),
-                json!(counted.queue_peak),
-            ]);
-        }
-    }
-    for port in &counters.ports {
-        let traffic = port.traffic;
-        let port_name = json!(format!("{}:eth0", port.host));
-        let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
-        rows.push([json!(port.host), port_name, packets, bytes, json!(traffic.drops), json!(null)]);
-    }
-    rows
 }
 
 /// Becomes a program in a host.
@@ -137,25 +96,35 @@ pub fn exec(args: &Exec) -> Result<(), Report> {
 /// Removes what crashed networks left behind.
 pub fn clean(format: Format) -> Result<(), Report> {
     let cleaned = live::clean().map_err(explain)?;
-    if format == Format::Json {
-        return print_json(&cleaned);
+    match format {
+        Format::Table => put(&format!("{cleaned}\n")),
+        Format::Json => print_json(&cleaned),
+        Format::Csv => {
+            let mut rows = Rows::new(&["removed"]);
+            for name in &cleaned.instances {
+                rows.push([json!(name)]);
+            }
+            put(&rows.render(format))
+        }
     }
-    println!("{cleaned}");
-    Ok(())
 }
 
 /// The process behind `up`.
 pub fn daemon(args: &Daemon) -> Result<(), Report> {
-    live::daemon::serve(&live::daemon::Options { instance: args.instance.clone(), ephemeral: args.ephemeral }).map_err(explain)?;
+    live::daemon::serve(&live::daemon::Options { instance: args.instance.clone(), ephemeral: args.ephemeral })
+        .map_err(explain)?;
     Ok(())
 }
 
-fn connect(name: &str) -> Result<Instance, Report> {
-    Instance::connect(name).map_err(explain)?.ok_or_else(|| miette!(help = "heddle up FILE starts one", "no network called {name} is running"))
+/// A connection to a running network.
+pub fn connect(name: &str) -> Result<Instance, Report> {
+    Instance::connect(name)
+        .map_err(explain)?
+        .ok_or_else(|| miette!(help = "heddle up FILE starts one", "no network called {name} is running"))
 }
 
 /// The network that is meant when the command line may leave it out.
-fn running(name: Option<&str>) -> Result<String, Report> {
+pub fn running(name: Option<&str>) -> Result<String, Report> {
     if let Some(name) = name {
         return Ok(name.to_owned());
     }

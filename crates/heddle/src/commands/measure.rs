@@ -9,6 +9,7 @@ use miette::{Context, IntoDiagnostic, Report};
 use super::file;
 use crate::Ending;
 use crate::cli::{self, Format, Run, Selection};
+use crate::output::put;
 
 /// Runs the experiments of a file, prints the table, writes the report.
 pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
@@ -21,7 +22,7 @@ pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
     let results = lab::run(&source, &fabric, &options)?;
     let folder = args.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
     results.write(&folder)?;
-    print(&results, format);
+    print(&results, format)?;
     eprintln!("\nReport: {}", folder.join("report.html").display());
     Ok(ending(&results))
 }
@@ -30,7 +31,7 @@ pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
 pub fn report(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let results = lab::load(&args.folder)?;
     results.write(&args.folder)?;
-    print(&results, format);
+    print(&results, format)?;
     eprintln!("\nReport: {}", args.folder.join("report.html").display());
     Ok(ending(&results))
 }
@@ -56,15 +57,12 @@ pub fn this_program() -> Result<PathBuf, Report> {
     std::env::current_exe().into_diagnostic().wrap_err("cannot find the path of this program")
 }
 
-fn print(results: &Results, format: Format) {
-    print!(
-        "{}",
-        match format {
-            Format::Table => results.table(),
-            Format::Json => results.json(),
-            Format::Csv => results.csv(),
-        }
-    );
+fn print(results: &Results, format: Format) -> Result<(), Report> {
+    put(&match format {
+        Format::Table => results.table(),
+        Format::Json => results.json(),
+        Format::Csv => results.csv(),
+    })
 }
 
 fn ending(results: &Results) -> Ending {

@@ -6,10 +6,13 @@ use clap::CommandFactory;
 use miette::{Context, IntoDiagnostic, Report};
 
 use crate::cli::Cli;
+use crate::output::put;
 
 /// Prints a completion script.
-pub fn completions(shell: clap_complete::Shell) {
-    clap_complete::generate(shell, &mut Cli::command(), "heddle", &mut std::io::stdout());
+pub fn completions(shell: clap_complete::Shell) -> Result<(), Report> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "heddle", &mut script);
+    put(&String::from_utf8_lossy(&script))
 }
 
 /// Writes `heddle.1` and one page a subcommand.

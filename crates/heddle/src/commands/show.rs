@@ -1,0 +1,147 @@
+//! `show`: rows about a running network or a file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fabric::{Fabric, NodeKind};
+use live::Instance;
+use miette::{Report, miette};
+use serde_json::json;
+
+use super::instance::{connect, definition, running};
+use super::{explain, file};
+use crate::cli::{Format, Show, What};
+use crate::output::{Rows, put};
+
+/// Shows one aspect of a running network or a file.
+pub fn show(args: &Show, format: Format) -> Result<(), Report> {
+    let rows = match &args.from {
+        Some(path) if Path::new(path).is_file() => of_file(&file::read(Path::new(path))?.1, args.what, path)?,
+        name => of_instance(&connect(&running(name.as_deref())?)?, args.what)?,
+    };
+    put(&rows.render(format))
+}
+
+fn of_file(fabric: &Fabric, what: What, path: &str) -> Result<Rows, Report> {
+    match what {
+        What::Nodes => Ok(nodes(fabric)),
+        What::Links => Ok(links(fabric)),
+        What::Flows | What::Counters => {
+            Err(miette!(help = format!("heddle up {path}"), "flows and counters are those of a running network"))
+        }
+    }
+}
+
+fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
+    let fabric = definition(instance)?;
+    Ok(match what {
+        What::Nodes => nodes(&fabric),
+        What::Links => links(&fabric),
+        What::Flows => flows(&fabric, &instance.counters().map_err(explain)?),
+        What::Counters => counters(&instance.counters().map_err(explain)?),
+    })
+}
+
+/// One row for each switch and destination, as `ovs-ofctl dump-flows` has one for each entry.
+fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
+    let routes = fabric::Routes::compute(fabric);
+    let counted: BTreeMap<(&str, &str), u64> =
+        counters.forwarded.iter().map(|entry| ((&*entry.switch, &*entry.host), entry.packets)).collect();
+    let mut rows = Rows::new(&["switch", "to", "ports", "packets"]);
+    for (id, switch) in fabric.switches() {
+        for (to, host) in fabric.hosts() {
+            let ports: Vec<String> = routes.next_hops(id, to).iter().map(|port| port.0.to_string()).collect();
+            let packets = counted.get(&(&*switch.name, &*host.name)).copied().unwrap_or(0);
+            rows.push([json!(switch.name), json!(host.name), json!(ports.join(" ")), json!(packets)]);
+        }
+    }
+    rows
+}
+
+/// One row for each direction of each link, one for what each host's port took, and one for each reason to take nothing.
+fn counters(counters: &live::Counters) -> Rows {
+    let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "queue-peak"]);
+    let null = serde_json::Value::Null;
+    for link in &counters.links {
+        for (from, to, counted) in [(&link.a, &link.b, link.forward), (&link.b, &link.a, link.backward)] {
+            let (packets, bytes) = (json!(counted.packets), json!(counted.bytes));
+            rows.push([json!(from), json!(to), packets, bytes, json!(counted.drops), json!(counted.queue_peak)]);
+        }
+    }
+    for port in &counters.ports {
+        let traffic = port.traffic;
+        let name = json!(format!("{}:eth0", port.host));
+        let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
+        rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null.clone()]);
+    }
+    let refused = &counters.refused;
+    for (reason, drops) in [
+        ("unknown destination", refused.unknown_destination),
+        ("multicast", refused.multicast),
+        ("malformed", refused.malformed),
+        ("no buffer", refused.no_buffer),
+        ("ring between workers full", refused.ring_full),
+        ("link or host removed", refused.removed),
+    ] {
+        rows.push([json!("any host"), json!(reason), null.clone(), null.clone(), json!(drops), null.clone()]);
+    }
+    rows
+}
+
+/// The rows of `show nodes`.
+fn nodes(fabric: &Fabric) -> Rows {
+    let mut rows = Rows::new(&["name", "kind", "tier", "pod", "ports", "mac", "ipv4", "ipv6"]);
+    for node in &fabric.nodes {
+        let name = json!(node.name);
+        let ports = json!(node.ports.len());
+        match &node.kind {
+            NodeKind::Host(host) => {
+                let mac = host.mac.map(|byte| format!("{byte:02x}")).join(":");
+                let ipv4 = format!("{}/{}", host.ipv4, host.ipv4_prefix);
+                let ipv6 = format!("{}/{}", host.ipv6, host.ipv6_prefix);
+                rows.push([
+                    name,
+                    json!("host"),
+                    json!(0),
+                    json!(host.pod),
+                    ports,
+                    json!(mac),
+                    json!(ipv4),
+                    json!(ipv6),
+                ]);
+            }
+            NodeKind::Switch { tier, pod } => {
+                rows.push([
+                    name,
+                    json!("switch"),
+                    json!(tier),
+                    json!(pod),
+                    ports,
+                    json!(null),
+                    json!(null),
+                    json!(null),
+                ]);
+            }
+        }
+    }
+    rows
+}
+
+/// The rows of `show links`.
+fn links(fabric: &Fabric) -> Rows {
+    let mut rows = Rows::new(&["link", "a", "a-port", "b", "b-port", "rate-bps", "delay", "queue"]);
+    for (index, link) in fabric.links.iter().enumerate() {
+        let end = |end: fabric::End| json!(fabric.nodes[end.node.0 as usize].name);
+        rows.push([
+            json!(fabric.link_name(fabric::LinkId(index as u32))),
+            end(link.a),
+            json!(link.a.port.0),
+            end(link.b),
+            json!(link.b.port.0),
+            json!(link.spec.rate_bps),
+            json!(link.spec.delay.to_string()),
+            json!(link.spec.queue_packets),
+        ]);
+    }
+    rows
+}
