@@ -34,6 +34,18 @@ pub enum Error {
         #[source]
         reason: NoPairs,
     },
+    /// A case was to be simulated in which time would stand still.
+    #[error(
+        "experiment {experiment:?} ({case}) cannot be simulated: the flow {flow} crosses only links without rate and delay, on which no time passes"
+    )]
+    StandsStill {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// `h1 -> h2`
+        flow: String,
+    },
     /// An expectation looks at no case, so it could never fail.
     #[error("line {line}: the expectation `{text}` of experiment {experiment:?} matches none of its cases")]
     ExpectationMatchesNothing {
@@ -123,6 +135,14 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A file of results is larger than any that is read.
+    #[error("{path}: larger than {limit} bytes, the most that is read of a file of results", path = path.display())]
+    TooLarge {
+        /// Which one.
+        path: PathBuf,
+        /// The most, in bytes.
+        limit: u64,
+    },
     /// A file of results is not what [`crate::Results::write`] writes.
     #[error("{path}, line {line}: not a file of results: {source}", path = path.display())]
     Format {
@@ -142,6 +162,7 @@ impl Error {
             Self::NoExperiments { .. } => "add `experiments:`; `heddle new` writes a file with an example",
             Self::UnknownExperiment { .. } => "use one of the names above",
             Self::Pattern { reason, .. } => reason.hint(),
+            Self::StandsStill { .. } => "give the links a rate or a delay, or run it --live",
             Self::ExpectationMatchesNothing { .. } => {
                 "write each label as under `vary`, with the value as written there"
             }
@@ -157,7 +178,9 @@ impl Error {
             Self::Tuning { .. } => "the kernel may be too old for one of these settings; --sim leaves live runs out",
             Self::TooManyLiveFlows { .. } => "use a pattern with fewer flows, or run it with --sim",
             Self::Threads { .. } => "ask for fewer threads",
-            Self::File { action: "reading", .. } => "name a folder that `heddle run` has written",
+            Self::TooLarge { .. } | Self::File { action: "reading", .. } => {
+                "name a folder that `heddle run` has written"
+            }
             Self::File { .. } => "check that the folder can be written to and that there is space left",
             Self::Format { .. } => "the folder may have been written by another version; run the experiment again",
         };

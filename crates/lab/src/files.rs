@@ -1,7 +1,7 @@
 //! Results in a folder: samples, summary, machine, report.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use serde::Serialize;
@@ -15,6 +15,8 @@ use crate::results::Results;
 const SAMPLES: &str = "samples.jsonl";
 const SUMMARY: &str = "summary.json";
 const MACHINE: &str = "machine.json";
+/// No file of results is read beyond this: 1 GiB, some thousand runs of a thousand flows.
+const FILE_MAX: u64 = 1 << 30;
 /// The page for people.
 pub const REPORT: &str = "report.html";
 
@@ -29,6 +31,14 @@ impl Results {
         put(&folder.join(SAMPLES), &self.samples())?;
         put(&folder.join(SUMMARY), &pretty(self))?;
         put(&folder.join(MACHINE), &pretty(&self.environment))?;
+        self.write_report(folder)
+    }
+
+    /// Writes only `report.html` into `folder`, which must be there: the measurements beside it stay as they are.
+    ///
+    /// # Errors
+    /// If the folder is not there or cannot be written to.
+    pub fn write_report(&self, folder: &Path) -> Result<(), Error> {
         put(&folder.join(REPORT), &self.html())
     }
 
@@ -42,12 +52,12 @@ impl Results {
 /// Reads what [`Results::write`] wrote.
 ///
 /// # Errors
-/// If a file is missing or is not what it should be.
+/// If a file is missing, is larger than 1 GiB, or is not what it should be.
 pub fn load(folder: &Path) -> Result<Results, Error> {
     let mut results: Results = get(&folder.join(SUMMARY))?;
     results.environment = get::<Environment>(&folder.join(MACHINE))?;
     let samples = folder.join(SAMPLES);
-    let text = fs::read_to_string(&samples).map_err(|source| failed("reading", &samples, source))?;
+    let text = read(&samples, FILE_MAX)?;
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let record = serde_json::from_str(line).map_err(|source| Error::Format {
             path: samples.clone(),
@@ -60,8 +70,16 @@ pub fn load(folder: &Path) -> Result<Results, Error> {
 }
 
 fn get<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let text = fs::read_to_string(path).map_err(|source| failed("reading", path, source))?;
+    let text = read(path, FILE_MAX)?;
     serde_json::from_str(&text).map_err(|source| Error::Format { path: path.to_owned(), line: source.line(), source })
+}
+
+fn read(path: &Path, limit: u64) -> Result<String, Error> {
+    let mut text = String::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(limit + 1).read_to_string(&mut text))
+        .map_err(|source| failed("reading", path, source))?;
+    if text.len() as u64 > limit { Err(Error::TooLarge { path: path.to_owned(), limit }) } else { Ok(text) }
 }
 
 /// Writes beside the file and renames: a reader never sees half of it.
@@ -79,4 +97,19 @@ fn pretty(value: &impl Serialize) -> String {
 
 fn failed(action: &'static str, path: &Path, source: std::io::Error) -> Error {
     Error::File { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_up_to_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.jsonl");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap(), "12345");
+        let error = read(&path, 4).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { limit: 4, .. }) && error.to_string().contains("samples.jsonl"));
+    }
 }

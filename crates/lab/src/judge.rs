@@ -52,13 +52,29 @@ pub(crate) fn check(experiment: &Experiment, cases: &[Case]) -> Result<(), Error
     Ok(())
 }
 
-/// Holds every expectation against every case that it speaks of, for each driver that ran.
-pub(crate) fn judge(experiment: &Experiment, cases: &[CaseResult], drivers: &[DriverKind]) -> Vec<Verdict> {
+/// Whether something is expected of the case that only simulated runs can tell.
+pub(crate) fn needs_simulation(experiment: &Experiment, labels: &Labels) -> bool {
+    experiment.expect.iter().any(|expectation| {
+        labels.contain(&expectation.only)
+            && (expectation.driver == Some(DriverKind::Sim) || !is_known_to(expectation.metric, DriverKind::Live))
+    })
+}
+
+/// Holds every expectation against every case that it speaks of, for each driver that ran. Nothing is expected of the
+/// simulated runs of the cases in `not_simulated`: there are none.
+pub(crate) fn judge(
+    experiment: &Experiment,
+    cases: &[CaseResult],
+    drivers: &[DriverKind],
+    not_simulated: &[usize],
+) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for expectation in &experiment.expect {
         for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.labels.contain(&expectation.only)) {
             let asked = |driver: &&DriverKind| {
-                expectation.driver.is_none_or(|only| only == **driver) && is_known_to(expectation.metric, **driver)
+                expectation.driver.is_none_or(|only| only == **driver)
+                    && is_known_to(expectation.metric, **driver)
+                    && (**driver == DriverKind::Live || !not_simulated.contains(&number))
             };
             for &driver in drivers.iter().filter(asked) {
                 verdicts.push(verdict(expectation, number, case, driver));

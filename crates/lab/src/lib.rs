@@ -32,6 +32,7 @@ mod report;
 mod results;
 mod run;
 mod simulate;
+mod standstill;
 pub mod statistics;
 mod table;
 #[cfg(test)]

@@ -29,8 +29,10 @@ pub(crate) struct LiveRuns<'a> {
     source: &'a Source,
     fabric: &'a Fabric,
     options: &'a Options,
-    /// What the hosts' TCP is set to.
-    tuned: Option<TransportSpec>,
+    /// What the hosts' TCP is set to, and whether for a shaped network.
+    tuned: Option<(TransportSpec, bool)>,
+    /// The receive buffers that Linux gave the hosts, as in `tcp_rmem`.
+    own_buffers: String,
     next_port: u16,
 }
 
@@ -59,7 +61,8 @@ impl<'a> LiveRuns<'a> {
         let start = StartOptions { name, ephemeral: true, program: options.program.clone() };
         let network = Instance::start(&start)?;
         network.apply(source, &Overrides::default())?;
-        Ok(Self { network, source, fabric, options, tuned: None, next_port: PORTS.start })
+        let own_buffers = own_buffers(&network, fabric)?;
+        Ok(Self { network, source, fabric, options, tuned: None, own_buffers, next_port: PORTS.start })
     }
 
     /// Runs `runs` in their order, then takes the network down.
@@ -82,7 +85,7 @@ impl<'a> LiveRuns<'a> {
         let started = Instant::now();
         let fabric = self.fabric.with(&case.overrides);
         self.network.apply(self.source, &case.overrides)?;
-        self.tune(&case.traffic.transport)?;
+        self.tune(&case.traffic.transport, fabric.is_shaped())?;
         let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
             experiment: run.experiment.clone(),
             case: run.labels.to_string(),
@@ -112,14 +115,15 @@ impl<'a> LiveRuns<'a> {
     }
 
     /// Sets up every host's TCP, if it is not yet as it should be.
-    fn tune(&mut self, spec: &TransportSpec) -> Result<(), Error> {
-        if self.tuned.as_ref() == Some(spec) {
+    fn tune(&mut self, spec: &TransportSpec, is_shaped: bool) -> Result<(), Error> {
+        if self.tuned.as_ref().is_some_and(|(tuned, was_shaped)| (tuned, *was_shaped) == (spec, is_shaped)) {
             return Ok(());
         }
+        let buffers = if is_shaped { tuning::receive_buffers(spec) } else { self.own_buffers.clone() };
         for (id, node) in self.fabric.hosts() {
             let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
             let Some(address) = self.fabric.address(id) else { continue };
-            let script = tuning::script(spec, address, self.fabric.is_shaped());
+            let script = tuning::script(spec, address, &buffers);
             let output = Instance::command(&self.network, &node.name, "sh", ["-c", &script])?
                 .stdin(Stdio::null())
                 .output()
@@ -128,7 +132,7 @@ impl<'a> LiveRuns<'a> {
                 return Err(failed(crate::iperf::shortened(String::from_utf8_lossy(&output.stderr).trim())));
             }
         }
-        self.tuned = Some(spec.clone());
+        self.tuned = Some((spec.clone(), is_shaped));
         Ok(())
     }
 
@@ -138,6 +142,16 @@ impl<'a> LiveRuns<'a> {
         let address = self.fabric.address(to).map(|address| address.ipv4.to_string()).unwrap_or_default();
         LiveFlow { from: node_name(self.fabric, from), to: node_name(self.fabric, to), address, port }
     }
+}
+
+/// What `tcp_rmem` is in a host that nobody has set up yet: every host starts with the same.
+fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
+    let Some((_, host)) = fabric.hosts().next() else { return Ok(tuning::LINUX_BUFFERS.to_owned()) };
+    let output = Instance::command(network, &host.name, "cat", ["/proc/sys/net/ipv4/tcp_rmem"])?
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Error::Tuning { host: host.name.clone(), message: error.to_string() })?;
+    Ok(tuning::buffers_in(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// iperf3 takes whole seconds: a fraction counts as one.
@@ -203,7 +217,16 @@ fn record(
         packet_hops: None,
         reordered: None,
         reorder_extent: None,
+        lost_outside_links: Some(lost_outside_links(after).saturating_sub(lost_outside_links(before))),
+        late_max_us: after.workers.iter().map(|worker| worker.late_max.as_ns() / 1_000).max(),
     }
+}
+
+/// Packets that got lost and that no link counted, up to a reading.
+fn lost_outside_links(counters: &Counters) -> u64 {
+    let refused = &counters.refused;
+    let at_ports: u64 = counters.ports.iter().map(|port| port.traffic.drops).sum();
+    refused.no_buffer + refused.ring_full + refused.malformed + at_ports
 }
 
 /// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
@@ -258,6 +281,22 @@ mod tests {
         let after = [counted(6_000, 12, 4), counted(6_000, 1, 9), counted(6_001, 99, 99)];
         assert_eq!(reordering(&flow, &before, &after), Some((8, 9)));
         assert_eq!(reordering(&flow, &before, &after[2..]), None, "nobody watched it");
+    }
+
+    #[test]
+    fn losses_outside_links_are_those_of_buffers_rings_and_ports() {
+        let refused = live::control::Refusals {
+            unknown_destination: 1_000,
+            multicast: 1_000,
+            malformed: 1,
+            no_buffer: 2,
+            ring_full: 4,
+            removed: 1_000,
+            unwatched_flows: 1_000,
+        };
+        let traffic = live::control::PortTraffic { drops: 8, sent_packets: 1_000, ..Default::default() };
+        let ports = vec![live::control::PortCounters { host: "h1".to_owned(), traffic }; 2];
+        assert_eq!(lost_outside_links(&Counters { refused, ports, ..Counters::default() }), 23);
     }
 
     #[test]

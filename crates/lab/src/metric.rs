@@ -20,6 +20,9 @@ pub enum Unit {
 }
 
 /// The metric's value in one run; `None` where the driver cannot know it.
+///
+/// The reordering extent is the largest since the flow's start in live runs, since the end of the warm-up in simulated
+/// ones. Everything else is of the measured time.
 pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
     let goodputs = || record.flows.iter().map(|flow| flow.goodput_bps);
     match metric {
@@ -125,6 +128,8 @@ mod tests {
             packet_hops: None,
             reordered: None,
             reorder_extent: None,
+            lost_outside_links: None,
+            late_max_us: None,
         }
     }
 

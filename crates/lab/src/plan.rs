@@ -1,4 +1,7 @@
 //! Which runs there will be, in which order, and where the chance of each starts.
+//!
+//! Live and simulated runs of a case have the same pairs of hosts. With `ecmp`, single flows still take other paths live
+//! than simulated: live flows hash the ports that the kernel gave them, which are chosen anew in each run.
 
 use std::fmt::Write as _;
 
@@ -7,6 +10,7 @@ use machine::{Rng, Span, mix};
 use serde::Serialize;
 
 use crate::record::Labels;
+use crate::standstill::Standstill;
 use crate::table::Grid;
 use crate::{Error, Options, judge, pattern};
 
@@ -23,6 +27,10 @@ pub struct Plan {
     /// The experiments that take part, by their index in the fabric, with their cases.
     #[serde(skip)]
     pub(crate) cases: Vec<(usize, Vec<Case>)>,
+    /// Cases (index into `cases`, index of the case there) of which only the live runs take place, since simulated time
+    /// would stand still.
+    #[serde(skip)]
+    pub(crate) not_simulated: Vec<(usize, usize)>,
 }
 
 /// One run.
@@ -70,18 +78,53 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
     let mut drivers = options.drivers.clone();
     drivers.sort_unstable_by_key(|&driver| std::cmp::Reverse(driver));
     drivers.dedup();
+    let not_simulated =
+        if drivers.contains(&DriverKind::Sim) { stand_still(fabric, &cases, seed, &drivers)? } else { Vec::new() };
     for driver in drivers {
         for (slot, (index, of_experiment)) in cases.iter().enumerate() {
             let experiment = &fabric.experiments[*index];
             for repeat in 1..=experiment.repeat {
                 for (number, case) in of_experiment.iter().enumerate() {
+                    if driver == DriverKind::Sim && not_simulated.contains(&(slot, number)) {
+                        continue;
+                    }
                     let run = planned(fabric, experiment, case, seed, repeat)?;
                     runs.push(PlannedRun { driver, at: (slot, number), ..run });
                 }
             }
         }
     }
-    Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases })
+    Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases, not_simulated })
+}
+
+/// The cases in which simulated time would stand still. They are left out if they run live as well, and refused if they
+/// were to be simulated only, or if something is expected that only a simulated run can tell.
+fn stand_still(
+    fabric: &Fabric,
+    cases: &[(usize, Vec<Case>)],
+    seed: u64,
+    drivers: &[DriverKind],
+) -> Result<Vec<(usize, usize)>, Error> {
+    let standstill = Standstill::new(fabric);
+    let mut found = Vec::new();
+    for (slot, (index, of_experiment)) in cases.iter().enumerate() {
+        let experiment = &fabric.experiments[*index];
+        for (number, case) in of_experiment.iter().enumerate() {
+            let labels = Labels(case.labels.clone());
+            let flow = (1..=experiment.repeat).find_map(|repeat| {
+                // A pattern without pairs is reported with the first run that it concerns.
+                let pairs = pairs_of(fabric, case, run_seed(seed, experiment, &labels, repeat)).ok()?;
+                standstill.find(&case.overrides, &pairs)
+            });
+            let Some((from, to)) = flow else { continue };
+            if drivers == [DriverKind::Sim] || judge::needs_simulation(experiment, &labels) {
+                let flow = format!("{} -> {}", fabric.node_of(from).name, fabric.node_of(to).name);
+                return Err(Error::StandsStill { experiment: experiment.name.clone(), case: labels.to_string(), flow });
+            }
+            found.push((slot, number));
+        }
+    }
+    Ok(found)
 }
 
 fn choose(fabric: &Fabric, only: &[String]) -> Result<Vec<usize>, Error> {
@@ -135,7 +178,12 @@ impl Plan {
             let (name, case) = (run.experiment.clone(), run.labels.to_string());
             grid.row(vec![name, case, driver, run.flows.to_string(), runs.to_string(), each, together]);
         }
-        grid.render(&[3, 4, 5, 6])
+        let mut text = grid.render(&[3, 4, 5, 6]);
+        for (slot, number) in &self.not_simulated {
+            let labels = Labels(self.cases[*slot].1[*number].labels.clone());
+            let _ = writeln!(text, "{labels}: {NOT_SIMULATED}");
+        }
+        text
     }
 
     /// The runs, one a line, after RFC 4180 with LF.
@@ -162,6 +210,9 @@ impl Plan {
         groups
     }
 }
+
+/// Why a case has no simulated runs.
+pub(crate) const NOT_SIMULATED: &str = "not simulated: links without rate and delay take no time";
 
 /// `live` or `sim`, as on the command line and in files.
 pub(crate) const fn driver_name(driver: DriverKind) -> &'static str {

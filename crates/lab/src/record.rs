@@ -36,6 +36,14 @@ pub struct Record {
     /// The largest reordering extent over all flows, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder_extent: Option<u32>,
+    /// Packets that got lost in the machine and not in a link: no buffer, a full ring between threads, malformed, or not
+    /// taken by the receiving host's kernel. Live runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_outside_links: Option<u64>,
+    /// How much later than due a packet was handed over at most, microseconds, from the network's start up to the end of
+    /// this run. Live runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_max_us: Option<u64>,
 }
 
 /// What one flow did while it was measured.
@@ -58,7 +66,8 @@ pub struct FlowRecord {
     /// Segments that arrived late (RFC 4737), where the driver knows the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reordered: Option<u64>,
-    /// The largest reordering extent in segments, likewise.
+    /// The largest reordering extent in segments, likewise: simulated since the end of the warm-up, live since the flow's
+    /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder_extent: Option<u32>,
 }

@@ -60,7 +60,11 @@ impl Results {
         if !network.description.is_empty() {
             let _ = writeln!(html, "<p class=\"lead\">{}</p>", escape(&network.description));
         }
-        let _ = writeln!(html, "<p class=\"verdict {class}\"><span>{sign}</span> {words}</p>\n<div class=\"tiles\">");
+        let _ = writeln!(html, "<p class=\"verdict {class}\"><span>{sign}</span> {words}</p>");
+        if let Some(warning) = self.warning() {
+            let _ = writeln!(html, "<p class=\"warning\">{}</p>", escape(&warning));
+        }
+        html.push_str("<div class=\"tiles\">\n");
         let mut tile = |value: &str, what: &str| {
             let _ = writeln!(html, "<div class=\"tile\"><b>{}</b><span>{}</span></div>", escape(value), escape(what));
         };
@@ -113,6 +117,9 @@ impl Results {
             escape(&experiment.traffic),
             experiment.seconds,
         );
+        if let Some(left_out) = experiment.left_out() {
+            let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(&left_out));
+        }
         html.push_str(&verdict_table(experiment));
         let _ = writeln!(html, "<div class=\"card\">{}</div>", self.table_html(experiment));
         html.push_str(&self.plots(experiment));
@@ -279,7 +286,9 @@ impl Results {
         html.push_str(
             "<footer><p>Intervals are 99 % confidence intervals of the mean by Student’s t. Differences are paired: live and \
              simulated runs, and the values of a policy, share their seed and their pairs of hosts. Goodput is payload that \
-             reached the receiving program while measured. Reordering after RFC 4737. Raw samples: \
+             reached the receiving program while measured. Reordering after RFC 4737; \
+             its extent counts from the flow’s start in live runs, from the end of the warm-up in simulated ones. With <code>ecmp</code>, \
+             live flows hash the ports that the kernel gave them: single flows take other paths than simulated ones. Raw samples: \
              <code>samples.jsonl</code> beside this page.</p></footer>\n",
         );
         html

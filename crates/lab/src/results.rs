@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::judge::{Verdict, judge};
 use crate::metric::{USUAL, metric_value};
-use crate::plan::Plan;
+use crate::plan::{NOT_SIMULATED, Plan};
 use crate::record::{Labels, Record};
 use crate::statistics::{Difference, Summary, paired, summarise};
 
@@ -106,6 +106,9 @@ pub struct ExperimentResult {
     pub comparisons: Vec<Comparison>,
     /// What came of its expectations.
     pub verdicts: Vec<Verdict>,
+    /// Cases, by index, that ran live only: on links without rate and delay simulated time stands still.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_simulated: Vec<usize>,
 }
 
 /// One case in short.
@@ -218,9 +221,11 @@ impl Results {
         let experiments = plan
             .cases
             .iter()
-            .map(|(index, cases)| {
+            .enumerate()
+            .map(|(slot, (index, cases))| {
+                let not_simulated = plan.not_simulated.iter().filter(|at| at.0 == slot).map(|at| at.1).collect();
                 let labels = cases.iter().map(|case| Labels(case.labels.clone())).collect();
-                experiment_result(&fabric.experiments[*index], labels, &records, &drivers)
+                experiment_result(&fabric.experiments[*index], labels, &records, &drivers, not_simulated)
             })
             .collect();
         let simulator = speed(&records, &timings);
@@ -243,6 +248,14 @@ impl Results {
         self.environment.simulator
     }
 
+    /// What a reader must know of how the runs went, if anything: packets that the machine lost.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let lost: u64 = self.records.iter().filter_map(|record| record.lost_outside_links).sum();
+        (lost > 0).then(|| {
+            format!("live: {lost} packets lost in the machine, not in a link: the machine is too slow for these rates")
+        })
+    }
+
     /// The records of one case and driver, in the order of the repetitions.
     pub(crate) fn records_of<'a>(
         &'a self,
@@ -261,6 +274,19 @@ fn records_of<'a>(
     driver: DriverKind,
 ) -> impl Iterator<Item = &'a Record> {
     records.iter().filter(move |r| r.driver == driver && r.case == case && r.experiment == experiment)
+}
+
+impl ExperimentResult {
+    /// Which cases have no simulated runs, and why, in one line.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        let (first, rest) = self.not_simulated.split_first()?;
+        if rest.len() + 1 == self.cases.len() {
+            return Some(NOT_SIMULATED.to_owned());
+        }
+        let case = |number: &usize| self.cases.get(*number).map_or_else(String::new, |case| case.labels.to_string());
+        let cases = std::iter::once(first).chain(rest).map(case).collect::<Vec<_>>().join("; ");
+        Some(format!("{cases}: {NOT_SIMULATED}"))
+    }
 }
 
 impl CaseResult {
@@ -290,6 +316,7 @@ fn experiment_result(
     labels: Vec<Labels>,
     records: &[Record],
     drivers: &[DriverKind],
+    not_simulated: Vec<usize>,
 ) -> ExperimentResult {
     let metrics = if experiment.report.is_empty() { USUAL.to_vec() } else { experiment.report.clone() };
     let values = |case: usize, driver, metric| -> Vec<f64> {
@@ -311,7 +338,8 @@ fn experiment_result(
         warm_up_seconds: experiment.warm_up.as_secs_f64(),
         repeat: experiment.repeat,
         comparisons: comparisons(experiment, &cases, drivers, metrics[0], values),
-        verdicts: judge(experiment, &cases, drivers),
+        verdicts: judge(experiment, &cases, drivers, &not_simulated),
+        not_simulated,
         metrics,
         cases,
     }

@@ -131,6 +131,8 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: &[FlowSpec],
         packet_hops: Some(outcome.packet_hops),
         reordered: None,
         reorder_extent: None,
+        lost_outside_links: None,
+        late_max_us: None,
     }
 }
 

@@ -98,8 +98,14 @@ impl Results {
                     driver_name(comparison.driver)
                 );
             }
+            if let Some(left_out) = experiment.left_out() {
+                let _ = writeln!(text, "  {left_out}");
+            }
             text.push_str(&verdict_lines(experiment));
             text.push('\n');
+        }
+        if let Some(warning) = self.warning() {
+            let _ = writeln!(text, "{warning}");
         }
         text.push_str(&self.closing_line());
         text

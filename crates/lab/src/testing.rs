@@ -161,6 +161,8 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 packet_hops: is_sim.then_some(1_000_000),
                 reordered: None,
                 reorder_extent: None,
+                lost_outside_links: (!is_sim).then_some(0),
+                late_max_us: (!is_sim).then_some(40),
             };
             let timing = Timing {
                 experiment: record.experiment.clone(),

@@ -7,7 +7,7 @@
 //! | `rto-min` | the route's `rto_min` |
 //! | `delayed-ack: none` | the route's `quickack`; otherwise Linux's own timer (40 to 200 ms) |
 //! | `duplicate-ack-threshold` | `tcp_reordering`, and `tcp_max_reordering` so that Linux doesn't raise it by itself |
-//! | `window` | `tcp_rmem`, all three values: a receive buffer that autotuning leaves alone, as large as makes Linux advertise the window (see [`receive_buffer`]). In unshaped fabrics, where 64 KiB segments pass, it is left to autotuning |
+//! | `window` | `tcp_rmem`, all three values: a receive buffer that autotuning leaves alone, as large as makes Linux advertise the window (see [`receive_buffer`]). In unshaped fabrics, where 64 KiB segments pass, it is what Linux had set, for autotuning |
 //! | `segment` | iperf3 `-M`, where it is less than the MTU allows; 12 bytes are added for the timestamp option |
 //!
 //! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO.
@@ -28,13 +28,16 @@ const HEADERS: u32 = 40;
 /// Bytes of the headers with which a segment enters the kernel through a TAP: Ethernet, IPv4, TCP with timestamps.
 const ARRIVAL_HEADERS: u64 = 66;
 
+/// Linux's `tcp_rmem` (`Documentation/networking/ip-sysctl.rst`).
+pub(crate) const LINUX_BUFFERS: &str = "4096 131072 6291456";
+
 /// What Linux accounts for a packet buffer besides the packet: head room, the shared info, the `sk_buff` itself.
 const HEAD_ROOM: u64 = 64;
 const SHARED_INFO: u64 = 320;
 const SK_BUFF: u64 = 256;
 
-/// A shell script that sets a host's TCP up; it fails at the first step that fails.
-pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, is_shaped: bool) -> String {
+/// A shell script that sets a host's TCP up; it fails at the first step that fails. `buffers` is for `tcp_rmem`.
+pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, buffers: &str) -> String {
     let sack = u8::from(spec.kind == TransportKind::Sack);
     let threshold = spec.duplicate_ack_threshold;
     let settings = [
@@ -66,11 +69,21 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, is_shaped: boo
         script.push_str(" quickack 1");
     }
     script.push('\n');
-    if is_shaped {
-        let bytes = receive_buffer(spec.window, spec.segment_bytes);
-        let _ = writeln!(script, "echo {bytes} {bytes} {bytes} > /proc/sys/net/ipv4/tcp_rmem");
-    }
+    let _ = writeln!(script, "echo {buffers} > /proc/sys/net/ipv4/tcp_rmem");
     script
+}
+
+/// What `tcp_rmem` must be in a shaped network for Linux to advertise the window.
+pub(crate) fn receive_buffers(spec: &TransportSpec) -> String {
+    let bytes = receive_buffer(spec.window, spec.segment_bytes);
+    format!("{bytes} {bytes} {bytes}")
+}
+
+/// The three numbers that a host's `tcp_rmem` holds; Linux's own if it holds anything else.
+pub(crate) fn buffers_in(text: &str) -> String {
+    let numbers: Vec<&str> = text.split_whitespace().collect();
+    let is_known = numbers.len() == 3 && numbers.iter().all(|number| number.parse::<u32>().is_ok());
+    if is_known { numbers.join(" ") } else { LINUX_BUFFERS.to_owned() }
 }
 
 /// The receive buffer for which Linux advertises `window` segments of `segment` bytes.
@@ -115,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_transport_as_settings_of_linux() {
-        insta::assert_snapshot!(script(&reno(), &address(), true));
+        insta::assert_snapshot!(script(&reno(), &address(), &receive_buffers(&reno())));
         assert_eq!(client_arguments(&reno(), 1_500), ["-C", "reno", "-M", "1012"]);
     }
 
@@ -128,9 +141,13 @@ mod tests {
             delayed_ack: Some(Span::from_ms(40)),
             ..reno()
         };
-        let text = script(&spec, &address(), false);
+        let text = script(&spec, &address(), &buffers_in("4096\t131072\t33554432\n"));
         assert!(text.contains("echo 1 > /proc/sys/net/ipv4/tcp_sack\n"));
-        assert!(!text.contains("quickack") && !text.contains("tcp_rmem"), "{text}");
+        assert!(!text.contains("quickack"), "{text}");
+        assert!(text.contains("echo 4096 131072 33554432 > /proc/sys/net/ipv4/tcp_rmem\n"), "{text}");
+        for broken in ["", "1 2", "1 2 x", "1 2 $(reboot)"] {
+            assert_eq!(buffers_in(broken), LINUX_BUFFERS);
+        }
         assert_eq!(client_arguments(&spec, 1_500), ["-C", "reno"]);
     }
 

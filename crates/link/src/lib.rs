@@ -23,6 +23,8 @@ pub struct Link {
     byte_ps: u64,
     /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
     last: (u32, Span),
+    /// No packet arrives before: what was on its way when the link was changed last.
+    earliest: Time,
     counters: Counters,
 }
 
@@ -59,6 +61,7 @@ impl Link {
             starts: VecDeque::new(),
             byte_ps: byte_ps(spec),
             last: (0, Span::ZERO),
+            earliest: Time::ZERO,
             counters: Counters::default(),
         }
     }
@@ -67,8 +70,9 @@ impl Link {
     #[inline]
     pub fn offer(&mut self, now: Time, bytes: u32) -> Verdict {
         let Some(rate_bps) = self.spec.rate_bps else {
+            self.idle_at = now;
             self.count(bytes, Span::ZERO);
-            return Verdict::Arrives(now + self.spec.delay);
+            return Verdict::Arrives((now + self.spec.delay).max(self.earliest));
         };
         let start = if self.idle_at <= now {
             self.starts.clear();
@@ -87,7 +91,7 @@ impl Link {
         };
         self.idle_at = start + busy;
         self.count(bytes, busy);
-        Verdict::Arrives(self.idle_at + self.spec.delay)
+        Verdict::Arrives((self.idle_at + self.spec.delay).max(self.earliest))
     }
 
     /// Transmission time at a rate that does not give a whole number of picoseconds a byte.
@@ -125,11 +129,24 @@ impl Link {
         self.spec
     }
 
-    /// Changes what it does to packets that are offered from now on; what is under way keeps its time.
-    pub fn reconfigure(&mut self, spec: LinkSpec) {
-        self.spec = spec;
+    /// Changes what it does from `now` on; no packet was offered later. What has left the transmitter keeps its time. What still
+    /// waits goes on at the new rate and with the new delay: whoever holds the verdicts corrects them by what is returned. Then
+    /// arrivals stay in the order of the offers.
+    pub fn reconfigure(&mut self, now: Time, spec: LinkSpec) -> Retiming {
+        let old = std::mem::replace(&mut self.spec, spec);
+        // While packets wait, one is being sent: those before it have left by now.
+        let on_the_way = self.earliest.max(self.idle_at.min(now) + old.delay);
+        let retiming = Retiming { now, on_the_way, old, new: spec };
+        let last = self.earliest.max(self.idle_at + old.delay);
+        // Where nothing waits any more, the next packet could overtake.
+        self.earliest = if spec.rate_bps.is_none() { retiming.arrival(last) } else { on_the_way };
+        self.idle_at = retiming.departure(self.idle_at);
+        for start in &mut self.starts {
+            *start = retiming.departure(*start);
+        }
         self.byte_ps = byte_ps(spec);
         self.last = (0, Span::ZERO);
+        retiming
     }
 
     /// What it has done so far, or since [`Link::take_counters`].
@@ -140,6 +157,39 @@ impl Link {
     /// What it has done so far; counting starts anew.
     pub fn take_counters(&mut self) -> Counters {
         core::mem::take(&mut self.counters)
+    }
+}
+
+/// How a change of a link moves the packets that wait in it: from [`Link::reconfigure`].
+#[derive(Clone, Copy, Debug)]
+pub struct Retiming {
+    now: Time,
+    /// What arrives until then has left the transmitter.
+    on_the_way: Time,
+    old: LinkSpec,
+    new: LinkSpec,
+}
+
+impl Retiming {
+    /// When a packet arrives of which [`Link::offer`] said `at` before the change.
+    #[must_use]
+    pub fn arrival(&self, at: Time) -> Time {
+        if at <= self.on_the_way.max(self.now) {
+            return at;
+        }
+        let left = Time::ZERO + Span::from_ps(at.as_ps().saturating_sub(self.old.delay.as_ps()));
+        (self.departure(left) + self.new.delay).max(self.on_the_way).max(self.now)
+    }
+
+    /// When the transmitter does what it would have done at `at`: what is left to send takes the new rate's time.
+    fn departure(&self, at: Time) -> Time {
+        if at <= self.now {
+            return at;
+        }
+        let Some(new) = self.new.rate_bps else { return self.now };
+        let old = self.old.rate_bps.unwrap_or(new);
+        let left = (u128::from(at.since(self.now).as_ps()) * u128::from(old)).div_ceil(u128::from(new));
+        self.now + Span::from_ps(u64::try_from(left).unwrap_or(u64::MAX))
     }
 }
 
@@ -198,6 +248,73 @@ mod tests {
         let mut link = Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None });
         for _ in 0..1_000 {
             assert_eq!(link.offer(Time::ZERO, 64_000), Verdict::Arrives(Time::from_ns(5_000)));
+        }
+    }
+
+    fn arrival(verdict: Verdict) -> Time {
+        match verdict {
+            Verdict::Arrives(at) => at,
+            Verdict::Dropped => panic!("the queue has room"),
+        }
+    }
+
+    #[test]
+    fn a_shorter_delay_lets_no_packet_overtake() {
+        for rate_bps in [None, Some(1_000_000_000)] {
+            let far = LinkSpec { rate_bps, delay: Span::from_ms(10), queue_packets: Some(9) };
+            let mut link = Link::new(far);
+            let before = arrival(link.offer(Time::ZERO, 1_000));
+            let now = Time::from_ns(1_000_000);
+            let retiming = link.reconfigure(now, LinkSpec { delay: Span::ZERO, ..far });
+            assert_eq!(retiming.arrival(before), before, "it had left");
+            assert_eq!(arrival(link.offer(now, 1_000)), before);
+            // Later packets have the new delay alone.
+            let later = Time::from_ns(20_000_000);
+            assert!(arrival(link.offer(later, 1_000)).since(later) <= Span::from_us(8));
+        }
+    }
+
+    #[test]
+    fn what_waits_goes_on_at_the_new_rate() {
+        let slow = LinkSpec { rate_bps: Some(10_000), delay: Span::from_us(50), queue_packets: Some(100) };
+        let mut link = Link::new(slow);
+        // 1.2 s each: the last one would come after two minutes.
+        let promised: Vec<_> = (0..100).map(|_| arrival(link.offer(Time::ZERO, 1_500))).collect();
+        let now = Time::from_ns(1_800_000_000);
+        let retiming = link.reconfigure(now, LinkSpec { rate_bps: Some(1_000_000_000), ..slow });
+        let mut moved: Vec<_> = promised.iter().map(|&at| retiming.arrival(at)).collect();
+        assert_eq!(moved[0], promised[0]);
+        // Half of the second packet is left, then 98 whole ones, 12 us each.
+        assert_eq!(moved[1], now + Span::from_us(6 + 50));
+        assert_eq!(moved[99], now + Span::from_us(6 + 98 * 12 + 50));
+        moved.push(arrival(link.offer(now, 1_500)));
+        assert_eq!(moved[100], now + Span::from_us(6 + 99 * 12 + 50));
+        assert!(moved.is_sorted());
+        // The queue has drained by then.
+        let later = now + Span::from_ms(2);
+        assert_eq!(link.offer(later, 1_500), Verdict::Arrives(later + Span::from_us(12 + 50)));
+    }
+
+    #[test]
+    fn arrivals_stay_in_order_whatever_changes() {
+        let rates = [Some(10_000), None, Some(999_999_937), Some(1_000_000), Some(40_000_000_000)];
+        let delays = [Span::from_ms(20), Span::ZERO, Span::from_us(7), Span::from_ms(3)];
+        let spec = |n: usize| LinkSpec { rate_bps: rates[n % 5], delay: delays[n % 4], queue_packets: Some(50) };
+        let mut link = Link::new(spec(0));
+        let mut promised: Vec<Time> = Vec::new();
+        let mut now = Time::ZERO;
+        for n in 0..2_000 {
+            now += Span::from_us(n * 7_919 % 1_013);
+            if let Verdict::Arrives(at) = link.offer(now, 40 + (n % 1_460) as u32) {
+                promised.push(at);
+            }
+            if n % 11 == 10 {
+                let retiming = link.reconfigure(now, spec(n as usize / 11));
+                for at in &mut promised {
+                    *at = retiming.arrival(*at);
+                }
+            }
+            assert!(promised.is_sorted(), "after packet {n}");
         }
     }
 }

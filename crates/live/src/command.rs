@@ -32,6 +32,19 @@ pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, hosts
     Ok(())
 }
 
+/// Has `command` keep no descriptor but the standard ones, whatever this process was given by its own parent.
+pub fn leave_descriptors(command: &mut Command) {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed, and this is one system call, which takes its arguments
+    // by value. The descriptors are not closed here but by the exec, so those of the standard library stay usable until then.
+    unsafe {
+        command.pre_exec(|| {
+            // Only kernels that cannot run the daemon at all refuse; it says so itself.
+            libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        });
+    }
+}
+
 struct Way {
     net: OwnedFd,
     user: Option<OwnedFd>,

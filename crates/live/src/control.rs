@@ -247,6 +247,9 @@ pub struct PortTraffic {
     pub received_bytes: u64,
     /// Frames that the host's kernel did not take.
     pub drops: u64,
+    /// Times that a program in the host has removed the device.
+    #[serde(default)]
+    pub device_losses: u64,
 }
 
 /// What a switch forwarded to one host.

@@ -5,12 +5,12 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use nix::errno::Errno;
@@ -26,7 +26,7 @@ use crate::control::{self, Birth, Lines, ProtocolError, REQUEST_LIMIT, Reply, Re
 use crate::network::Network;
 use crate::runtime::{self, Folder, State};
 use crate::tap::Tap;
-use crate::{Error, clean, namespace};
+use crate::{Error, clean, dataplane, namespace};
 
 /// Clients at one time.
 const CLIENTS_MAX: usize = 32;
@@ -75,6 +75,8 @@ struct Daemon {
     listener: UnixListener,
     signals: SignalFd,
     ephemeral: bool,
+    /// How many clients there were.
+    accepted: u64,
     shared: Arc<Shared>,
 }
 
@@ -85,7 +87,19 @@ struct Shared {
     user_namespace: Option<OwnedFd>,
     /// Rung when a client has ended the network.
     ended: EventFd,
-    clients: AtomicUsize,
+    clients: Mutex<Vec<Client>>,
+}
+
+/// A client that is being served.
+struct Client {
+    number: u64,
+    /// So that it can be cut off.
+    stream: UnixStream,
+    /// Whether it has said what it is for.
+    greeted: bool,
+    /// Whether it waits for us.
+    served: bool,
+    heard: Instant,
 }
 
 impl Daemon {
@@ -94,18 +108,18 @@ impl Daemon {
         let folder = Folder::of(name)?;
         clean::clean_one(&folder)?;
         Tap::probe().map_err(|source| Error::Tun { source })?;
+        dataplane::probe()?;
         folder.create(name)?;
-        let mark = mark()?;
-        let pid = nix::unistd::getpid().as_raw();
-        let started = runtime::started(pid).unwrap_or_default();
-        folder.write_state(&State { pid, started, mark: mark.clone() })?;
-        Self::open(options, folder.clone(), mark).inspect_err(|_| {
+        Self::open(options, folder.clone()).inspect_err(|_| {
             // What went wrong first is what counts.
             let _ = folder.remove();
         })
     }
 
-    fn open(options: &Options, folder: Folder, mark: String) -> Result<Self, Error> {
+    fn open(options: &Options, folder: Folder) -> Result<Self, Error> {
+        let mark = mark()?;
+        // The folder in which it was started can be unmounted or removed.
+        nix::unistd::chdir("/").map_err(Error::system("leave the working directory"))?;
         // It fails for who leads a session already.
         let _ = nix::unistd::setsid();
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
@@ -114,15 +128,19 @@ impl Daemon {
         let signals = take_signals()?;
         let socket = folder.socket();
         let listener = UnixListener::bind(&socket).map_err(Error::path(socket, "listen at it"))?;
+        // Clients that see this connect at once.
+        let pid = nix::unistd::getpid().as_raw();
+        let started = runtime::started(pid).unwrap_or_default();
+        folder.write_state(&State { pid, started, mark: mark.clone(), ephemeral: options.ephemeral })?;
         let ended = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(Error::system("make an eventfd"))?;
         let network =
             Network::new(options.instance.clone(), options.ephemeral, folder.hosts(&mark), mark, file_limit()?);
-        let shared = Shared { network: Mutex::new(Some(network)), user_namespace, ended, clients: AtomicUsize::new(0) };
-        Ok(Self { folder, listener, signals, ephemeral: options.ephemeral, shared: Arc::new(shared) })
+        let shared = Shared { network: Mutex::new(Some(network)), user_namespace, ended, clients: Mutex::default() };
+        Ok(Self { folder, listener, signals, ephemeral: options.ephemeral, accepted: 0, shared: Arc::new(shared) })
     }
 
     /// Serves clients until one of them, a signal, or the end of standard input ends the network.
-    fn run(self) -> Result<(), Error> {
+    fn run(mut self) -> Result<(), Error> {
         let null = fs::File::options().write(true).open("/dev/null").map_err(Error::path("/dev/null", "open it"))?;
         nix::unistd::dup2_stdout(&null).map_err(Error::system("close standard output"))?;
         tracing::info!("up");
@@ -168,21 +186,22 @@ impl Daemon {
         })
     }
 
-    fn welcome(&self, stream: UnixStream) {
-        let shared = Arc::clone(&self.shared);
-        if shared.clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-            shared.clients.fetch_sub(1, Ordering::Relaxed);
+    fn welcome(&mut self, stream: UnixStream) {
+        self.accepted += 1;
+        let number = self.accepted;
+        if !self.shared.admit(number, &stream) {
             tracing::warn!("a client was turned away: {CLIENTS_MAX} are being served");
             return;
         }
+        let shared = Arc::clone(&self.shared);
         let served = thread::Builder::new().name("client".to_owned()).spawn(move || {
-            if let Err(error) = converse(&stream, &shared) {
+            if let Err(error) = converse(number, &stream, &shared) {
                 tracing::warn!("a client was cut off: {error}");
             }
-            shared.clients.fetch_sub(1, Ordering::Relaxed);
+            shared.forget(number);
         });
         if let Err(error) = served {
-            self.shared.clients.fetch_sub(1, Ordering::Relaxed);
+            self.shared.forget(number);
             tracing::warn!("a client could not be served: {error}");
         }
     }
@@ -198,6 +217,37 @@ impl Shared {
     /// Ends the network, if it has not ended yet.
     fn end(&self) {
         drop(self.network.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a client a place, if need be that of one that has been silent for longest; false if all are being answered.
+    fn admit(&self, number: u64, stream: &UnixStream) -> bool {
+        let Ok(stream) = stream.try_clone() else { return false };
+        let mut clients = self.clients();
+        if clients.len() >= CLIENTS_MAX {
+            let silent = clients.iter().enumerate().filter(|(_, client)| !client.served);
+            // Who has never said a word goes first.
+            let Some((at, _)) = silent.min_by_key(|(_, client)| (client.greeted, client.heard)) else { return false };
+            tracing::warn!("a silent client is cut off for another one: {CLIENTS_MAX} are being served");
+            // It fails only if the client has gone.
+            let _ = clients.swap_remove(at).stream.shutdown(Shutdown::Both);
+        }
+        clients.push(Client { number, stream, greeted: false, served: false, heard: Instant::now() });
+        true
+    }
+
+    fn forget(&self, number: u64) {
+        self.clients().retain(|client| client.number != number);
+    }
+
+    /// Notes that a client has asked something, or been answered.
+    fn note(&self, number: u64, served: bool) {
+        if let Some(client) = self.clients().iter_mut().find(|client| client.number == number) {
+            (client.greeted, client.served, client.heard) = (true, served, Instant::now());
+        }
     }
 
     fn answer(&self, request: Request) -> Result<Reply, Error> {
@@ -234,7 +284,7 @@ impl Shared {
 }
 
 /// Answers a client until it goes away.
-fn converse(stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
+fn converse(number: u64, stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
     let io = |source| Error::System { step: "talk to a client", source };
     let peer = getsockopt(stream, PeerCredentials).map_err(Error::system("see who a client is"))?;
     if peer.uid() != nix::unistd::geteuid().as_raw() {
@@ -266,7 +316,9 @@ fn converse(stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
             return refuse(stream, ProtocolError::Unexpected("request before the hello").into());
         }
         greeted = true;
+        shared.note(number, true);
         reply_to(request, stream, shared)?;
+        shared.note(number, false);
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::runtime::MAKE_RUNTIME_FOLDER;
+
 /// A failure of the live driver. [`Error::hint`] says what mends it, where that is known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -27,6 +29,14 @@ pub enum Error {
         step: &'static str,
         /// What the kernel said.
         reason: String,
+        /// What mends it, if it is known.
+        hint: Option<&'static str>,
+    },
+    /// The kernel cannot sleep as long as a link's delay takes.
+    #[error("cannot sleep for less than a millisecond (epoll_pwait2): {source}")]
+    Sleep {
+        /// What the kernel said.
+        source: io::Error,
     },
     /// A system call that should not fail did.
     #[error("cannot {step}: {source}")]
@@ -123,12 +133,20 @@ impl Error {
             Self::UserNamespace { .. } => return Some(user_namespace_hint().to_owned()),
             Self::Folder { .. } => "set XDG_RUNTIME_DIR to a folder of your own, or mend its owner and mode",
             Self::Running(_) => "`heddle up` changes it, `heddle down` ends it",
+            Self::NotRunning(name) if crate::runtime::has_crashed(name) => {
+                "its process has died: `heddle clean` removes what it left, `heddle up FILE` starts it anew"
+            }
             Self::NotRunning(_) => "start it with `heddle up FILE`",
             Self::TooManyHosts { .. } => {
                 "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`"
             }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",
+            Self::Host { hint: Some(hint), .. } => hint,
+            Self::Sleep { .. } => {
+                "use Linux 5.11 or newer; in a container, a newer container runtime, whose filter lets this system call pass"
+            }
+            Self::Path { step: MAKE_RUNTIME_FOLDER, .. } => "set XDG_RUNTIME_DIR to a folder of your own",
             Self::Host { .. } if one("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") => {
                 return Some(user_namespace_hint().to_owned());
             }

@@ -16,6 +16,13 @@ use crate::tap::{DEVICE, Offloads, Tap};
 /// Index of the TAP device: a fresh namespace has `lo` as 1, and may have the kernel's fall-back tunnels between.
 const LOOPBACK: u32 = 1;
 
+/// What mends a container in which a network cannot set up its hosts.
+const READ_ONLY_HINT: &str = "/proc/sys cannot be written, as in an ordinary container: start it with `--privileged`, or with \
+     `--security-opt systempaths=unconfined`";
+
+/// What mends a host in which a program has changed what is ours.
+const RESTART_HINT: &str = "a program in the host has changed its device or addresses; if it cannot undo that: `heddle down`, then `heddle up`";
+
 /// Packets that wait in a TAP until a worker reads them: as many as a network card's ring usually has.
 const QUEUE_PACKETS: u32 = 1_000;
 
@@ -49,6 +56,8 @@ impl HostSpec {
 #[derive(Debug)]
 pub struct Host {
     spec: HostSpec,
+    /// What a change that failed half way was to make of it.
+    half: Option<HostSpec>,
     namespace: Namespace,
     tap: Arc<Tap>,
 }
@@ -80,26 +89,55 @@ impl Host {
         let tap = Tap::create().map_err(at("make its TAP device"))?;
         tap.offer(spec.offloads).map_err(at("set its device's offloads"))?;
         silence_ipv6().map_err(at("set up IPv6"))?;
-        configure(&spec, None)?;
-        Ok(Self { spec, namespace, tap: Arc::new(tap) })
+        configure(&spec, &[])?;
+        Ok(Self { spec, half: None, namespace, tap: Arc::new(tap) })
     }
 
-    /// Makes it what `spec` says; its processes and connections stay.
+    /// Makes it what `spec` says; its processes and connections stay. If this fails, it may be anything between the two, until a
+    /// change succeeds.
     pub fn change(&mut self, spec: HostSpec) -> Result<(), Error> {
+        let is_half = self.half.is_some();
+        let attempted = self.half.replace(spec.clone());
         let old = &self.spec;
-        let at = |step| failure(&old.name, step);
-        if old.offloads != spec.offloads {
-            self.tap.offer(spec.offloads).map_err(at("set its device's offloads"))?;
+        if is_half || old.offloads != spec.offloads {
+            self.tap.offer(spec.offloads).map_err(failure(&old.name, "set its device's offloads"))?;
         }
-        if (&old.address, old.mtu) != (&spec.address, spec.mtu) {
-            let inside = || {
-                self.namespace.enter().map_err(|errno| at("enter its network namespace")(errno.into()))?;
-                configure(&spec, Some(&old.address))
-            };
-            thread::scope(|scope| scope.spawn(inside).join().expect("a host's thread does not panic"))?;
+        if is_half || (&old.address, old.mtu) != (&spec.address, spec.mtu) {
+            let left = attempted.map(|attempted| attempted.address);
+            let given: Vec<_> = [Some(&old.address), left.as_ref()].into_iter().flatten().collect();
+            self.inside(|| configure(&spec, &given))?;
         }
         self.spec = spec;
+        self.half = None;
         Ok(())
+    }
+
+    /// Gives it a new device if a program in it has removed the old one; whether that was so.
+    pub fn mend(&mut self) -> Result<bool, Error> {
+        if !self.tap.is_gone() {
+            return Ok(false);
+        }
+        let spec = &self.spec;
+        let at = |step| failure(&spec.name, step);
+        let tap = self.inside(|| {
+            let tap = Tap::create().map_err(at("make it a new TAP device"))?;
+            tap.offer(spec.offloads).map_err(at("set its device's offloads"))?;
+            silence_ipv6().map_err(at("set up IPv6"))?;
+            configure(spec, &[])?;
+            Ok(tap)
+        })?;
+        self.tap = Arc::new(tap);
+        Ok(true)
+    }
+
+    /// Runs `act` in a thread in its network namespace.
+    fn inside<T: Send>(&self, act: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+        let enter = || {
+            let entered = self.namespace.enter();
+            entered.map_err(|errno| failure(&self.spec.name, "enter its network namespace")(errno.into()))?;
+            act()
+        };
+        thread::scope(|scope| scope.spawn(enter).join().expect("a host's thread does not panic"))
     }
 
     /// What it is.
@@ -120,7 +158,10 @@ impl Host {
 
 fn failure(host: &str, step: &'static str) -> impl Fn(io::Error) -> Error {
     let host = host.to_owned();
-    move |source| Error::Host { host: host.clone(), step, reason: source.to_string() }
+    move |source| {
+        let hint = (source.kind() == io::ErrorKind::ReadOnlyFilesystem).then_some(READ_ONLY_HINT);
+        Error::Host { host: host.clone(), step, reason: source.to_string(), hint }
+    }
 }
 
 /// Makes the namespace's IPv6 quiet: addresses are unique by construction, so none is probed for, and there is no router to ask for.
@@ -136,8 +177,8 @@ fn silence_ipv6() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread's namespace the addresses of `spec`, in place of `old` ones.
-fn configure(spec: &HostSpec, old: Option<&HostAddress>) -> Result<(), Error> {
+/// Gives the calling thread's namespace the addresses of `spec`, in place of `old` ones; a new device has none.
+fn configure(spec: &HostSpec, old: &[&HostAddress]) -> Result<(), Error> {
     let at = |step: &'static str| failure(&spec.name, step);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(at("start netlink"))?;
     runtime.block_on(async {
@@ -145,25 +186,31 @@ fn configure(spec: &HostSpec, old: Option<&HostAddress>) -> Result<(), Error> {
         let connection = tokio::spawn(connection);
         let result = set_up(&handle, spec, old).await;
         connection.abort();
-        result.map_err(|(step, reason)| Error::Host { host: spec.name.clone(), step, reason: reason.to_string() })
+        result.map_err(|(step, reason)| Error::Host {
+            host: spec.name.clone(),
+            step,
+            reason: reason.to_string(),
+            hint: (!old.is_empty()).then_some(RESTART_HINT),
+        })
     })
 }
 
 async fn set_up(
     handle: &Handle,
     spec: &HostSpec,
-    old: Option<&HostAddress>,
+    old: &[&HostAddress],
 ) -> Result<(), (&'static str, rtnetlink::Error)> {
     let at = |step| move |error| (step, error);
     let address = &spec.address;
     let index = device_index().map_err(|errno| ("find its device", rtnetlink::Error::NamespaceError(errno)))?;
-    if let Some(old) = old {
+    for old in old {
         for ip in [IpAddr::V4(old.ipv4), IpAddr::V6(old.ipv6)] {
             // An address that is gone already, by the hand of a program in the host, is no failure.
             let message = handle.address().add(index, ip, prefix(old, ip)).message_mut().clone();
             let _ = handle.address().del(message).execute().await;
         }
-    } else {
+    }
+    if old.is_empty() {
         handle.link().set(LinkUnspec::new_with_index(LOOPBACK).up().build()).execute().await.map_err(at("raise lo"))?;
     }
     let device = LinkUnspec::new_with_index(index)
@@ -174,7 +221,7 @@ async fn set_up(
         .build();
     handle.link().set(device).execute().await.map_err(at("raise its device"))?;
     for ip in [IpAddr::V4(address.ipv4), IpAddr::V6(address.ipv6)] {
-        if ip.is_ipv6() && !Path::new("/proc/sys/net/ipv6").exists() {
+        if ip.is_ipv6() && !has_ipv6() {
             continue;
         }
         let mut request = handle.address().add(index, ip, prefix(address, ip));
@@ -182,6 +229,12 @@ async fn set_up(
         request.execute().await.map_err(at("give it its addresses"))?;
     }
     Ok(())
+}
+
+/// Whether the kernel has IPv6, and no program in the host has turned it off for the device.
+fn has_ipv6() -> bool {
+    let path = Path::new("/proc/sys/net/ipv6/conf").join(DEVICE).join("disable_ipv6");
+    fs::read_to_string(path).is_ok_and(|text| text.trim() == "0")
 }
 
 const fn prefix(address: &HostAddress, ip: IpAddr) -> u8 {

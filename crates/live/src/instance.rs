@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -17,10 +17,13 @@ use crate::command;
 use crate::control::{
     self, Applied, Birth, Counters, Lines, ProtocolError, REPLY_LIMIT, Reply, Request, Status, VERSION,
 };
-use crate::runtime::Folder;
+use crate::runtime::{Folder, State};
 
 /// The longest thing that a daemon says when it comes up, bytes.
 const BIRTH_LIMIT: u64 = 64 << 10;
+
+/// What to do about a daemon that ended without a word.
+const START_HINT: &str = "`heddle clean` removes what it left; the kernel's log may say why it was ended";
 
 /// How to start a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,7 @@ impl Instance {
         if options.ephemeral {
             command.arg("--ephemeral");
         }
+        command::leave_descriptors(&mut command);
         let mut child = command.spawn().map_err(Error::path(&options.program, "start it"))?;
         let lifeline = child.stdin.take();
         if let Err(error) = hear_birth(&mut child) {
@@ -84,7 +88,11 @@ impl Instance {
             return Ok(None);
         }
         let path = folder.socket();
-        let stream = UnixStream::connect(&path).map_err(Error::path(&path, "connect to it"))?;
+        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+            // It ended since we looked.
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Error::Gone,
+            _ => Error::path(&path, "connect to it")(error),
+        })?;
         let mut connection = Connection { stream, lines: Lines::new(REPLY_LIMIT), descriptors: Vec::new() };
         match connection.ask(&Request::Hello { version: VERSION })? {
             Reply::Hello { version: VERSION } => {}
@@ -94,13 +102,27 @@ impl Instance {
         Ok(Some(Self { name: name.to_owned(), connection: Mutex::new(connection), daemon: None }))
     }
 
-    /// Names of this user's networks that are up, in order.
+    /// Names of this user's networks that are up and outlast the client that started them, in order.
     ///
     /// # Errors
     /// If the runtime folder cannot be read.
     pub fn list() -> Result<Vec<String>, Error> {
-        let alive = |(name, folder): (String, Folder)| folder.state()?.is_alive().then_some(name);
-        Ok(Folder::all()?.into_iter().filter_map(alive).collect())
+        Self::list_where(|state| !state.ephemeral)
+    }
+
+    /// Names of all of this user's networks that are up, also those that end with a client, in order.
+    ///
+    /// # Errors
+    /// If the runtime folder cannot be read.
+    pub fn list_all() -> Result<Vec<String>, Error> {
+        Self::list_where(|_| true)
+    }
+
+    fn list_where(wanted: impl Fn(&State) -> bool) -> Result<Vec<String>, Error> {
+        let up = |(name, folder): (String, Folder)| {
+            folder.state().is_some_and(|state| state.is_alive() && wanted(&state)).then_some(name)
+        };
+        Ok(Folder::all()?.into_iter().filter_map(up).collect())
     }
 
     /// Its name.
@@ -216,7 +238,7 @@ fn hear_birth(child: &mut Child) -> Result<(), Error> {
         Ok(Birth::Failed { message, hint }) => Err(Error::Start { message, hint }),
         Err(_) => {
             let end = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            Err(Error::Start { message: format!("it ended without a word ({end})"), hint: None })
+            Err(Error::Start { message: format!("it ended without a word ({end})"), hint: Some(START_HINT.to_owned()) })
         }
     }
 }

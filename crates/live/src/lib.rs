@@ -37,3 +37,4 @@ pub use clean::{Cleaned, clean};
 pub use control::{Applied, Counters, Status};
 pub use error::Error;
 pub use instance::{Instance, StartOptions};
+pub use network::difference;

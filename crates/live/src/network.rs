@@ -1,6 +1,6 @@
 //! A live network: its hosts and its data plane, and how a new file changes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,8 @@ pub struct Network {
     /// In the fabric's order.
     hosts: Vec<Host>,
     plane: Option<DataPlane>,
+    /// Whether a host has a device that the data plane does not know yet.
+    unplugged: bool,
 }
 
 impl Network {
@@ -49,6 +51,7 @@ impl Network {
             overrides: Overrides::default(),
             hosts: Vec::new(),
             plane: None,
+            unplugged: false,
         }
     }
 
@@ -59,8 +62,9 @@ impl Network {
         if fabric.hosts > self.hosts_max {
             return Err(Error::TooManyHosts { hosts: fabric.hosts, limit: self.hosts_max });
         }
-        let applied = difference(self.fabric(), &fabric);
-        if !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
+        let mut applied = difference(self.fabric(), &fabric);
+        self.mend_hosts(&fabric, &mut applied)?;
+        if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric)?;
         }
         self.source = source;
@@ -68,9 +72,41 @@ impl Network {
         Ok(applied)
     }
 
+    /// Gives hosts that stay a new device where a program in them has removed the old one.
+    fn mend_hosts(&mut self, fabric: &Fabric, applied: &mut Applied) -> Result<(), Error> {
+        let stay: BTreeSet<_> = HostSpec::of(fabric).map(|spec| spec.name).collect();
+        for host in self.hosts.iter_mut().filter(|host| stay.contains(&host.spec().name)) {
+            if !host.mend()? {
+                continue;
+            }
+            self.unplugged = true;
+            let name = &host.spec().name;
+            if !applied.changed.contains(name) {
+                applied.changed.push(name.clone());
+                applied.kept = applied.kept.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes all, or nothing. The names come first: that a file cannot be written is more likely than all that follows.
     fn change_to(&mut self, fabric: Fabric) -> Result<(), Error> {
+        let before = self.fabric().map(hosts_file).unwrap_or_default();
+        let result = self.write_names(&hosts_file(&fabric)).and_then(|()| self.exchange(fabric));
+        if result.is_err()
+            && let Err(error) = self.write_names(&before)
+        {
+            tracing::error!("{error}");
+        }
+        result
+    }
+
+    fn write_names(&self, text: &str) -> Result<(), Error> {
+        fs::write(&self.hosts_path, text).map_err(Error::path(&self.hosts_path, "write the hosts' /etc/hosts"))
+    }
+
+    fn exchange(&mut self, fabric: Fabric) -> Result<(), Error> {
         let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
-        let hosts_text = hosts_file(&fabric);
         let routes = Routes::compute(&fabric);
         let plan = Plan::new(fabric, routes, default_workers());
         let known: BTreeMap<_, _> =
@@ -98,7 +134,8 @@ impl Network {
         for host in old.into_iter().flatten() {
             process::end(&self.mark, Some(host.namespace().inode()));
         }
-        fs::write(&self.hosts_path, hosts_text).map_err(Error::path(&self.hosts_path, "write the hosts' /etc/hosts"))
+        self.unplugged = false;
+        Ok(())
     }
 
     fn start(&mut self, plan: Plan, hosts: &[Host]) -> Result<(), Error> {
@@ -208,7 +245,8 @@ fn is_same(old: &Fabric, new: &Fabric) -> bool {
 /// What distinguishes a node for [`Applied`]: its kind, where its ports lead, and how it spreads.
 type NodeView<'a> = (&'a fabric::NodeKind, Vec<&'a str>, Option<Spread>, u32);
 
-fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
+/// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
+pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
     let mut applied = Applied::default();
     compare(old.map_or_else(BTreeMap::new, node_views), node_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);

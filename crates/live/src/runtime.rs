@@ -1,7 +1,7 @@
 //! The runtime folder: what networks of this user are up, and how to reach them.
 //!
 //! ```text
-//! $XDG_RUNTIME_DIR/heddle/     (or /run/heddle for root, or /tmp/heddle-UID), mode 0700
+//! $XDG_RUNTIME_DIR/heddle/     (if there is none: /run/heddle for root, or /tmp/heddle-UID), mode 0700
 //!     INSTANCE/control.sock    the daemon listens here
 //!     INSTANCE/state.json      which process it is
 //!     INSTANCE/hosts-MARK      what its hosts see as /etc/hosts; the mark tells its processes from all others
@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+
+/// The step that fails where there is no place for a runtime folder.
+pub const MAKE_RUNTIME_FOLDER: &str = "make the runtime folder";
 
 /// The folder of one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,9 @@ pub struct State {
     pub started: u64,
     /// What its processes are known by.
     pub mark: String,
+    /// Whether it ends with the client that started it.
+    #[serde(default)]
+    pub ephemeral: bool,
 }
 
 /// This user's runtime folder, made if it is not there.
@@ -40,22 +46,33 @@ pub struct State {
 /// If it is not this user's own: whoever can write there can have our programs enter namespaces of his.
 pub fn root() -> Result<PathBuf, Error> {
     let uid = nix::unistd::geteuid();
-    let path = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
-        Some(dir) => PathBuf::from(dir).join("heddle"),
+    let told = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    // Under su and cron the variable may name a folder that is not there, or another user's.
+    let told = told.map(|dir| dir.join("heddle")).filter(|path| make(path).is_ok());
+    let path = match told {
+        Some(path) => path,
         None if uid.is_root() => PathBuf::from("/run/heddle"),
         None => PathBuf::from(format!("/tmp/heddle-{uid}")),
     };
-    match DirBuilder::new().mode(0o700).create(&path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(Error::path(path, "make the runtime folder")(error));
-        }
-        _ => {}
-    }
+    make(&path).map_err(Error::path(&path, MAKE_RUNTIME_FOLDER))?;
     let metadata = fs::symlink_metadata(&path).map_err(Error::path(&path, "look at it"))?;
     if !metadata.is_dir() || metadata.uid() != uid.as_raw() || metadata.mode() & 0o077 != 0 {
         return Err(Error::Folder { path, uid: uid.as_raw() });
     }
     Ok(path)
+}
+
+/// Makes a folder for this user alone, if there is none.
+fn make(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the process of the instance `name` died and left something.
+pub fn has_crashed(name: &str) -> bool {
+    Folder::of(name).is_ok_and(|folder| folder.state().is_some_and(|state| !state.is_alive()))
 }
 
 /// Whether `name` can name an instance.
@@ -160,7 +177,7 @@ mod tests {
     fn a_process_is_known_by_its_start() {
         let pid = nix::unistd::getpid().as_raw();
         let started = started(pid).unwrap();
-        let state = State { pid, started, mark: String::new() };
+        let state = State { pid, started, mark: String::new(), ephemeral: false };
         assert!(state.is_alive());
         assert!(!State { started: started + 1, ..state }.is_alive());
     }

@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 /// Length of the virtio-net header before each frame (`struct virtio_net_hdr`): flags, gso type, header length,
 /// gso size, checksum start, checksum offset.
 pub const VNET_HEADER: usize = 10;
@@ -76,6 +78,13 @@ impl Tap {
     fn set_offload(&self, flags: libc::c_uint) -> io::Result<()> {
         // SAFETY: TUNSETOFFLOAD takes its argument by value.
         check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) })
+    }
+
+    /// Whether a program in the host has removed the device: no frame passes any more.
+    pub fn is_gone(&self) -> bool {
+        let mut watched = [PollFd::new(self.file.as_fd(), PollFlags::empty())];
+        let seen = poll(&mut watched, PollTimeout::ZERO).is_ok();
+        seen && watched[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
     }
 
     /// Reads one frame with its virtio-net header into `buffer`; `None` when there is none.

@@ -73,3 +73,47 @@ fn an_ordinary_user_needs_nothing_but_the_tun_device() {
     assert!(!up && text.contains("cannot open /dev/net/tun") && text.contains("hint: allow it with"), "{text}");
     drop(tun);
 }
+
+#[test]
+fn a_runtime_folder_is_found_where_the_variable_names_none() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: this test runs a program as another user, which needs root");
+        return;
+    }
+    let folder = tempfile::Builder::new().prefix("heddle").tempdir_in("/tmp").unwrap();
+    fs::copy(bed::program(), folder.path().join("program")).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for unusable in ["/nowhere/run", "/root"] {
+        let mut command = as_nobody(folder.path(), &["clean"]);
+        command.env("XDG_RUNTIME_DIR", unusable);
+        let (cleaned, text) = run(command);
+        assert!(cleaned, "{unusable}: {text}");
+        let found = fs::symlink_metadata("/tmp/heddle-65534").unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, 0o700);
+    }
+    // Somebody's networks may be up there.
+    let _ = fs::remove_dir("/tmp/heddle-65534");
+}
+
+#[test]
+fn a_container_that_cannot_write_proc_sys_is_told_what_to_do() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: this test mounts, which needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pair.fabric.yaml");
+    fs::write(&file, "name: pair\nnodes: { h1: host, h2: host }\nlinks: [ { between: [h1, h2] } ]\n").unwrap();
+    let script = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$0\" up net \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(bed::program()).arg(&file);
+    let (up, text) = run({
+        command.env("XDG_RUNTIME_DIR", folder.path());
+        command
+    });
+    let mut down = Command::new(bed::program());
+    down.args(["down", "net"]).env("XDG_RUNTIME_DIR", folder.path());
+    let (ended, last) = run(down);
+    assert!(!up && text.contains("set up IPv6") && text.contains("systempaths=unconfined"), "{text}");
+    assert!(ended, "{last}");
+}

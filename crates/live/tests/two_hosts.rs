@@ -89,6 +89,22 @@ fn links_have_their_rate_and_delay() {
 }
 
 #[test]
+fn a_faster_link_sends_what_waits_at_its_new_rate() {
+    let Some(bed) = Bed::new() else { return };
+    let slow = SLOW.replace("40Mbit", "10kbit");
+    let network = bed.up("slow", &slow);
+    // 0.8 s each on the wire: half a minute of them.
+    let crowd = network.command("h1", "ping", ["-q", "-c", "40", "-i", "0.01", "-s", "1000", "-W", "3", "h2"]);
+    let crowd = bed::Running::start(crowd);
+    std::thread::sleep(Duration::from_millis(500));
+    let fast = Overrides { rate_bps: Some(1_000_000_000), ..Overrides::default() };
+    network.apply(&source(&slow), &fast).unwrap();
+    let ping = output(network.command("h1", "ping", ["-c", "2", "-i", "0.1", "-W", "1", "h2"]));
+    assert!(ping.contains(" 0% packet loss"), "{ping}");
+    drop(crowd);
+}
+
+#[test]
 fn a_connection_survives_a_change_of_everything_around_it() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("pair", PAIR);

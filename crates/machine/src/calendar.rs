@@ -6,7 +6,8 @@
 //!            ^ bucket `at`    at+1 ...            at+BUCKETS-1
 //! ```
 //!
-//! Invariants: what is in `current` has bucket `at` or an earlier one; each list holds exactly one bucket of
+//! Invariants: what is in `current` has bucket `at` or an earlier one, and so has what is in `after`, which comes out behind
+//! all of `current`; each list holds exactly one bucket of
 //! `at+1 .. at+BUCKETS`; the heap holds only what lies at or beyond `at+BUCKETS`. So an event that was pushed far ahead
 //! is in its list before a later push can reach the same bucket, and equal times leave in the order of their pushes.
 //!
@@ -24,6 +25,8 @@ const BUCKETS: usize = 1 << 14;
 const FIRST_SHIFT: u32 = 18;
 /// Wider buckets than 2^40 ps (1 s) would gain nothing.
 const LAST_SHIFT: u32 = 40;
+/// Up to so many events of the current bucket are kept in order by looking at each.
+const FEW: usize = 32;
 /// Pops between two looks at the bucket width.
 const EPOCH: u32 = 1 << 14;
 /// The end of a list.
@@ -43,6 +46,8 @@ pub struct Calendar<T> {
     at: u64,
     /// Latest first; of equal times the newest first: the next event is the last one.
     current: Vec<Due<T>>,
+    /// What was pushed into a full `current` and lies behind all of it: earliest first, of equal times the oldest first.
+    after: Vec<Due<T>>,
     /// First node of each bucket's list, newest first.
     heads: Box<[u32]>,
     /// Which lists are not empty.
@@ -169,6 +174,7 @@ impl<T: Default> Calendar<T> {
             shift_min: 0,
             at: 0,
             current: Vec::with_capacity(64),
+            after: Vec::new(),
             heads: vec![NIL; BUCKETS].into(),
             filled: Bitmap::new(),
             nodes: Vec::new(),
@@ -183,7 +189,7 @@ impl<T: Default> Calendar<T> {
 
     /// How many events wait.
     pub fn len(&self) -> usize {
-        self.current.len() + self.listed + self.far.len()
+        self.current.len() + self.after.len() + self.listed + self.far.len()
     }
 
     /// Whether no event waits.
@@ -226,8 +232,31 @@ impl<T: Default> Calendar<T> {
     /// Puts an event among those of the current bucket. It is the newest, so those of its time come out before it.
     #[inline]
     fn insert(&mut self, time: u64, event: T) {
+        if self.current.len() >= FEW || !self.after.is_empty() {
+            return self.insert_among_many(time, event);
+        }
         let behind = self.current.iter().rev().take_while(|due| due.time <= time).count();
         self.current.insert(self.current.len() - behind, Due { time, event });
+    }
+
+    /// Many events at one time, as when all flows start at once, must not cost the square of their number.
+    #[cold]
+    fn insert_among_many(&mut self, time: u64, event: T) {
+        let due = Due { time, event };
+        let lies_after = match (self.current.first(), self.after.first()) {
+            (Some(last), _) => time >= last.time,
+            (None, Some(first)) => time >= first.time,
+            (None, None) => false,
+        };
+        if !lies_after {
+            let place = self.current.partition_point(|other| other.time > time);
+            self.current.insert(place, due);
+        } else if self.after.last().is_none_or(|last| time >= last.time) {
+            self.after.push(due);
+        } else {
+            let place = self.after.partition_point(|other| other.time <= time);
+            self.after.insert(place, due);
+        }
     }
 
     #[cold]
@@ -265,6 +294,9 @@ impl<T: Default> Calendar<T> {
         if let Some(due) = self.current.last() {
             return Some(Time::from_ps(due.time));
         }
+        if let Some(due) = self.after.first() {
+            return Some(Time::from_ps(due.time));
+        }
         if self.listed == 0 {
             return self.far.peek().map(|far| Time::from_ps(far.key.0.0));
         }
@@ -278,9 +310,13 @@ impl<T: Default> Calendar<T> {
         Some(Time::from_ps(earliest))
     }
 
-    /// Moves on to the next bucket that holds something, unless it begins after `limit`. False if none is reached.
+    /// Moves on to what is left of the bucket, or to the next one that holds something, unless it begins after `limit`. False if none is reached.
     #[inline]
     fn turn(&mut self, limit: u64) -> bool {
+        if !self.after.is_empty() {
+            self.turn_to_after();
+            return true;
+        }
         let last = limit >> self.shift;
         let next = if self.listed > 0 {
             let after = self.at + 1;
@@ -299,6 +335,12 @@ impl<T: Default> Calendar<T> {
         self.move_to(next);
         self.fill_current();
         true
+    }
+
+    #[cold]
+    fn turn_to_after(&mut self) {
+        mem::swap(&mut self.current, &mut self.after);
+        self.current.reverse();
     }
 
     /// Makes `at` the current bucket. All buckets from the old one up to it, itself excluded, are empty.
@@ -415,6 +457,23 @@ mod tests {
         assert!(calendar.is_empty());
     }
 
+    /// At the cost of a scan or a shift for each, this would take minutes.
+    #[test]
+    fn very_many_equal_times_leave_in_order() {
+        let mut calendar = Calendar::new();
+        let (now, soon) = (Time::from_ps(5), Time::from_ps(6));
+        for n in 0..300_000_u32 {
+            calendar.push(now, n);
+        }
+        for n in 0..300_000_u32 {
+            assert_eq!(calendar.next_time(), Some(now));
+            assert_eq!(calendar.pop(), Some((now, n)));
+            calendar.push(soon, 300_000 + n);
+        }
+        assert_eq!(calendar.len(), 300_000);
+        assert!(drain(&mut calendar).into_iter().eq((300_000..600_000).map(|n| (6, n))));
+    }
+
     #[test]
     fn the_last_moment_is_a_moment() {
         let mut calendar = Calendar::new();
@@ -474,6 +533,8 @@ mod tests {
     enum Op {
         /// This far ahead of the last pop.
         Push(u64),
+        /// This far ahead of the last pop, so many.
+        Burst(u64, u32),
         Pop,
         /// Pop what is due this far ahead of the last pop.
         PopUntil(u64),
@@ -490,6 +551,8 @@ mod tests {
             1 => (0_u64..(1 << 50)).prop_map(Op::Push),
             // The edges of buckets and of the horizon.
             2 => (BUCKETS as u64 - 2..BUCKETS as u64 + 3, 0_u64..2).prop_map(|(n, off)| Op::Push((n << FIRST_SHIFT) - off)),
+            1 => (0_u64..3, 1_u32..90).prop_map(|(ahead, count)| Op::Burst(ahead, count)),
+            1 => (0_u64..(1 << 19), 1_u32..90).prop_map(|(ahead, count)| Op::Burst(ahead, count)),
             10 => Just(Op::Pop),
             3 => (0_u64..(1 << 30)).prop_map(Op::PopUntil),
             1 => (4_u32..30).prop_map(Op::Rebuild),
@@ -503,12 +566,16 @@ mod tests {
             let mut calendar = Calendar::new();
             let mut reference = Reference::default();
             let mut now = 0_u64;
-            for (n, op) in ops.into_iter().enumerate() {
+            let mut pushes = 0_u32;
+            for op in ops {
                 let limit = match op {
-                    Op::Push(ahead) => {
+                    Op::Push(ahead) | Op::Burst(ahead, _) => {
                         let time = now.saturating_add(ahead);
-                        calendar.push(Time::from_ps(time), n as u32);
-                        reference.heap.push(Reverse((time, n as u32)));
+                        for _ in 0..if let Op::Burst(_, count) = op { count } else { 1 } {
+                            calendar.push(Time::from_ps(time), pushes);
+                            reference.heap.push(Reverse((time, pushes)));
+                            pushes += 1;
+                        }
                         continue;
                     }
                     Op::Rebuild(shift) => {

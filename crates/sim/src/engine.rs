@@ -15,6 +15,8 @@ use crate::run::Scenario;
 const TIMER: u32 = u32::MAX;
 /// [`Event::at`] of a flow's start.
 const START: u32 = u32::MAX - 1;
+/// More events than this at one instant are looked into: see [`events_at_once_max`].
+const EVENTS_AT_ONCE: u64 = 1 << 24;
 /// Stamps for the reordering meter are in units of 2^20 ps, about 1 us: they wrap after 75 minutes.
 const STAMP_SHIFT: u32 = 20;
 
@@ -69,6 +71,10 @@ pub(crate) struct Engine<'a> {
     flows: Vec<Flow>,
     packets: Pool,
     packet_hops: u64,
+    /// How many events may happen at one instant.
+    at_once_max: u64,
+    /// When `packet_hops` reaches the number, the clock must have left the time behind.
+    moved: (u64, Option<Time>),
     segment_bytes: u64,
     hosts: u32,
 }
@@ -89,6 +95,8 @@ impl<'a> Engine<'a> {
             flows: Vec::with_capacity(scenario.flows.len()),
             packets: Pool::new(scenario.transport.kind == TransportKind::Sack),
             packet_hops: 0,
+            at_once_max: events_at_once_max(scenario),
+            moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
             hosts: fabric.hosts,
         };
@@ -125,6 +133,9 @@ impl<'a> Engine<'a> {
                 continue;
             }
             self.packet_hops += 1;
+            if self.packet_hops >= self.moved.0 {
+                self.check_that_time_moves(now);
+            }
             if event.at >= self.hosts {
                 self.forward(now, event);
             } else if event.way.is_multiple_of(2) {
@@ -135,19 +146,27 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// Time stands still where a flow's whole way there and back takes none: without this, such a run would never end.
+    #[cold]
+    fn check_that_time_moves(&mut self, now: Time) {
+        assert!(
+            self.moved.1 != Some(now),
+            "simulated time stands still at {now:?}: {} packets arrived at this instant; some flow crosses only links \
+             without rate and delay",
+            self.at_once_max
+        );
+        self.moved = (self.packet_hops + self.at_once_max, Some(now));
+    }
+
     #[inline]
     fn forward(&mut self, now: Time, event: Event) {
         let way = &self.ways[event.way as usize];
         let switch = &mut self.switches[(event.at - self.hosts) as usize];
-        match switch.forward(self.scenario.routes, way.forwarding) {
-            Some(port) => {
-                let wire = self.first_wire[event.at as usize] + u32::from(port.0);
-                self.offer(now, wire, event.packet, event.way);
-            }
-            None => {
-                self.packets.take(event.packet);
-            }
-        }
+        let port = switch
+            .forward(self.scenario.routes, way.forwarding)
+            .expect("a checked fabric is connected: every switch has a next hop to every host");
+        let wire = self.first_wire[event.at as usize] + u32::from(port.0);
+        self.offer(now, wire, event.packet, event.way);
     }
 
     #[inline]
@@ -259,6 +278,14 @@ impl<'a> Engine<'a> {
     pub(crate) const fn in_flight(&self) -> u32 {
         self.packets.used()
     }
+}
+
+/// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each
+/// hop of a long way. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
+fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
+    let under_way = 2 * (scenario.flows.len() as u64).saturating_mul(u64::from(scenario.transport.window) + 1);
+    let hops = scenario.fabric.nodes.len().min(64) as u64;
+    under_way.saturating_mul(2 * hops).max(EVENTS_AT_ONCE)
 }
 
 /// All wires in the order of the nodes that they leave from and of their ports, and where each node's begin.

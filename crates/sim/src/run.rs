@@ -80,7 +80,8 @@ pub struct LinkOutcome {
 /// What happens at `warm_up` is measured, what happens at its end (`warm_up + duration`) is not.
 ///
 /// # Panics
-/// If a flow's end is not a host of the fabric.
+/// If a flow's end is not a host of the fabric, if the fabric is not connected, or if time stands still because a flow
+/// crosses only links without rate and delay.
 pub fn run(scenario: &Scenario<'_>) -> Outcome {
     let mut engine = Engine::new(scenario);
     let start = Time::ZERO + scenario.warm_up;

@@ -271,3 +271,11 @@ fn small_runs() {
         insta::assert_json_snapshot!(name, run.run());
     }
 }
+
+/// A file like this is refused before it is simulated; whoever comes here all the same learns why, at once.
+#[test]
+#[should_panic(expected = "simulated time stands still")]
+fn a_way_that_takes_no_time_ends_the_run() {
+    let fabric = chain(2, LinkSpec::default());
+    run_of(&fabric, 20, vec![flow(0, 1)]).run();
+}

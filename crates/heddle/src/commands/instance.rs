@@ -118,9 +118,8 @@ pub fn daemon(args: &Daemon) -> Result<(), Report> {
 
 /// A connection to a running network.
 pub fn connect(name: &str) -> Result<Instance, Report> {
-    Instance::connect(name)
-        .map_err(explain)?
-        .ok_or_else(|| miette!(help = "heddle up FILE starts one", "no network called {name} is running"))
+    let instance = Instance::connect(name).map_err(explain)?;
+    instance.ok_or_else(|| explain(live::Error::NotRunning(name.to_owned())))
 }
 
 /// The network that is meant when the command line may leave it out.

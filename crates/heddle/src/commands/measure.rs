@@ -30,7 +30,7 @@ pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
 /// Makes the report of a results folder anew.
 pub fn report(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let results = lab::load(&args.folder)?;
-    results.write(&args.folder)?;
+    results.write_report(&args.folder)?;
     print(&results, format)?;
     eprintln!("\nReport: {}", args.folder.join("report.html").display());
     Ok(ending(&results))

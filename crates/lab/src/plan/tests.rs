@@ -106,3 +106,43 @@ fn the_plan_as_table_and_csv() {
     assert_eq!(csv.lines().count(), 13);
     assert!(csv.contains("scatter,\"staggered(0.5, 0.3)\",1,sim,"), "{csv}");
 }
+
+/// As `fabrics/unshaped.fabric.yaml`: a case of it with a delay can be simulated.
+fn unshaped() -> Fabric {
+    let mut fabric = fabric();
+    for link in &mut fabric.links {
+        link.spec = fabric::LinkSpec::default();
+    }
+    let delays = [("0s", Span::ZERO), ("10us", Span::from_us(10))];
+    let values = delays.map(|(text, delay)| (text.to_owned(), Setting::LinkDelay(delay))).to_vec();
+    fabric.experiments[0].vary = vec![fabric::Axis { key: "links.delay".to_owned(), values }];
+    fabric.experiments[0].expect[0].only.clear();
+    fabric
+}
+
+#[test]
+fn what_would_stand_still_is_refused_or_left_to_live_runs() {
+    let fabric = unshaped();
+    let error = plan(&fabric, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("(links.delay 0s) cannot be simulated: the flow h"), "{error}");
+    assert_eq!(error.hint().unwrap(), "give the links a rate or a delay, or run it --live");
+    let plan = plan(&fabric, &both()).unwrap();
+    let cases = |driver| plan.runs.iter().filter(|run| run.driver == driver).map(|run| run.at.1).collect::<Vec<_>>();
+    assert_eq!(cases(DriverKind::Sim), [1, 1, 1]);
+    assert_eq!(cases(DriverKind::Live), [0, 1, 0, 1, 0, 1]);
+    assert!(plan.table().ends_with("links.delay 0s: not simulated: links without rate and delay take no time\n"));
+    let results = crate::testing::invented(&fabric, &plan);
+    let left_out = "links.delay 0s: not simulated: links without rate and delay take no time";
+    assert!(results.table_within(200).contains(left_out) && results.html().contains(left_out));
+    assert_eq!(results.verdicts().count(), 3, "nothing is expected of what does not run");
+    assert!(results.passed());
+}
+
+#[test]
+fn an_expectation_of_what_stands_still_is_an_error() {
+    let mut fabric = unshaped();
+    fabric.experiments[0].expect[0].driver = Some(DriverKind::Sim);
+    assert!(matches!(plan(&fabric, &both()), Err(Error::StandsStill { .. })));
+    fabric.experiments[0].expect[0].only = vec![("links.delay".to_owned(), "10us".to_owned())];
+    assert!(plan(&fabric, &both()).is_ok());
+}

@@ -129,3 +129,25 @@ fn the_data_has_a_line_for_each_metric() {
     assert_eq!(json["experiments"][0]["cases"][0]["labels"]["pattern"], "stride(1)");
     assert!(json["simulator"]["per_second"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn packets_that_the_machine_lost_are_told() {
+    let mut results = results(&BOTH);
+    let warning = "live: 12 packets lost in the machine, not in a link: the machine is too slow for these rates";
+    assert!(
+        !results.table_within(200).contains("lost in the machine") && !results.html().contains("lost in the machine")
+    );
+    for record in results.records.iter_mut().filter(|record| record.driver == DriverKind::Live) {
+        record.lost_outside_links = Some(1);
+    }
+    assert!(results.table_within(200).contains(warning) && results.html().contains(warning));
+}
+
+#[test]
+fn a_report_alone_leaves_the_measurements() {
+    let folder = tempfile::tempdir().unwrap();
+    results(&BOTH).write_report(folder.path()).unwrap();
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["report.html"]);
+    assert!(results(&BOTH).write_report(&folder.path().join("nosuch")).is_err());
+}

@@ -25,6 +25,7 @@ use crate::tap::Tap;
 use parts::Parts;
 pub use plan::Plan;
 use sleep::Sleeper;
+pub use sleep::probe;
 use worker::{Ends, Handed, Order, Worker};
 
 /// Frames that a ring between two workers holds.
@@ -71,7 +72,7 @@ impl DataPlane {
         for worker in std::mem::take(&mut self.workers) {
             old.merge(worker.stop());
         }
-        let parts = old.carried_over(&self.plan, &plan, taps);
+        let parts = old.carried_over(&self.plan, &plan, taps, self.clock.now());
         *self = Self::run(Arc::new(plan), self.clock, &crew, parts);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fabric::NodeId;
 use link::Link;
-use machine::Span;
+use machine::{Span, Time};
 use vswitch::Switch;
 
 use super::flight::Flight;
@@ -120,16 +120,17 @@ impl Parts {
     }
 
     /// Moves them from `old` into `new`: links and ports keep their state by name; switches keep theirs while graph and spreading
-    /// are the same; packets go on as long as their link and their destination are there.
-    pub fn carried_over(mut self, old: &Plan, new: &Plan, taps: &[Arc<Tap>]) -> Self {
+    /// are the same; packets go on as long as their link and their destination are there. Nothing was offered to a link after `now`.
+    pub fn carried_over(mut self, old: &Plan, new: &Plan, taps: &[Arc<Tap>], now: Time) -> Self {
         let mut parts = Self::new(new, taps);
         let nodes = node_map(old, new);
         let links = link_map(old, new);
+        let mut retimings = vec![None; links.len()];
         for (was, is) in links.iter().enumerate().filter_map(|(was, is)| Some((was, (*is)?))) {
             if let Some(mut link) = self.links[was].take() {
                 let spec = new.fabric().links[is.link()].spec;
                 if link.spec() != spec {
-                    link.reconfigure(spec);
+                    retimings[was] = Some(link.reconfigure(now, spec));
                 }
                 parts.links[is.index()] = Some(link);
             }
@@ -146,6 +147,9 @@ impl Parts {
             parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
         }
         for mut arrival in &mut self.flight {
+            if let Some(retiming) = &retimings[arrival.over.index()] {
+                arrival.at = retiming.arrival(arrival.at);
+            }
             let over = links[arrival.over.index()];
             let to = nodes[arrival.packet.forwarding.to.0 as usize].filter(|to| (to.0 as usize) < new.hosts());
             let (Some(over), Some(to)) = (over, to) else {

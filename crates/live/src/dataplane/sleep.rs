@@ -1,6 +1,7 @@
 //! Where a worker sleeps: until a port is readable, somebody wakes it, or a given moment.
 #![allow(unsafe_code)]
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -66,6 +67,12 @@ impl Sleeper {
         self.epoll.add(port, EpollEvent::new(EpollFlags::EPOLLIN, key)).map_err(Error::system("watch a TAP"))
     }
 
+    /// Does not look at `port` any more.
+    pub fn ignore(&self, port: impl AsFd) {
+        // It fails only if the port was not watched.
+        let _ = self.epoll.delete(port);
+    }
+
     /// Wakes the worker if it sleeps or is about to.
     #[inline]
     pub fn wake(&self) {
@@ -93,17 +100,18 @@ impl Sleeper {
 
     /// Sleeps until something is to be done, for `most` at the longest (`None`: without end); fills `ready`.
     pub fn sleep(&self, most: Option<Span>, ready: &mut Ready) {
-        ready.found = self.wait(most, &mut ready.events);
+        ready.found = self.wait(most, &mut ready.events).unwrap_or(0);
         self.drowsy.store(false, Ordering::SeqCst);
     }
 
     /// Looks which ports are readable, without sleeping.
     #[inline]
     pub fn look(&self, ready: &mut Ready) {
-        ready.found = self.wait(Some(Span::ZERO), &mut ready.events);
+        ready.found = self.wait(Some(Span::ZERO), &mut ready.events).unwrap_or(0);
     }
 
-    fn wait(&self, most: Option<Span>, events: &mut [EpollEvent; READY_MAX]) -> usize {
+    /// It is only ever interrupted by a signal, and then nothing is ready. That the kernel can do it, [`probe`] has found out.
+    fn wait(&self, most: Option<Span>, events: &mut [EpollEvent; READY_MAX]) -> io::Result<usize> {
         const NANOSECONDS: u64 = 1_000_000_000;
         let timeout = most.map(|span| libc::timespec {
             tv_sec: (span.as_ns() / NANOSECONDS).cast_signed(),
@@ -124,7 +132,18 @@ impl Sleeper {
                 0_usize,
             )
         };
-        // It is only ever interrupted by a signal, and then nothing is ready.
-        usize::try_from(found).unwrap_or(0)
+        usize::try_from(found).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Checks that the kernel can sleep for less than a millisecond: without that, a worker would spin.
+///
+/// # Errors
+/// [`Error::Sleep`] if it cannot: it is older than Linux 5.11, or a container's filter forbids it.
+pub fn probe() -> Result<(), Error> {
+    let mut events = [EpollEvent::empty(); READY_MAX];
+    match Sleeper::new()?.wait(Some(Span::ZERO), &mut events) {
+        Err(source) if source.kind() != io::ErrorKind::Interrupted => Err(Error::Sleep { source }),
+        _ => Ok(()),
     }
 }

@@ -206,20 +206,42 @@ impl Worker {
     fn read(&mut self, host: usize, now: Time) -> Option<usize> {
         let Some(port) = &mut self.parts.ports[host] else { return None };
         let Some(mut frame) = self.pool.take() else {
-            let len = port.tap.read(&mut self.spare).ok()??;
-            self.parts.refused.no_buffer += 1;
-            return Some(len);
+            return match port.tap.read(&mut self.spare) {
+                Ok(len) => {
+                    self.parts.refused.no_buffer += u64::from(len.is_some());
+                    len
+                }
+                Err(error) => {
+                    self.lose(host, &error);
+                    None
+                }
+            };
         };
-        // It fails while a program in the host has taken the device down: nothing comes until it is up again.
-        let Ok(Some(len)) = port.tap.read(frame.buffer()) else {
-            self.pool.put(frame);
-            return None;
+        let len = match port.tap.read(frame.buffer()) {
+            Ok(Some(len)) => len,
+            result => {
+                self.pool.put(frame);
+                if let Err(error) = result {
+                    self.lose(host, &error);
+                }
+                return None;
+            }
         };
         frame.set_len(len);
         port.traffic.sent_packets += 1;
         port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
         self.enter(host, now, frame);
         Some(len)
+    }
+
+    /// A program in the host has removed its device. The kernel would report that again at every look.
+    #[cold]
+    fn lose(&mut self, host: usize, error: &std::io::Error) {
+        let Some(port) = &mut self.parts.ports[host] else { return };
+        port.traffic.device_losses += 1;
+        self.sleepers[self.id].ignore(&*port.tap);
+        let name = &self.plan.fabric().nodes[host].name;
+        tracing::error!("host {name} has lost its device: {error}; `heddle up` gives it a new one");
     }
 
     /// Decides about a frame that came in from a host.

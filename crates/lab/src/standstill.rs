@@ -1,0 +1,86 @@
+//! Which cases cannot be simulated: those in which a flow's way there and back takes no time.
+//!
+//! Links without rate and delay carry packets at once. A window of segments that crosses only such links is sent,
+//! acknowledged and sent again at one instant, for ever.
+
+use std::cell::OnceCell;
+
+use fabric::{Fabric, LinkSpec, NodeId, Overrides, Routes, Spread};
+
+/// Finds ways that take no time.
+pub(crate) struct Standstill<'a> {
+    fabric: &'a Fabric,
+    /// Most fabrics have no link without rate and delay, hence no need of them.
+    routes: OnceCell<Routes>,
+}
+
+impl<'a> Standstill<'a> {
+    pub const fn new(fabric: &'a Fabric) -> Self {
+        Self { fabric, routes: OnceCell::new() }
+    }
+
+    /// The first of `pairs` between which packets and ACKs can take no time, with the fabric changed by `overrides`.
+    pub fn find(&self, overrides: &Overrides, pairs: &[(NodeId, NodeId)]) -> Option<(NodeId, NodeId)> {
+        if !self.fabric.links.iter().any(|link| takes_no_time(&link.spec, overrides)) {
+            return None;
+        }
+        let stands = |&&(a, b): &&(NodeId, NodeId)| self.is_free(overrides, a, b) && self.is_free(overrides, b, a);
+        pairs.iter().find(stands).copied()
+    }
+
+    /// Whether some way that packets may take from `from` to `to` has only links without rate and delay.
+    fn is_free(&self, overrides: &Overrides, from: NodeId, to: NodeId) -> bool {
+        let routes = self.routes.get_or_init(|| Routes::compute(self.fabric));
+        let is_single = overrides.spread.unwrap_or(self.fabric.spread) == Spread::Single;
+        let mut seen = vec![from];
+        let mut next = 0;
+        while let Some(&at) = seen.get(next) {
+            if at == to {
+                return true;
+            }
+            next += 1;
+            let ports = routes.next_hops(at, to);
+            for port in &ports[..if is_single { ports.len().min(1) } else { ports.len() }] {
+                let (link, side) = self.fabric.node_of(at).ports[usize::from(port.0)];
+                let link = &self.fabric.links[link.0 as usize];
+                let peer = link.end(side.other()).node;
+                if takes_no_time(&link.spec, overrides) && !seen.contains(&peer) {
+                    seen.push(peer);
+                }
+            }
+        }
+        false
+    }
+}
+
+/// As [`Fabric::with`] changes links: a rate only where there is one, the delay everywhere.
+fn takes_no_time(spec: &LinkSpec, overrides: &Overrides) -> bool {
+    let spec = LinkSpec { delay: overrides.delay.unwrap_or(spec.delay), ..*spec };
+    !spec.is_shaped()
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Span;
+
+    use super::*;
+    use crate::testing::tree;
+
+    #[test]
+    fn a_flow_stands_still_if_all_its_links_take_no_time() {
+        let mut fabric = tree(1, 2, 2, true);
+        let none = Overrides::default();
+        let (near, far) = ((NodeId(0), NodeId(1)), (NodeId(1), NodeId(2)));
+        assert_eq!(Standstill::new(&fabric).find(&none, &[near, far]), None);
+        for link in &mut fabric.links[..4] {
+            link.spec = LinkSpec::default();
+        }
+        // Hosts of one edge switch have nothing but such links between them; the others cross the aggregation.
+        assert_eq!(Standstill::new(&fabric).find(&none, &[far, near]), Some(near));
+        assert_eq!(Standstill::new(&fabric).find(&none, &[far]), None);
+        let delayed = Overrides { delay: Some(Span::from_us(1)), ..none.clone() };
+        assert_eq!(Standstill::new(&fabric).find(&delayed, &[near, far]), None);
+        let at_once = Overrides { delay: Some(Span::ZERO), rate_bps: Some(1_000), ..none };
+        assert_eq!(Standstill::new(&fabric).find(&at_once, &[near]), Some(near), "a rate only where there is one");
+    }
+}
