@@ -45,7 +45,7 @@ for target in "${targets[@]}"; do
     mkdir -p "$corpus" "$artifacts"
     seeds=()
     [[ -d fuzz/seeds/$target ]] && seeds+=("fuzz/seeds/$target")
-    options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1)
+    options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1)
     options+=(-artifact_prefix="$artifacts/")
     [[ -f fuzz/$target.dict ]] && options+=(-dict="fuzz/$target.dict")
     # The examples are the best seeds that a parser of files can have.
