@@ -86,7 +86,8 @@ pub enum Command {
     /// Run a program in a host of a running network
     ///
     /// The program sees the host's own network, host name and /etc/hosts, in which all hosts of the fabric are named; files
-    /// and users are those of this machine.
+    /// and users are those of this machine. The exit status is the program's; 127 if there is no such program, 126 if it
+    /// cannot be run.
     Exec(Exec),
     /// Make the report of a results folder anew
     Report(Report),

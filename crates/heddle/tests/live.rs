@@ -88,6 +88,7 @@ fn a_program_s_exit_status_is_that_of_exec() {
     desk.write("pair.fabric.yaml", PAIR);
     desk.expect(0, &["up", "pair.fabric.yaml"]);
     desk.expect(7, &["exec", "h1", "--", "sh", "-c", "exit 7"]);
+    desk.expect(127, &["exec", "h1", "--", "no-such-program"]);
     let (_, stderr) = desk.expect(2, &["exec", "h9", "--", "true"]);
     assert!(stderr.contains("h9"), "{stderr}");
 }

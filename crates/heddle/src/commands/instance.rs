@@ -90,7 +90,9 @@ pub fn exec(args: &Exec) -> Result<(), Report> {
     let instance = connect(&running(args.name.as_deref())?)?;
     let mut command = instance.command(&args.host, &args.command[0], &args.command[1..]).map_err(explain)?;
     let error = command.exec();
-    Err(miette!("cannot run {} in {}: {error}", args.command[0], args.host))
+    eprintln!("{:?}", miette!("cannot run {} in {}: {error}", args.command[0], args.host));
+    // As shells have it, so that it is not taken for the program's own status.
+    std::process::exit(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
 /// Removes what crashed networks left behind.
