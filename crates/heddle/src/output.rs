@@ -77,7 +77,7 @@ impl Rows {
     fn csv(&self) -> String {
         let header = self.columns.join(",");
         let lines =
-            self.rows.iter().map(|row| row.iter().map(|cell| quoted(&text(cell))).collect::<Vec<_>>().join(","));
+            self.rows.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
 }
@@ -87,14 +87,6 @@ fn text(cell: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
-    }
-}
-
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
     }
 }
 

@@ -49,7 +49,7 @@ pub use error::Error;
 pub use files::{REPORT, load};
 pub use judge::Verdict;
 pub use metric::{Unit, metric_name, metric_unit, metric_value};
-pub use plan::{Plan, PlannedRun, plan};
+pub use plan::{Plan, PlannedRun, plan, quoted};
 pub use record::{FlowRecord, Labels, LinkRecord, Record};
 pub use results::{
     CaseResult, Cell, Comparison, ExperimentResult, Network, NetworkLink, NetworkNode, Results, SimulatorSpeed, Timing,

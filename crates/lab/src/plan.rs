@@ -223,7 +223,7 @@ pub(crate) const fn driver_name(driver: DriverKind) -> &'static str {
 }
 
 /// A CSV field, quoted where it must be.
-pub(crate) fn quoted(field: &str) -> String {
+pub fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
