@@ -1,19 +1,31 @@
 //! From an experiment's axes to its cases, and from a case to the fabric it runs on.
 
-use crate::{Case, Experiment, Fabric, Overrides, Setting, Traffic};
+use crate::{Case, ClusterLoad, Experiment, Fabric, Overrides, Setting, Traffic, Work};
 
 impl Experiment {
     /// Every combination of the axes' values, the first axis slowest. One case when nothing varies.
+    ///
+    /// Where the number of controllers varies, combinations without meaning are left out: one node has no follower to ask.
     pub fn cases(&self) -> Vec<Case> {
-        let mut cases =
-            vec![Case { labels: Vec::new(), traffic: self.traffic.clone(), overrides: Overrides::default() }];
+        let mut cases = vec![Case { labels: Vec::new(), work: self.work.clone(), overrides: Overrides::default() }];
         for axis in &self.vary {
             let combine = |case: &Case| {
                 axis.values.iter().map(|(text, setting)| extend(case, &axis.key, text, setting)).collect::<Vec<_>>()
             };
             cases = cases.iter().flat_map(combine).collect();
         }
+        cases.retain(Case::has_a_meaning);
         cases
+    }
+}
+
+impl Case {
+    /// Whether there is a node to ask among the controllers that it sets. All else has been checked.
+    fn has_a_meaning(&self) -> bool {
+        match (&self.work, self.overrides.nodes) {
+            (Work::Cluster(load), Some(nodes)) => nodes >= load.at.needs_nodes(),
+            _ => true,
+        }
     }
 }
 
@@ -21,21 +33,44 @@ impl Experiment {
 fn extend(case: &Case, key: &str, text: &str, setting: &Setting) -> Case {
     let mut case = case.clone();
     case.labels.push((key.to_owned(), text.to_owned()));
-    apply(setting, &mut case.traffic, &mut case.overrides);
+    override_fabric(setting, &mut case.overrides);
+    match &mut case.work {
+        Work::Traffic(traffic) => change_traffic(setting, traffic),
+        Work::Cluster(load) => change_load(setting, load),
+    }
     case
 }
 
-fn apply(setting: &Setting, traffic: &mut Traffic, overrides: &mut Overrides) {
+fn change_traffic(setting: &Setting, traffic: &mut Traffic) {
     match setting {
         Setting::Pattern(pattern) => traffic.pattern = pattern.clone(),
         Setting::Transport(kind) => traffic.transport.kind = *kind,
         Setting::Window(n) => traffic.transport.window = *n,
         Setting::InitialWindow(n) => traffic.transport.initial_window = *n,
         Setting::DuplicateAckThreshold(n) => traffic.transport.duplicate_ack_threshold = *n,
+        _ => {}
+    }
+}
+
+fn change_load(setting: &Setting, load: &mut ClusterLoad) {
+    match setting {
+        Setting::At(role) => load.at = *role,
+        Setting::Clients(n) => load.clients = *n,
+        Setting::Value(bytes) => load.value_bytes = *bytes,
+        _ => {}
+    }
+}
+
+fn override_fabric(setting: &Setting, overrides: &mut Overrides) {
+    match setting {
         Setting::Spread(spread) => overrides.spread = Some(*spread),
         Setting::LinkRate(rate) => overrides.rate_bps = Some(*rate),
         Setting::LinkDelay(delay) => overrides.delay = Some(*delay),
         Setting::LinkQueue(packets) => overrides.queue_packets = Some(*packets),
+        Setting::Nodes(n) => overrides.nodes = Some(*n),
+        Setting::Shards(shards) => overrides.shards = Some(shards.clone()),
+        Setting::ElectionTimeout(timeout) => overrides.election = Some(*timeout),
+        _ => {}
     }
 }
 
@@ -50,6 +85,13 @@ impl Fabric {
             if spec.rate_bps.is_some() {
                 spec.rate_bps = overrides.rate_bps.or(spec.rate_bps);
                 spec.queue_packets = overrides.queue_packets.or(spec.queue_packets);
+            }
+        }
+        if let Some(controllers) = &mut fabric.controllers {
+            controllers.nodes = overrides.nodes.unwrap_or(controllers.nodes);
+            controllers.election = overrides.election.unwrap_or(controllers.election);
+            if let Some(shards) = &overrides.shards {
+                controllers.shards.clone_from(shards);
             }
         }
         fabric

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::addresses::Mac;
 use crate::document::{File, HostText, Links, NodeText, NodeWord, Topology};
 use crate::error::{Error, Problems};
-use crate::experiment::Context;
+use crate::experiment::{Block, Context};
 use crate::graph::{Graph, IPV4, IPV6};
 use crate::names::nearest;
 use crate::read::{Mapping, Name, Read};
@@ -48,7 +48,14 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     let mtu = file.mtu.map_or(DEFAULT_MTU, |mtu| mtu.0);
     // A key that couldn't be read leaves a gap: what builds on the network would be reported wrongly.
     let graph = graph(&file, &node, problems)?;
-    let experiments = experiments(&file, &Context::new(&graph, mtu), problems);
+    let controllers = file.controllers.as_ref().filter(|text| text.sound);
+    let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
+    let block = match &controllers {
+        Some(controllers) => Block::Sound(controllers),
+        None if has_key(&node, "controllers") => Block::Unsound,
+        None => Block::Absent,
+    };
+    let experiments = experiments(&file, &Context::new(&graph, mtu, block), problems);
     Some(Fabric {
         name: file.name.map_or_else(|| source.stem(), |name| name.value.0),
         description: file.description.map(|text| text.0).unwrap_or_default(),
@@ -58,8 +65,14 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         spread: file.spread.unwrap_or(Spread::Ecmp),
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
+        controllers,
         experiments,
     })
+}
+
+/// Whether the file has this key, be it readable or not.
+fn has_key(node: &Node, key: &str) -> bool {
+    matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == key))
 }
 
 fn experiments(file: &File, context: &Context<'_>, problems: &mut Problems<'_>) -> Vec<Experiment> {
@@ -74,7 +87,7 @@ fn experiments(file: &File, context: &Context<'_>, problems: &mut Problems<'_>) 
         );
         return Vec::new();
     }
-    all.iter().filter_map(|(name, text)| context.experiment(&name.value, &text.value, problems)).collect()
+    all.iter().filter_map(|(name, text)| context.experiment(&name.value, text, problems)).collect()
 }
 
 /// Lays out the network in one of its two forms.
@@ -97,6 +110,10 @@ fn graph(file: &File, node: &Node, problems: &mut Problems<'_>) -> Option<Graph>
             let forms = ["topology", "nodes"];
             let there = matches!(&node.value, Value::Map(entries)
                 if entries.iter().any(|entry| nearest(&entry.key, forms).is_some()));
+            let alone = file.links.is_none() && file.hosts.is_none() && file.link_defaults.is_none();
+            if has_key(node, "controllers") && alone && !there {
+                return Some(Graph::default());
+            }
             if !there {
                 problems.add(
                     node.place,

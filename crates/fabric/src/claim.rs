@@ -1,5 +1,7 @@
 //! A claim about a metric as written: `>= 0.9 Gbit/s`, `<= 5`, `245.5 Mbit/s +- 1 %`.
 
+use machine::Span;
+
 use crate::units;
 use crate::{Bound, Metric};
 
@@ -9,6 +11,10 @@ enum Unit {
     Rate,
     Fraction,
     Count,
+    Time,
+    PerSecond,
+    Size,
+    YesNo,
 }
 
 const fn unit(metric: Metric) -> Unit {
@@ -20,7 +26,13 @@ const fn unit(metric: Metric) -> Unit {
         | Metric::Timeouts
         | Metric::Reordered
         | Metric::ReorderExtent
-        | Metric::Drops => Unit::Count,
+        | Metric::Drops
+        | Metric::LostWrites
+        | Metric::Failed => Unit::Count,
+        Metric::Latency(..) | Metric::UnavailableMax => Unit::Time,
+        Metric::Throughput(_) => Unit::PerSecond,
+        Metric::ResidentMax => Unit::Size,
+        Metric::Linearizable => Unit::YesNo,
     }
 }
 
@@ -30,12 +42,23 @@ pub(crate) const fn example(metric: Metric) -> &'static str {
         Unit::Rate => "`>= 0.9 Gbit/s`, `<= 2 Gbit/s` or `245.5 Mbit/s +- 1 %`",
         Unit::Fraction => "`>= 0.9`, `<= 90 %` or `0.95 +- 0.05`",
         Unit::Count => "`>= 1`, `<= 0` or `100 +- 10 %`",
+        Unit::Time => "`<= 1.5 ms`, `>= 200 us` or `1 s +- 10 %`",
+        Unit::PerSecond => "`>= 20 k/s`, `<= 500 /s` or `7 k/s +- 10 %`",
+        Unit::Size => "`<= 700 MB`, `>= 1 MiB` or `100 MB +- 10 %`",
+        Unit::YesNo => "`yes` or `no`",
     }
 }
 
 /// Reads a claim about `metric`; `None` if it isn't one.
 pub(crate) fn bound(metric: Metric, text: &str) -> Option<Bound> {
     let unit = unit(metric);
+    if unit == Unit::YesNo {
+        return match text {
+            "yes" => Some(Bound::AtLeast(1.0)),
+            "no" => Some(Bound::AtMost(0.0)),
+            _ => None,
+        };
+    }
     if let Some(rest) = text.strip_prefix(">=") {
         return amount(unit, rest).map(Bound::AtLeast);
     }
@@ -61,6 +84,22 @@ fn amount(unit: Unit, text: &str) -> Option<f64> {
             None => number(text),
         },
         Unit::Count => number(text),
+        Unit::Time => units::span(text).ok().map(Span::as_secs_f64),
+        Unit::PerSecond => per_second(text),
+        Unit::Size => units::size(text).ok().map(|size| size as f64),
+        Unit::YesNo => None,
+    }
+}
+
+/// `500 /s`, `20 k/s`, `1.5 M/s`.
+fn per_second(text: &str) -> Option<f64> {
+    let text = text.strip_suffix("/s")?.trim_end();
+    match text.strip_suffix('k') {
+        Some(thousands) => number(thousands).map(|n| n * 1e3),
+        None => match text.strip_suffix('M') {
+            Some(millions) => number(millions).map(|n| n * 1e6),
+            None => number(text),
+        },
     }
 }
 
@@ -74,6 +113,7 @@ fn number(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Operation, Statistic};
 
     #[test]
     fn claims_are_read_in_the_metrics_unit() {
@@ -83,6 +123,28 @@ mod tests {
         let within = Some(Bound::Within { of: 245.5e6, by: 2.455e6 });
         assert_eq!(bound(Metric::GoodputMean, "245.5 Mbit/s +- 1 %"), within);
         assert_eq!(bound(Metric::GoodputMean, "245.5 Mbit/s ± 2.455 Mbit/s"), within);
+    }
+
+    #[test]
+    fn claims_about_controllers_have_units_of_their_own() {
+        let mean = Metric::Latency(Operation::Create, Statistic::Mean);
+        let at_most = |metric, text| match bound(metric, text) {
+            Some(Bound::AtMost(value)) => value,
+            other => panic!("{other:?}"),
+        };
+        assert!((at_most(mean, "<= 1.5 ms") - 0.0015).abs() < 1e-12);
+        assert!((at_most(Metric::Throughput(Operation::Read), "<= 20 k/s") - 20e3).abs() < 1e-9);
+        assert!((at_most(Metric::ResidentMax, "<= 700 MB") - 700e6).abs() < 1e-6);
+        assert_eq!(bound(Metric::Throughput(Operation::Read), ">= 500 /s"), Some(Bound::AtLeast(500.0)));
+        assert_eq!(bound(Metric::Throughput(Operation::Read), ">= 2M/s"), Some(Bound::AtLeast(2e6)));
+        assert_eq!(bound(Metric::Linearizable, "yes"), Some(Bound::AtLeast(1.0)));
+        assert_eq!(bound(Metric::Linearizable, "no"), Some(Bound::AtMost(0.0)));
+        assert_eq!(bound(Metric::LostWrites, "<= 0"), Some(Bound::AtMost(0.0)));
+        for text in ["<= 1", "<= 1 kbit", "yes", "1 ms"] {
+            assert_eq!(bound(mean, text), None, "{text}");
+        }
+        assert_eq!(bound(Metric::Linearizable, ">= 1"), None);
+        assert_eq!(bound(Metric::Throughput(Operation::Read), ">= 500"), None);
     }
 
     #[test]

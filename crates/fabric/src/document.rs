@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::addresses::Mac;
+use crate::cluster::{Clients, ClusterText, ValueBytes};
+use crate::controllers::{ControllersText, ElectionText, Nodes, ShardsText};
 use crate::error::Problems;
 use crate::pattern::PatternText;
 use crate::quantity::{Bytes, Length, Rate, Whole, whole_number};
@@ -13,7 +15,7 @@ use crate::read::{Fields, Mapping, Name, Read, Text, Written, expected, section,
 use crate::source::At;
 use crate::tree::{Node, Value};
 use crate::words::{Words, words};
-use crate::{Metric, Spread, TransportKind};
+use crate::{Metric, Role, Spread, TransportKind};
 
 /// A minute, an hour in milliseconds.
 const MINUTE: u64 = 60_000;
@@ -44,6 +46,8 @@ section! {
         "seed" => seed: Option<Whole<0, LARGEST_SEED>>,
         /// How packets are spread over equal-cost paths. `ecmp` when not given.
         "spread" => spread: Option<Spread>,
+        /// The controllers above the network. A file may have them alone, without a network.
+        "controllers" => controllers: Option<At<ControllersText>>,
         /// What to measure, by name.
         "experiments" => experiments: Option<At<Mapping<Name, ExperimentText>>>,
     }
@@ -307,11 +311,13 @@ section! {
     ExperimentText {
         /// One line for the report.
         "title" => title: Option<Text>,
-        /// Who talks to whom, and how.
-        "traffic" => traffic: At<TrafficText>,
+        /// Who talks to whom, and how. Or else `cluster`.
+        "traffic" => traffic: Option<At<TrafficText>>,
+        /// What is asked of the controllers. Or else `traffic`.
+        "cluster" => cluster: Option<At<ClusterText>>,
         /// What changes from case to case: the cases are the cross product, the first axis slowest.
         "vary" => vary: Option<Vary>,
-        /// How long each run is measured, after the warm-up. 1s when not given.
+        /// How long each run is measured, after the warm-up. 1s when not given. With `cluster`: how long it lasts at least.
         "for" => duration: Option<Length<false, { 24 * HOUR }>>,
         /// How long each run goes before measuring starts. None when not given.
         "warm-up" => warm_up: Option<Length<true, HOUR>>,
@@ -320,7 +326,7 @@ section! {
         /// What must hold of the mean over the runs: `goodput-mean: ">= 0.9 Gbit/s"`.
         "expect" => expect: Option<Mapping<Metric, ExpectText>>,
         /// Which metrics the table shows, in order. The usual ones when not given.
-        "report" => report: Option<Vec<Metric>>,
+        "report" => report: Option<Vec<At<Metric>>>,
     }
 }
 
@@ -426,6 +432,18 @@ section! {
         "links.delay" => link_delay: Values<Delay>,
         /// Queue of every link that has one.
         "links.queue" => link_queue: Values<Queue>,
+        /// How many controllers.
+        "nodes" => nodes: Values<Nodes>,
+        /// How the data tree is cut into shards.
+        "shards" => shards: Values<ShardsText>,
+        /// The controllers' election timeout.
+        "election-timeout" => election_timeout: Values<ElectionText>,
+        /// Which controller is asked.
+        "at" => at: Values<Role>,
+        /// How many clients ask the controllers at once.
+        "clients" => clients: Values<Clients>,
+        /// Bytes of each value.
+        "value" => value: Values<ValueBytes>,
     }
 }
 

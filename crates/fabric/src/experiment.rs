@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use machine::Span;
 
-use crate::claim;
-use crate::document::{Axes, Claim, DelayedAck, Ends, ExpectText, ExperimentText, TrafficText, Vary};
+use crate::cluster::{self, ClusterText};
+use crate::document::{Axes, DelayedAck, Ends, ExperimentText, TrafficText, Vary};
 use crate::error::Problems;
+use crate::expect;
 use crate::graph::Graph;
-use crate::names::{did_you_mean, one_of};
+use crate::names::one_of;
 use crate::pattern::PatternText;
 use crate::quantity::Whole;
-use crate::read::{Mapping, Name, Text, Written, shown};
+use crate::read::{Name, Written, shown};
 use crate::source::{At, Place};
-use crate::words::Words;
 use crate::{
-    Axis, DriverKind, Expectation, Experiment, Metric, NodeId, Pattern, Setting, Traffic, TransportKind, TransportSpec,
+    Axis, ClusterLoad, Controllers, Experiment, NodeId, Pattern, Setting, Traffic, TransportKind, TransportSpec, Work,
 };
 
 /// The most cases of one experiment.
@@ -29,43 +29,124 @@ const ETHERNET: u32 = 14;
 /// Bytes of IPv4 and TCP headers with timestamps.
 const IP_TCP: u32 = 52;
 
+/// The axes of traffic.
+const OF_TRAFFIC: [&str; 9] = [
+    "spread",
+    "pattern",
+    "transport",
+    "window",
+    "initial-window",
+    "duplicate-ack-threshold",
+    "links.rate",
+    "links.delay",
+    "links.queue",
+];
+/// The axes of what is asked of the controllers.
+const OF_CLUSTER: [&str; 6] = ["nodes", "shards", "election-timeout", "at", "clients", "value"];
+
 /// What experiments are checked against.
 pub(crate) struct Context<'a> {
     graph: &'a Graph,
     mtu: u32,
     hosts: BTreeMap<&'a str, NodeId>,
+    controllers: Block<'a>,
+}
+
+/// The `controllers:` block of the file.
+#[derive(Clone, Copy)]
+pub(crate) enum Block<'a> {
+    /// There is none.
+    Absent,
+    /// It has a problem, which has been noted.
+    Unsound,
+    Sound(&'a Controllers),
 }
 
 impl<'a> Context<'a> {
-    pub fn new(graph: &'a Graph, mtu: u32) -> Self {
+    pub fn new(graph: &'a Graph, mtu: u32, controllers: Block<'a>) -> Self {
         let hosts = graph.nodes[..graph.hosts as usize].iter().enumerate();
-        Self { graph, mtu, hosts: hosts.map(|(i, node)| (node.name.as_str(), NodeId(i as u32))).collect() }
+        let hosts = hosts.map(|(i, node)| (node.name.as_str(), NodeId(i as u32))).collect();
+        Self { graph, mtu, hosts, controllers }
     }
 
     /// Checks one experiment. `None`: it has a problem, which has been noted.
-    pub fn experiment(&self, name: &Name, text: &ExperimentText, problems: &mut Problems<'_>) -> Option<Experiment> {
+    pub fn experiment(
+        &self,
+        name: &Name,
+        text: &At<ExperimentText>,
+        problems: &mut Problems<'_>,
+    ) -> Option<Experiment> {
+        let (place, sound, text) = (text.place, text.sound, &text.value);
         let axes = match &text.vary {
-            Some(vary) => self.axes(vary, problems),
+            Some(vary) => self.axes(vary, text.cluster.is_some(), problems),
             None => Some(Vec::new()),
         };
-        let traffic = self.traffic(&text.traffic, axes.as_deref(), problems);
-        let (axes, traffic) = (axes?, traffic?);
-        check_pairs(&text.traffic, &traffic, &axes, problems);
-        let expect = expectations(text.expect.as_ref(), &axes, problems);
+        let work = match (&text.traffic, &text.cluster) {
+            (Some(traffic), None) => self.traffic(traffic, axes.as_deref(), problems).map(Work::Traffic),
+            (None, Some(load)) => {
+                let duration = text.duration.map(|time| time.0);
+                axes.as_ref().and_then(|axes| self.load(load, axes, duration, problems)).map(Work::Cluster)
+            }
+            (traffic, cluster) => {
+                if sound {
+                    one_work(place, traffic.is_some() && cluster.is_some(), problems);
+                }
+                None
+            }
+        };
+        let (axes, work) = (axes?, work?);
+        if let (Some(text), Work::Traffic(traffic)) = (&text.traffic, &work) {
+            check_pairs(text, traffic, &axes, problems);
+        }
+        let expect = expect::expectations(text.expect.as_ref(), &work, &axes, problems);
+        let report = expect::report(text.report.as_ref(), &work, problems);
+        // Traffic needs a time; a load on the controllers ends by itself.
+        let usual = work.cluster().map_or(Span::from_secs(1), ClusterLoad::faults_end);
         Some(Experiment {
             name: name.0.clone(),
             title: text.title.as_ref().map(|title| title.0.clone()).unwrap_or_default(),
-            traffic,
             vary: axes,
-            duration: text.duration.map_or(Span::from_secs(1), |time| time.0),
+            duration: text.duration.map_or(usual, |time| time.0),
             warm_up: text.warm_up.map_or(Span::ZERO, |time| time.0),
             repeat: text.repeat.as_ref().map_or(1, |n| n.value.get()),
             expect,
-            report: text.report.clone().unwrap_or_default(),
+            report,
+            work,
         })
     }
 
+    fn load(
+        &self,
+        text: &At<ClusterText>,
+        axes: &[Axis],
+        duration: Option<Span>,
+        problems: &mut Problems<'_>,
+    ) -> Option<ClusterLoad> {
+        match self.controllers {
+            Block::Sound(controllers) => cluster::load(text, controllers, axes, duration, problems),
+            Block::Unsound => None,
+            Block::Absent => {
+                problems.add(
+                    text.place,
+                    "there are no controllers to ask",
+                    "needs `controllers`",
+                    "add `controllers: { nodes: 3 }` to the file, beside `experiments`",
+                );
+                None
+            }
+        }
+    }
+
     fn traffic(&self, text: &At<TrafficText>, axes: Option<&[Axis]>, problems: &mut Problems<'_>) -> Option<Traffic> {
+        if self.graph.nodes.is_empty() {
+            problems.add(
+                text.place,
+                "traffic needs a network; this file has controllers only",
+                "nobody to talk",
+                "add `topology: { fat-tree: { k: 4 } }`, or ask the controllers with `cluster:`",
+            );
+            return None;
+        }
         let transport = self.transport(text, problems);
         let varied = axes.unwrap_or_default().iter().find_map(|axis| match axis.values.first() {
             Some((_, Setting::Pattern(pattern))) => Some(pattern.clone()),
@@ -184,12 +265,13 @@ impl<'a> Context<'a> {
         found
     }
 
-    fn axes(&self, vary: &Vary, problems: &mut Problems<'_>) -> Option<Vec<Axis>> {
+    fn axes(&self, vary: &Vary, of_cluster: bool, problems: &mut Problems<'_>) -> Option<Vec<Axis>> {
         let mut axes = Vec::new();
         let mut whole = true;
         for key in &vary.order {
             match self.axis(key, &vary.axes, problems) {
                 Some((place, axis)) => {
+                    whole &= check_kind(place, key, of_cluster, problems);
                     whole &= check_axis(place, &axis, problems) && push(&mut axes, axis, place, problems);
                 }
                 None => whole = false,
@@ -223,6 +305,12 @@ impl<'a> Context<'a> {
             "links.queue" => of(axes.link_queue.as_ref(), |w| {
                 self.some_link_has_a_rate(w.place, problems).then_some(Setting::LinkQueue(w.value.get()))
             }),
+            "nodes" => of(axes.nodes.as_ref(), |w| Some(Setting::Nodes(w.value.get()))),
+            "shards" => of(axes.shards.as_ref(), |w| Some(Setting::Shards(w.value.0.clone()))),
+            "election-timeout" => of(axes.election_timeout.as_ref(), |w| Some(Setting::ElectionTimeout(w.value.0))),
+            "at" => of(axes.at.as_ref(), |w| Some(Setting::At(w.value))),
+            "clients" => of(axes.clients.as_ref(), |w| Some(Setting::Clients(w.value.get()))),
+            "value" => of(axes.value.as_ref(), |w| Some(Setting::Value(w.value.0))),
             _ => None,
         };
         found.map(|(place, values)| (place, Axis { key: key.to_owned(), values }))
@@ -240,6 +328,36 @@ impl<'a> Context<'a> {
         }
         any
     }
+}
+
+/// Notes that an experiment does two things, or nothing.
+fn one_work(place: Place, both: bool, problems: &mut Problems<'_>) {
+    let (message, label) = if both {
+        ("an experiment has `traffic` or asks the `cluster`, not both", "has both")
+    } else {
+        ("nothing goes on in this experiment: neither `traffic` nor `cluster`", "needs one of them")
+    };
+    let hint = if both {
+        "make two experiments"
+    } else {
+        "add `traffic: { pattern: permutation }`, or `cluster: { at: leader }` to ask the controllers"
+    };
+    problems.add(place, message, label, hint);
+}
+
+/// Whether the axis is one of what the experiment does.
+fn check_kind(place: Place, key: &str, of_cluster: bool, problems: &mut Problems<'_>) -> bool {
+    let (own, other): (&[&str], _) = if of_cluster {
+        (&OF_CLUSTER, "is of traffic, this experiment asks the controllers")
+    } else {
+        (&OF_TRAFFIC, "is of controllers, this experiment has traffic")
+    };
+    let fits = own.contains(&key);
+    if !fits {
+        let hint = format!("vary {}", one_of(own.iter().copied()));
+        problems.add(place, format!("`{key}` {other}"), "changes nothing", hint);
+    }
+    fits
 }
 
 /// Lists of pairs are copied into every case: their product is what takes memory.
@@ -296,93 +414,4 @@ fn push(axes: &mut Vec<Axis>, axis: Axis, place: Place, problems: &mut Problems<
         );
     }
     fits
-}
-
-fn expectations(
-    expect: Option<&Mapping<Metric, ExpectText>>,
-    axes: &[Axis],
-    problems: &mut Problems<'_>,
-) -> Vec<Expectation> {
-    let mut all = Vec::new();
-    for (metric, claims) in expect.into_iter().flat_map(|mapping| &mapping.0) {
-        match &claims.value {
-            ExpectText::All(text) => all.extend(expectation(metric.value, None, text, axes, problems)),
-            ExpectText::One(claim) => {
-                all.extend(expectation(metric.value, claim.only.as_ref(), &claim.is, axes, problems));
-            }
-            ExpectText::Some(claims) => {
-                for Claim { only, is } in claims.iter().map(|claim| &claim.value) {
-                    all.extend(expectation(metric.value, only.as_ref(), is, axes, problems));
-                }
-            }
-        }
-    }
-    all
-}
-
-fn expectation(
-    metric: Metric,
-    only: Option<&Mapping<Text, Text>>,
-    text: &At<Text>,
-    axes: &[Axis],
-    problems: &mut Problems<'_>,
-) -> Option<Expectation> {
-    let mut driver = None;
-    let mut labels = Vec::new();
-    for (key, value) in only.into_iter().flat_map(|mapping| &mapping.0) {
-        if key.value.0 == "driver" {
-            driver = driver_of(value, problems);
-        } else {
-            labels.extend(label(key, value, axes, problems));
-        }
-    }
-    let bound = claim::bound(metric, &text.value.0);
-    if bound.is_none() {
-        problems.add(
-            text.place,
-            format!("`{}` can't be held against `{}`", shown(&text.value.0), metric.word()),
-            "not a claim",
-            format!("write {}", claim::example(metric)),
-        );
-    }
-    let line = problems.line(text.place);
-    Some(Expectation { metric, only: labels, driver, bound: bound?, text: text.value.0.clone(), line })
-}
-
-fn driver_of(value: &At<Text>, problems: &mut Problems<'_>) -> Option<DriverKind> {
-    let found = DriverKind::WORDS.iter().find(|(word, _)| *word == value.value.0);
-    if found.is_none() {
-        let text = shown(&value.value.0);
-        problems.add(value.place, format!("`{text}` is not a driver"), "unknown", "write `sim` or `live`");
-    }
-    found.map(|&(_, driver)| driver)
-}
-
-/// An axis and one of its values as written.
-fn label(key: &At<Text>, value: &At<Text>, axes: &[Axis], problems: &mut Problems<'_>) -> Option<(String, String)> {
-    let Some(axis) = axes.iter().find(|axis| axis.key == key.value.0) else {
-        let known: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).chain(["driver"]).collect();
-        let text = shown(&key.value.0);
-        problems.add(
-            key.place,
-            format!("`{text}` is not varied in this experiment"),
-            "unknown axis",
-            did_you_mean(&text, &known),
-        );
-        return None;
-    };
-    if axis.values.iter().all(|(text, _)| *text != value.value.0) {
-        /// More values are not read anyway.
-        const SHOWN: usize = 12;
-        let values = one_of(axis.values.iter().take(SHOWN).map(|(text, _)| text.as_str()));
-        let text = shown(&value.value.0);
-        problems.add(
-            value.place,
-            format!("`{}` never is `{text}`", axis.key),
-            "not among its values",
-            format!("write {values}, as under `vary`"),
-        );
-        return None;
-    }
-    Some((key.value.0.clone(), value.value.0.clone()))
 }

@@ -1,7 +1,8 @@
 //! The fabric file: one YAML file that describes a network and the experiments run on it.
 //!
 //! Text goes in, a checked [`Fabric`] comes out, or errors that show the line. What a `Fabric` says is consistent: names
-//! are unique, links meet nodes that exist, the graph is connected, every host has one link.
+//! are unique, links meet nodes that exist, the graph is connected, every host has one link, faults befall controllers that
+//! there are.
 //!
 //! ```text
 //! text -> tree (YAML's rules) -> document (keys, units) -> check (against each other) -> Fabric -> Routes
@@ -14,7 +15,8 @@
 //! | `links` (a map), `hosts` | with `topology`: `rate`, `delay`, `queue` of all links, and in `hosts: { .. }`, `switches: { .. }` what differs; addresses by host |
 //! | `nodes`, `links` (a list), `link-defaults` | instead of `topology`: everything by name |
 //! | `spread`, `mtu`, `seed` | of the whole network |
-//! | `experiments` | `traffic`, `vary`, `for`, `warm-up`, `repeat`, `expect`, `report` of each |
+//! | `controllers` | `nodes`, `election-timeout`, `shards`, `tls` of the cluster above the network; a file may have them alone |
+//! | `experiments` | `traffic` or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `repeat`, `expect`, `report` of each |
 //!
 //! `fabrics/fat-tree.fabric.yaml` explains each of them; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
@@ -23,8 +25,11 @@ mod addresses;
 mod cases;
 mod check;
 mod claim;
+mod cluster;
+mod controllers;
 mod document;
 mod error;
+mod expect;
 mod experiment;
 mod graph;
 mod inspect;

@@ -5,6 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use machine::Span;
 use serde::{Deserialize, Serialize};
 
+mod cluster;
+pub use cluster::*;
+
 /// A checked network and its experiments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fabric {
@@ -24,6 +27,10 @@ pub struct Fabric {
     pub mtu: u32,
     /// Where chance starts when the command line gives no seed.
     pub seed: u64,
+    /// The controllers. A file may have them and no network: then `nodes` and `links` are empty, and all experiments ask
+    /// the controllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<Controllers>,
     /// In the order of the file.
     pub experiments: Vec<Experiment>,
 }
@@ -181,11 +188,12 @@ pub struct Experiment {
     pub name: String,
     /// One line for the report. Empty when not given.
     pub title: String,
-    /// Who talks to whom, and how.
-    pub traffic: Traffic,
+    /// What goes on in it.
+    #[serde(flatten)]
+    pub work: Work,
     /// What changes from case to case: the cases are the cross product, first axis slowest. Empty: one case.
     pub vary: Vec<Axis>,
-    /// How long each run is measured, after the warm-up.
+    /// How long each run is measured, after the warm-up. Asked of the controllers, a run lasts so long at least.
     #[serde(rename = "for")]
     pub duration: Span,
     /// How long each run goes before measuring starts.
@@ -196,6 +204,34 @@ pub struct Experiment {
     pub expect: Vec<Expectation>,
     /// Which metrics the table shows, in order. Empty: the usual ones.
     pub report: Vec<Metric>,
+}
+
+/// What goes on in an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Hosts talk to hosts.
+    Traffic(Traffic),
+    /// The controllers are asked.
+    Cluster(ClusterLoad),
+}
+
+impl Work {
+    /// The traffic, where hosts talk to hosts.
+    pub const fn traffic(&self) -> Option<&Traffic> {
+        match self {
+            Self::Traffic(traffic) => Some(traffic),
+            Self::Cluster(_) => None,
+        }
+    }
+
+    /// The load, where the controllers are asked.
+    pub const fn cluster(&self) -> Option<&ClusterLoad> {
+        match self {
+            Self::Traffic(_) => None,
+            Self::Cluster(load) => Some(load),
+        }
+    }
 }
 
 /// Who talks to whom, and how.
@@ -291,6 +327,18 @@ pub enum Setting {
     LinkDelay(Span),
     /// `links.queue`: of every link that has a queue
     LinkQueue(u32),
+    /// `nodes`: how many controllers
+    Nodes(u32),
+    /// `shards`
+    Shards(ShardPlan),
+    /// `election-timeout`
+    ElectionTimeout(ElectionTimeout),
+    /// `at`
+    At(Role),
+    /// `clients`
+    Clients(u32),
+    /// `value`, in bytes
+    Value(u32),
 }
 
 /// One combination of an experiment's axes, ready to run.
@@ -298,8 +346,9 @@ pub enum Setting {
 pub struct Case {
     /// Axis and value as written, in the order of the axes.
     pub labels: Vec<(String, String)>,
-    /// Who talks to whom, and how.
-    pub traffic: Traffic,
+    /// What goes on in it.
+    #[serde(flatten)]
+    pub work: Work,
     /// What this case changes in the fabric.
     pub overrides: Overrides,
 }
@@ -316,6 +365,15 @@ pub struct Overrides {
     pub delay: Option<Span>,
     /// Queue of every link that has one.
     pub queue_packets: Option<u32>,
+    /// How many controllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// How the data tree is cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shards: Option<ShardPlan>,
+    /// The controllers' election timeout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub election: Option<ElectionTimeout>,
 }
 
 /// A claim about a metric that decides the exit status.
@@ -345,7 +403,7 @@ pub enum DriverKind {
     Sim,
 }
 
-/// What a metric's mean over the runs is held against, in the metric's unit (bit/s, packets, seconds, fractions).
+/// What a metric's mean over the runs is held against, in the metric's unit (bit/s, packets, seconds, bytes, fractions).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -362,9 +420,8 @@ pub enum Bound {
     },
 }
 
-/// What is measured. Each run yields one value of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// What is measured. Each run yields one value of each. Written as one word: `goodput-mean`, `create-p99`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
     /// Mean goodput of the flows, bit/s.
     GoodputMean,
@@ -392,4 +449,18 @@ pub enum Metric {
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
     UtilisationMax,
+    /// How long requests of this operation took, seconds.
+    Latency(Operation, Statistic),
+    /// Requests of this operation that all clients together had answered, a second.
+    Throughput(Operation),
+    /// Writes that were acknowledged and are not in the data after the run.
+    LostWrites,
+    /// Requests that ended in an error, or without an answer.
+    Failed,
+    /// 1 if the answers could have come from one copy of the data that is asked one request at a time, else 0.
+    Linearizable,
+    /// The longest time in which no write succeeded, seconds.
+    UnavailableMax,
+    /// Resident memory of the node that has the most of it, at the end, bytes.
+    ResidentMax,
 }

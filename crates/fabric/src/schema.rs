@@ -18,7 +18,18 @@ pub fn schema() -> Value {
     let mut schema = generator.into_root_schema_for::<File>();
     RecursiveTransform(without_null).transform(&mut schema);
     schema.insert("title".to_owned(), "Heddle fabric file".into());
+    one_of(&mut schema, "ExperimentText", &["traffic", "cluster"]);
+    one_of(&mut schema, "FaultText", &["kill", "restart", "pause", "partition"]);
     schema.into()
+}
+
+/// Of these keys, a section has exactly one: what the fields' types can't say.
+fn one_of(schema: &mut Schema, section: &str, keys: &[&str]) {
+    let choices: Vec<Value> = keys.iter().map(|key| serde_json::json!({ "required": [key] })).collect();
+    let definition = schema.pointer_mut(&format!("/definitions/{section}")).and_then(Value::as_object_mut);
+    // A section that was renamed must not lose its rule silently.
+    let definition = definition.expect("the section is in the schema");
+    definition.insert("oneOf".to_owned(), choices.into());
 }
 
 /// schemars lets an optional key be null; here a key without a value is an error.

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use fabric::{
-    Bound, DriverKind, Fabric, Metric, NodeKind, Pattern, Source, Spread, Template, TransportKind, parse, template,
+    Bound, DriverKind, Experiment, Fabric, Metric, NodeKind, Pattern, Source, Spread, Template, Traffic, TransportKind,
+    parse, template,
 };
 use machine::Span;
 use serde_json::Value;
@@ -37,6 +38,11 @@ fn examples() -> Vec<PathBuf> {
 #[allow(clippy::disallowed_methods, reason = "the examples are files")]
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("readable")
+}
+
+/// What hosts do in an experiment.
+fn traffic(experiment: &Experiment) -> &Traffic {
+    experiment.work.traffic().expect("traffic")
 }
 
 /// What the schema finds wrong with a file.
@@ -116,7 +122,7 @@ fn what_is_not_given_has_its_default() {
     assert!(!fabric.is_shaped());
     let experiment = &fabric.experiments[0];
     assert_eq!((experiment.duration, experiment.warm_up, experiment.repeat), (Span::from_secs(1), Span::ZERO, 1));
-    let transport = &experiment.traffic.transport;
+    let transport = &traffic(experiment).transport;
     assert_eq!(transport.kind, TransportKind::Sack);
     assert_eq!((transport.window, transport.initial_window, transport.duplicate_ack_threshold), (256, 10, 3));
     assert_eq!((transport.segment_bytes, transport.header_bytes), (1_448, 66));
@@ -152,8 +158,8 @@ fn the_file_of_the_paper_says_what_the_paper_says() {
         assert_eq!((link.spec.delay, link.spec.queue_packets), (Span::from_us(50), Some(250)));
     }
     let stride = &fabric.experiments[0];
-    assert_eq!(stride.traffic.transport.kind, TransportKind::Reno);
-    let transport = &stride.traffic.transport;
+    assert_eq!(traffic(stride).transport.kind, TransportKind::Reno);
+    let transport = &traffic(stride).transport;
     assert_eq!((transport.segment_bytes, transport.header_bytes, transport.initial_window), (1_000, 40, 2));
     assert_eq!(transport.delayed_ack, None);
     let cases = stride.cases();
@@ -165,8 +171,11 @@ fn the_file_of_the_paper_says_what_the_paper_says() {
     let matching: Vec<_> =
         cases.iter().filter(|case| claim.only.iter().all(|label| case.labels.contains(label))).collect();
     let [case] = matching.as_slice() else { panic!("one case is meant") };
-    assert_eq!(case.traffic.pattern, Pattern::Stride(8));
-    assert_eq!((case.traffic.transport.window, case.overrides.spread), (20, Some(Spread::PacketScatter)));
+    assert_eq!(case.work.traffic().expect("traffic").pattern, Pattern::Stride(8));
+    assert_eq!(
+        (case.work.traffic().expect("traffic").transport.window, case.overrides.spread),
+        (20, Some(Spread::PacketScatter))
+    );
 }
 
 #[test]
@@ -181,7 +190,7 @@ fn cases_are_the_cross_product_with_the_first_axis_slowest() {
         .map(|case| case.labels.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" "))
         .collect();
     assert_eq!(labels, ["5 reno 1ms 2Gbit", "5 sack 1ms 2Gbit", "6 reno 1ms 2Gbit", "6 sack 1ms 2Gbit"]);
-    assert_eq!(cases[3].traffic.transport.kind, TransportKind::Sack);
+    assert_eq!(cases[3].work.traffic().expect("traffic").transport.kind, TransportKind::Sack);
     let changed = fabric.with(&cases[3].overrides);
     for link in &changed.links {
         assert_eq!(link.spec.queue_packets, Some(6));
@@ -245,7 +254,7 @@ fn anchors_and_merges_are_followed() {
         "topology: { fat-tree: { k: 4 } }\nexperiments:\n  a:\n    traffic: &t { pattern: random, window: 20 }\n  b:\n    traffic: { <<: *t, window: 30 }\n  \
          c:\n    traffic: *t\n",
     );
-    let windows: Vec<u32> = fabric.experiments.iter().map(|e| e.traffic.transport.window).collect();
+    let windows: Vec<u32> = fabric.experiments.iter().map(|e| traffic(e).transport.window).collect();
     assert_eq!(windows, [20, 30, 20]);
 }
 

@@ -27,15 +27,16 @@ fn survives(text: String) {
     }
 }
 
-const SEEDS: [&str; 4] = [
+const SEEDS: [&str; 5] = [
     include_str!("../../../fabrics/explicit.fabric.yaml"),
     include_str!("../../../fabrics/fat-tree.fabric.yaml"),
     include_str!("../../../fabrics/quickstart.fabric.yaml"),
+    include_str!("../../../fabrics/controllers.fabric.yaml"),
     include_str!("../../../fabrics/paper/3-fabric-multipath.fabric.yaml"),
 ];
 
 /// What mutations put in: YAML's own characters, numbers at the edge, keys in the wrong place.
-const PIECES: [&str; 32] = [
+const PIECES: [&str; 36] = [
     ":",
     "\n",
     "  ",
@@ -67,6 +68,10 @@ const PIECES: [&str; 32] = [
     "nodes",
     "k: 6",
     "pairs",
+    "kill: 9",
+    "[[1], [2]]",
+    "election",
+    "cluster: {",
     "\u{1f9f5}",
 ];
 

@@ -23,6 +23,12 @@ pub enum Error {
         /// What there is, joined by commas.
         known: String,
     },
+    /// The experiment asks the controllers, which no driver of this version does.
+    #[error("experiment {experiment:?} asks the controllers, which this version cannot run yet")]
+    AsksControllers {
+        /// The experiment.
+        experiment: String,
+    },
     /// A pattern yields no pairs of hosts.
     #[error("experiment {experiment:?} ({case}): {reason}")]
     Pattern {
@@ -161,6 +167,7 @@ impl Error {
         let hint = match self {
             Self::NoExperiments { .. } => "add `experiments:`; `heddle new` writes a file with an example",
             Self::UnknownExperiment { .. } => "use one of the names above",
+            Self::AsksControllers { .. } => "name the other experiments of the file, if it has any: --experiment NAME",
             Self::Pattern { reason, .. } => reason.hint(),
             Self::StandsStill { .. } => "give the links a rate or a delay, or run it --live",
             Self::ExpectationMatchesNothing { .. } => {

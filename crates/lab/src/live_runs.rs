@@ -8,7 +8,7 @@ use live::control::{Counters, FlowCounters, LinkCounters};
 use live::{Instance, StartOptions};
 use machine::Span;
 
-use crate::plan::{Plan, PlannedRun, pairs_of};
+use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
 use crate::progress::Progress;
 use crate::record::{FlowRecord, LinkRecord, Record};
 use crate::results::Timing;
@@ -85,7 +85,7 @@ impl<'a> LiveRuns<'a> {
         let started = Instant::now();
         let fabric = self.fabric.with(&case.overrides);
         self.network.apply(self.source, &case.overrides)?;
-        self.tune(&case.traffic.transport, fabric.is_shaped())?;
+        self.tune(&traffic_of(case).transport, fabric.is_shaped())?;
         let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
             experiment: run.experiment.clone(),
             case: run.labels.to_string(),
@@ -99,7 +99,7 @@ impl<'a> LiveRuns<'a> {
         let schedule = Schedule {
             warm_up: whole_seconds(times.0),
             seconds: whole_seconds(times.1).max(1),
-            arguments: tuning::client_arguments(&case.traffic.transport, self.fabric.mtu),
+            arguments: tuning::client_arguments(&traffic_of(case).transport, self.fabric.mtu),
         };
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = traffic::run(&self.network, &flows, &schedule, count).map_err(|failure| failed(run, failure))?;

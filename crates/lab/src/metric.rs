@@ -17,6 +17,12 @@ pub enum Unit {
     Index,
     /// 0 to 1, shown in per cent.
     Share,
+    /// Seconds.
+    Seconds,
+    /// A number of things a second.
+    PerSecond,
+    /// Bytes.
+    Bytes,
 }
 
 /// The metric's value in one run; `None` where the driver cannot know it.
@@ -46,6 +52,14 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             statistics::mean(&trunks)
         }
         Metric::UtilisationMax => record.links.iter().filter_map(|link| link.utilisation).max_by(f64::total_cmp),
+        // Runs of traffic know nothing about controllers.
+        Metric::Latency(..)
+        | Metric::Throughput(_)
+        | Metric::LostWrites
+        | Metric::Failed
+        | Metric::Linearizable
+        | Metric::UnavailableMax
+        | Metric::ResidentMax => None,
     }
 }
 
@@ -60,7 +74,7 @@ pub(crate) const fn is_known_to(metric: Metric, driver: DriverKind) -> bool {
 }
 
 /// What people call it.
-pub const fn metric_name(metric: Metric) -> &'static str {
+pub fn metric_name(metric: Metric) -> &'static str {
     match metric {
         Metric::GoodputMean => "goodput, mean",
         Metric::GoodputMin => "goodput, slowest flow",
@@ -75,6 +89,11 @@ pub const fn metric_name(metric: Metric) -> &'static str {
         Metric::Drops => "drops",
         Metric::UtilisationMean => "trunk utilisation, mean",
         Metric::UtilisationMax => "busiest link",
+        Metric::LostWrites => "lost writes",
+        Metric::Failed => "failed requests",
+        Metric::UnavailableMax => "longest time without a write",
+        Metric::ResidentMax => "resident memory, largest node",
+        Metric::Latency(..) | Metric::Throughput(_) | Metric::Linearizable => metric.word(),
     }
 }
 
@@ -82,7 +101,10 @@ pub const fn metric_name(metric: Metric) -> &'static str {
 pub const fn metric_unit(metric: Metric) -> Unit {
     match metric {
         Metric::GoodputMean | Metric::GoodputMin | Metric::GoodputMax | Metric::GoodputSum => Unit::BitsPerSecond,
-        Metric::Fairness => Unit::Index,
+        Metric::Fairness | Metric::Linearizable => Unit::Index,
+        Metric::Latency(..) | Metric::UnavailableMax => Unit::Seconds,
+        Metric::Throughput(_) => Unit::PerSecond,
+        Metric::ResidentMax => Unit::Bytes,
         Metric::UtilisationMean | Metric::UtilisationMax => Unit::Share,
         _ => Unit::Count,
     }

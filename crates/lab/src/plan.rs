@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Case, DriverKind, Experiment, Fabric, NodeId, Setting};
+use fabric::{Case, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
 
@@ -57,7 +57,12 @@ pub struct PlannedRun {
 
 /// Who sends to whom in a run: the same for every driver, spread, window and transport.
 pub(crate) fn pairs_of(fabric: &Fabric, case: &Case, seed: u64) -> Result<Vec<(NodeId, NodeId)>, pattern::NoPairs> {
-    pattern::pairs(fabric, &case.traffic.pattern, &mut Rng::new(seed).fork(1))
+    pattern::pairs(fabric, &traffic_of(case).pattern, &mut Rng::new(seed).fork(1))
+}
+
+/// What hosts do in a case.
+pub(crate) fn traffic_of(case: &Case) -> &Traffic {
+    case.work.traffic().expect("a plan has experiments with traffic only")
 }
 
 /// Lists the runs of `fabric` under `options`, and checks that each of them can be run and judged.
@@ -70,6 +75,9 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
     let mut cases = Vec::new();
     for index in chosen {
         let experiment = &fabric.experiments[index];
+        if let Work::Cluster(_) = experiment.work {
+            return Err(Error::AsksControllers { experiment: experiment.name.clone() });
+        }
         let of_experiment = experiment.cases();
         judge::check(experiment, &of_experiment)?;
         cases.push((index, of_experiment));

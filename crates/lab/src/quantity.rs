@@ -15,11 +15,17 @@ pub struct Scale {
 impl Scale {
     /// The scale for values up to `max`.
     pub fn of(unit: Unit, max: f64) -> Self {
+        let choose = |scales: &[(f64, &'static str)], least| {
+            let (one, unit) = scales.iter().copied().find(|(one, _)| max.abs() >= *one).unwrap_or(least);
+            Self { one, unit }
+        };
         match unit {
-            Unit::BitsPerSecond => [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")]
-                .into_iter()
-                .find(|(one, _)| max.abs() >= *one)
-                .map_or(Self { one: 1.0, unit: "bit/s" }, |(one, unit)| Self { one, unit }),
+            Unit::BitsPerSecond => {
+                choose(&[(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")], (1.0, "bit/s"))
+            }
+            Unit::Seconds => choose(&[(1.0, "s"), (1e-3, "ms")], (1e-6, "us")),
+            Unit::PerSecond => choose(&[(1e6, "M/s"), (1e3, "k/s")], (1.0, "/s")),
+            Unit::Bytes => choose(&[(1e9, "GB"), (1e6, "MB"), (1e3, "kB")], (1.0, "B")),
             Unit::Share => Self { one: 0.01, unit: "%" },
             Unit::Count | Unit::Index => Self { one: 1.0, unit: "" },
         }
@@ -118,6 +124,10 @@ mod tests {
         assert_eq!((scale(9.4e9), scale(245.5e6), scale(12.0)), ("Gbit/s", "Mbit/s", "bit/s"));
         assert_eq!(Scale::of(Unit::Share, 0.5).with_unit(0.7325), "73.25 %");
         assert_eq!(Scale::of(Unit::Count, 5.0).with_unit(12.0), "12");
+        assert_eq!(Scale::of(Unit::Seconds, 0.0021).with_unit(0.000_84), "0.8400 ms");
+        assert_eq!(Scale::of(Unit::Seconds, 0.000_5).with_unit(0.000_123_4), "123.4 us");
+        assert_eq!(Scale::of(Unit::PerSecond, 6_900.0).with_unit(6_912.0), "6.912 k/s");
+        assert_eq!(Scale::of(Unit::Bytes, 7e8).with_unit(7e8), "700 MB");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the runs of a plan amount to: summaries, comparisons, verdicts.
 
-use fabric::{DriverKind, Experiment, Fabric, Metric, NodeKind, Pattern, Setting, Side, TransportKind, TransportSpec};
+use fabric::{
+    DriverKind, Experiment, Fabric, Metric, NodeKind, Pattern, Setting, Side, TransportKind, TransportSpec, Work,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
@@ -10,7 +12,7 @@ use crate::plan::{NOT_SIMULATED, Plan};
 use crate::record::{Labels, Record};
 use crate::statistics::{Difference, Summary, paired, summarise};
 
-/// Every metric there is, in the order in which they are shown.
+/// Every metric of traffic, in the order in which they are shown.
 pub(crate) const METRICS: [Metric; 13] = [
     Metric::GoodputMean,
     Metric::GoodputMin,
@@ -396,21 +398,22 @@ fn without(labels: &Labels, key: &str) -> Labels {
 
 /// What a reader must know to compare with another's figures: the conclusion turns on window, threshold and headers.
 fn traffic_in_words(experiment: &Experiment) -> String {
+    let Work::Traffic(traffic) = &experiment.work else { return String::new() };
     let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);
     let TransportSpec { window, initial_window, duplicate_ack_threshold, segment_bytes, header_bytes, .. } =
-        experiment.traffic.transport;
+        traffic.transport;
     let mut words = Vec::new();
     let mut say = |key: &str, text: String| {
         if !varies(key) {
             words.push(text);
         }
     };
-    say("pattern", pattern_name(&experiment.traffic.pattern));
-    say("transport", transport_name(experiment.traffic.transport.kind).to_owned());
+    say("pattern", pattern_name(&traffic.pattern));
+    say("transport", transport_name(traffic.transport.kind).to_owned());
     say("window", format!("window {window}"));
     say("initial-window", format!("initial window {initial_window}"));
     say("duplicate-ack-threshold", format!("threshold {duplicate_ack_threshold}"));
-    let ack = experiment.traffic.transport.delayed_ack;
+    let ack = traffic.transport.delayed_ack;
     words.push(ack.map_or_else(|| "every segment acknowledged".to_owned(), |after| format!("delayed ACKs {after}")));
     words.push(format!("{segment_bytes}-byte segments with {header_bytes} bytes of headers"));
     words.join(", ")

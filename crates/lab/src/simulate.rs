@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
 
-use crate::plan::{Plan, PlannedRun, pairs_of};
+use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
 use crate::progress::Progress;
 use crate::record::{FlowRecord, LinkRecord, Record};
 use crate::results::Timing;
@@ -59,7 +59,7 @@ fn one(
         fabric: &fabric,
         routes,
         spread: case.overrides.spread.unwrap_or(fabric.spread),
-        transport: &case.traffic.transport,
+        transport: &traffic_of(case).transport,
         flows: &flows,
         warm_up: experiment.warm_up,
         duration: experiment.duration,

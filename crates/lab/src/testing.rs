@@ -2,7 +2,7 @@
 
 use fabric::{
     Axis, Bound, DriverKind, End, Expectation, Experiment, Fabric, HostAddress, Link, LinkId, LinkSpec, Metric, Node,
-    NodeId, NodeKind, Pattern, PortId, Setting, Side, Spread, Traffic, TransportKind, TransportSpec,
+    NodeId, NodeKind, Pattern, PortId, Setting, Side, Spread, Traffic, TransportKind, TransportSpec, Work,
 };
 use machine::{Rng, Span};
 
@@ -44,6 +44,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 7,
+        controllers: None,
         experiments: Vec::new(),
     };
     for x in 0..count {
@@ -99,7 +100,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
     Experiment {
         name: "scatter".to_owned(),
         title: "Single path and <packet> scatter".to_owned(),
-        traffic: Traffic { pattern: Pattern::Random, transport: reno() },
+        work: Work::Traffic(Traffic { pattern: Pattern::Random, transport: reno() }),
         vary: vec![
             Axis {
                 key: "pattern".to_owned(),

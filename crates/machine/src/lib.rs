@@ -7,10 +7,12 @@
 
 mod calendar;
 mod rng;
+mod server;
 mod time;
 
 pub use calendar::Calendar;
 pub use rng::{Rng, mix};
+pub use server::ServerId;
 pub use time::{Span, Time};
 
 /// A protocol as a state machine.

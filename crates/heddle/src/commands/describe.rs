@@ -54,15 +54,19 @@ pub fn check(args: &FileArg, format: Format) -> Result<(), Report> {
     }
 }
 
-fn counts(fabric: &Fabric) -> [(&'static str, usize); 5] {
+fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {
     let cases = fabric.experiments.iter().map(|experiment| experiment.cases().len()).sum();
-    [
+    let mut counts = vec![
         ("host", fabric.hosts as usize),
         ("switch", fabric.switches().len()),
         ("link", fabric.links.len()),
         ("experiment", fabric.experiments.len()),
         ("case", cases),
-    ]
+    ];
+    if let Some(controllers) = &fabric.controllers {
+        counts.insert(3, ("controller", controllers.nodes as usize));
+    }
+    counts
 }
 
 fn summary(fabric: &Fabric) -> String {
@@ -71,7 +75,7 @@ fn summary(fabric: &Fabric) -> String {
         _ if what.ends_with('h') => "es",
         _ => "s",
     };
-    counts(fabric).map(|(what, n)| format!("{n} {what}{}", plural(what, n))).join(", ")
+    counts(fabric).into_iter().map(|(what, n)| format!("{n} {what}{}", plural(what, n))).collect::<Vec<_>>().join(", ")
 }
 
 /// Says what `up` and `run` would do.

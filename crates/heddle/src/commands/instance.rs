@@ -16,6 +16,13 @@ use crate::output::{Rows, print_json, put};
 /// Starts a network, or changes the running one to match the file.
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
     let (source, fabric) = file::read(&args.file.file)?;
+    if fabric.nodes.is_empty() {
+        return Err(miette!(
+            help = "add `topology:` to it; `heddle run` runs its experiments",
+            "{} has controllers only, no network to bring up",
+            source.name
+        ));
+    }
     let name = args.name.as_deref().unwrap_or(&fabric.name);
     let (instance, started) = match Instance::connect(name).map_err(explain)? {
         Some(instance) => (instance, false),

@@ -63,6 +63,19 @@ fn an_experiment_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn an_experiment_that_asks_the_controllers_is_refused_by_name() {
+    let mut fabric = fabric();
+    let text = "controllers: { nodes: 3 }\nexperiments: { crud: { cluster: { at: leader } } }\n";
+    let source = fabric::Source { name: "cluster".to_owned(), text: text.to_owned() };
+    fabric.experiments.extend(fabric::parse(&source).unwrap().experiments);
+    let error = plan(&fabric, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("\"crud\""), "{error}");
+    assert!(error.hint().unwrap().contains("--experiment"));
+    let only = Options { only: vec!["scatter".to_owned()], ..Options::default() };
+    assert!(plan(&fabric, &only).is_ok(), "the other experiments still run");
+}
+
+#[test]
 fn an_expectation_of_no_case_is_an_error() {
     let mut fabric = fabric();
     fabric.experiments[0].expect[0].only = vec![("spread".to_owned(), "ecmp".to_owned())];

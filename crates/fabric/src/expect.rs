@@ -1,0 +1,144 @@
+//! The claims of an experiment: which metric, in which cases, against what.
+
+use crate::claim;
+use crate::document::{Claim, ExpectText};
+use crate::error::Problems;
+use crate::names::{did_you_mean, one_of};
+use crate::read::{Mapping, Text, shown};
+use crate::source::{At, Place};
+use crate::words::Words;
+use crate::{Axis, DriverKind, Expectation, Metric, Operation, Work};
+
+/// Reads all claims; what can't be read is noted.
+pub(crate) fn expectations(
+    expect: Option<&Mapping<Metric, ExpectText>>,
+    work: &Work,
+    axes: &[Axis],
+    problems: &mut Problems<'_>,
+) -> Vec<Expectation> {
+    let mut all = Vec::new();
+    for (metric, claims) in expect.into_iter().flat_map(|mapping| &mapping.0) {
+        if !is_measured(metric, work, problems) {
+            continue;
+        }
+        match &claims.value {
+            ExpectText::All(text) => all.extend(expectation(metric.value, None, text, axes, problems)),
+            ExpectText::One(claim) => {
+                all.extend(expectation(metric.value, claim.only.as_ref(), &claim.is, axes, problems));
+            }
+            ExpectText::Some(claims) => {
+                for Claim { only, is } in claims.iter().map(|claim| &claim.value) {
+                    all.extend(expectation(metric.value, only.as_ref(), is, axes, problems));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The metrics of the table, in order.
+pub(crate) fn report(text: Option<&Vec<At<Metric>>>, work: &Work, problems: &mut Problems<'_>) -> Vec<Metric> {
+    let known = text.into_iter().flatten().filter(|metric| is_measured(metric, work, problems));
+    known.map(|metric| metric.value).collect()
+}
+
+/// Whether an experiment that does `work` yields the metric; notes it if not.
+fn is_measured(metric: &At<Metric>, work: &Work, problems: &mut Problems<'_>) -> bool {
+    let place = metric.place;
+    match (work, metric.value) {
+        (Work::Traffic(_), metric) if metric.is_of_cluster() => unmeasured(
+            metric,
+            "is of controllers, this experiment has traffic",
+            "write `goodput-mean`",
+            place,
+            problems,
+        ),
+        (Work::Cluster(_), metric) if !metric.is_of_cluster() => unmeasured(
+            metric,
+            "is of traffic, this experiment asks the controllers",
+            "write `create-mean`",
+            place,
+            problems,
+        ),
+        (Work::Cluster(load), Metric::Latency(operation, _) | Metric::Throughput(operation))
+            if !load.operations.contains(&operation) =>
+        {
+            let asked = one_of(load.operations.iter().copied().map(Operation::word));
+            let hint = format!("this experiment asks for {asked} only: add to its `operations`");
+            unmeasured(metric.value, "is of an operation that is not asked", &hint, place, problems)
+        }
+        _ => true,
+    }
+}
+
+fn unmeasured(metric: Metric, why: &str, hint: &str, place: Place, problems: &mut Problems<'_>) -> bool {
+    problems.add(place, format!("`{}` {why}", metric.word()), "is not measured", hint);
+    false
+}
+
+fn expectation(
+    metric: Metric,
+    only: Option<&Mapping<Text, Text>>,
+    text: &At<Text>,
+    axes: &[Axis],
+    problems: &mut Problems<'_>,
+) -> Option<Expectation> {
+    let mut driver = None;
+    let mut labels = Vec::new();
+    for (key, value) in only.into_iter().flat_map(|mapping| &mapping.0) {
+        if key.value.0 == "driver" {
+            driver = driver_of(value, problems);
+        } else {
+            labels.extend(label(key, value, axes, problems));
+        }
+    }
+    let bound = claim::bound(metric, &text.value.0);
+    if bound.is_none() {
+        problems.add(
+            text.place,
+            format!("`{}` can't be held against `{}`", shown(&text.value.0), metric.word()),
+            "not a claim",
+            format!("write {}", claim::example(metric)),
+        );
+    }
+    let line = problems.line(text.place);
+    Some(Expectation { metric, only: labels, driver, bound: bound?, text: text.value.0.clone(), line })
+}
+
+fn driver_of(value: &At<Text>, problems: &mut Problems<'_>) -> Option<DriverKind> {
+    let found = DriverKind::WORDS.iter().find(|(word, _)| *word == value.value.0);
+    if found.is_none() {
+        let text = shown(&value.value.0);
+        problems.add(value.place, format!("`{text}` is not a driver"), "unknown", "write `sim` or `live`");
+    }
+    found.map(|&(_, driver)| driver)
+}
+
+/// An axis and one of its values as written.
+fn label(key: &At<Text>, value: &At<Text>, axes: &[Axis], problems: &mut Problems<'_>) -> Option<(String, String)> {
+    let Some(axis) = axes.iter().find(|axis| axis.key == key.value.0) else {
+        let known: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).chain(["driver"]).collect();
+        let text = shown(&key.value.0);
+        problems.add(
+            key.place,
+            format!("`{text}` is not varied in this experiment"),
+            "unknown axis",
+            did_you_mean(&text, &known),
+        );
+        return None;
+    };
+    if axis.values.iter().all(|(text, _)| *text != value.value.0) {
+        /// More values are not read anyway.
+        const SHOWN: usize = 12;
+        let values = one_of(axis.values.iter().take(SHOWN).map(|(text, _)| text.as_str()));
+        let text = shown(&value.value.0);
+        problems.add(
+            value.place,
+            format!("`{}` never is `{text}`", axis.key),
+            "not among its values",
+            format!("write {values}, as under `vary`"),
+        );
+        return None;
+    }
+    Some((key.value.0.clone(), value.value.0.clone()))
+}

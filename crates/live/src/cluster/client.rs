@@ -1,0 +1,362 @@
+//! A client of the cluster for programs that may block: it lives in a thread of its own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use machine::{Rng, Span, Time};
+use mio::{Events, Poll, Token, Waker};
+use placement::ShardId;
+use store::client::{ClientConfig, ConnectionId, Input, Output};
+use store::protocol::{Admin, Answer, RequestBody, WatchEvents};
+use tree::{Entry, Location, Path};
+
+use super::caller::{Caller, Tokens};
+use super::clock::{BootClock, random_bits};
+use super::{Error, Tls};
+
+/// Rung when the user wants something.
+const WAKER: Token = Token(0);
+
+/// Events of a watch that wait for the user; the thread waits when there are more, and the server then says what it skipped.
+const EVENTS_MAX: usize = 1_024;
+
+/// A call of an RPC that this client offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The RPC.
+    pub name: String,
+    /// The path that chose this client.
+    pub path: Option<Path>,
+    /// Its input.
+    pub input: Vec<u8>,
+}
+
+/// Carries out calls; in a thread of its own, one at a time.
+type Handler = Box<dyn FnMut(Call) -> Result<Vec<u8>, String> + Send>;
+
+/// To the thread.
+enum Order {
+    Request { token: u64, body: RequestBody, timeout: Duration, to: Listener },
+    Unwatch { token: u64 },
+    Serve(Handler),
+    Reply { connection: ConnectionId, call: u64, result: Result<Vec<u8>, String> },
+    End,
+}
+
+/// Whom something is told.
+enum Listener {
+    Request(SyncSender<Result<Answer, store::protocol::Error>>),
+    Parts(SyncSender<Part>),
+    Watch { begun: SyncSender<Result<Answer, store::protocol::Error>>, events: SyncSender<WatchEvents> },
+}
+
+enum Part {
+    Chunk(Vec<Entry>),
+    End(Result<Answer, store::protocol::Error>),
+}
+
+/// A client of the cluster. It connects when there is something to ask, and again whenever it has to.
+pub struct Client {
+    orders: Sender<Order>,
+    waker: Arc<Waker>,
+    next: AtomicU64,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Client {
+    /// A client that knows these `host:port`s.
+    ///
+    /// # Errors
+    /// [`Error::Address`] if there is none or one is no address, [`Error::System`] if the thread or its event loop cannot be made.
+    pub fn connect(endpoints: &[String], tls: Option<&Tls>) -> Result<Self, Error> {
+        Self::with_config(endpoints, tls, ClientConfig::default())
+    }
+
+    /// The same, with its behaviour chosen.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`].
+    pub fn with_config(endpoints: &[String], tls: Option<&Tls>, config: ClientConfig) -> Result<Self, Error> {
+        check(endpoints)?;
+        let poll = Poll::new().map_err(Error::system("make an event loop"))?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(Error::system("make an event loop"))?;
+        let waker = Arc::new(waker);
+        let (orders, inbox) = mpsc::channel();
+        let session = random_bits();
+        let caller = Caller::new(session, endpoints.to_vec(), Rng::new(session), config, tls.cloned());
+        let back = (orders.clone(), Arc::clone(&waker));
+        let agent = Agent { caller, poll, inbox, back, listeners: HashMap::new(), handler: None };
+        let thread = thread::Builder::new()
+            .name("cluster-client".into())
+            .spawn(move || agent.run())
+            .map_err(Error::system("make a thread"))?;
+        Ok(Self { orders, waker, next: AtomicU64::new(1), thread: Some(thread) })
+    }
+
+    fn order(&self, order: Order) -> Result<(), Error> {
+        self.orders.send(order).map_err(|_| Error::Closed)?;
+        self.waker.wake().map_err(Error::system("wake the client's thread"))
+    }
+
+    fn token(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks, and waits for the answer. Many threads may ask at once.
+    ///
+    /// # Errors
+    /// [`Error::Request`] says why it was not carried out.
+    pub fn request(&self, body: RequestBody, timeout: Duration) -> Result<Answer, Error> {
+        let (to, answer) = mpsc::sync_channel(1);
+        self.order(Order::Request { token: self.token(), body, timeout, to: Listener::Request(to) })?;
+        Ok(answer.recv().map_err(|_| Error::Closed)??)
+    }
+
+    /// Hands the content of a shard to `each`, in parts and in order.
+    ///
+    /// # Errors
+    /// [`Error::Request`]; what was handed over is then incomplete.
+    pub fn backup(&self, shard: ShardId, timeout: Duration, mut each: impl FnMut(Vec<Entry>)) -> Result<(), Error> {
+        let (to, parts) = mpsc::sync_channel(EVENTS_MAX);
+        let body = RequestBody::Admin(Admin::Backup { shard });
+        self.order(Order::Request { token: self.token(), body, timeout, to: Listener::Parts(to) })?;
+        loop {
+            match parts.recv().map_err(|_| Error::Closed)? {
+                Part::Chunk(entries) => each(entries),
+                Part::End(result) => return Ok(result.map(|_| ())?),
+            }
+        }
+    }
+
+    /// Watches a subtree, from these revisions on (empty: from now). It ends when the watch is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if it cannot begin.
+    pub fn watch(&self, at: Location, from: BTreeMap<ShardId, u64>, timeout: Duration) -> Result<Watch<'_>, Error> {
+        let (begun, beginning) = mpsc::sync_channel(1);
+        let (to, events) = mpsc::sync_channel(EVENTS_MAX);
+        let token = self.token();
+        let body = RequestBody::Watch { at, from };
+        self.order(Order::Request { token, body, timeout, to: Listener::Watch { begun, events: to } })?;
+        match beginning.recv().map_err(|_| Error::Closed)?? {
+            Answer::Watching { from } => Ok(Watch { client: self, token, events, from }),
+            other => unreachable!("a watch is answered by its beginning, not by {other:?}"),
+        }
+    }
+
+    /// Offers RPCs, instead of those that it offered before, and has `handler` carry out their calls.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if the server does not take the offer.
+    pub fn serve(
+        &self,
+        offers: Vec<(String, Option<Path>)>,
+        timeout: Duration,
+        handler: impl FnMut(Call) -> Result<Vec<u8>, String> + Send + 'static,
+    ) -> Result<(), Error> {
+        self.order(Order::Serve(Box::new(handler)))?;
+        self.request(RequestBody::Offer { offers }, timeout).map(|_| ())
+    }
+}
+
+/// Whether these can be a client's endpoints.
+fn check(endpoints: &[String]) -> Result<(), Error> {
+    if endpoints.is_empty() {
+        return Err(Error::Address(String::new()));
+    }
+    let is_address = |text: &String| text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok()
+    });
+    endpoints.iter().find(|text| !is_address(text)).map_or(Ok(()), |text| Err(Error::Address(text.clone())))
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.order(Order::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Events of a watch: an iterator that waits for the next.
+pub struct Watch<'a> {
+    client: &'a Client,
+    token: u64,
+    events: Receiver<WatchEvents>,
+    /// The revisions after which it began.
+    pub from: BTreeMap<ShardId, u64>,
+}
+
+impl Watch<'_> {
+    /// The next events, if some come in time.
+    pub fn next_within(&mut self, timeout: Duration) -> Option<WatchEvents> {
+        self.events.recv_timeout(timeout).ok()
+    }
+}
+
+impl Iterator for Watch<'_> {
+    type Item = WatchEvents;
+
+    fn next(&mut self) -> Option<WatchEvents> {
+        self.events.recv().ok()
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let _ = self.client.order(Order::Unwatch { token: self.token });
+    }
+}
+
+/// What runs in the thread.
+struct Agent {
+    caller: Caller,
+    poll: Poll,
+    inbox: Receiver<Order>,
+    /// For the thread that carries out calls.
+    back: (Sender<Order>, Arc<Waker>),
+    listeners: HashMap<u64, Listener>,
+    handler: Option<Sender<Invocation>>,
+}
+
+struct Invocation {
+    connection: ConnectionId,
+    id: u64,
+    call: Call,
+}
+
+impl Agent {
+    fn run(mut self) {
+        let clock = BootClock::start();
+        let mut events = Events::with_capacity(256);
+        let mut tokens = Tokens::from(1);
+        loop {
+            while let Ok(order) = self.inbox.try_recv() {
+                if !self.obey(clock.now(), order) {
+                    return;
+                }
+            }
+            let wake = self.drain(clock.now(), &mut tokens);
+            let unfinished = self.caller.unfinished();
+            let span = if unfinished.is_empty() { wake.since(clock.now()) } else { Span::ZERO };
+            let timeout = (wake != Time::NEVER || !unfinished.is_empty())
+                .then(|| Duration::from_nanos(span.as_ns() + u64::from(unfinished.is_empty())));
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != std::io::ErrorKind::Interrupted
+            {
+                tracing::error!("the event loop of a client failed: {error}");
+                return;
+            }
+            let now = clock.now();
+            for event in events.iter().filter(|event| event.token() != WAKER) {
+                self.caller.ready(now, self.poll.registry(), event.token(), Some(event));
+            }
+            for token in unfinished {
+                self.caller.ready(now, self.poll.registry(), token, None);
+            }
+        }
+    }
+
+    /// Carries out an order; `false` ends the thread.
+    fn obey(&mut self, now: Time, order: Order) -> bool {
+        match order {
+            Order::Request { token, body, timeout, to } => {
+                self.listeners.insert(token, to);
+                let timeout = Span::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+                self.caller.handle(now, Input::Request { token, body, timeout });
+            }
+            Order::Unwatch { token } => {
+                self.listeners.remove(&token);
+                self.caller.handle(now, Input::Unwatch { token });
+            }
+            Order::Serve(handler) => self.serve(handler),
+            Order::Reply { connection, call, result } => {
+                self.caller.handle(now, Input::Reply { connection, call, result });
+            }
+            Order::End => return false,
+        }
+        true
+    }
+
+    /// Calls go to a thread of their own: they may take long.
+    fn serve(&mut self, mut handler: Handler) {
+        let (calls, invocations) = mpsc::channel::<Invocation>();
+        let (orders, waker) = (self.back.0.clone(), Arc::clone(&self.back.1));
+        let work = move || {
+            for Invocation { connection, id, call } in invocations {
+                let result = handler(call);
+                if orders.send(Order::Reply { connection, call: id, result }).is_err() || waker.wake().is_err() {
+                    return;
+                }
+            }
+        };
+        match thread::Builder::new().name("cluster-calls".into()).spawn(work) {
+            Ok(_) => self.handler = Some(calls),
+            Err(error) => tracing::error!("cannot make a thread for calls: {error}"),
+        }
+    }
+
+    fn drain(&mut self, now: Time, tokens: &mut Tokens) -> Time {
+        let (listeners, handler) = (&mut self.listeners, &self.handler);
+        let mut ended = Vec::new();
+        let told = |output| match output {
+            Output::Answer { token, result } => answer(listeners, token, result),
+            Output::Chunk { token, entries } => {
+                if let Some(Listener::Parts(to)) = listeners.get(&token) {
+                    // Whoever does not want the rest of a backup loses the client's patience, not its life.
+                    let _ = to.send(Part::Chunk(entries));
+                }
+            }
+            Output::Event { token, events } => {
+                if let Some(Listener::Watch { events: to, .. }) = listeners.get(&token)
+                    && to.send(events).is_err()
+                {
+                    ended.push(token);
+                }
+            }
+            Output::WatchEnded { token, error } => {
+                tracing::warn!("a watch has ended: {error}");
+                listeners.remove(&token);
+            }
+            Output::Invoke { connection, call: id, name, path, input } => {
+                if let Some(handler) = handler {
+                    // Without its thread the caller's time runs out.
+                    let _ = handler.send(Invocation { connection, id, call: Call { name, path, input } });
+                }
+            }
+            Output::Connect { .. } | Output::Send { .. } | Output::Disconnect(_) => {
+                unreachable!("the driver carries these out")
+            }
+        };
+        let wake = self.caller.drain(now, self.poll.registry(), tokens, told, |_| {});
+        for token in ended {
+            self.listeners.remove(&token);
+            self.caller.handle(now, Input::Unwatch { token });
+        }
+        wake
+    }
+}
+
+fn answer(listeners: &mut HashMap<u64, Listener>, token: u64, result: Result<Answer, store::protocol::Error>) {
+    // Whoever asked may have stopped waiting.
+    match listeners.remove(&token) {
+        Some(Listener::Request(to)) => drop(to.send(result)),
+        Some(Listener::Parts(to)) => drop(to.send(Part::End(result))),
+        Some(Listener::Watch { begun, events }) => {
+            let is_begun = result.is_ok();
+            drop(begun.send(result));
+            if is_begun {
+                // The end of the request is the beginning of the events.
+                let (nobody, _) = mpsc::sync_channel(1);
+                listeners.insert(token, Listener::Watch { begun: nobody, events });
+            }
+        }
+        None => {}
+    }
+}

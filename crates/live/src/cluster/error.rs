@@ -1,0 +1,157 @@
+//! What can go wrong with a controller's process, its folder, its certificates, or a client of it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A failure of a controller or of a client of the cluster. [`Error::hint`] says what mends it, where that is known.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder.
+    #[error("{}: cannot {step}: {source}", path.display())]
+    Path {
+        /// Which one.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process uses the data folder.
+    #[error("{}: another controller (process {holder}) uses this folder", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// What the lock file says: a process number.
+        holder: String,
+    },
+    /// The log cannot be used. It says itself what to do.
+    #[error("{}: {reason}", path.display())]
+    Log {
+        /// The data folder.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The folder belongs to a server of another name.
+    #[error("{}: this folder belongs to node `{found}`, not to `{expected}`", path.display())]
+    OtherNode {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who was to start.
+        expected: String,
+    },
+    /// Neither `host:port` nor anything else that can be used as such.
+    #[error("`{0}` is no address: expected HOST:PORT, as in 127.0.0.1:6640")]
+    Address(String),
+    /// A name that resolves to nothing.
+    #[error("cannot resolve `{address}`: {source}")]
+    Resolve {
+        /// The `host:port`.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not loopback, and no certificates.
+    #[error("without certificates a controller listens on loopback only, and {address} is not loopback")]
+    NotLoopback {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
+    /// The port is taken, or not ours.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A name that cannot be a node's.
+    #[error("`{0}` cannot name a node: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or digit first")]
+    Name(String),
+    /// A certificate or key that cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A certificate could not be made.
+    #[error("cannot make a certificate for `{host}`: {reason}")]
+    Making {
+        /// For whom.
+        host: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The cluster did not take this server in.
+    #[error("cannot join the cluster at {addresses}: {reason}")]
+    Join {
+        /// Whom it asked.
+        addresses: String,
+        /// The last answer.
+        reason: String,
+    },
+    /// It ran, and had to stop. The text says what to do.
+    #[error("{0}")]
+    Stopped(String),
+    /// A system call that should not fail did.
+    #[error("cannot {step}: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A request came to nothing.
+    #[error("{0}")]
+    Request(#[from] store::protocol::Error),
+    /// The client's thread has ended.
+    #[error("the client was closed")]
+    Closed,
+}
+
+impl Error {
+    /// What mends it, where that is known: one or two sentences for the user.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Locked { .. } => "give this one another folder with --data, or stop the other",
+            Self::OtherNode { found, .. } => {
+                return Some(format!("start it with --node {found}, or give this node another folder with --data"));
+            }
+            Self::NotLoopback { .. } => {
+                "make certificates with `heddle controller certificates --out DIR HOST...`, and give each controller \
+                 its --tls-cert, --tls-key and --tls-ca"
+            }
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                "another process has this port: choose another with --listen HOST:PORT"
+            }
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
+                "this machine has no such address: --listen takes one of its own, --advertise what others use"
+            }
+            Self::Join { .. } => {
+                "check the addresses after --join, that a majority of the cluster runs, and that --node is a new name"
+            }
+            Self::Path { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "choose a folder of your own with --data, or mend its owner and mode"
+            }
+            Self::Path { source, .. } if source.kind() == io::ErrorKind::StorageFull => "make room on the disk",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// A failed operation on `path`.
+    pub(super) fn path(path: impl Into<PathBuf>, step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Path { path, step, source }
+    }
+
+    /// A failed system call.
+    pub(super) fn system(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { step, source }
+    }
+}

@@ -1,0 +1,260 @@
+//! Load for a cluster: many clients, each with connections of its own, each asking one thing after another.
+//!
+//! All clients live in one thread and one event loop, so that a single core can load a cluster; and a latency is measured from before the
+//! request is encoded to after its answer is decoded.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use machine::{Rng, Span, Time};
+use mio::{Events, Poll, Token};
+use store::client::{ClientConfig, Input, Output};
+use store::protocol::{Answer, Consistency, RequestBody};
+use tree::{Change, Location, Path, Transaction};
+
+use super::caller::{Caller, Tokens};
+use super::clock::{BootClock, random_bits};
+use super::{Error, Tls};
+
+/// The longest latency that the histogram tells apart, in nanoseconds.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Writes a car that is not there.
+    Create,
+    /// Reads a car, linearizably.
+    Read,
+    /// Reads a car from whatever the asked server has.
+    StaleRead,
+    /// Writes a car that is there.
+    Update,
+    /// Takes a car away.
+    Delete,
+    /// Calls `people:add-person`, routed to whoever offers it.
+    Rpc,
+}
+
+impl Operation {
+    /// All, by name.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("create", Self::Create),
+        ("read", Self::Read),
+        ("stale-read", Self::StaleRead),
+        ("update", Self::Update),
+        ("delete", Self::Delete),
+        ("rpc", Self::Rpc),
+    ];
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, operation)| *operation == self).expect("all are listed").0
+    }
+}
+
+/// What load there is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// `host:port`s. The first one is asked when `client` stays at its endpoint.
+    pub endpoints: Vec<String>,
+    /// Clients at the same time.
+    pub clients: u32,
+    /// Requests of all clients together.
+    pub requests: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// What is asked.
+    pub operation: Operation,
+    /// Numbers of the cars (and people) begin here; client `n` of `clients` has every `clients`-th from `first_key + n` on.
+    pub first_key: u64,
+    /// How the clients behave.
+    pub client: ClientConfig,
+    /// A request that is not answered by then has failed.
+    pub timeout: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Latencies of all requests that succeeded, in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+    /// The same, in the order of their answers.
+    pub latencies_ns: Vec<u64>,
+    /// From the first request to the last answer.
+    pub duration: Duration,
+    /// Requests that failed, and the words of the first that did.
+    pub failed: u64,
+    /// See `failed`.
+    pub first_failure: Option<String>,
+}
+
+impl Load {
+    fn path(&self, key: u64) -> Path {
+        let (list, entry) = match self.operation {
+            Operation::Rpc => ("/people:people", "person"),
+            _ => ("/car:cars", "car-entry"),
+        };
+        Path::parse(&format!("{list}/{entry}={key}")).expect("it is one")
+    }
+
+    fn body(&self, key: u64) -> RequestBody {
+        let path = self.path(key);
+        let value = || vec![b'v'; self.value_bytes].as_slice().into();
+        let at = Location::config(path);
+        match self.operation {
+            Operation::Create => RequestBody::Write(Transaction::of(Change::Create { at, value: value() })),
+            Operation::Update => RequestBody::Write(Transaction::of(Change::Replace { at, value: value() })),
+            Operation::Delete => RequestBody::Write(Transaction::of(Change::Delete { at })),
+            Operation::Read => RequestBody::Get { at, consistency: Consistency::Linearizable },
+            Operation::StaleRead => RequestBody::Get { at, consistency: Consistency::Stale },
+            Operation::Rpc => RequestBody::Call {
+                name: "people:add-person".into(),
+                path: Some(at.path),
+                input: vec![b'v'; self.value_bytes],
+                idempotent: false,
+            },
+        }
+    }
+}
+
+struct Worker {
+    caller: Caller,
+    /// The next car.
+    key: u64,
+    left: u64,
+    asked: Time,
+}
+
+/// Runs the load; returns when the last request has its answer.
+///
+/// # Errors
+/// [`Error::System`] if the event loop fails. Requests that fail are counted.
+pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
+    let mut poll = Poll::new().map_err(Error::system("make an event loop"))?;
+    let mut events = Events::with_capacity(1_024);
+    let mut tokens = Tokens::from(0);
+    let mut owners: HashMap<Token, usize> = HashMap::new();
+    let clock = BootClock::start();
+    let mut measured = Measured {
+        latency_ns: Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are valid"),
+        latencies_ns: Vec::with_capacity(load.requests as usize),
+        duration: Duration::ZERO,
+        failed: 0,
+        first_failure: None,
+    };
+    let mut workers: Vec<Worker> = (0..u64::from(load.clients)).map(|n| worker(load, n, tls)).collect();
+    let mut touched: Vec<usize> = (0..workers.len()).collect();
+    let begun = clock.now();
+    for worker in &mut workers {
+        worker.ask(clock.now(), load);
+    }
+    // When each worker has to be looked at again. Most of them stand far behind the next answer.
+    let mut wakes = vec![Time::NEVER; workers.len()];
+    loop {
+        for index in touched.drain(..) {
+            let wake = workers[index].turn(&clock, load, poll.registry(), &mut tokens, &mut measured, |token| {
+                owners.insert(token, index);
+            });
+            wakes[index] = wake;
+        }
+        if workers.iter().all(|worker| worker.left == 0) {
+            measured.duration = Duration::from_nanos(clock.now().since(begun).as_ns());
+            return Ok(measured);
+        }
+        let wake = wakes.iter().min().copied().expect("there is a client");
+        let timeout = Duration::from_nanos(wake.since(clock.now()).as_ns() + 1);
+        match poll.poll(&mut events, Some(timeout)) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            outcome => outcome.map_err(Error::system("wait for events"))?,
+        }
+        let now = clock.now();
+        for event in &events {
+            if let Some(&index) = owners.get(&event.token()) {
+                workers[index].caller.ready(now, poll.registry(), event.token(), Some(event));
+                if touched.last() != Some(&index) {
+                    touched.push(index);
+                }
+            }
+        }
+        touched.extend((0..workers.len()).filter(|&index| wakes[index] <= now));
+    }
+}
+
+fn worker(load: &Load, n: u64, tls: Option<&Tls>) -> Worker {
+    let session = random_bits();
+    let clients = u64::from(load.clients);
+    let caller =
+        Caller::new(session, load.endpoints.clone(), Rng::new(session), load.client.clone(), tls.cloned());
+    let left = load.requests / clients + u64::from(n < load.requests % clients);
+    Worker { caller, key: load.first_key + n, left, asked: Time::ZERO }
+}
+
+impl Worker {
+    fn ask(&mut self, now: Time, load: &Load) {
+        if self.left > 0 {
+            let timeout = Span::from_ns(load.timeout.as_nanos() as u64);
+            self.asked = now;
+            self.caller.handle(now, Input::Request { token: self.key, body: load.body(self.key), timeout });
+        }
+    }
+
+    /// Goes on until the client waits for its server.
+    fn turn(
+        &mut self,
+        clock: &BootClock,
+        load: &Load,
+        registry: &mio::Registry,
+        tokens: &mut Tokens,
+        measured: &mut Measured,
+        mut opened: impl FnMut(Token),
+    ) -> Time {
+        loop {
+            let mut answer = None;
+            for token in self.caller.unfinished() {
+                self.caller.ready(clock.now(), registry, token, None);
+            }
+            let told = |output| {
+                if let Output::Answer { result, .. } = output {
+                    answer = Some(result);
+                }
+            };
+            let wake = self.caller.drain(clock.now(), registry, tokens, told, &mut opened);
+            let Some(result) = answer else { return wake };
+            let now = clock.now();
+            measured.count(now.since(self.asked), result, load.operation);
+            self.left -= 1;
+            self.key += u64::from(load.clients);
+            self.ask(now, load);
+            if self.left == 0 {
+                return Time::NEVER;
+            }
+        }
+    }
+}
+
+impl Measured {
+    fn count(&mut self, latency: Span, result: Result<Answer, store::protocol::Error>, operation: Operation) {
+        let failure = match result {
+            Ok(Answer::Value(None)) if matches!(operation, Operation::Read) => Some("a car is missing".to_owned()),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        match failure {
+            None => {
+                self.latency_ns.saturating_record(latency.as_ns().max(1));
+                self.latencies_ns.push(latency.as_ns());
+            }
+            Some(failure) => {
+                self.failed += 1;
+                self.first_failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    /// Requests that succeeded, a second.
+    pub fn per_second(&self) -> f64 {
+        self.latencies_ns.len() as f64 / self.duration.as_secs_f64().max(1e-9)
+    }
+}

@@ -1,0 +1,301 @@
+//! A connection of frames that never blocks: TCP, with TLS or without.
+
+use std::io::{self, Read, Write};
+
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use rustls::Connection;
+use serde::Serialize;
+use store::protocol::{FRAME_HEADER, FrameError, encode_frame, split_frame};
+
+/// Room for what comes in, at first.
+const INBOX_BYTES: usize = 4 << 10;
+
+/// An empty inbox or outbox that has grown beyond this is made small again.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// One connection is read so far, then it is the next one's turn.
+const TURN_BYTES: usize = 1 << 20;
+
+/// So much is handed to TLS at a time: what it has encrypted waits within it.
+const TLS_CHUNK_BYTES: usize = 64 << 10;
+
+/// What came of an attempt to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// There is nothing more for now.
+    All,
+    /// There may be more: receive again, without waiting for an event.
+    More,
+    /// The other side has ended. Frames that came before are there.
+    Ended,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    socket: TcpStream,
+    tls: Option<Box<Connection>>,
+    inbox: Inbox,
+    /// What is to be sent, from `sent` on; with TLS, not yet encrypted.
+    outbox: Vec<u8>,
+    sent: usize,
+    /// The longest frame that is taken.
+    frame_max: usize,
+    is_connected: bool,
+}
+
+impl Stream {
+    /// A connection that was accepted.
+    pub fn accepted(socket: TcpStream, tls: Option<Connection>) -> Self {
+        Self::new(socket, tls, true)
+    }
+
+    /// A connection that is being made.
+    pub fn connecting(socket: TcpStream, tls: Option<Connection>) -> Self {
+        Self::new(socket, tls, false)
+    }
+
+    fn new(socket: TcpStream, tls: Option<Connection>, is_connected: bool) -> Self {
+        // It fails for sockets that are broken already, which reading will tell.
+        let _ = socket.set_nodelay(true);
+        let tls = tls.map(Box::new);
+        let inbox = Inbox::default();
+        Self { socket, tls, inbox, outbox: Vec::new(), sent: 0, frame_max: store::protocol::FRAME_MAX, is_connected }
+    }
+
+    /// Refuses longer frames, until somebody is known to be worth more.
+    pub fn limit_frames(&mut self, bytes: usize) {
+        self.frame_max = bytes;
+    }
+
+    /// Events of the connection come under `token` from now on, once for each change.
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut self.socket, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Ends events.
+    pub fn deregister(&mut self, registry: &Registry) {
+        // It is closed right after.
+        let _ = registry.deregister(&mut self.socket);
+    }
+
+    /// The other end's address, for logs.
+    pub fn peer(&self) -> String {
+        self.socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string())
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn waiting(&self) -> usize {
+        self.outbox.len() - self.sent
+    }
+
+    /// Receives what there is.
+    ///
+    /// # Errors
+    /// The connection is broken: in words for a log.
+    pub fn receive(&mut self, event: Option<&Event>) -> Result<Received, String> {
+        if !self.connected().map_err(|error| error.to_string())? {
+            return Ok(Received::All);
+        }
+        // Otherwise a read that does not fill its room has emptied the socket (epoll(7), questions and answers, 9).
+        let to_the_end = event.is_none_or(Event::is_read_closed);
+        match &mut self.tls {
+            None => self.inbox.receive(&mut self.socket, to_the_end).map_err(|error| error.to_string()),
+            Some(tls) => receive_tls(&mut self.socket, tls, &mut self.inbox),
+        }
+    }
+
+    /// Whether the connection is made.
+    fn connected(&mut self) -> io::Result<bool> {
+        if !self.is_connected {
+            if let Some(error) = self.socket.take_error()? {
+                return Err(error);
+            }
+            match self.socket.peer_addr() {
+                Ok(_) => self.is_connected = true,
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next frame's body, if it is there; it is taken by [`Stream::took`].
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`].
+    pub fn frame(&self) -> Result<Option<&[u8]>, FrameError> {
+        let bytes = self.inbox.content();
+        if let Some(header) = bytes.first_chunk::<FRAME_HEADER>() {
+            let length = u32::from_le_bytes(*header) as usize;
+            if length > self.frame_max {
+                return Err(FrameError::TooLong(length));
+            }
+        }
+        Ok(split_frame(bytes)?.map(|(body, _)| body))
+    }
+
+    /// The frame with a body of so many bytes has been dealt with.
+    pub fn took(&mut self, body: usize) {
+        self.inbox.take(FRAME_HEADER + body);
+    }
+
+    /// Puts a message behind what is to be sent. [`Stream::flush`] sends.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`]; nothing is sent of it.
+    pub fn put<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
+        encode_frame(message, &mut self.outbox)
+    }
+
+    /// Sends as much as the other side takes.
+    ///
+    /// # Errors
+    /// The connection is broken: in words for a log.
+    pub fn flush(&mut self) -> Result<(), String> {
+        if !self.connected().map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        match &mut self.tls {
+            None => {
+                while self.sent < self.outbox.len() {
+                    match self.socket.write(&self.outbox[self.sent..]) {
+                        Ok(0) => return Err("the connection takes no more bytes".into()),
+                        Ok(written) => self.sent += written,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error.to_string()),
+                    }
+                }
+            }
+            Some(tls) => flush_tls(&mut self.socket, tls, &self.outbox, &mut self.sent)?,
+        }
+        if self.sent == self.outbox.len() {
+            self.outbox.clear();
+            self.sent = 0;
+            if self.outbox.capacity() > KEPT_BYTES {
+                self.outbox = Vec::new();
+            }
+        } else if self.sent > KEPT_BYTES {
+            self.outbox.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Encrypts and sends; what TLS has to say itself goes first.
+fn flush_tls(socket: &mut TcpStream, tls: &mut Connection, outbox: &[u8], sent: &mut usize) -> Result<(), String> {
+    loop {
+        while tls.wants_write() {
+            match tls.write_tls(socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        // Before its end a handshake takes what is to be sent after it only up to a limit: it had better come later.
+        if *sent == outbox.len() || tls.is_handshaking() {
+            return Ok(());
+        }
+        let chunk = &outbox[*sent..outbox.len().min(*sent + TLS_CHUNK_BYTES)];
+        *sent += tls.writer().write(chunk).map_err(|error| error.to_string())?;
+    }
+}
+
+fn receive_tls(socket: &mut TcpStream, tls: &mut Connection, inbox: &mut Inbox) -> Result<Received, String> {
+    let mut turn = 0;
+    loop {
+        if turn >= TURN_BYTES {
+            return Ok(Received::More);
+        }
+        match tls.read_tls(socket) {
+            Ok(0) => return Ok(Received::Ended),
+            Ok(bytes) => turn += bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::All),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.to_string()),
+        }
+        let state = tls.process_new_packets().map_err(|error| {
+            // The other side is told why.
+            let _ = tls.write_tls(socket);
+            format!("TLS: {error}")
+        })?;
+        let mut plain = state.plaintext_bytes_to_read();
+        while plain > 0 {
+            plain -= tls.reader().read(inbox.room(plain)).map(|read| inbox.fill(read)).map_err(|e| e.to_string())?;
+        }
+        if state.peer_has_closed() {
+            return Ok(Received::Ended);
+        }
+        // The handshake goes on with our own words.
+        flush_tls(socket, tls, &[], &mut 0)?;
+    }
+}
+
+/// Bytes that came in and were not taken yet.
+#[derive(Debug, Default)]
+struct Inbox {
+    /// All of it is initialised; content is `start..end`.
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Inbox {
+    fn content(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.start += bytes;
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+            if self.bytes.len() > KEPT_BYTES {
+                self.bytes = Vec::new();
+            }
+        }
+    }
+
+    /// Room behind the content, at least `wanted` bytes.
+    fn room(&mut self, wanted: usize) -> &mut [u8] {
+        if self.bytes.len() - self.end < wanted {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+            if self.bytes.len() - self.end < wanted {
+                self.bytes.resize((self.bytes.len() * 2).max(self.end + wanted).max(INBOX_BYTES), 0);
+            }
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    fn fill(&mut self, bytes: usize) -> usize {
+        self.end += bytes;
+        bytes
+    }
+
+    fn receive(&mut self, socket: &mut TcpStream, to_the_end: bool) -> io::Result<Received> {
+        let mut turn = 0;
+        while turn < TURN_BYTES {
+            let room = self.room(INBOX_BYTES / 2);
+            let wanted = room.len();
+            match socket.read(room) {
+                Ok(0) => return Ok(Received::Ended),
+                Ok(read) => {
+                    turn += self.fill(read);
+                    if read < wanted && !to_the_end {
+                        return Ok(Received::All);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::All),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Received::More)
+    }
+}

@@ -1,0 +1,98 @@
+//! TLS 1.3 (RFC 8446) with certificates on both sides, all signed by the cluster's own authority.
+//!
+//! Whoever holds a certificate of the authority is a member of the cluster or may talk to it: there is no further password. A server's
+//! certificate has to name the host by which it is reached (RFC 9525).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+
+use super::Error;
+
+/// Where the certificates are: PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Our own, and what leads from it to the authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authority.
+    pub authority: PathBuf,
+}
+
+/// What both ends of a connection need. A clone shares it.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads and checks the files.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`] with the file that cannot be used.
+    pub fn load(files: &TlsFiles) -> Result<Self, Error> {
+        let own: Vec<CertificateDer<'static>> = certificates(&files.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(&files.authority)? {
+            roots.add(authority).map_err(|error| bad(&files.authority, &error))?;
+        }
+        let roots = Arc::new(roots);
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .build()
+            .map_err(|error| bad(&files.authority, &error))?;
+        let versions = [&rustls::version::TLS13];
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&versions)
+            .expect("ring knows TLS 1.3")
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(own.clone(), key.clone_key())
+            .map_err(|error| bad(&files.key, &error))?;
+        // A connection lasts: there is nothing to resume.
+        server.send_tls13_tickets = 0;
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&versions)
+            .expect("ring knows TLS 1.3")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(own, key)
+            .map_err(|error| bad(&files.key, &error))?;
+        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// The end of a connection that was accepted.
+    pub(super) fn accept(&self) -> Result<rustls::Connection, String> {
+        ServerConnection::new(Arc::clone(&self.server)).map(Into::into).map_err(|error| error.to_string())
+    }
+
+    /// The end of a connection that was made to `host`.
+    pub(super) fn connect(&self, host: &str) -> Result<rustls::Connection, String> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| format!("{host}: {error}"))?;
+        ClientConnection::new(Arc::clone(&self.client), name).map(Into::into).map_err(|error| error.to_string())
+    }
+
+    /// For those who accept by other means.
+    pub(super) fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.server)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| bad(path, &error))?;
+    let all: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| bad(path, &error))?;
+    if all.is_empty() {
+        return Err(bad(path, &"there is no certificate in it (expected PEM)"));
+    }
+    Ok(all)
+}
+
+fn bad(path: &Path, reason: &dyn std::fmt::Display) -> Error {
+    Error::Certificate { path: path.to_owned(), reason: reason.to_string() }
+}

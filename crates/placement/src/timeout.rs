@@ -1,0 +1,159 @@
+//! How long a follower waits for its leader before it asks for votes: an election timeout that follows the measured
+//! round trip.
+//!
+//! A timeout below the round trip makes elections repeat: candidates give up before their votes come back, and followers
+//! stand before the leader's heartbeat can reach them. So the timeout is a multiple of what a round trip takes at most,
+//! smoothed round trip plus four times its variation (RFC 6298, section 2, which never lets a TCP sender give up sooner).
+//!
+//! Of which peer? Of the one that completes a quorum, when peers are sorted by that sum: an election is won when its vote
+//! is in, however far the rest are. Each server measures for itself, so a server far from the others waits longer, and the
+//! near ones get to stand first.
+//!
+//! Why [`ROUND_TRIPS`] of it? Servers draw their timeout from `[T, 2 T)`. Two collide if they stand within one way, half a
+//! round trip, of each other: with `T` of ten round trips that is one election in ten among three servers (two followers,
+//! each within 1/20 of the range before or behind the other), and pre-vote makes such a one cost a round trip rather than a term.
+//!
+//! What is to be sampled is a round trip as votes have it, with the disk's part: from sending entries to their acknowledgement.
+
+use std::collections::BTreeMap;
+
+use machine::{ServerId, Span, Time};
+
+/// The timeout is so many times the longest round trip to be expected.
+pub const ROUND_TRIPS: u64 = 10;
+/// Heartbeats come so many times an election timeout: three in a row may be lost or late.
+pub const HEARTBEATS_A_TIMEOUT: u64 = 5;
+/// What is used before anything was measured.
+pub const UNMEASURED: Span = Span::from_secs(1);
+/// A peer that was not heard for so long counts no more: it is dead, and completes no quorum.
+pub const PEER_STALE_AFTER: Span = Span::from_secs(30);
+/// The time constant by which the timeout falls towards a lower measurement; it rises at once.
+pub const FALL_TIME: Span = Span::from_secs(10);
+/// Most peers that are measured; of more, the one unheard for the longest is forgotten.
+pub const PEERS_MAX: usize = 64;
+
+/// Bounds of the timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Never below.
+    pub min: Span,
+    /// Never above.
+    pub max: Span,
+    /// Always this instead, if given.
+    pub fixed: Option<Span>,
+}
+
+impl Default for Config {
+    /// 100 ms to 10 s, measured.
+    fn default() -> Self {
+        Self { min: Span::from_ms(100), max: Span::from_secs(10), fixed: None }
+    }
+}
+
+/// Round trips to a peer (RFC 6298, 2.2 and 2.3), in picoseconds.
+#[derive(Clone, Copy, Debug)]
+struct RoundTrip {
+    smoothed_ps: u64,
+    variation_ps: u64,
+    heard: Time,
+}
+
+impl RoundTrip {
+    fn first(rtt_ps: u64, heard: Time) -> Self {
+        Self { smoothed_ps: rtt_ps, variation_ps: rtt_ps / 2, heard }
+    }
+
+    fn sample(&mut self, rtt_ps: u64, now: Time) {
+        let off = self.smoothed_ps.abs_diff(rtt_ps);
+        self.variation_ps = self.variation_ps - self.variation_ps / 4 + off / 4;
+        self.smoothed_ps = self.smoothed_ps - self.smoothed_ps / 8 + rtt_ps / 8;
+        self.heard = now;
+    }
+
+    /// What a round trip takes at most, nearly always.
+    fn bound_ps(&self) -> u64 {
+        self.smoothed_ps.saturating_add(self.variation_ps.saturating_mul(4))
+    }
+}
+
+/// The election timeout of one server, for all of its groups.
+#[derive(Clone, Debug)]
+pub struct ElectionTimeout {
+    config: Config,
+    /// Servers that vote, this one too.
+    voters: usize,
+    peers: BTreeMap<ServerId, RoundTrip>,
+    current_ps: u64,
+    /// When `current_ps` was last adjusted, if ever.
+    adjusted: Option<Time>,
+}
+
+impl ElectionTimeout {
+    /// A server that knows of no peer yet. `min` above `max` is taken as `max`.
+    pub fn new(config: Config) -> Self {
+        let current_ps = UNMEASURED.as_ps().min(config.max.as_ps()).max(config.min.as_ps().min(config.max.as_ps()));
+        Self { config, voters: 1, peers: BTreeMap::new(), current_ps, adjusted: None }
+    }
+
+    /// The size of the largest group that this server votes in, itself counted.
+    pub fn set_voters(&mut self, voters: usize) {
+        self.voters = voters;
+    }
+
+    /// A peer has left the cluster.
+    pub fn forget(&mut self, peer: ServerId) {
+        self.peers.remove(&peer);
+    }
+
+    /// Sending entries to `peer` and their acknowledgement took `rtt`.
+    pub fn sample(&mut self, now: Time, peer: ServerId, rtt: Span) {
+        // Far above all bounds, and far below overflow.
+        let rtt_ps = rtt.as_ps().min(Span::from_secs(3_600).as_ps());
+        self.peers
+            .entry(peer)
+            .and_modify(|round_trip| round_trip.sample(rtt_ps, now))
+            .or_insert_with(|| RoundTrip::first(rtt_ps, now));
+        while self.peers.len() > PEERS_MAX {
+            let oldest = self.peers.iter().min_by_key(|(id, it)| (it.heard, **id)).map(|(id, _)| *id);
+            self.peers.remove(&oldest.expect("there are more than none"));
+        }
+        self.adjust(now);
+    }
+
+    /// Rises to the measured value at once, since a timeout that is too short costs elections; falls slowly, since one that
+    /// is too long costs only time when a leader dies.
+    fn adjust(&mut self, now: Time) {
+        let target = self.measured_ps(now);
+        // What stands there before the first measurement is a guess, and need not be held on to.
+        let elapsed = self.adjusted.map_or(FALL_TIME, |adjusted| now.since(adjusted));
+        let elapsed_ps = elapsed.as_ps().min(FALL_TIME.as_ps());
+        self.adjusted = Some(now);
+        if target >= self.current_ps {
+            self.current_ps = target;
+        } else {
+            let above = u128::from(self.current_ps - target);
+            self.current_ps -= (above * u128::from(elapsed_ps) / u128::from(FALL_TIME.as_ps())) as u64;
+        }
+    }
+
+    /// The timeout that the round trips ask for now, within bounds.
+    fn measured_ps(&self, now: Time) -> u64 {
+        let live = self.peers.values().filter(|it| now.since(it.heard) < PEER_STALE_AFTER);
+        let mut bounds: Vec<u64> = live.map(RoundTrip::bound_ps).collect();
+        bounds.sort_unstable();
+        // With its own vote, a candidate needs `voters / 2` others. Fewer known: the slowest of them.
+        let completes = (self.voters / 2).clamp(1, bounds.len().max(1)) - 1;
+        let bound = bounds.get(completes).copied().unwrap_or(0);
+        bound.saturating_mul(ROUND_TRIPS).max(self.config.min.as_ps()).min(self.config.max.as_ps())
+    }
+
+    /// The election timeout `T`; a follower draws its own from `[T, 2 T)`.
+    pub fn current(&self) -> Span {
+        self.config.fixed.unwrap_or(Span::from_ps(self.current_ps))
+    }
+
+    /// How often a leader shows that it is there.
+    pub fn heartbeat(&self) -> Span {
+        Span::from_ps((self.current().as_ps() / HEARTBEATS_A_TIMEOUT).max(1))
+    }
+}

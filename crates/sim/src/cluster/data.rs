@@ -1,0 +1,127 @@
+//! The entries that clients work on, as paths and transactions.
+
+use store::protocol::{Consistency, RequestBody};
+use tree::{Bytes, Location, Path, Transaction};
+
+use crate::linearizability::entry::{Action, Change, Condition, Expect, Leaf, Output, Tagged};
+
+/// Entries are spread over these modules: module, container, list.
+const LISTS: [(&str, &str, &str); 2] = [("car", "cars", "car-entry"), ("people", "people", "person")];
+
+/// Most values in an entry, and more than that.
+const LIST_LIMIT: u32 = 16;
+
+/// How many modules there are.
+pub const MODULES: u32 = LISTS.len() as u32;
+
+/// The name of a module.
+pub fn module(number: u32) -> &'static str {
+    LISTS[number as usize % LISTS.len()].0
+}
+
+/// The container that holds all entries of a module in one datastore.
+pub fn container(number: u32) -> Location {
+    let (module, container, _) = LISTS[number as usize % LISTS.len()];
+    Location::config(path(&format!("/{module}:{container}")))
+}
+
+/// Where an entry is.
+pub fn entry(number: u32) -> Location {
+    let (module, container, list) = LISTS[number as usize % LISTS.len()];
+    Location::config(path(&format!("/{module}:{container}/{list}={number}")))
+}
+
+/// Where a leaf of an entry is.
+pub fn leaf(number: u32, leaf: Leaf) -> Location {
+    let name = if leaf == Leaf::A { "a" } else { "b" };
+    Location::config(entry(number).path.child(name, &[]).expect("a valid name"))
+}
+
+fn path(text: &str) -> Path {
+    Path::parse(text).expect("a valid path")
+}
+
+/// A value's bytes: its number, and some more, so that logs and snapshots have something to hold.
+pub fn value(number: u64) -> Bytes {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + (number % 11 * 20) as usize, 0xa5);
+    bytes.into()
+}
+
+/// The number in a value's bytes.
+pub fn number(bytes: &[u8]) -> Option<u64> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    let number = u64::from_le_bytes(*number);
+    (rest.len() as u64 == number % 11 * 20).then_some(number)
+}
+
+/// What a client sends for an action.
+pub fn request(number: u32, action: Action, consistency: Consistency) -> RequestBody {
+    match action {
+        Action::Get(which) => RequestBody::Get { at: leaf(number, which), consistency },
+        Action::List => RequestBody::List { at: entry(number), after: None, limit: LIST_LIMIT, consistency },
+        Action::Write { condition, change } => RequestBody::Write(transaction(number, condition, change)),
+    }
+}
+
+fn transaction(number: u32, condition: Option<Condition>, change: Change) -> Transaction {
+    let at = |which| leaf(number, which);
+    let changes = match change {
+        Change::Create(which, to) => vec![tree::Change::Create { at: at(which), value: value(to) }],
+        Change::Put(which, to) => vec![tree::Change::Put { at: at(which), value: value(to) }],
+        Change::Replace(which, to) => vec![tree::Change::Replace { at: at(which), value: value(to) }],
+        Change::PutBoth { a, b } => vec![
+            tree::Change::Put { at: at(Leaf::A), value: value(a) },
+            tree::Change::Put { at: at(Leaf::B), value: value(b) },
+        ],
+        Change::Delete => vec![tree::Change::Delete { at: entry(number) }],
+        Change::Remove => vec![tree::Change::Remove { at: entry(number) }],
+    };
+    let conditions = condition.map(|Condition { leaf: which, expect }| tree::Condition {
+        at: at(which),
+        expect: match expect {
+            Expect::Absent => tree::Expect::Absent,
+            Expect::Present => tree::Expect::Present,
+            Expect::Tag(tag) => tree::Expect::Etag(tag),
+            Expect::Value(to) => tree::Expect::Value(value(to)),
+        },
+    });
+    Transaction { conditions: conditions.into_iter().collect(), changes }
+}
+
+/// A leaf as it was read; nothing if the bytes are none that a client wrote.
+pub fn tagged(tag: u64, bytes: &[u8]) -> Option<Tagged> {
+    Some(Tagged { value: number(bytes)?, tag })
+}
+
+/// An entry as it was read; nothing if there is something in it that no client wrote.
+pub fn listed(number: u32, found: &[(Path, u64, Vec<u8>)]) -> Option<Output> {
+    let mut leaves = [None; 2];
+    for (path, tag, bytes) in found {
+        let which = [Leaf::A, Leaf::B].into_iter().find(|which| leaf(number, *which).path == *path)?;
+        leaves[which as usize] = Some(tagged(*tag, bytes)?);
+    }
+    Some(Output::Leaves(leaves[0], leaves[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_name_their_write() {
+        for to in [0, 1, 10, 12_345] {
+            assert_eq!(number(&value(to)), Some(to));
+        }
+        assert_eq!(number(&value(10)[..20]), None);
+        assert_eq!(number(b"short"), None);
+    }
+
+    #[test]
+    fn leaves_are_told_apart() {
+        let found = vec![(leaf(3, Leaf::B).path, 9, value(7).to_vec())];
+        assert_eq!(listed(3, &found), Some(Output::Leaves(None, Some(Tagged { value: 7, tag: 9 }))));
+        assert_eq!(listed(4, &found), None);
+        assert!(container(3).contains(&entry(3)) && !container(2).contains(&entry(3)));
+    }
+}

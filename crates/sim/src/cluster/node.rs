@@ -1,0 +1,175 @@
+//! One server of the simulated cluster: its process, its clock, its disk, and what survives the process.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::{Control, Rng, ServerId, Step, Time};
+use store::{Founding, Input, Output, Server};
+use wal::Log;
+
+use super::clocks::Clock;
+use super::disk::Disk;
+use super::scenario::Scenario;
+
+/// The cluster's number.
+pub const CLUSTER: u64 = 0xc1;
+
+/// A machine on which a server runs, or ran.
+pub struct Node {
+    /// The server's number.
+    pub id: ServerId,
+    /// Its clock.
+    pub clock: Clock,
+    /// Its disk.
+    pub disk: Disk,
+    /// What runs.
+    pub process: Option<Process>,
+    /// How many processes there were.
+    pub epoch: u64,
+    /// The process is stopped in its tracks; what comes in waits.
+    pub is_paused: bool,
+    /// It was removed from the cluster, and is not started again.
+    pub is_gone: bool,
+    /// What earlier processes counted.
+    pub counted: store::status::Counters,
+    /// Addresses known from joining.
+    members: BTreeMap<ServerId, String>,
+    rng: Rng,
+}
+
+/// A process.
+pub struct Process {
+    /// The server.
+    pub server: Server,
+    /// What came in and was not handled.
+    pub inbox: VecDeque<Input>,
+    /// When it runs next.
+    pub run_at: Time,
+}
+
+/// The address of a server.
+pub fn address(id: ServerId) -> String {
+    format!("10.0.0.{}:4000", id.0)
+}
+
+impl Node {
+    /// A new machine with an empty disk.
+    pub fn new(id: ServerId, clock: Clock, disk: Disk, members: BTreeMap<ServerId, String>, rng: Rng) -> Self {
+        Self {
+            id,
+            clock,
+            disk,
+            process: None,
+            epoch: 0,
+            is_paused: false,
+            is_gone: false,
+            counted: store::status::Counters::default(),
+            members,
+            rng,
+        }
+    }
+
+    /// Writes what the cluster begins with to the disk of a founder.
+    pub fn found(&mut self, founding: &Founding, scenario: &Scenario) {
+        let (mut log, _) = Log::recover(&self.disk.files, log_config(scenario)).expect("an empty folder can be read");
+        log.identify(self.identity()).expect("a valid identity");
+        founding.write(&mut log);
+        let write = log.take_batch().expect("founding has something to write");
+        self.disk.files.carry_out(&write).expect("an empty disk takes it");
+    }
+
+    fn identity(&self) -> wal::Identity {
+        let name = format!("n{}", self.id);
+        wal::Identity { format: wal::FORMAT, cluster: u128::from(CLUSTER), server: self.id, name }
+    }
+
+    /// Starts the server from what is on the disk.
+    ///
+    /// # Errors
+    /// Why it does not start, which is wrong unless the disk is.
+    pub fn start(&mut self, now: Time, scenario: &Scenario) -> Result<(), String> {
+        assert!(self.process.is_none(), "one process at a time");
+        self.epoch += 1;
+        self.is_paused = false;
+        let (mut log, recovered) =
+            Log::recover(&self.disk.files, log_config(scenario)).map_err(|error| error.to_string())?;
+        if recovered.identity.is_none() {
+            log.identify(self.identity()).map_err(|error| error.to_string())?;
+        }
+        let mut config = store::Config::new(CLUSTER, self.id, format!("n{}", self.id));
+        config.election = scenario.election;
+        config.reads = scenario.reads;
+        config.snapshot_log_bytes = scenario.snapshot_log_bytes;
+        config.keep_log_bytes = scenario.keep_log_bytes;
+        config.incarnation = self.epoch;
+        (scenario.configure)(&mut config);
+        let local = self.clock.shows(now);
+        let rng = self.rng.fork(self.epoch);
+        let server = Server::open(config, log, recovered, &self.disk.files, self.members.clone(), rng, local)
+            .map_err(|error| error.to_string())?;
+        self.process = Some(Process { server, inbox: VecDeque::new(), run_at: Time::NEVER });
+        Ok(())
+    }
+
+    /// The process ends; the disk stays as the caller leaves it.
+    pub fn stop(&mut self) {
+        if let Some(process) = self.process.take() {
+            add(&mut self.counted, &process.server.counters());
+        }
+        self.is_paused = false;
+    }
+
+    /// Handles what came in and gives what comes out, and when to come back.
+    pub fn run(&mut self, now: Time) -> (Vec<Output>, Time) {
+        let process = self.process.as_mut().expect("only what runs is run");
+        let local = self.clock.shows(now);
+        for input in process.inbox.drain(..) {
+            process.server.handle(local, input);
+        }
+        let mut outputs = Vec::new();
+        loop {
+            match process.server.poll(local) {
+                Step::Do(output) => outputs.push(output),
+                Step::Wait(until) => return (outputs, self.clock.moment_of(until)),
+            }
+        }
+    }
+
+    /// The server, if it runs.
+    pub fn server(&self) -> Option<&Server> {
+        self.process.as_ref().map(|process| &process.server)
+    }
+
+    /// All that its processes counted.
+    pub fn counters(&self) -> store::status::Counters {
+        let mut all = self.counted;
+        if let Some(server) = self.server() {
+            add(&mut all, &server.counters());
+        }
+        all
+    }
+}
+
+fn log_config(scenario: &Scenario) -> wal::Config {
+    wal::Config { cluster: Some(u128::from(CLUSTER)), segment_bytes: scenario.segment_bytes, ..wal::Config::default() }
+}
+
+fn add(sum: &mut store::status::Counters, more: &store::status::Counters) {
+    sum.requests += more.requests;
+    sum.forwarded += more.forwarded;
+    sum.proposals += more.proposals;
+    sum.applied += more.applied;
+    sum.lease_reads += more.lease_reads;
+    sum.index_reads += more.index_reads;
+    sum.stale_reads += more.stale_reads;
+    sum.campaigns += more.campaigns;
+    sum.elected += more.elected;
+    sum.log_writes += more.log_writes;
+    sum.log_bytes += more.log_bytes;
+    sum.snapshots_written += more.snapshots_written;
+    sum.snapshots_sent += more.snapshots_sent;
+    sum.busy += more.busy;
+    sum.timeouts += more.timeouts;
+    sum.watch_events += more.watch_events;
+    sum.watch_skips += more.watch_skips;
+    sum.malformed += more.malformed;
+}

@@ -1,0 +1,121 @@
+//! What to simulate.
+
+use machine::{Rng, Span};
+use placement::{Strategy, TimeoutConfig};
+use store::Reads;
+
+use super::disk::Speed;
+use super::nemesis::Kind;
+use super::network::Quality;
+
+/// What to simulate. [`Scenario::drawn`] makes one of many kinds.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Servers that found the cluster.
+    pub servers: u64,
+    /// Clients that work on entries.
+    pub clients: u32,
+    /// Clients that watch.
+    pub watchers: u32,
+    /// Entries.
+    pub entries: u32,
+    /// How long a client pauses between two operations, on average.
+    pub think: Span,
+    /// How long clients work while things go wrong.
+    pub active: Span,
+    /// How long the cluster may take, once nothing goes wrong any more, until every shard takes writes, every move is
+    /// over, and all replicas agree.
+    pub settle: Span,
+    /// How many things go wrong, at least and at most.
+    pub faults: (u32, u32),
+    /// What may go wrong.
+    pub kinds: Vec<Kind>,
+    /// The network.
+    pub quality: Quality,
+    /// The disks.
+    pub speed: Speed,
+    /// How far a clock's speed is off at most, in parts per million. [`Kind::ClockBeyond`] goes beyond.
+    pub drift_ppm_max: i32,
+    /// How reads are made linearizable.
+    pub reads: Reads,
+    /// The election timeout.
+    pub election: TimeoutConfig,
+    /// How modules are spread over shards.
+    pub strategy: Strategy,
+    /// Bytes of log that make a snapshot worth while.
+    pub snapshot_log_bytes: u64,
+    /// Bytes of log that stay behind a snapshot.
+    pub keep_log_bytes: u64,
+    /// Bytes of a segment of the log on the disk.
+    pub segment_bytes: u64,
+    /// Last changes to a server's configuration: for errors planted on purpose.
+    pub configure: fn(&mut store::Config),
+    /// Keep a record of what happened, for a person to read.
+    pub trace: bool,
+}
+
+impl Default for Scenario {
+    /// Three servers, five clients, everything that may go wrong while clocks keep their bound.
+    fn default() -> Self {
+        Self {
+            servers: 3,
+            clients: 5,
+            watchers: 1,
+            entries: 6,
+            think: Span::from_ms(40),
+            active: Span::from_secs(8),
+            settle: Span::from_secs(12),
+            faults: (5, 15),
+            kinds: Kind::ALL.into_iter().filter(|kind| *kind != Kind::ClockBeyond).collect(),
+            quality: Quality::default(),
+            speed: Speed::default(),
+            drift_ppm_max: 20_000,
+            reads: Reads::Lease { drift_per_mille: 50 },
+            election: TimeoutConfig { min: Span::from_ms(200), max: Span::from_ms(800), fixed: None },
+            strategy: Strategy::Single,
+            snapshot_log_bytes: 24 << 10,
+            keep_log_bytes: 4 << 10,
+            segment_bytes: 16 << 10,
+            configure: |_| {},
+            trace: false,
+        }
+    }
+}
+
+impl Scenario {
+    /// One of many kinds of scenarios, by chance: sizes, networks, clocks, what may go wrong.
+    pub fn drawn(seed: u64) -> Self {
+        let mut rng = Rng::new(seed).fork(0x5ce7);
+        let mut scenario = Self::default();
+        scenario.servers = [3, 3, 3, 3, 5, 1][rng.below(6) as usize];
+        scenario.clients = 3 + rng.below(4);
+        scenario.entries = 2 + rng.below(6);
+        if rng.below(3) == 0 {
+            scenario.strategy = Strategy::Distributed;
+        }
+        if rng.below(3) == 0 {
+            scenario.kinds.retain(|kind| !kind.changes_the_cluster());
+        }
+        match rng.below(4) {
+            0 => scenario.quality.lost_per_mille = 30,
+            1 => scenario.quality.delay_more = Span::from_ms(5),
+            _ => {}
+        }
+        match rng.below(4) {
+            // Reads by index hold whatever clocks do.
+            0 => {
+                scenario.reads = Reads::Index;
+                scenario.kinds.push(Kind::ClockBeyond);
+            }
+            1 => scenario.election.fixed = Some(Span::from_ms(150 + u64::from(rng.below(250)))),
+            _ => {}
+        }
+        if rng.below(4) == 0 {
+            // Snapshots all the time.
+            scenario.snapshot_log_bytes = 2 << 10;
+            scenario.keep_log_bytes = 256;
+            scenario.segment_bytes = 4 << 10;
+        }
+        scenario
+    }
+}

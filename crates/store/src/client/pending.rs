@@ -1,0 +1,179 @@
+//! A request that has no answer yet.
+
+use machine::{Span, Time};
+use tree::Path;
+
+use super::ConnectionId;
+use crate::protocol::{Admin, Consistency, Error, RequestBody};
+
+/// Attempts after which none takes longer than the one before: 2^3 times the first.
+const DOUBLINGS_MAX: u32 = 3;
+
+/// For whom it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// The user, by his token.
+    User(u64),
+    /// Resumes the watch with this token.
+    Watch(u64),
+    /// Renews the offers.
+    Offers,
+}
+
+/// Where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// Nowhere: it waits for room in the window, or for the next attempt.
+    Pause,
+    /// With a connection.
+    Connection {
+        /// Which.
+        connection: ConnectionId,
+        /// When the attempt began.
+        since: Time,
+        /// Not before the connection is made.
+        sent: bool,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub origin: Origin,
+    pub body: RequestBody,
+    /// It has its answer by then.
+    pub deadline: Time,
+    /// From request to deadline.
+    timeout: Span,
+    /// It is looked at again by then.
+    pub due: Time,
+    pub at: At,
+    /// Attempts that came to nothing.
+    pub attempts: u32,
+    /// Where the last attempt came to nothing.
+    pub avoid: Option<String>,
+    /// Where a server said it should be tried next.
+    pub preferred: Option<String>,
+    /// What the last attempt came to.
+    pub last_error: Option<Error>,
+}
+
+impl Pending {
+    pub fn new(origin: Origin, body: RequestBody, deadline: Time, timeout: Span) -> Self {
+        Self {
+            origin,
+            body,
+            deadline,
+            timeout,
+            due: deadline,
+            at: At::Pause,
+            attempts: 0,
+            avoid: None,
+            preferred: None,
+            last_error: None,
+        }
+    }
+
+    pub fn is_on(&self, which: ConnectionId) -> bool {
+        matches!(self.at, At::Connection { connection, .. } if connection == which)
+    }
+
+    pub fn connection(&self) -> Option<ConnectionId> {
+        match self.at {
+            At::Connection { connection, .. } => Some(connection),
+            At::Pause => None,
+        }
+    }
+
+    /// Whether servers remember its outcome by its sequence.
+    pub fn is_write(&self) -> bool {
+        match &self.body {
+            RequestBody::Write(_) => true,
+            RequestBody::Admin(admin) => !matches!(admin, Admin::Status | Admin::Backup { .. }),
+            _ => false,
+        }
+    }
+
+    /// Whether its effect is tied to the connection.
+    pub fn is_pinned(&self) -> bool {
+        matches!(self.body, RequestBody::Watch { .. } | RequestBody::Offer { .. })
+    }
+
+    /// Whether only the server that answered the part of a backup before can answer it.
+    pub fn goes_on_with_backup(&self) -> bool {
+        matches!(self.body, RequestBody::Admin(Admin::Backup { after: Some(_), .. }))
+    }
+
+    /// Whether the leader answers it without asking others.
+    pub fn wants_leader(&self) -> bool {
+        match &self.body {
+            RequestBody::Get { consistency, .. } | RequestBody::List { consistency, .. } => {
+                *consistency == Consistency::Linearizable
+            }
+            RequestBody::Write(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The path that decides which shard it is about, if it is about data of one.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.body {
+            RequestBody::Get { at, .. } | RequestBody::List { at, .. } => Some(&at.path),
+            RequestBody::Write(transaction) => transaction.locations().next().map(|at| &at.path),
+            _ => None,
+        }
+    }
+
+    /// Whether it may be sent again after it was sent.
+    pub fn may_repeat(&self) -> bool {
+        match &self.body {
+            RequestBody::Call { idempotent, .. } => *idempotent,
+            _ => true,
+        }
+    }
+
+    /// How long one attempt may take; none: as long as there is.
+    pub fn patience(&self, first: Span) -> Option<Span> {
+        let span = first * (1 << self.attempts.min(DOUBLINGS_MAX));
+        match &self.body {
+            // The servers try providers one after another: they need the time.
+            RequestBody::Call { idempotent: true, .. } => Some(span.max(Span::from_ps(self.timeout.as_ps() / 2))),
+            RequestBody::Call { .. } => None,
+            _ => Some(span),
+        }
+    }
+
+    /// The answer when its time is over.
+    pub fn timed_out(&self) -> Error {
+        let timeout_ms = u32::try_from(self.timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX);
+        let reason = match &self.last_error {
+            Some(Error::Timeout { reason, .. }) => reason.clone(),
+            Some(error) => error.to_string(),
+            None => "the server did not answer".to_owned(),
+        };
+        Error::Timeout { timeout_ms, reason }
+    }
+
+    /// What an attempt has come to that was not answered.
+    pub fn no_answer(&self, address: &str) -> Error {
+        self.failed(format!("{address} did not answer in time"))
+    }
+
+    /// What an attempt has come to whose connection was lost.
+    pub fn connection_lost(&self, address: &str, reason: &str) -> Error {
+        self.failed(format!("the connection to {address} was lost: {reason}"))
+    }
+
+    fn failed(&self, reason: String) -> Error {
+        Error::Timeout { timeout_ms: u32::try_from(self.timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX), reason }
+    }
+
+    /// The answer when it was sent, may have been carried out, and may not be sent again.
+    pub fn in_doubt(&self, error: Error) -> Error {
+        match (&self.body, error) {
+            (RequestBody::Call { .. }, Error::Timeout { reason, .. }) => {
+                Error::Rpc(format!("{reason}; the call may have been carried out or not"))
+            }
+            (_, error) => error,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a server can be told.
+
+use machine::{ServerId, Span};
+use placement::TimeoutConfig;
+
+/// The ticks of Raft's clock in one election timeout: its resolution. A follower refuses votes for this many ticks after
+/// it has heard its leader, and campaigns itself after one to two times as many.
+pub const ELECTION_TICKS: usize = 10;
+
+/// The ticks between two heartbeats.
+pub const HEARTBEAT_TICKS: usize = 2;
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its cluster.
+    pub cluster: u64,
+    /// Who it is.
+    pub server: ServerId,
+    /// What people call it.
+    pub name: String,
+    /// Bounds of the election timeout, or a fixed one.
+    pub election: TimeoutConfig,
+    /// How reads are made linearizable.
+    pub reads: Reads,
+    /// Whether candidates ask first if they would be elected (Raft, 9.6). Off only to show what happens without.
+    pub pre_vote: bool,
+    /// Whether leaders move to where requests come from and spread over the servers.
+    pub balance_leaders: bool,
+    /// Bytes of log in memory, per group, that make a snapshot worth while.
+    pub snapshot_log_bytes: u64,
+    /// Bytes of log that stay behind a snapshot, for followers that are a little late.
+    pub keep_log_bytes: u64,
+    /// Requests being carried out at most; more are refused as busy.
+    pub operations_max: usize,
+    /// Raised with every start of this server (wall clock or counter): orders its words in the RPC registry.
+    pub incarnation: u64,
+    /// Errors planted on purpose, to prove that the simulation finds them.
+    #[cfg(feature = "planted-bugs")]
+    pub planted: PlantedBugs,
+}
+
+/// How reads are made linearizable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// By the leader's lease: right as long as two servers' clocks differ in speed by at most this share, in parts per
+    /// thousand.
+    Lease {
+        /// The bound.
+        drift_per_mille: u64,
+    },
+    /// By a round of heartbeats for each batch of reads (Raft, 6.4): right whatever the clocks do.
+    Index,
+}
+
+/// Errors that a simulation must find.
+#[cfg(feature = "planted-bugs")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlantedBugs {
+    /// Term and vote are not written to the disk.
+    pub vote_not_persisted: bool,
+    /// A leader answers reads without a lease.
+    pub read_without_lease: bool,
+    /// Entries are acknowledged before they are synced.
+    pub ack_before_sync: bool,
+}
+
+impl Config {
+    /// What suits most clusters.
+    pub fn new(cluster: u64, server: ServerId, name: impl Into<String>) -> Self {
+        Self {
+            cluster,
+            server,
+            name: name.into(),
+            election: TimeoutConfig::default(),
+            reads: Reads::Lease { drift_per_mille: 50 },
+            pre_vote: true,
+            balance_leaders: true,
+            snapshot_log_bytes: 16 << 20,
+            keep_log_bytes: 2 << 20,
+            operations_max: 65_536,
+            incarnation: 1,
+            #[cfg(feature = "planted-bugs")]
+            planted: PlantedBugs::default(),
+        }
+    }
+
+    /// How long a leader may answer reads after it asked a majority of voters and they answered.
+    ///
+    /// Each of these voters refuses to elect another for [`ELECTION_TICKS`] of its own ticks, of which the first may be
+    /// cut short; a tick is never shorter than the smallest election timeout allows. The drift counts twice: the
+    /// leader's clock may be slow while the voter's is fast.
+    pub(crate) fn lease(&self) -> Option<Span> {
+        let Reads::Lease { drift_per_mille } = self.reads else { return None };
+        let shortest = self.election.fixed.unwrap_or(self.election.min);
+        let promised = shortest.as_ps() / ELECTION_TICKS as u64 * (ELECTION_TICKS as u64 - 1);
+        Some(Span::from_ps(promised / 1_000 * 1_000_u64.saturating_sub(2 * drift_per_mille)))
+    }
+}

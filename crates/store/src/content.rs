@@ -1,0 +1,172 @@
+//! What a group's log produces: the map of shards and servers in group 0, data in all others.
+
+use placement::{Map, ShardId};
+use tree::{History, SnapshotBuilder, SnapshotReader, State};
+
+use crate::group::Effects;
+use crate::peer::Told;
+
+/// Bytes of a snapshot's chunk, about.
+pub(crate) const CHUNK_BYTES: usize = 128 << 10;
+
+/// The state machine of a group.
+#[expect(clippy::large_enum_variant, reason = "one a group, never moved about")]
+pub(crate) enum Content {
+    /// Of group 0.
+    Meta(Map),
+    /// Of a shard of data.
+    Data {
+        /// The data.
+        state: State,
+        /// Recent changes, for watches that begin in the past.
+        history: History,
+    },
+}
+
+/// What an entry of the log did.
+pub(crate) enum Outcome {
+    Data(tree::Outcome),
+    Meta(Result<placement::Effect, placement::Refusal>),
+}
+
+impl Outcome {
+    pub(crate) fn told(self) -> Told {
+        match self {
+            Self::Data(outcome) => Told::Outcome(outcome),
+            Self::Meta(outcome) => Told::Placed(outcome),
+        }
+    }
+}
+
+impl Content {
+    /// Before the first entry.
+    pub(crate) fn empty(group: ShardId) -> Self {
+        if group == ShardId::META {
+            Self::Meta(Map::new())
+        } else {
+            Self::data(State::new())
+        }
+    }
+
+    fn data(state: State) -> Self {
+        let history = History::new(tree::watch::HISTORY_EVENTS, state.tree.revision());
+        Self::Data { state, history }
+    }
+
+    /// Applies an entry. Replicas that have the same log come to the same content.
+    pub(crate) fn apply(&mut self, index: u64, data: &[u8], group: ShardId, effects: &mut Effects) -> Outcome {
+        // Only servers of this cluster write to the log, and they check first: what cannot be read was written by a
+        // program of another version, and to go on without it would make the replicas differ.
+        match self {
+            Self::Meta(map) => {
+                let command = placement::Command::decode(data).expect("a command in meta's log");
+                let outcome = map.apply(index, command);
+                if let Ok(effect) = &outcome {
+                    effects.placed.push(effect.clone());
+                    effects.changed.push(group);
+                }
+                Outcome::Meta(outcome)
+            }
+            Self::Data { state, history } => {
+                let command = tree::Command::decode(data).expect("a command in a shard's log");
+                Outcome::Data(state.apply(index, &command, &mut |event| {
+                    effects.events.push((group, event.clone()));
+                    history.push(event);
+                }))
+            }
+        }
+    }
+
+    /// The content as it is now, in chunks; taking it costs nothing, and later changes don't show in it.
+    pub(crate) fn reader(&self) -> Reader {
+        match self {
+            Self::Meta(map) => Reader::Meta(Some(map.encode())),
+            Self::Data { state, .. } => Reader::Data(Box::new(state.snapshot())),
+        }
+    }
+
+    pub(crate) fn map(&self) -> Option<&Map> {
+        if let Self::Meta(map) = self { Some(map) } else { None }
+    }
+
+    pub(crate) fn state(&self) -> Option<&State> {
+        if let Self::Data { state, .. } = self { Some(state) } else { None }
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.state().map_or(0, |state| state.tree.len() as u64)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state().map_or(0, |state| state.tree.bytes() as u64)
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        match self {
+            Self::Meta(map) => map.version(),
+            Self::Data { state, .. } => state.tree.revision(),
+        }
+    }
+
+    /// A number that is the same for the same content.
+    pub(crate) fn digest(&self) -> u64 {
+        match self {
+            Self::Meta(map) => map.encode().iter().fold(0, |sum, byte| machine::mix(sum ^ u64::from(*byte))),
+            Self::Data { state, .. } => state.digest(),
+        }
+    }
+}
+
+/// Content on its way out.
+pub(crate) enum Reader {
+    Meta(Option<Vec<u8>>),
+    Data(Box<SnapshotReader>),
+}
+
+impl Reader {
+    /// The next chunk; none after the last. There is at least one.
+    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Meta(bytes) => bytes.take(),
+            Self::Data(reader) => reader.next(CHUNK_BYTES),
+        }
+    }
+}
+
+/// Content on its way in.
+pub(crate) enum Builder {
+    Meta(Option<Map>),
+    Data(Box<SnapshotBuilder>),
+}
+
+impl Builder {
+    pub(crate) fn new(group: ShardId) -> Self {
+        if group == ShardId::META { Self::Meta(None) } else { Self::Data(Box::new(SnapshotBuilder::new())) }
+    }
+
+    /// Takes a chunk.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Meta(map) if map.is_none() => {
+                *map = Some(Map::decode(chunk).map_err(|error| error.to_string())?);
+                Ok(())
+            }
+            Self::Meta(_) => Err("something follows the map".into()),
+            Self::Data(builder) => builder.push(chunk).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// All chunks are there.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(crate) fn finish(self) -> Result<Content, String> {
+        match self {
+            Self::Meta(map) => map.map(Content::Meta).ok_or_else(|| "it is empty".into()),
+            Self::Data(builder) => Ok(Content::data(builder.finish().map_err(|error| error.to_string())?)),
+        }
+    }
+}

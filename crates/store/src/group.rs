@@ -1,0 +1,573 @@
+//! One Raft group on one server: a replica of one shard.
+//!
+//! raft-rs decides; this gives it time, stores what it wants stored, applies what it commits, and answers who asked.
+//! What always holds: nothing is acknowledged (a vote, an entry) before the log batch that holds it is on the disk, and
+//! no read is answered unless a majority of voters have confirmed this leader at or after the moment the read came, or
+//! within the lease (see [`crate::config::Config`]).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::{Rng, ServerId, Time};
+use placement::ShardId;
+use protobuf::Message as _;
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType, HardState, Message};
+use raft::{RawNode, StateRole};
+
+use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS};
+use crate::content::{Content, Outcome};
+use crate::lease::Lease;
+use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta, entry_kind};
+use crate::peer::{Item, Told};
+use crate::status::{Counters, GroupStatus, RaftRole};
+use crate::storage::Storage;
+
+/// raft-rs never campaigns by itself: its chance is not seeded. [`Group::tick`] does.
+const NEVER_TICKS: usize = 1 << 20;
+
+/// Who waits for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Asker {
+    /// An operation of this server.
+    Here(u64),
+    /// Another server's question.
+    There(ServerId, u64),
+}
+
+/// Why a group does not take something now. Whoever asked tries again, perhaps elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    /// This replica does not lead.
+    NotLeader,
+    /// Too much is uncommitted, or leadership is being handed over.
+    NotNow,
+}
+
+/// What comes of a group's work, gathered for the server.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// For other servers.
+    pub(crate) items: Vec<(ServerId, Item)>,
+    /// Answers.
+    pub(crate) told: Vec<(Asker, Result<Told, Miss>)>,
+    /// Snapshots that Raft wants to have sent.
+    pub(crate) snapshots: Vec<(ServerId, ShardId, RaftMessage)>,
+    /// Events of data, by shard, with the revision after them.
+    pub(crate) events: Vec<(ShardId, tree::Event)>,
+    /// Groups whose leader, members or content (meta) changed.
+    pub(crate) changed: Vec<ShardId>,
+    /// What meta's log did.
+    pub(crate) placed: Vec<placement::Effect>,
+    /// The highest index that was applied has risen in these groups.
+    pub(crate) applied: Vec<ShardId>,
+}
+
+/// A batch of Raft's output that is not on the disk yet.
+#[derive(Debug)]
+struct Unpersisted {
+    ready: u64,
+    messages: Vec<Message>,
+    /// The log write that holds it; none while it is being gathered.
+    write: Option<u64>,
+}
+
+/// A replica.
+pub(crate) struct Group {
+    pub(crate) id: ShardId,
+    me: ServerId,
+    raw: RawNode<Storage>,
+    pub(crate) content: Content,
+    pub(crate) lease: Lease,
+    /// By log index: the term it was proposed in, and who waits.
+    proposed: BTreeMap<u64, (u64, Asker)>,
+    unpersisted: VecDeque<Unpersisted>,
+    /// Raft's term, part and leader when the timer was set last, and the ticks it was set to.
+    timer: ((u64, StateRole, u64), usize),
+    /// What was last told to the log.
+    logged: HardState,
+    /// The bytes of log when the last snapshot on the disk was made.
+    pub(crate) snapshot_index: u64,
+    /// A snapshot on the disk that Raft has been told of and may take.
+    received: Option<(Content, wal::SnapshotMark)>,
+    #[cfg(feature = "planted-bugs")]
+    planted: crate::config::PlantedBugs,
+    /// Term, leader and role last reported as changed.
+    reported: (u64, u64, StateRole),
+    /// Requests since the last report, by the server they came in at.
+    pub(crate) load: BTreeMap<ServerId, u64>,
+    /// Ticks since a leader was heard or this replica led.
+    pub(crate) leaderless_ticks: u32,
+}
+
+/// What a group is opened with.
+pub(crate) struct Opening {
+    pub(crate) id: ShardId,
+    pub(crate) storage: Storage,
+    pub(crate) content: Content,
+    pub(crate) start: SnapshotMeta,
+}
+
+impl Group {
+    pub(crate) fn open(config: &Config, opening: Opening, rng: &mut Rng) -> Self {
+        let Opening { id, storage, content, start } = opening;
+        let logged = storage.hard_state().clone();
+        let raft = raft::Config {
+            id: config.server.0,
+            election_tick: ELECTION_TICKS,
+            min_election_tick: NEVER_TICKS,
+            max_election_tick: NEVER_TICKS + 1,
+            heartbeat_tick: HEARTBEAT_TICKS,
+            applied: start.index,
+            max_size_per_msg: 1 << 20,
+            max_inflight_msgs: 256,
+            check_quorum: true,
+            pre_vote: config.pre_vote,
+            max_uncommitted_size: 32 << 20,
+            max_committed_size_per_ready: 4 << 20,
+            ..raft::Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let raw = RawNode::new(&raft, storage, &logger).expect("the configuration is ours and valid");
+        let mut group = Self {
+            id,
+            me: config.server,
+            raw,
+            content,
+            lease: Lease::new(config.lease()),
+            proposed: BTreeMap::new(),
+            unpersisted: VecDeque::new(),
+            timer: ((0, StateRole::Follower, 0), ELECTION_TICKS),
+            logged,
+            snapshot_index: start.index,
+            received: None,
+            #[cfg(feature = "planted-bugs")]
+            planted: config.planted,
+            reported: (0, 0, StateRole::Follower),
+            load: BTreeMap::new(),
+            leaderless_ticks: 0,
+        };
+        group.reset_timer(rng);
+        group
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.raw.raft.state == StateRole::Leader
+    }
+
+    pub(crate) fn leader(&self) -> Option<ServerId> {
+        Some(self.raw.raft.leader_id).filter(|id| *id != 0).map(ServerId)
+    }
+
+    pub(crate) fn term(&self) -> u64 {
+        self.raw.raft.term
+    }
+
+    pub(crate) fn applied(&self) -> u64 {
+        self.storage().applied().index
+    }
+
+    pub(crate) fn members(&self) -> &Members {
+        &self.storage().applied().members
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        self.raw.store()
+    }
+
+    /// The hard state as the log should keep it, when this replica is taken away.
+    pub(crate) fn hard_state(&self) -> wal::HardState {
+        to_wal(&self.raw.raft.hard_state())
+    }
+
+    fn timer_stamp(&self) -> (u64, StateRole, u64) {
+        (self.raw.raft.term, self.raw.raft.state, self.raw.raft.leader_id)
+    }
+
+    fn reset_timer(&mut self, rng: &mut Rng) {
+        self.timer = (self.timer_stamp(), ELECTION_TICKS + rng.below(ELECTION_TICKS as u32) as usize);
+    }
+
+    /// One tick of Raft's clock.
+    pub(crate) fn tick(&mut self, now: Time, rng: &mut Rng, counters: &mut Counters) {
+        if self.timer.0 != self.timer_stamp() {
+            self.reset_timer(rng);
+        }
+        self.raw.tick();
+        let raft = &mut self.raw.raft;
+        self.leaderless_ticks = if raft.leader_id == 0 { self.leaderless_ticks + 1 } else { 0 };
+        if raft.state != StateRole::Leader && raft.promotable() && raft.election_elapsed >= self.timer.1 {
+            raft.election_elapsed = 0;
+            counters.campaigns += 1;
+            let _ = self.raw.campaign();
+            self.reset_timer(rng);
+        }
+        if self.is_leader() && self.lease.wants_renewal(now) {
+            self.begin_read_round(now);
+        }
+    }
+
+    /// Stand for election now: a new group's first tick shall not be waited for.
+    pub(crate) fn campaign(&mut self) {
+        if self.raw.raft.promotable() {
+            let _ = self.raw.campaign();
+        }
+    }
+
+    /// A message of another replica.
+    pub(crate) fn step(&mut self, from: ServerId, mut message: RaftMessage) {
+        message.limit_commit(self.raw.raft.raft_log.last_index());
+        if let Some(message) = message.into_raft(from, self.me) {
+            // An error means that the message is late: of a replica that left, or of a term that is over.
+            let _ = self.raw.step(message);
+        }
+    }
+
+    /// A snapshot has come as a whole and is on the disk. Gives its file back if Raft has no use for it.
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        (from, message): (ServerId, RaftMessage),
+        snapshot: (Content, wal::SnapshotMark),
+        log: &mut wal::Log,
+        counters: &mut Counters,
+        effects: &mut Effects,
+    ) -> Option<wal::FileName> {
+        self.received = Some(snapshot);
+        self.step(from, message);
+        self.advance(now, log, counters, effects);
+        self.received.take().map(|(_, mark)| mark.file)
+    }
+
+    /// Puts something into the log.
+    pub(crate) fn propose(&mut self, data: Vec<u8>, asker: Asker) -> Result<(), Miss> {
+        if !self.is_leader() {
+            return Err(Miss::NotLeader);
+        }
+        self.raw.propose(Vec::new(), data).map_err(|_| Miss::NotNow)?;
+        let index = self.raw.raft.raft_log.last_index();
+        self.proposed.insert(index, (self.term(), asker));
+        Ok(())
+    }
+
+    /// Begins a change of members, if none is under way.
+    pub(crate) fn change_members(&mut self, change: &MemberChange) {
+        let _ = self.raw.propose_conf_change(Vec::new(), change.to_raft());
+    }
+
+    /// Hands the leadership over.
+    pub(crate) fn transfer(&mut self, to: ServerId) -> Result<(), Miss> {
+        if !self.is_leader() {
+            return Err(Miss::NotLeader);
+        }
+        if to != self.me && self.members().voters.contains(&to.0) {
+            self.raw.transfer_leader(to.0);
+        }
+        Ok(())
+    }
+
+    /// Tells raft-rs how a snapshot that it wanted sent has ended.
+    pub(crate) fn report_snapshot(&mut self, to: ServerId, sent: bool) {
+        let status = if sent { raft::SnapshotStatus::Finish } else { raft::SnapshotStatus::Failure };
+        self.raw.report_snapshot(to.0, status);
+    }
+
+    /// Messages to this server may have been lost.
+    pub(crate) fn report_unreachable(&mut self, server: ServerId) {
+        if self.is_leader() {
+            self.raw.report_unreachable(server.0);
+        }
+    }
+
+    /// Replicas that lack more than `bytes_or_entries` entries of what this leader has, and those that lack nothing much.
+    pub(crate) fn caught_up(&self, lag: u64) -> Vec<ServerId> {
+        let last = self.raw.raft.raft_log.last_index();
+        let mut near: Vec<ServerId> = (self.raw.raft.prs().iter())
+            .filter(|(_, progress)| progress.matched + lag >= last && progress.matched > 0)
+            .map(|(id, _)| ServerId(*id))
+            .collect();
+        near.sort_unstable();
+        near
+    }
+
+    /// Which index must be applied to read everything that is committed now: told as soon as it is certain that nobody
+    /// else leads.
+    pub(crate) fn read_index(&mut self, now: Time, asker: Asker, counters: &mut Counters, effects: &mut Effects) {
+        if !self.is_leader() {
+            effects.told.push((asker, Err(Miss::NotLeader)));
+            return;
+        }
+        #[cfg(feature = "planted-bugs")]
+        if self.planted.read_without_lease {
+            effects.told.push((asker, Ok(Told::Index(self.raw.raft.raft_log.committed))));
+            return;
+        }
+        let term = self.term();
+        if self.raw.raft.commit_to_current_term() && self.lease.holds(now, term) {
+            counters.lease_reads += 1;
+            effects.told.push((asker, Ok(Told::Index(self.raw.raft.raft_log.committed))));
+            return;
+        }
+        counters.index_reads += 1;
+        self.lease.wait(asker);
+        self.begin_read_round(now);
+    }
+
+    fn begin_read_round(&mut self, now: Time) {
+        // Before its first commit a leader doesn't know what is committed: the round begins with it.
+        if self.raw.raft.commit_to_current_term()
+            && let Some(context) = self.lease.begin_round(now)
+        {
+            self.raw.read_index(context);
+        }
+    }
+
+    /// Everything that Raft has to say; the rest of what there is waits for the disk.
+    pub(crate) fn advance(&mut self, now: Time, log: &mut wal::Log, counters: &mut Counters, effects: &mut Effects) {
+        while self.raw.has_ready() {
+            let mut ready = self.raw.ready();
+            self.send(ready.take_messages(), effects);
+            if !ready.snapshot().get_metadata().get_conf_state().get_voters().is_empty() {
+                self.install(ready.snapshot().get_metadata(), log, effects);
+            }
+            for state in ready.take_read_states() {
+                self.lease.confirmed(&state.request_ctx, state.index, self.raw.raft.term, effects);
+            }
+            let committed = ready.take_committed_entries();
+            let wrote = self.persist(&mut ready, log);
+            let messages = ready.take_persisted_messages();
+            let number = ready.number();
+            self.raw.advance_append_async(ready);
+            self.await_disk(number, messages, wrote, effects);
+            self.apply(committed, counters, effects);
+            if self.is_leader() && self.lease.has_waiting() {
+                self.begin_read_round(now);
+            }
+        }
+        self.note_change(counters, effects);
+    }
+
+    fn persist(&mut self, ready: &mut raft::Ready, log: &mut wal::Log) -> bool {
+        let entries = ready.take_entries();
+        let mut write_state = !entries.is_empty();
+        #[cfg(feature = "planted-bugs")]
+        if self.planted.vote_not_persisted {
+            if let Some(state) = ready.hs() {
+                self.logged.term = state.term;
+                self.logged.vote = state.vote;
+            }
+        }
+        if let Some(state) = ready.hs() {
+            write_state |= state.term != self.logged.term || state.vote != self.logged.vote;
+            self.raw.mut_store().set_hard_state(state.clone());
+        }
+        let wrote_entries = !entries.is_empty();
+        if wrote_entries {
+            // The server stops taking work long before the backlog's bound.
+            let logged = log.append(self.id.0, &entries.iter().map(to_wal_entry).collect::<Vec<_>>());
+            logged.expect("the log's backlog is bounded by what the server takes in");
+            self.raw.mut_store().append(&entries);
+        }
+        #[cfg(feature = "planted-bugs")]
+        let write_state = write_state && !self.planted.vote_not_persisted;
+        if write_state {
+            // The commit index alone is not worth a write: a leader tells it again.
+            self.logged = self.raw.store().hard_state().clone();
+            self.log_hard_state(log);
+        }
+        write_state || wrote_entries || !ready.snapshot().get_metadata().get_conf_state().get_voters().is_empty()
+    }
+
+    fn log_hard_state(&self, log: &mut wal::Log) {
+        log.hard_state(self.id.0, to_wal(&self.logged));
+    }
+
+    fn await_disk(&mut self, ready: u64, messages: Vec<Message>, wrote: bool, effects: &mut Effects) {
+        #[cfg(feature = "planted-bugs")]
+        let wrote = wrote && !self.planted.ack_before_sync;
+        if !wrote && self.unpersisted.is_empty() {
+            self.raw.on_persist_ready(ready);
+            self.send(messages, effects);
+            return;
+        }
+        let write = if wrote { None } else { self.unpersisted.back().and_then(|last| last.write) };
+        self.unpersisted.push_back(Unpersisted { ready, messages, write });
+    }
+
+    /// What was gathered for the disk is in this write.
+    pub(crate) fn taken(&mut self, write: u64) {
+        for waiting in &mut self.unpersisted {
+            waiting.write.get_or_insert(write);
+        }
+    }
+
+    /// A write is on the disk.
+    pub(crate) fn persisted(&mut self, write: u64, effects: &mut Effects) {
+        let mut last = None;
+        while self.unpersisted.front().is_some_and(|waiting| waiting.write.is_some_and(|id| id <= write)) {
+            let waiting = self.unpersisted.pop_front().expect("it was just seen");
+            last = Some(waiting.ready);
+            self.send(waiting.messages, effects);
+        }
+        if let Some(ready) = last {
+            self.raw.on_persist_ready(ready);
+        }
+    }
+
+    /// Whether something of this group waits for the disk.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        !self.unpersisted.is_empty()
+    }
+
+    fn send(&mut self, messages: Vec<Message>, effects: &mut Effects) {
+        for message in messages {
+            let to = ServerId(message.to);
+            let Some(message) = RaftMessage::of(message) else { continue };
+            if message.is_hand_over() {
+                self.lease.give_up(message.term());
+            }
+            if message.snapshot().is_some() {
+                effects.snapshots.push((to, self.id, message));
+            } else {
+                effects.items.push((to, Item::Raft { group: self.id, message }));
+            }
+        }
+    }
+
+    /// Takes over the snapshot that the server has received, checked and written already.
+    fn install(&mut self, meta: &raft::eraftpb::SnapshotMetadata, log: &mut wal::Log, effects: &mut Effects) {
+        let meta =
+            SnapshotMeta { index: meta.index, term: meta.term, members: Members::of(meta.get_conf_state()) };
+        let (content, mark) = self.received.take().expect("it is stepped only once it is there");
+        self.content = content;
+        self.snapshot_index = meta.index;
+        self.raw.mut_store().restore(meta);
+        log.snapshot(self.id.0, mark, wal::Entries::Drop);
+        effects.changed.push(self.id);
+        effects.applied.push(self.id);
+    }
+
+    fn apply(&mut self, entries: Vec<Entry>, counters: &mut Counters, effects: &mut Effects) {
+        let Some(last) = entries.last().map(|entry| entry.index) else { return };
+        for entry in entries {
+            if entry.index <= self.applied() {
+                continue;
+            }
+            counters.applied += 1;
+            let mut applied = self.raw.store().applied().clone();
+            applied.index = entry.index;
+            applied.term = entry.term;
+            if entry.get_entry_type() == EntryType::EntryNormal {
+                self.raw.mut_store().set_applied(applied);
+                let outcome = (!entry.data.is_empty()).then(|| self.content.apply(entry.index, &entry.data, self.id, effects));
+                self.tell(&entry, outcome, effects);
+            } else {
+                let mut change = ConfChangeV2::default();
+                change.merge_from_bytes(&entry.data).expect("a change of members that this cluster wrote");
+                let members = self.raw.apply_conf_change(&change).expect("Raft committed it");
+                applied.members = Members::of(&members);
+                self.raw.mut_store().set_applied(applied);
+                effects.changed.push(self.id);
+            }
+        }
+        self.raw.advance_apply_to(last);
+        effects.applied.push(self.id);
+    }
+
+    fn tell(&mut self, entry: &Entry, outcome: Option<Outcome>, effects: &mut Effects) {
+        // Proposals at lower indices were of a leader that lost them.
+        while let Some((index, _)) = self.proposed.first_key_value()
+            && *index < entry.index
+        {
+            let (_, (_, asker)) = self.proposed.pop_first().expect("it was just seen");
+            effects.told.push((asker, Err(Miss::NotLeader)));
+        }
+        let Some((term, asker)) = self.proposed.remove(&entry.index) else { return };
+        let told = match outcome {
+            Some(outcome) if term == entry.term => Ok(outcome.told()),
+            _ => Err(Miss::NotLeader),
+        };
+        effects.told.push((asker, told));
+    }
+
+    fn note_change(&mut self, counters: &mut Counters, effects: &mut Effects) {
+        let now = (self.raw.raft.term, self.raw.raft.leader_id, self.raw.raft.state);
+        if now == self.reported {
+            return;
+        }
+        if self.reported.2 == StateRole::Leader {
+            // Perhaps to lead again in a later term: what was asked in the old one is void all the same.
+            self.lease.lost(effects);
+            let term = self.term();
+            let leads = self.is_leader();
+            self.proposed.retain(|_, (proposed, asker)| {
+                let stays = leads && *proposed == term;
+                if !stays {
+                    effects.told.push((*asker, Err(Miss::NotLeader)));
+                }
+                stays
+            });
+        }
+        counters.elected += u64::from(now.2 == StateRole::Leader);
+        self.reported = now;
+        effects.changed.push(self.id);
+    }
+
+    /// Forgets log that the snapshot on the disk makes needless.
+    pub(crate) fn compact(&mut self, index: u64, keep_bytes: u64, log: &mut wal::Log) {
+        let index = index.min(self.raw.store().index_keeping(keep_bytes));
+        if let Some((index, term)) = self.raw.mut_store().compact(index) {
+            log.compact(self.id.0, wal::Position { index, term });
+        }
+    }
+
+    /// The state machine is this far: what a snapshot made now would be of.
+    pub(crate) fn snapshot_meta(&self) -> SnapshotMeta {
+        self.storage().applied().clone()
+    }
+
+    pub(crate) fn status(&self, now: Time) -> GroupStatus {
+        let raft = &self.raw.raft;
+        let ids = |list: &[u64]| list.iter().copied().map(ServerId).collect::<Vec<_>>();
+        let members = self.members();
+        GroupStatus {
+            shard: self.id,
+            role: match raft.state {
+                StateRole::Leader => RaftRole::Leader,
+                StateRole::Candidate => RaftRole::Candidate,
+                StateRole::PreCandidate => RaftRole::PreCandidate,
+                StateRole::Follower if members.learners.contains(&self.me.0) => RaftRole::Learner,
+                StateRole::Follower => RaftRole::Follower,
+            },
+            term: raft.term,
+            leader: self.leader(),
+            commit: raft.raft_log.committed,
+            applied: self.applied(),
+            first: self.storage().first(),
+            last: raft.raft_log.last_index(),
+            voters: ids(&members.voters),
+            learners: ids(&members.learners),
+            entries: self.content.entries(),
+            bytes: self.content.bytes(),
+            revision: self.content.revision(),
+            lease: self.is_leader() && self.lease.holds(now, raft.term),
+        }
+    }
+
+    /// Entries that are in the log and not applied, for tests of agreement.
+    pub(crate) fn unapplied(&self) -> u64 {
+        self.raw.raft.raft_log.last_index() - self.applied()
+    }
+}
+
+fn to_wal(state: &HardState) -> wal::HardState {
+    wal::HardState { term: state.term, vote: state.vote, commit: state.commit }
+}
+
+fn to_wal_entry(entry: &Entry) -> wal::Entry {
+    wal::Entry {
+        index: entry.index,
+        term: entry.term,
+        kind: entry_kind(entry),
+        context: entry.context.clone(),
+        data: entry.data.clone(),
+    }
+}

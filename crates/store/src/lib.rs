@@ -1,0 +1,48 @@
+//! The controller's store: a tree of data, cut into shards, each replicated by a Raft group; as a state machine.
+//!
+//! A [`Server`] is one process of the cluster. It gets messages of peers and clients, the passing of time, and word from
+//! its disk; it gives messages and disk writes. The same code runs live (crate `live`) and, in ten thousand simulated
+//! clusters with crashes and partitions, in `sim`.
+//!
+//! ```text
+//!   client ----> requests --> operations --> drive --+--> group (leader here) --> raft-rs --> wal --> disk
+//!                                                    |          |  apply                       |
+//!                                                    |          v                           written
+//!                                                    |       content: tree::State, placement::Map
+//!                                                    +--> peers: one envelope --> the leader's server
+//! ```
+//!
+//! What always holds:
+//! - A write that was answered is on the disks of a majority of its shard's voters, and survives as long as a majority of
+//!   these disks does.
+//! - A linearizable read sees every write that was answered before it was asked (see the `lease` module for the clocks
+//!   that the lease assumes).
+//! - A write that is sent again with the same session and sequence happens once.
+//!
+//! | read | for |
+//! |---|---|
+//! | [`protocol`] | what clients say, and the frames |
+//! | [`server`] | a server's parts |
+//! | `group`, `lease`, `storage` | a replica: raft-rs and what it needs |
+//! | [`peer`], [`snapshots`] | what servers say to each other |
+//! | [`client`] | a client that finds leaders and repeats what got lost |
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod config;
+mod content;
+mod group;
+mod lease;
+pub mod message;
+pub mod peer;
+pub mod protocol;
+pub mod read;
+pub mod server;
+pub mod snapshots;
+pub mod status;
+mod storage;
+
+#[cfg(feature = "planted-bugs")]
+pub use config::PlantedBugs;
+pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
+pub use server::{ClientId, Founding, Input, OpenError, Output, Server};

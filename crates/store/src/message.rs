@@ -1,0 +1,295 @@
+//! Raft's messages in this crate's own encoding, checked before raft-rs sees them.
+//!
+//! raft-rs brings protobuf's, whose version 2 recurses without a bound on unknown groups (RUSTSEC-2024-0437) and costs a
+//! second encoding inside the envelope; what comes from a socket is parsed by postcard only.
+
+use bytes::Bytes;
+use machine::ServerId;
+use raft::eraftpb::{
+    ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState, Entry, EntryType, Message,
+    MessageType,
+};
+use serde::{Deserialize, Serialize};
+
+/// A message of a Raft group. Fields as in Raft's papers and raft-rs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RaftMessage {
+    kind: Kind,
+    term: u64,
+    log_term: u64,
+    index: u64,
+    entries: Vec<LogEntry>,
+    commit: u64,
+    commit_term: u64,
+    request_snapshot: u64,
+    reject: bool,
+    reject_hint: u64,
+    context: Bytes,
+    priority: i64,
+    snapshot: Option<SnapshotMeta>,
+}
+
+/// What one server may say to another; raft-rs's local messages are not among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Append,
+    AppendResponse,
+    RequestVote,
+    RequestVoteResponse,
+    Snapshot,
+    Heartbeat,
+    HeartbeatResponse,
+    TimeoutNow,
+    RequestPreVote,
+    RequestPreVoteResponse,
+}
+
+const KINDS: [(Kind, MessageType); 10] = [
+    (Kind::Append, MessageType::MsgAppend),
+    (Kind::AppendResponse, MessageType::MsgAppendResponse),
+    (Kind::RequestVote, MessageType::MsgRequestVote),
+    (Kind::RequestVoteResponse, MessageType::MsgRequestVoteResponse),
+    (Kind::Snapshot, MessageType::MsgSnapshot),
+    (Kind::Heartbeat, MessageType::MsgHeartbeat),
+    (Kind::HeartbeatResponse, MessageType::MsgHeartbeatResponse),
+    (Kind::TimeoutNow, MessageType::MsgTimeoutNow),
+    (Kind::RequestPreVote, MessageType::MsgRequestPreVote),
+    (Kind::RequestPreVoteResponse, MessageType::MsgRequestPreVoteResponse),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct LogEntry {
+    kind: u8,
+    term: u64,
+    index: u64,
+    data: Bytes,
+    context: Bytes,
+}
+
+/// What a snapshot is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotMeta {
+    /// The last index in it.
+    pub index: u64,
+    /// That entry's term.
+    pub term: u64,
+    /// The members as of that index.
+    pub members: Members,
+}
+
+/// The members of a Raft group, as raft-rs's `ConfState`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// Those who vote (the incoming ones, while joint).
+    pub voters: Vec<u64>,
+    /// Those who follow without a vote.
+    pub learners: Vec<u64>,
+    /// While joint: those who voted before.
+    pub voters_outgoing: Vec<u64>,
+    /// While joint: those who will be learners after.
+    pub learners_next: Vec<u64>,
+    /// While joint: whether Raft leaves that state by itself.
+    pub auto_leave: bool,
+}
+
+impl Members {
+    /// Of a new group.
+    pub fn founders(voters: impl IntoIterator<Item = ServerId>) -> Self {
+        Self { voters: voters.into_iter().map(|id| id.0).collect(), ..Self::default() }
+    }
+
+    /// Whether the server is in the group in any way.
+    pub fn has(&self, server: ServerId) -> bool {
+        [&self.voters, &self.learners, &self.voters_outgoing, &self.learners_next]
+            .into_iter()
+            .any(|list| list.contains(&server.0))
+    }
+
+    pub(crate) fn of(conf: &ConfState) -> Self {
+        let sorted = |list: &[u64]| {
+            let mut list = list.to_vec();
+            list.sort_unstable();
+            list
+        };
+        Self {
+            voters: sorted(conf.get_voters()),
+            learners: sorted(conf.get_learners()),
+            voters_outgoing: sorted(conf.get_voters_outgoing()),
+            learners_next: sorted(conf.get_learners_next()),
+            auto_leave: conf.get_auto_leave(),
+        }
+    }
+
+    pub(crate) fn to_conf(&self) -> ConfState {
+        let mut conf = ConfState::default();
+        conf.set_voters(self.voters.clone());
+        conf.set_learners(self.learners.clone());
+        conf.set_voters_outgoing(self.voters_outgoing.clone());
+        conf.set_learners_next(self.learners_next.clone());
+        conf.set_auto_leave(self.auto_leave);
+        conf
+    }
+}
+
+/// A change of a group's members, as it stands in the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberChange {
+    /// These become voters.
+    pub voters: Vec<u64>,
+    /// These become learners.
+    pub learners: Vec<u64>,
+    /// These leave.
+    pub removed: Vec<u64>,
+}
+
+impl MemberChange {
+    /// As raft-rs wants it; no changes at all means: leave the joint state.
+    pub(crate) fn to_raft(&self) -> ConfChangeV2 {
+        let mut change = ConfChangeV2::default();
+        let kinds = [
+            (&self.voters, ConfChangeType::AddNode),
+            (&self.learners, ConfChangeType::AddLearnerNode),
+            (&self.removed, ConfChangeType::RemoveNode),
+        ];
+        for (list, kind) in kinds {
+            for &id in list {
+                let mut single = ConfChangeSingle::default();
+                single.set_change_type(kind);
+                single.set_node_id(id);
+                change.mut_changes().push(single);
+            }
+        }
+        change.set_transition(ConfChangeTransition::Auto);
+        change
+    }
+}
+
+impl RaftMessage {
+    /// Takes what raft-rs wants to send. `None` for what never leaves a server.
+    pub(crate) fn of(mut message: Message) -> Option<Self> {
+        let kind = KINDS.into_iter().find(|(_, raft)| *raft == message.get_msg_type())?.0;
+        let snapshot = (kind == Kind::Snapshot).then(|| {
+            let meta = message.get_snapshot().get_metadata();
+            SnapshotMeta { index: meta.index, term: meta.term, members: Members::of(meta.get_conf_state()) }
+        });
+        Some(Self {
+            kind,
+            term: message.term,
+            log_term: message.log_term,
+            index: message.index,
+            entries: message.take_entries().into_iter().map(LogEntry::of).collect(),
+            commit: message.commit,
+            commit_term: message.commit_term,
+            request_snapshot: message.request_snapshot,
+            reject: message.reject,
+            reject_hint: message.reject_hint,
+            context: std::mem::take(&mut message.context),
+            priority: message.priority,
+            snapshot,
+        })
+    }
+
+    /// As raft-rs wants it. `None` if no server of ours would have sent it.
+    pub(crate) fn into_raft(self, from: ServerId, to: ServerId) -> Option<Message> {
+        if self.term == 0 || (self.kind == Kind::Snapshot) != self.snapshot.is_some() {
+            return None;
+        }
+        let consecutive = self.entries.iter().zip(self.index + 1..).all(|(entry, index)| entry.index == index);
+        if !self.entries.is_empty() && (self.kind != Kind::Append || !consecutive) {
+            return None;
+        }
+        let mut message = Message::default();
+        message.set_msg_type(KINDS.into_iter().find(|(kind, _)| *kind == self.kind)?.1);
+        message.from = from.0;
+        message.to = to.0;
+        message.term = self.term;
+        message.log_term = self.log_term;
+        message.index = self.index;
+        message.set_entries(self.entries.into_iter().map(LogEntry::into_raft).collect::<Option<Vec<_>>>()?.into());
+        message.commit = self.commit;
+        message.commit_term = self.commit_term;
+        message.request_snapshot = self.request_snapshot;
+        message.reject = self.reject;
+        message.reject_hint = self.reject_hint;
+        message.context = self.context;
+        message.priority = self.priority;
+        if let Some(meta) = self.snapshot {
+            let into = message.mut_snapshot().mut_metadata();
+            into.index = meta.index;
+            into.term = meta.term;
+            into.set_conf_state(meta.members.to_conf());
+        }
+        Some(message)
+    }
+
+    /// What the snapshot is of that this message announces.
+    pub fn snapshot(&self) -> Option<&SnapshotMeta> {
+        self.snapshot.as_ref()
+    }
+
+    pub(crate) fn set_snapshot(&mut self, meta: SnapshotMeta) {
+        self.snapshot = Some(meta);
+    }
+
+    /// A request for a vote or a pre-vote that no leader's hand-over asked for.
+    pub(crate) fn is_campaign(&self) -> bool {
+        matches!(self.kind, Kind::RequestVote | Kind::RequestPreVote) && self.context != "CampaignTransfer".as_bytes()
+    }
+
+    /// Whether it tells the receiver to campaign at once: the sender hands over its leadership.
+    pub(crate) fn is_hand_over(&self) -> bool {
+        self.kind == Kind::TimeoutNow
+    }
+
+    /// The sender's term.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// A heartbeat's commit index is cut to what the receiver has: raft-rs takes a larger one for a broken log, while
+    /// here it is a message that was late for a replica that has been made anew since.
+    pub(crate) fn limit_commit(&mut self, last: u64) {
+        if self.kind == Kind::Heartbeat {
+            self.commit = self.commit.min(last);
+        }
+    }
+}
+
+impl LogEntry {
+    fn of(entry: Entry) -> Self {
+        Self {
+            kind: entry_kind(&entry),
+            term: entry.term,
+            index: entry.index,
+            data: entry.data,
+            context: entry.context,
+        }
+    }
+
+    fn into_raft(self) -> Option<Entry> {
+        raft_entry(self.kind, self.index, self.term, self.data, self.context)
+    }
+}
+
+/// An entry's kind as it is stored: 0 data, 1 a change of members.
+pub(crate) fn entry_kind(entry: &Entry) -> u8 {
+    match entry.get_entry_type() {
+        EntryType::EntryNormal => 0,
+        EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => 1,
+    }
+}
+
+/// The reverse of [`entry_kind`].
+pub(crate) fn raft_entry(kind: u8, index: u64, term: u64, data: Bytes, context: Bytes) -> Option<Entry> {
+    let mut entry = Entry::default();
+    entry.set_entry_type(match kind {
+        0 => EntryType::EntryNormal,
+        1 => EntryType::EntryConfChangeV2,
+        _ => return None,
+    });
+    entry.index = index;
+    entry.term = term;
+    entry.data = data;
+    entry.context = context;
+    Some(entry)
+}

@@ -1,0 +1,109 @@
+//! What servers say to each other: one envelope carries whatever there is for a peer, of all groups.
+
+use std::collections::BTreeMap;
+
+use machine::{ServerId, Time};
+use placement::ShardId;
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::Error;
+
+/// Everything for one peer, gathered until the driver asked for output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// The sender's clock when it sent this; comes back as `echo`.
+    pub stamp: Time,
+    /// The stamp of the last envelope from the peer and how long ago it came, in picoseconds: a round trip measured.
+    pub echo: Option<(Time, u64)>,
+    /// In order.
+    pub items: Vec<Item>,
+}
+
+/// One thing for a peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Item {
+    /// A message of a Raft group.
+    Raft {
+        /// Which group.
+        group: ShardId,
+        /// The message.
+        message: crate::message::RaftMessage,
+    },
+    /// Please do this for a client of mine (or for me): you lead the shard, or have a replica.
+    Ask {
+        /// Goes into the answer; unique for the asking server's life.
+        id: u64,
+        /// Which shard.
+        group: ShardId,
+        /// What.
+        ask: Ask,
+    },
+    /// The answer to an [`Item::Ask`].
+    Told {
+        /// The asker's number.
+        id: u64,
+        /// The answer.
+        told: Result<Told, Error>,
+    },
+    /// Part of a snapshot.
+    Snapshot(crate::snapshots::Chunk),
+    /// A part has arrived.
+    SnapshotTaken {
+        /// Which transfer.
+        transfer: u64,
+        /// Which part is expected next.
+        next: u32,
+        /// The receiver doesn't want the rest.
+        refused: bool,
+    },
+    /// What the sender leads, and how busy it is.
+    Leads(Leads),
+    /// You are no member of this group any more, as of this log index: you may forget it.
+    NoMember {
+        /// Which group.
+        group: ShardId,
+        /// Applied when that was found.
+        index: u64,
+    },
+    /// RPC registry and calls.
+    Rpc(rpc::Message),
+}
+
+/// What a server may ask of another on behalf of a client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Ask {
+    /// Propose this to the group: an encoded [`tree::Command`] or [`placement::Command`].
+    Propose(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// Which index must I have applied to read what is committed now?
+    ReadIndex,
+    /// Read for me, since I have no replica.
+    Read(crate::read::Read),
+    /// Let this server lead.
+    MoveLeader(ServerId),
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Told {
+    /// Of `Propose` to a data shard.
+    Outcome(tree::Outcome),
+    /// Of `Propose` to meta.
+    Placed(Result<placement::Effect, placement::Refusal>),
+    /// Of `ReadIndex`.
+    Index(u64),
+    /// Of `Read`.
+    Read(crate::read::Found),
+    /// Of `MoveLeader`.
+    Done,
+}
+
+/// What a server leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leads {
+    /// Group and term.
+    pub terms: BTreeMap<ShardId, u64>,
+    /// Requests since the last such message, by group and by the server that they came in at.
+    pub load: BTreeMap<ShardId, BTreeMap<ServerId, u64>>,
+    /// Voters that are up to date and could lead.
+    pub ready: BTreeMap<ShardId, Vec<ServerId>>,
+}

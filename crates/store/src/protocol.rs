@@ -1,0 +1,473 @@
+//! What clients and servers say to each other, and how it becomes bytes.
+//!
+//! A connection carries *frames*, in both directions:
+//!
+//! ```text
+//!   0        4                     4 + length
+//!   +--------+---------------------+
+//!   | length | body                |     length: u32, little endian, at most FRAME_MAX
+//!   +--------+---------------------+
+//! ```
+//!
+//! The body is one message in [postcard's wire format](https://postcard.jamesmunns.com/wire-format): the first from the
+//! one who connects is a [`Hello`], the first answer a [`Welcome`]. After that a client sends [`ClientMessage`]s and
+//! gets [`ServerMessage`]s; a server that connected as a peer sends [`crate::peer::Envelope`]s, and gets its own from
+//! the connection that goes the other way. Enum variants are numbered in the order of their declaration: new ones are
+//! added at the end, and [`VERSION`] rises when old ones change. `docs/protocol.md` has the same for people who write a
+//! client in another language.
+
+use std::collections::BTreeMap;
+
+use machine::ServerId;
+use placement::ShardId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tree::{Datastore, Event, Location, Path, Refusal, Transaction};
+
+/// The version of this protocol. Both sides must speak the same one.
+pub const VERSION: u32 = 1;
+
+/// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
+pub const MAGIC: u32 = 0x4845_444c;
+
+/// Longest body of a frame, in bytes.
+pub const FRAME_MAX: usize = 16 << 20;
+
+/// Bytes of a frame before its body.
+pub const FRAME_HEADER: usize = 4;
+
+/// The first message on a connection, from the one who connects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Who connects.
+    pub role: Role,
+}
+
+/// Who connects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// A client; the session number is random, and stays when the client reconnects.
+    Client {
+        /// The session that its writes belong to.
+        session: u64,
+    },
+    /// Another server of the cluster.
+    Peer {
+        /// Its cluster.
+        cluster: u64,
+        /// Who it is.
+        server: ServerId,
+        /// Whom it means to reach.
+        to: ServerId,
+    },
+}
+
+/// The answer to a [`Hello`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Welcome {
+    /// Go on.
+    Accepted {
+        /// [`VERSION`].
+        version: u32,
+        /// The cluster.
+        cluster: u64,
+        /// Who answers.
+        server: ServerId,
+        /// Its name.
+        name: String,
+    },
+    /// The connection ends here; the text says why and what to do.
+    Refused(String),
+}
+
+/// From a client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ClientMessage {
+    /// Something to be answered by one [`ServerMessage::Response`].
+    Request(Request),
+    /// The answer of a client that provides an RPC to a [`ServerMessage::Invoke`].
+    Reply {
+        /// From the `Invoke`.
+        call: u64,
+        /// Its output, or why it failed.
+        result: Result<Vec<u8>, String>,
+    },
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The session that a write belongs to; reads don't need one.
+    pub session: u64,
+    /// Rises by one a request of this session. A write that is sent again carries the same number, to whichever server:
+    /// it is carried out once.
+    pub sequence: u64,
+    /// Every request of the session before this one has been answered, and will not be sent again.
+    pub acknowledged: u64,
+    /// Give up after so many milliseconds.
+    pub timeout_ms: u32,
+    /// What is wanted.
+    pub body: RequestBody,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RequestBody {
+    /// One value.
+    Get {
+        /// Where it is.
+        at: Location,
+        /// How fresh it must be.
+        consistency: Consistency,
+    },
+    /// A path and what lies below it, in order.
+    List {
+        /// Where it begins.
+        at: Location,
+        /// Only what comes after this path.
+        after: Option<Path>,
+        /// So many entries at most (the server has a bound of its own, [`LIST_MAX`]).
+        limit: u32,
+        /// How fresh it must be.
+        consistency: Consistency,
+    },
+    /// Changes of one shard, all or none.
+    Write(Transaction),
+    /// Tell me of every change below a path.
+    Watch {
+        /// The subtree.
+        at: Location,
+        /// Go on after these revisions, one a shard, as the last [`WatchEvents`] said; empty: from now on.
+        from: BTreeMap<ShardId, u64>,
+    },
+    /// End the watch that the request with this sequence began.
+    Unwatch {
+        /// The sequence of the `Watch`.
+        watch: u64,
+    },
+    /// I provide these RPCs (instead of those that I said before).
+    Offer {
+        /// Name and, for a routed one, the path whose data it serves.
+        offers: Vec<(String, Option<Path>)>,
+    },
+    /// Call an RPC, wherever its provider is.
+    Call {
+        /// Its name, as in `people:add-person`.
+        name: String,
+        /// Chooses the provider of a routed RPC.
+        path: Option<Path>,
+        /// Its input.
+        input: Vec<u8>,
+        /// May be carried out twice: it is tried elsewhere when a provider is lost in the midst of it.
+        idempotent: bool,
+    },
+    /// Runs the cluster.
+    Admin(Admin),
+}
+
+/// Most entries in one answer to [`RequestBody::List`].
+pub const LIST_MAX: u32 = 4_096;
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Consistency {
+    /// It sees every write that was answered before it was asked.
+    #[default]
+    Linearizable,
+    /// Whatever the asked server has, which may be old.
+    Stale,
+}
+
+/// Runs the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Admin {
+    /// What the asked server knows of the cluster.
+    Status,
+    /// A server wants to join; answered by [`Answer::Joined`].
+    Join {
+        /// Its name, unique in the cluster.
+        name: String,
+        /// `host:port` at which the others reach it.
+        address: String,
+        /// Random: the same request sent again is the same server.
+        nonce: u64,
+        /// The server that it replaces, if any.
+        replaces: Option<ServerId>,
+    },
+    /// Change the map of shards and servers.
+    Placement(placement::Command),
+    /// Let a server lead a shard, now.
+    MoveLeader {
+        /// Which shard.
+        shard: ShardId,
+        /// Who.
+        to: ServerId,
+    },
+    /// The content of one shard as it is now, chunk by chunk: ask again with each chunk's `next`. The server keeps the
+    /// content of that moment for this client until the last chunk.
+    Backup {
+        /// Which shard.
+        shard: ShardId,
+        /// None at the first.
+        after: Option<tree::Cursor>,
+    },
+    /// One chunk of a backup, to be written back.
+    Restore {
+        /// The shard that it goes to; its content must lie within.
+        shard: ShardId,
+        /// Entries.
+        entries: Vec<tree::Entry>,
+    },
+}
+
+/// From a server to a client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ServerMessage {
+    /// Answers one [`Request`].
+    Response(Response),
+    /// Something changed below a watched path.
+    Watched(WatchEvents),
+    /// Carry out this RPC, which you offered, and send a [`ClientMessage::Reply`].
+    Invoke {
+        /// Goes into the reply.
+        call: u64,
+        /// Its name.
+        name: String,
+        /// The path that chose you.
+        path: Option<Path>,
+        /// Its input.
+        input: Vec<u8>,
+    },
+}
+
+/// Answers one [`Request`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// The request's.
+    pub sequence: u64,
+    /// Who leads the shard that was asked: go there next time.
+    pub leader: Option<Leader>,
+    /// The outcome.
+    pub result: Result<Answer, Error>,
+}
+
+/// Who leads a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leader {
+    /// The shard.
+    pub shard: ShardId,
+    /// Its leader.
+    pub server: ServerId,
+    /// The leader's `host:port`.
+    pub address: String,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Of [`RequestBody::Get`]: entity tag and value, if there is one.
+    Value(Option<(u64, Vec<u8>)>),
+    /// Of [`RequestBody::List`].
+    Values {
+        /// Path, entity tag and value.
+        entries: Vec<(Path, u64, Vec<u8>)>,
+        /// There are more after the last.
+        more: bool,
+    },
+    /// Of [`RequestBody::Write`]: the revision, which is the entity tag of all that was written.
+    Written {
+        /// The revision.
+        revision: u64,
+    },
+    /// Of [`RequestBody::Watch`]: it runs; events come after these revisions.
+    Watching {
+        /// One a shard.
+        from: BTreeMap<ShardId, u64>,
+    },
+    /// Of [`RequestBody::Call`].
+    Output(Vec<u8>),
+    /// Done, with nothing to say.
+    Done,
+    /// Of [`Admin::Status`].
+    Status(Box<crate::status::Status>),
+    /// Of [`Admin::Join`].
+    Joined {
+        /// The cluster's number.
+        cluster: u64,
+        /// The new server's.
+        server: ServerId,
+        /// Everybody's addresses.
+        members: BTreeMap<ServerId, String>,
+    },
+    /// Of [`Admin::Placement`]: what it made, if anything.
+    Placed(placement::Effect),
+    /// Of [`Admin::Backup`].
+    Chunk {
+        /// In order.
+        entries: Vec<tree::Entry>,
+        /// Where to go on; none: this was the last.
+        next: Option<tree::Cursor>,
+    },
+}
+
+/// What changed below a watched path, in order, nothing left out unless it says so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchEvents {
+    /// The sequence of the `Watch`.
+    pub watch: u64,
+    /// The shard that it happened in.
+    pub shard: ShardId,
+    /// The shard's revision after the events.
+    pub revision: u64,
+    /// Events could not be told (too slow a reader, too old a start, a shard that moved): read the subtree again. The
+    /// watch goes on after `revision`.
+    pub skipped: bool,
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
+pub enum Error {
+    /// The data say no: a condition did not hold, something exists or is missing. Nothing was changed.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The request itself is wrong. Nothing was changed.
+    #[error("{0}")]
+    Invalid(String),
+    /// A transaction may not span shards.
+    #[error("the transaction touches the shards {}: split it, one for each shard", .0.join(", "))]
+    SpansShards(Vec<String>),
+    /// Nobody could carry it out before its time was over. A write may have been carried out or not: sent again with the
+    /// same sequence it happens once.
+    #[error("no answer within {timeout_ms} ms: {reason}")]
+    Timeout {
+        /// The request's.
+        timeout_ms: u32,
+        /// What it was waiting for.
+        reason: String,
+    },
+    /// The server has too much to do. Nothing was changed; try again later.
+    #[error("the server has {0} requests to carry out already: try again later")]
+    Busy(u64),
+    /// This server cannot do it, and says who can.
+    #[error("{reason}")]
+    Elsewhere {
+        /// Why not here.
+        reason: String,
+        /// Servers to ask, by address.
+        servers: Vec<String>,
+    },
+    /// The RPC failed, or has no provider.
+    #[error("{0}")]
+    Rpc(String),
+    /// The server's disk failed or is full: it takes no writes.
+    #[error("{0}")]
+    Disk(String),
+    /// The answer would not fit into a frame.
+    #[error("the answer has {0} bytes, more than a frame holds: ask for less at once")]
+    TooLarge(u64),
+}
+
+impl Error {
+    /// Whether asking again (elsewhere, or a little later) may help.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Busy(_) | Self::Elsewhere { .. } | Self::Disk(_))
+    }
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Longer than [`FRAME_MAX`].
+    #[error("a frame of {0} bytes: at most {FRAME_MAX} are allowed (is the other side speaking TLS or HTTP?)")]
+    TooLong(usize),
+    /// Not a message of this protocol.
+    #[error("a frame that is no message of version {VERSION}: {0}")]
+    Malformed(String),
+}
+
+/// Appends one frame to `out`.
+///
+/// # Errors
+/// [`FrameError::TooLong`], with `out` as it was.
+pub fn encode_frame<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; FRAME_HEADER]);
+    let body = postcard::to_extend(message, std::mem::take(out)).expect("a Vec takes everything");
+    *out = body;
+    let length = out.len() - start - FRAME_HEADER;
+    if length > FRAME_MAX {
+        out.truncate(start);
+        return Err(FrameError::TooLong(length));
+    }
+    out[start..start + FRAME_HEADER].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(())
+}
+
+/// The body of the first whole frame in `bytes` and how many bytes the frame has; `None` while it is not whole.
+///
+/// # Errors
+/// [`FrameError::TooLong`] as soon as the header says so.
+pub fn split_frame(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FrameError> {
+    let Some((header, rest)) = bytes.split_first_chunk::<FRAME_HEADER>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*header) as usize;
+    if length > FRAME_MAX {
+        return Err(FrameError::TooLong(length));
+    }
+    Ok(rest.get(..length).map(|body| (body, FRAME_HEADER + length)))
+}
+
+/// The message in a frame's body.
+///
+/// # Errors
+/// [`FrameError::Malformed`], also when something follows the message.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        Ok((_, rest)) => Err(FrameError::Malformed(format!("{} bytes too many", rest.len()))),
+        Err(error) => Err(FrameError::Malformed(error.to_string())),
+    }
+}
+
+impl Hello {
+    /// A first message.
+    pub fn new(role: Role) -> Self {
+        Self { magic: MAGIC, version: VERSION, role }
+    }
+
+    /// Whether it speaks this protocol; if not, the text for [`Welcome::Refused`].
+    ///
+    /// # Errors
+    /// The text.
+    pub fn check(&self) -> Result<(), String> {
+        if self.magic != MAGIC {
+            return Err("this is a Heddle controller, and what was sent is not its protocol".into());
+        }
+        if self.version != VERSION {
+            return Err(format!(
+                "protocol version {} was asked for, this server speaks {VERSION}: use programs of one release",
+                self.version
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A request that reads or writes, in short.
+impl Request {
+    /// The datastore and path that it is about, if it is about data.
+    pub fn location(&self) -> Option<(Datastore, &Path)> {
+        match &self.body {
+            RequestBody::Get { at, .. } | RequestBody::List { at, .. } | RequestBody::Watch { at, .. } => {
+                Some((at.datastore, &at.path))
+            }
+            RequestBody::Write(transaction) => transaction.locations().next().map(|at| (at.datastore, &at.path)),
+            _ => None,
+        }
+    }
+}

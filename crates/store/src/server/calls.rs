@@ -1,0 +1,122 @@
+//! The RPC registry and broker, and how clients and peers reach them.
+
+use machine::{Control, ServerId, Span, Step, Time};
+use tree::Path;
+
+use super::{ClientId, Output, Server};
+use crate::peer::Item;
+use crate::protocol::{Answer, Error, Response, ServerMessage};
+
+impl Server {
+    pub(super) fn rpc_said(&mut self, now: Time, from: ServerId, message: rpc::Message) {
+        self.rpc.handle(now, rpc::Input::Message { from, message });
+    }
+
+    pub(super) fn rpc_lost(&mut self, now: Time, peer: ServerId) {
+        self.rpc.handle(now, rpc::Input::ServerLost(peer));
+    }
+
+    pub(super) fn rpc_members(&mut self, now: Time) {
+        let members = self.map.members().keys().copied().collect();
+        self.rpc.handle(now, rpc::Input::Members(members));
+    }
+
+    pub(super) fn rpc_live(&mut self, now: Time) {
+        let live = self.live_peers(now);
+        self.rpc.handle(now, rpc::Input::Live(live));
+    }
+
+    /// A client says what it provides, instead of what it said before.
+    pub(super) fn rpc_offer(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        sequence: u64,
+        offers: Vec<(String, Option<Path>)>,
+    ) -> Result<(), Error> {
+        let provider = rpc::ProviderId(client.0);
+        let offers: Vec<rpc::Offer> = offers.into_iter().map(|(name, path)| rpc::Offer { name, path }).collect();
+        let before = self.rpc.offers_of(provider);
+        let withdrawn = before.into_iter().filter(|offer| !offers.contains(offer)).collect();
+        self.rpc.handle(now, rpc::Input::Withdraw { provider, offers: withdrawn });
+        self.rpc.handle(now, rpc::Input::Offer { provider, offers });
+        let refused = self.poll_rpc_until_refused(now, provider);
+        match refused {
+            Some(error) => Err(Error::Rpc(error)),
+            None => {
+                self.respond_ok(client, sequence, Answer::Done);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn rpc_call(
+        &mut self,
+        now: Time,
+        (client, sequence): (ClientId, u64),
+        (name, path, input): (String, Option<Path>, Vec<u8>),
+        timeout: Span,
+        idempotent: bool,
+    ) {
+        self.next_call += 1;
+        self.calls.insert(self.next_call, (client, sequence));
+        let id = rpc::CallId(self.next_call);
+        let call = rpc::Call { id, name, path, input: input.into(), timeout, idempotent };
+        self.rpc.handle(now, rpc::Input::Call(call));
+    }
+
+    pub(super) fn rpc_reply(&mut self, now: Time, client: ClientId, call: u64, result: Result<Vec<u8>, String>) {
+        let Some(delivery) = self.deliveries.remove(&call) else { return };
+        let provider = rpc::ProviderId(client.0);
+        let result = result.map(Into::into);
+        self.rpc.handle(now, rpc::Input::Reply { provider, delivery, result });
+    }
+
+    pub(super) fn rpc_client_gone(&mut self, now: Time, client: ClientId) {
+        let calls: Vec<u64> = self.calls.iter().filter(|(_, (of, _))| *of == client).map(|(id, _)| *id).collect();
+        for call in calls {
+            self.calls.remove(&call);
+            self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
+        }
+        self.rpc.handle(now, rpc::Input::ProviderGone(rpc::ProviderId(client.0)));
+    }
+
+    pub(super) fn poll_rpc(&mut self, now: Time) {
+        self.poll_rpc_until_refused(now, rpc::ProviderId(u64::MAX));
+    }
+
+    /// Carries out what the broker wants; gives why it refused this provider's offer, if it did.
+    fn poll_rpc_until_refused(&mut self, now: Time, of: rpc::ProviderId) -> Option<String> {
+        let mut refused = None;
+        loop {
+            match self.rpc.poll(now) {
+                Step::Wait(until) => {
+                    self.next_upkeep = self.next_upkeep.min(until.max(now));
+                    return refused;
+                }
+                Step::Do(rpc::Output::Send { to, message }) => self.peers.push(to, Item::Rpc(message)),
+                Step::Do(rpc::Output::Deliver { provider, delivery, name, path, input }) => {
+                    self.next_call += 1;
+                    let call = self.next_call;
+                    self.deliveries.insert(call, delivery);
+                    let message = ServerMessage::Invoke { call, name, path, input: input.to_vec() };
+                    self.outputs.push_back(Output::Client { client: ClientId(provider.0), message });
+                }
+                Step::Do(rpc::Output::Answer { id, result }) => {
+                    let Some((client, sequence)) = self.calls.remove(&id.0) else { continue };
+                    let result = match result {
+                        Ok(output) => Ok(Answer::Output(output.to_vec())),
+                        Err(error) => Err(Error::Rpc(error.to_string())),
+                    };
+                    self.respond(client, Response { sequence, leader: None, result });
+                }
+                Step::Do(rpc::Output::OfferRefused { provider, error }) => {
+                    if provider == of {
+                        refused = Some(error.to_string());
+                    }
+                }
+                Step::Do(rpc::Output::MessageRefused { .. }) => self.counters.malformed += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Carrying operations out: at the replica here if that is the leader, else by asking the leader.
+
+use machine::{ServerId, Time};
+use placement::ShardId;
+
+use super::Server;
+use super::operations::{Origin, Purpose, Route, Stage, What};
+use crate::group::{Asker, Effects, Miss};
+use crate::peer::{Ask, Item, Told};
+use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
+use crate::read::{Found, Read};
+use crate::server::Output;
+
+impl Server {
+    /// Begins an operation.
+    pub(super) fn start(&mut self, now: Time, origin: Origin, route: Route, what: What, deadline: Time) -> u64 {
+        let id = self.operations.add(origin, route, what, deadline);
+        self.drive(now, id);
+        id
+    }
+
+    /// Tries again whatever could not be done before.
+    pub(super) fn retry_idle(&mut self, now: Time) {
+        for id in self.operations.idle.iter().copied().collect::<Vec<_>>() {
+            self.drive(now, id);
+        }
+    }
+
+    /// Goes on with an operation, as far as that is possible now.
+    pub(super) fn drive(&mut self, now: Time, id: u64) {
+        let Some(operation) = self.operations.get_mut(id) else { return };
+        let shard = match &operation.route {
+            Route::Shard(shard) => *shard,
+            Route::Path(path) => self.map.route(path),
+        };
+        operation.shard = shard;
+        let what = operation.what.clone();
+        match what {
+            What::Propose(data) => self.drive_proposal(now, id, shard, data),
+            What::Read(read, Consistency::Stale) if self.has_replica(shard) => self.evaluate(now, id, shard, &read),
+            What::Read(read, _) => self.drive_read(now, id, shard, read),
+            What::MoveLeader(to) => {
+                let here = self.groups.get_mut(&shard).map(|group| group.transfer(to));
+                match here {
+                    Some(Ok(())) => {
+                        self.dirty.insert(shard);
+                        self.finish(now, id, Ok(Told::Done));
+                    }
+                    _ => self.ask_leader(now, id, shard, Ask::MoveLeader(to)),
+                }
+            }
+        }
+    }
+
+    fn has_replica(&self, shard: ShardId) -> bool {
+        self.groups.get(&shard).is_some_and(|group| group.applied() > 0)
+    }
+
+    fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Vec<u8>) {
+        let me = self.config.server;
+        match self.groups.get_mut(&shard).filter(|group| group.is_leader()) {
+            Some(group) => {
+                *group.load.entry(me).or_default() += 1;
+                match group.propose(data, Asker::Here(id)) {
+                    Ok(()) => {
+                        self.counters.proposals += 1;
+                        self.operations.set_waiting(id, None);
+                    }
+                    Err(_) => self.operations.set_idle(id),
+                }
+                self.dirty.insert(shard);
+            }
+            None => self.ask_leader(now, id, shard, Ask::Propose(data)),
+        }
+    }
+
+    fn drive_read(&mut self, now: Time, id: u64, shard: ShardId, read: Read) {
+        let me = self.config.server;
+        if !self.has_replica(shard) {
+            self.ask_leader(now, id, shard, Ask::Read(read));
+            return;
+        }
+        let group = self.groups.get_mut(&shard).expect("there is a replica");
+        if !group.is_leader() {
+            self.ask_leader(now, id, shard, Ask::ReadIndex);
+            return;
+        }
+        *group.load.entry(me).or_default() += 1;
+        group.lease.used(now);
+        let mut effects = Effects::default();
+        self.operations.set_waiting(id, None);
+        group.read_index(now, Asker::Here(id), &mut self.counters, &mut effects);
+        self.dirty.insert(shard);
+        self.carry_out(now, effects);
+    }
+
+    fn ask_leader(&mut self, now: Time, id: u64, shard: ShardId, ask: Ask) {
+        match self.leader_of(shard).filter(|leader| *leader != self.config.server) {
+            Some(leader) => {
+                self.counters.forwarded += 1;
+                self.peers.push(leader, Item::Ask { id, group: shard, ask });
+                self.operations.set_waiting(id, Some(now));
+            }
+            None => self.operations.set_idle(id),
+        }
+    }
+
+    /// A group here has answered.
+    pub(super) fn told(&mut self, now: Time, asker: Asker, result: Result<Told, Miss>) {
+        match (asker, result) {
+            (Asker::Here(id), Ok(told)) => self.go_on(now, id, Ok(told)),
+            (Asker::Here(id), Err(_)) => self.operations.set_idle(id),
+            (Asker::There(to, id), Ok(told)) => self.answer_there(to, id, Ok(told)),
+            (Asker::There(to, id), Err(miss)) => {
+                let reason = match miss {
+                    Miss::NotLeader => "this server does not lead the shard",
+                    Miss::NotNow => "the leader takes nothing now",
+                };
+                self.answer_there(to, id, Err(Error::Elsewhere { reason: reason.into(), servers: Vec::new() }));
+            }
+        }
+    }
+
+    /// Another server has answered.
+    pub(super) fn told_by(&mut self, now: Time, id: u64, from: ServerId, told: Result<Told, Error>) {
+        let Some(operation) = self.operations.get(id) else { return };
+        // A second answer, or to an earlier attempt: the first was enough.
+        if !matches!(operation.stage, Stage::Waiting(until) if until != Time::NEVER) {
+            return;
+        }
+        match told {
+            Err(error) if error.is_transient() => {
+                if self.peers.leader_of(operation.shard) == Some(from) {
+                    self.peers.forget_leader_of(operation.shard);
+                }
+                self.operations.set_idle(id);
+            }
+            told => self.go_on(now, id, told),
+        }
+    }
+
+    fn go_on(&mut self, now: Time, id: u64, told: Result<Told, Error>) {
+        match told {
+            Ok(Told::Index(index)) => {
+                let Some(operation) = self.operations.get(id) else { return };
+                let shard = operation.shard;
+                let What::Read(read, _) = operation.what.clone() else { return };
+                if self.groups.get(&shard).is_some_and(|group| group.applied() >= index) {
+                    self.evaluate(now, id, shard, &read);
+                } else {
+                    self.operations.set_applying(id, index);
+                }
+            }
+            Ok(Told::Outcome(Err(refusal))) if refusal.is_retryable() => self.operations.set_idle(id),
+            told => self.finish(now, id, told),
+        }
+    }
+
+    /// The replica of a shard has applied more.
+    pub(super) fn replica_applied(&mut self, now: Time, shard: ShardId) {
+        let Some(group) = self.groups.get(&shard) else { return };
+        for id in self.operations.applied(shard, group.applied()) {
+            if let Some(operation) = self.operations.get(id)
+                && let What::Read(read, _) = operation.what.clone()
+            {
+                self.evaluate(now, id, shard, &read);
+            }
+        }
+    }
+
+    fn evaluate(&mut self, now: Time, id: u64, shard: ShardId, read: &Read) {
+        let state = self.groups.get(&shard).and_then(|group| group.content.state());
+        match state.map(|state| read.evaluate(state)) {
+            Some(Ok(found)) => self.finish(now, id, Ok(Told::Read(found))),
+            Some(Err(refusal)) if refusal.is_retryable() => self.operations.set_idle(id),
+            Some(Err(refusal)) => self.finish(now, id, Err(Error::Refused(refusal))),
+            None => self.operations.set_idle(id),
+        }
+    }
+
+    /// The operation is done: whoever wanted it is told.
+    pub(super) fn finish(&mut self, now: Time, id: u64, told: Result<Told, Error>) {
+        let Some(operation) = self.operations.remove(id) else { return };
+        match operation.origin {
+            Origin::Client { client, sequence, purpose, .. } => {
+                let leader = self.leader_hint(operation.shard);
+                if purpose == Purpose::Backup
+                    && let Ok(Told::Read(Found::Exported(tree::Chunk { next: Some(_), .. }))) = &told
+                    && let Some(state) = self.groups.get(&operation.shard).and_then(|group| group.content.state())
+                {
+                    // The operation ends in the same call that read the chunk: this is the content it was read from.
+                    self.backups.insert(client, (operation.shard, state.clone()));
+                }
+                let result = told.and_then(|told| self.answer(&purpose, told));
+                let message = ServerMessage::Response(Response { sequence, leader, result });
+                self.outputs.push_back(Output::Client { client, message });
+            }
+            Origin::There(to, there) => self.answer_there(to, there, told),
+            Origin::Move(id, step) => self.move_stepped(now, id, step, told),
+            Origin::Upkeep => {}
+        }
+    }
+
+    fn answer(&self, purpose: &Purpose, told: Told) -> Result<Answer, Error> {
+        match told {
+            Told::Outcome(outcome) => match outcome {
+                Ok(committed) => Ok(Answer::Written { revision: committed.revision }),
+                Err(refusal) => Err(Error::Refused(refusal)),
+            },
+            Told::Placed(Err(refusal)) => Err(Error::Invalid(refusal.to_string())),
+            Told::Placed(Ok(effect)) if *purpose == Purpose::Join => match effect {
+                placement::Effect::Server(server) | placement::Effect::Replaced { new: server, .. } => {
+                    let members = self.peers.addresses().clone();
+                    Ok(Answer::Joined { cluster: self.config.cluster, server, members })
+                }
+                other => Err(Error::Invalid(format!("the join came to {other:?}"))),
+            },
+            Told::Placed(Ok(effect)) => Ok(Answer::Placed(effect)),
+            Told::Read(Found::Answer(answer)) => Ok(answer),
+            Told::Read(Found::Exported(chunk)) => Ok(Answer::Chunk { entries: chunk.entries, next: chunk.next }),
+            Told::Done | Told::Index(_) => Ok(Answer::Done),
+        }
+    }
+
+    pub(super) fn leader_hint(&self, shard: ShardId) -> Option<Leader> {
+        let server = self.leader_of(shard)?;
+        let address = self.map.members().get(&server)?.address.clone();
+        Some(Leader { shard, server, address })
+    }
+
+    /// Operations whose time has come, one way or the other.
+    pub(super) fn operations_due(&mut self, now: Time) {
+        let (again, over) = self.operations.due(now);
+        for id in again {
+            self.drive(now, id);
+        }
+        for id in over {
+            let Some(operation) = self.operations.get(id) else { continue };
+            self.counters.timeouts += 1;
+            let error = operation.timed_out();
+            self.finish(now, id, Err(error));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What goes into a server and what comes out.
+
+use std::collections::BTreeMap;
+
+use machine::ServerId;
+
+use crate::peer::Envelope;
+use crate::protocol::{ClientMessage, ServerMessage};
+
+/// A connection of a client, numbered by the driver; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// What comes in.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// From another server.
+    Peer {
+        /// Who.
+        from: ServerId,
+        /// What.
+        envelope: Envelope,
+    },
+    /// A connection to a peer was lost: what was sent lately may not have arrived.
+    PeerLost(ServerId),
+    /// From a client.
+    Client {
+        /// Which connection.
+        client: ClientId,
+        /// What.
+        message: ClientMessage,
+    },
+    /// A client's connection ended.
+    ClientGone(ClientId),
+    /// A [`wal::Write`] has been carried out; all in it will survive a loss of power.
+    Written(u64),
+    /// A [`wal::Write`] could not be carried out.
+    WriteFailed {
+        /// Which.
+        write: u64,
+        /// Why.
+        error: wal::DiskError,
+    },
+    /// Nothing but the passing of time.
+    Tick,
+}
+
+/// What goes out.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// To another server.
+    Peer {
+        /// Whom.
+        to: ServerId,
+        /// What.
+        envelope: Envelope,
+    },
+    /// To a client.
+    Client {
+        /// Which connection.
+        client: ClientId,
+        /// What.
+        message: ServerMessage,
+    },
+    /// For the disk.
+    Disk(wal::Write),
+    /// The other servers and their addresses, whenever they change.
+    Peers(BTreeMap<ServerId, String>),
+    /// This server must stop: it was removed from the cluster, or its disk failed. The text says what to do.
+    Stop(String),
+}

@@ -1,0 +1,279 @@
+//! A server of the cluster: its replicas, its peers, its clients, its disk.
+//!
+//! It is a [`machine::Control`] with one liberty: several inputs may be handled before it is polled. Whatever they bring
+//! about leaves together: one envelope a peer, one write for all groups.
+//!
+//! | module | what of a server it is |
+//! |---|---|
+//! | `io` | inputs and outputs |
+//! | `open` | its beginning: founding a cluster, joining one, recovery from the disk |
+//! | `requests` | what clients ask, made into operations |
+//! | `operations` | the table of what is being carried out |
+//! | `drive` | carrying it out: at the local replica, or by asking the leader |
+//! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
+//! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
+//! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
+//! | `watches` | clients that are told of changes |
+//! | `calls` | the RPC registry and broker |
+
+mod calls;
+mod drive;
+mod io;
+mod open;
+mod operations;
+mod peers;
+mod replicas;
+mod requests;
+mod upkeep;
+mod watches;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use machine::{Control, Rng, ServerId, Span, Step, Time};
+use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
+
+pub use io::{ClientId, Input, Output};
+pub use open::{Founding, OpenError};
+
+use crate::config::{Config, ELECTION_TICKS};
+use crate::group::{Effects, Group};
+use crate::snapshots::Snapshots;
+use crate::status::{Counters, GroupStatus, PeerStatus, Status};
+use operations::Operations;
+use peers::Peers;
+use replicas::Disk;
+use watches::Watches;
+
+/// What waits for nothing in particular is looked at so often.
+const UPKEEP: Span = Span::from_ms(50);
+
+/// Bytes that may wait for the disk before clients are told to come back later.
+const DISK_BACKLOG_MAX: usize = 16 << 20;
+
+/// A server.
+pub struct Server {
+    config: Config,
+    rng: Rng,
+    log: wal::Log,
+    groups: BTreeMap<ShardId, Group>,
+    /// Groups that were here once: their votes must not be forgotten.
+    removed: BTreeMap<ShardId, wal::HardState>,
+    /// Groups that Raft may have something to say about.
+    dirty: BTreeSet<ShardId>,
+    /// Groups that wait for the disk.
+    unsynced: BTreeSet<ShardId>,
+    map: Map,
+    peers: Peers,
+    timeout: ElectionTimeout,
+    next_tick: Time,
+    next_upkeep: Time,
+    /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
+    deaf_until: Time,
+    operations: Operations,
+    ensuring: BTreeMap<String, Time>,
+    snapshots: Snapshots,
+    disk: Disk,
+    watches: Watches,
+    /// The content that clients are backing up.
+    backups: BTreeMap<ClientId, (ShardId, tree::State)>,
+    rpc: rpc::Rpc,
+    calls: BTreeMap<u64, (ClientId, u64)>,
+    next_call: u64,
+    deliveries: BTreeMap<u64, rpc::DeliveryId>,
+    mover: Mover,
+    leadership: Leadership,
+    own_leads: crate::peer::Leads,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+    stopped: bool,
+}
+
+impl Control for Server {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle(&mut self, now: Time, input: Input) {
+        if self.stopped {
+            return;
+        }
+        match input {
+            Input::Peer { from, envelope } => self.peer_said(now, from, envelope),
+            Input::PeerLost(peer) => self.peer_lost(now, peer),
+            Input::Client { client, message } => self.client_said(now, client, message),
+            Input::ClientGone(client) => self.client_gone(now, client),
+            Input::Written(write) => self.written(now, write),
+            Input::WriteFailed { write, error } => self.write_failed(now, write, error),
+            Input::Tick => {}
+        }
+    }
+
+    fn poll(&mut self, now: Time) -> Step<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Step::Do(output);
+        }
+        if self.stopped {
+            return Step::Wait(Time::NEVER);
+        }
+        self.work(now);
+        match self.outputs.pop_front() {
+            Some(output) => Step::Do(output),
+            None => Step::Wait(self.next_tick.min(self.next_upkeep)),
+        }
+    }
+}
+
+impl Server {
+    /// Who this is.
+    pub fn id(&self) -> ServerId {
+        self.config.server
+    }
+
+    /// Everything that is due, and everything that follows from what came in.
+    fn work(&mut self, now: Time) {
+        if !self.log.is_ready() {
+            // What was recovered may not be on the disk yet: nothing is said before it is.
+            self.take_writes(now);
+            self.next_upkeep = now + UPKEEP;
+            self.next_tick = self.next_upkeep;
+            return;
+        }
+        self.tick(now);
+        if now >= self.next_upkeep {
+            self.next_upkeep = now + UPKEEP;
+            self.upkeep(now);
+        }
+        self.poll_rpc(now);
+        self.advance(now);
+        self.take_writes(now);
+        self.flush_watches();
+        self.flush_peers(now);
+    }
+
+    /// Raft's clock: as many ticks as are due, but after a long pause not more than matter.
+    fn tick(&mut self, now: Time) {
+        let tick = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64);
+        let mut ticks = 0;
+        while now >= self.next_tick && ticks < 2 * ELECTION_TICKS {
+            ticks += 1;
+            self.next_tick += tick;
+            for (id, group) in &mut self.groups {
+                group.tick(now, &mut self.rng, &mut self.counters);
+                self.dirty.insert(*id);
+            }
+        }
+        if now >= self.next_tick {
+            self.next_tick = now + tick;
+        }
+    }
+
+    /// Lets all groups go on until they have nothing more to say.
+    fn advance(&mut self, now: Time) {
+        while !self.dirty.is_empty() {
+            let mut effects = Effects::default();
+            for id in std::mem::take(&mut self.dirty) {
+                let Some(group) = self.groups.get_mut(&id) else { continue };
+                group.advance(now, &mut self.log, &mut self.counters, &mut effects);
+                if group.waits_for_disk() {
+                    self.unsynced.insert(id);
+                }
+            }
+            self.carry_out(now, effects);
+        }
+    }
+
+    /// What groups have brought about.
+    fn carry_out(&mut self, now: Time, effects: Effects) {
+        let Effects { items, told, snapshots, events, changed, placed, applied } = effects;
+        for (to, item) in items {
+            self.peers.push(to, item);
+        }
+        for (to, group, message) in snapshots {
+            self.send_snapshot(now, to, group, message);
+        }
+        self.note_events(events);
+        if !placed.is_empty() || changed.contains(&ShardId::META) {
+            self.adopt_map(now);
+        }
+        for (asker, result) in told {
+            self.told(now, asker, result);
+        }
+        for shard in applied {
+            self.replica_applied(now, shard);
+        }
+        if !changed.is_empty() {
+            self.groups_changed(now, &changed);
+        }
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        counters.snapshots_sent = self.snapshots.sent;
+        counters
+    }
+
+    /// The election timeout now.
+    pub fn election_timeout(&self) -> Span {
+        self.timeout.current()
+    }
+
+    /// Who leads a shard, as far as is known here.
+    pub fn leader_of(&self, shard: ShardId) -> Option<ServerId> {
+        match self.groups.get(&shard) {
+            Some(group) => group.leader().or_else(|| self.peers.leader_of(shard)),
+            None => self.peers.leader_of(shard),
+        }
+    }
+
+    /// Whether it can serve: meta has a leader that is known here, and no replica here lags.
+    pub fn is_ready(&self) -> bool {
+        !self.stopped
+            && self.leader_of(ShardId::META).is_some()
+            && self.groups.values().all(|group| group.applied() > 0 && group.unapplied() < 10_000)
+    }
+
+    /// A number for each replica here that is the same on every server that has applied as much: for tests of agreement.
+    pub fn digests(&self) -> BTreeMap<ShardId, (u64, u64)> {
+        self.groups.iter().map(|(id, group)| (*id, (group.applied(), group.content.digest()))).collect()
+    }
+
+    /// The replicas here.
+    pub fn replicas(&self, now: Time) -> Vec<GroupStatus> {
+        self.groups.values().map(|group| group.status(now)).collect()
+    }
+
+    /// The map of shards and servers as far as it is known here.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Everything for a status page.
+    pub fn status(&self, now: Time) -> Status {
+        let shards = self.map.shards().keys().copied();
+        let offers = self.rpc.describe().into_iter().filter_map(|status| {
+            let bucket = status.bucket?;
+            let offers = bucket.offers.iter().map(|offer| (offer.name.clone(), offer.path.as_ref().map(ToString::to_string)));
+            Some((status.server, offers.collect()))
+        });
+        Status {
+            cluster: self.config.cluster,
+            server: self.config.server,
+            map: self.map.clone(),
+            leaders: shards.filter_map(|shard| Some((shard, self.leader_of(shard)?))).collect(),
+            groups: self.replicas(now),
+            peers: self.peer_statuses(now),
+            election_timeout_us: self.timeout.current().as_ns() / 1_000,
+            counters: self.counters(),
+            offers: offers.collect(),
+        }
+    }
+
+    fn peer_statuses(&self, now: Time) -> Vec<PeerStatus> {
+        self.peers.statuses(now, self.timeout.current())
+    }
+
+    fn stop(&mut self, reason: String) {
+        self.outputs.push_back(Output::Stop(reason));
+        self.stopped = true;
+    }
+}

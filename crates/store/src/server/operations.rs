@@ -1,0 +1,211 @@
+//! What is being carried out: for clients, for other servers, and for the cluster's own upkeep.
+//!
+//! ```text
+//!          drive                told
+//!   Idle ---------> Waiting ------------> done
+//!    ^                 |  \ index
+//!    |  miss, patience |   `----> Applying ---> done
+//!    `-----------------'
+//! ```
+//!
+//! An operation is tried until it is done or its time is over: repeating does no harm, since writes are done once a
+//! (session, sequence) and everything else either is a read or comes to the same when it is done twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::{ServerId, Span, Time};
+use placement::{MoveId, ShardId};
+use tree::Path;
+
+use super::ClientId;
+use crate::protocol::{Consistency, Error};
+use crate::read::Read;
+
+/// Who wants it.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    Client {
+        client: ClientId,
+        sequence: u64,
+        timeout_ms: u32,
+        /// What the answer is for.
+        purpose: Purpose,
+    },
+    There(ServerId, u64),
+    /// A step of a move.
+    Move(MoveId, MoveStep),
+    /// Whatever comes of it shows in the map.
+    Upkeep,
+}
+
+/// How the answer to a client is made of what came of the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Plain,
+    Join,
+    /// The first chunk; the content is kept for those that follow.
+    Backup,
+}
+
+/// Which step of a move.
+#[derive(Clone, Debug)]
+pub(super) enum MoveStep {
+    Freeze,
+    Export { number: u32 },
+    Import { number: u32, next: Option<tree::Cursor> },
+    Drop,
+    Settle,
+}
+
+/// Where it goes: data by path, since the path may move meanwhile.
+#[derive(Clone, Debug)]
+pub(super) enum Route {
+    Shard(ShardId),
+    Path(Path),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Propose(Vec<u8>),
+    Read(Read, Consistency),
+    MoveLeader(ServerId),
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// To be tried.
+    Idle,
+    /// Somebody was asked; if nothing is heard until then, it is tried again.
+    Waiting(Time),
+    /// The replica here must have applied this index.
+    Applying(u64),
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    pub(super) origin: Origin,
+    pub(super) route: Route,
+    pub(super) what: What,
+    pub(super) deadline: Time,
+    pub(super) stage: Stage,
+    /// The shard it went to last.
+    pub(super) shard: ShardId,
+}
+
+/// All operations under way.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    all: BTreeMap<u64, Operation>,
+    next: u64,
+    /// To be tried as soon as something changes.
+    pub(super) idle: BTreeSet<u64>,
+    applying: BTreeMap<ShardId, BTreeSet<(u64, u64)>>,
+}
+
+/// How long a server that was asked may take before it is asked again.
+const PATIENCE: Span = Span::from_ms(300);
+
+impl Operations {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Numbers go on after a restart where no late answer to an earlier one can be mistaken.
+    pub(super) fn start_at(&mut self, number: u64) {
+        self.next = number;
+    }
+
+    pub(super) fn add(&mut self, origin: Origin, route: Route, what: What, deadline: Time) -> u64 {
+        self.next += 1;
+        let operation = Operation { origin, route, what, deadline, stage: Stage::Idle, shard: ShardId::DEFAULT };
+        self.all.insert(self.next, operation);
+        self.next
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<&Operation> {
+        self.all.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Operation> {
+        self.all.get_mut(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Option<Operation> {
+        self.idle.remove(&id);
+        let operation = self.all.remove(&id)?;
+        if let Stage::Applying(index) = operation.stage
+            && let Some(waiting) = self.applying.get_mut(&operation.shard)
+        {
+            waiting.remove(&(index, id));
+        }
+        Some(operation)
+    }
+
+    /// It could not be done now.
+    pub(super) fn set_idle(&mut self, id: u64) {
+        if let Some(operation) = self.all.get_mut(&id) {
+            operation.stage = Stage::Idle;
+            self.idle.insert(id);
+        }
+    }
+
+    /// Somebody was asked. What this very server was asked is always answered.
+    pub(super) fn set_waiting(&mut self, id: u64, until: Option<Time>) {
+        if let Some(operation) = self.all.get_mut(&id) {
+            operation.stage = Stage::Waiting(until.map_or(Time::NEVER, |now| now + PATIENCE));
+            self.idle.remove(&id);
+        }
+    }
+
+    pub(super) fn set_applying(&mut self, id: u64, index: u64) {
+        if let Some(operation) = self.all.get_mut(&id) {
+            operation.stage = Stage::Applying(index);
+            self.idle.remove(&id);
+            self.applying.entry(operation.shard).or_default().insert((index, id));
+        }
+    }
+
+    /// Those that waited for the replica of this shard to get here.
+    pub(super) fn applied(&mut self, shard: ShardId, index: u64) -> Vec<u64> {
+        let Some(waiting) = self.applying.get_mut(&shard) else { return Vec::new() };
+        let later = waiting.split_off(&(index + 1, 0));
+        std::mem::replace(waiting, later).into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Those that must be tried again, and those whose time is over.
+    pub(super) fn due(&mut self, now: Time) -> (Vec<u64>, Vec<u64>) {
+        let mut again: Vec<u64> = self.idle.iter().copied().collect();
+        let mut over = Vec::new();
+        for (id, operation) in &self.all {
+            if operation.deadline <= now {
+                over.push(*id);
+            } else if matches!(operation.stage, Stage::Waiting(until) if until <= now) {
+                again.push(*id);
+            }
+        }
+        (again, over)
+    }
+
+    /// The operations of a client that has gone.
+    pub(super) fn of_client(&self, gone: ClientId) -> Vec<u64> {
+        let of = |origin: &Origin| matches!(origin, Origin::Client { client, .. } if *client == gone);
+        self.all.iter().filter(|(_, operation)| of(&operation.origin)).map(|(id, _)| *id).collect()
+    }
+}
+
+impl Operation {
+    /// The error when its time is over.
+    pub(super) fn timed_out(&self) -> Error {
+        let timeout_ms = if let Origin::Client { timeout_ms, .. } = self.origin { timeout_ms } else { 0 };
+        let shard = self.shard;
+        let reason = match self.stage {
+            Stage::Idle => format!("shard {shard} has no leader that this server can reach"),
+            Stage::Waiting(_) => format!("the leader of shard {shard} did not answer: is a majority of its servers up?"),
+            Stage::Applying(_) => format!("this server's replica of shard {shard} is too far behind"),
+        };
+        Error::Timeout { timeout_ms, reason }
+    }
+}

@@ -1,0 +1,299 @@
+//! Other servers: what is on its way to them, how far away they are, whether they live, and what they lead.
+
+use std::collections::BTreeMap;
+
+use machine::{ServerId, Span, Time};
+use placement::ShardId;
+
+use super::{Output, Server};
+use crate::group::{Asker, Effects, Miss};
+use crate::message::RaftMessage;
+use crate::peer::{Ask, Envelope, Item, Leads, Told};
+use crate::protocol::{Consistency, Error};
+use crate::status::PeerStatus;
+
+use super::operations::{Origin, Route, What};
+
+/// Items for one peer at most; more are dropped, and Raft or the asker repeats them.
+const ITEMS_MAX: usize = 65_536;
+
+/// For how long an operation of another server is worth anything.
+const FOREIGN_DEADLINE: Span = Span::from_secs(2);
+
+#[derive(Debug, Default)]
+struct Peer {
+    items: Vec<Item>,
+    heard: Option<Time>,
+    /// Its last stamp and when it came.
+    stamp: Option<(Time, Time)>,
+    round_trip: Option<Span>,
+    leads: Leads,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    all: BTreeMap<ServerId, Peer>,
+    /// Term and leader of each shard, as leaders say.
+    leaders: BTreeMap<ShardId, (u64, ServerId)>,
+    addresses: BTreeMap<ServerId, String>,
+    pub(super) dropped: u64,
+}
+
+impl Peers {
+    pub(super) fn push(&mut self, to: ServerId, item: Item) {
+        let peer = self.all.entry(to).or_default();
+        if peer.items.len() < ITEMS_MAX {
+            peer.items.push(item);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    pub(super) fn leader_of(&self, shard: ShardId) -> Option<ServerId> {
+        self.leaders.get(&shard).map(|(_, leader)| *leader)
+    }
+
+    /// A leader was heard of.
+    pub(super) fn note_leader(&mut self, shard: ShardId, term: u64, leader: ServerId) -> bool {
+        let known = self.leaders.entry(shard).or_insert((0, leader));
+        let news = term > known.0 || (term == known.0 && known.1 != leader);
+        if term >= known.0 {
+            *known = (term, leader);
+        }
+        news
+    }
+
+    /// Whoever was thought to lead it does not.
+    pub(super) fn forget_leader_of(&mut self, shard: ShardId) {
+        self.leaders.remove(&shard);
+    }
+
+    pub(super) fn address(&self, server: ServerId) -> Option<&String> {
+        self.addresses.get(&server)
+    }
+
+    pub(super) fn addresses(&self) -> &BTreeMap<ServerId, String> {
+        &self.addresses
+    }
+
+    /// Gives whether they differ from before. Who is gone is forgotten.
+    pub(super) fn set_addresses(&mut self, addresses: BTreeMap<ServerId, String>) -> bool {
+        let news = addresses != self.addresses;
+        self.all.retain(|id, _| addresses.contains_key(id));
+        self.leaders.retain(|_, (_, leader)| addresses.contains_key(leader));
+        self.addresses = addresses;
+        news
+    }
+
+    fn is_live(&self, server: ServerId, now: Time, patience: Span) -> bool {
+        self.all.get(&server).and_then(|peer| peer.heard).is_some_and(|heard| now.since(heard) <= patience)
+    }
+
+    pub(super) fn live(&self, now: Time, patience: Span) -> Vec<ServerId> {
+        self.all.keys().copied().filter(|id| self.is_live(*id, now, patience)).collect()
+    }
+
+    pub(super) fn leads(&mut self) -> impl Iterator<Item = (ServerId, &mut Leads)> {
+        self.all.iter_mut().map(|(id, peer)| (*id, &mut peer.leads))
+    }
+
+    pub(super) fn statuses(&self, now: Time, timeout: Span) -> Vec<PeerStatus> {
+        let status = |(id, peer): (&ServerId, &Peer)| PeerStatus {
+            server: *id,
+            live: self.is_live(*id, now, patience(timeout)),
+            round_trip_us: peer.round_trip.map(|span| span.as_ns() / 1_000),
+        };
+        self.all.iter().map(status).collect()
+    }
+}
+
+/// A peer that was not heard for so long is taken for dead.
+fn patience(timeout: Span) -> Span {
+    timeout + timeout
+}
+
+impl Server {
+    pub(super) fn live_peers(&self, now: Time) -> Vec<ServerId> {
+        self.peers.live(now, patience(self.timeout.current()))
+    }
+
+    pub(super) fn peer_said(&mut self, now: Time, from: ServerId, envelope: Envelope) {
+        if !self.log.is_ready() || from == self.config.server {
+            return;
+        }
+        let peer = self.peers.all.entry(from).or_default();
+        peer.heard = Some(now);
+        peer.stamp = Some((envelope.stamp, now));
+        if let Some((sent, delay_ps)) = envelope.echo {
+            let round_trip = Span::from_ps(now.since(sent).as_ps().saturating_sub(delay_ps));
+            peer.round_trip = Some(round_trip);
+            self.timeout.sample(now, from, round_trip + self.disk.latency());
+        }
+        for item in envelope.items {
+            self.take_item(now, from, item);
+        }
+    }
+
+    fn take_item(&mut self, now: Time, from: ServerId, item: Item) {
+        match item {
+            Item::Raft { group, message } => self.raft_said(now, from, group, message),
+            Item::Ask { id, group, ask } => self.asked(now, (from, id), group, ask),
+            Item::Told { id, told } => self.told_by(now, id, from, told),
+            Item::Snapshot(chunk) => {
+                let mut out = Vec::new();
+                if let Some(received) = self.snapshots.receive(now, from, chunk, &mut out) {
+                    self.snapshot_arrived(received);
+                }
+                self.push_all(out);
+            }
+            Item::SnapshotTaken { transfer, next, refused } => {
+                let mut out = Vec::new();
+                let ended = self.snapshots.taken(now, (from, transfer), (next, refused), &mut out);
+                self.push_all(out);
+                if let Some((shard, to, arrived)) = ended
+                    && let Some(group) = self.groups.get_mut(&shard)
+                {
+                    group.report_snapshot(to, arrived);
+                    self.dirty.insert(shard);
+                }
+            }
+            Item::Leads(leads) => self.note_leads(now, from, leads),
+            Item::NoMember { group, index } => self.no_member(now, group, index),
+            Item::Rpc(message) => self.rpc_said(now, from, message),
+        }
+    }
+
+    fn raft_said(&mut self, now: Time, from: ServerId, shard: ShardId, message: RaftMessage) {
+        if message.is_campaign() {
+            if now < self.deaf_until {
+                return;
+            }
+            if let Some(group) = self.groups.get(&shard)
+                && group.is_leader()
+                && !group.members().has(from)
+            {
+                let index = group.applied();
+                self.peers.push(from, Item::NoMember { group: shard, index });
+                return;
+            }
+        }
+        // A disk that cannot follow takes no more: what is not acknowledged is sent again.
+        if self.log.backlog_bytes() > 2 * DISK_BACKLOG || !self.ensure_replica(shard) {
+            return;
+        }
+        if let Some(group) = self.groups.get_mut(&shard) {
+            group.step(from, message);
+            self.dirty.insert(shard);
+        }
+    }
+
+    fn asked(&mut self, now: Time, (from, id): (ServerId, u64), shard: ShardId, ask: Ask) {
+        let asker = Asker::There(from, id);
+        let mut effects = Effects::default();
+        let taken = match (ask, self.groups.get_mut(&shard)) {
+            (Ask::Read(read), Some(_)) => {
+                let origin = Origin::There(from, id);
+                let what = What::Read(read, Consistency::Linearizable);
+                self.start(now, origin, Route::Shard(shard), what, now + FOREIGN_DEADLINE);
+                Ok(())
+            }
+            (Ask::Propose(data), Some(group)) => {
+                if is_command(shard, &data) {
+                    *group.load.entry(from).or_default() += 1;
+                    self.counters.proposals += 1;
+                    group.propose(data, asker)
+                } else {
+                    self.counters.malformed += 1;
+                    let told = Err(Error::Invalid("that is no command for this shard".into()));
+                    self.peers.push(from, Item::Told { id, told });
+                    Ok(())
+                }
+            }
+            (Ask::ReadIndex, Some(group)) => {
+                *group.load.entry(from).or_default() += 1;
+                group.lease.used(now);
+                group.read_index(now, asker, &mut self.counters, &mut effects);
+                Ok(())
+            }
+            (Ask::MoveLeader(to), Some(group)) => group.transfer(to).map(|()| {
+                effects.told.push((asker, Ok(Told::Done)));
+            }),
+            (_, None) => Err(Miss::NotLeader),
+        };
+        if let Err(miss) = taken {
+            effects.told.push((asker, Err(miss)));
+        }
+        self.dirty.insert(shard);
+        self.carry_out(now, effects);
+    }
+
+    fn note_leads(&mut self, now: Time, from: ServerId, leads: Leads) {
+        let mut news = Vec::new();
+        for (shard, term) in &leads.terms {
+            if self.peers.note_leader(*shard, *term, from) {
+                news.push(*shard);
+            }
+        }
+        if let Some(peer) = self.peers.all.get_mut(&from) {
+            let mut load = std::mem::take(&mut peer.leads.load);
+            for (shard, origins) in &leads.load {
+                let counts = load.entry(*shard).or_default();
+                for (origin, count) in origins {
+                    *counts.entry(*origin).or_default() += count;
+                }
+            }
+            peer.leads = Leads { load, ..leads };
+        }
+        if !news.is_empty() {
+            self.retry_idle(now);
+        }
+    }
+
+    pub(super) fn peer_lost(&mut self, now: Time, peer: ServerId) {
+        for (id, group) in &mut self.groups {
+            group.report_unreachable(peer);
+            self.dirty.insert(*id);
+        }
+        self.rpc_lost(now, peer);
+    }
+
+    pub(super) fn push_all(&mut self, items: Vec<(ServerId, Item)>) {
+        for (to, item) in items {
+            self.peers.push(to, item);
+        }
+    }
+
+    /// Everything that has gathered, one envelope a peer.
+    pub(super) fn flush_peers(&mut self, now: Time) {
+        for (to, peer) in &mut self.peers.all {
+            if peer.items.is_empty() || !self.peers.addresses.contains_key(to) {
+                // Nobody knows the way: the map will tell, and Raft repeats.
+                peer.items.clear();
+                continue;
+            }
+            let echo = peer.stamp.map(|(stamp, came)| (stamp, now.since(came).as_ps()));
+            let envelope = Envelope { stamp: now, echo, items: std::mem::take(&mut peer.items) };
+            self.outputs.push_back(Output::Peer { to: *to, envelope });
+        }
+    }
+
+    pub(super) fn answer_there(&mut self, to: ServerId, id: u64, told: Result<Told, Error>) {
+        self.peers.push(to, Item::Told { id, told });
+    }
+}
+
+const DISK_BACKLOG: usize = super::DISK_BACKLOG_MAX;
+
+/// Whether bytes of another server are what the shard's log may hold.
+fn is_command(shard: ShardId, data: &[u8]) -> bool {
+    if shard == ShardId::META {
+        placement::Command::decode(data).is_ok_and(|command| command.check().is_ok())
+    } else {
+        match tree::Command::decode(data) {
+            Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),
+            Ok(_) => true,
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! The replicas on this server: made and removed as the map says, their members changed one step at a time, their content
+//! written to the disk in the background.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use machine::{ServerId, Span, Time};
+use placement::{ShardId, membership};
+
+use super::{DISK_BACKLOG_MAX, Output, Server, UPKEEP};
+use crate::content::{Content, Reader};
+use crate::group::{Effects, Group, Opening};
+use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta};
+use crate::peer::Item;
+use crate::snapshots::Received;
+use crate::storage::Storage;
+
+/// A replica may lack so many entries and still count as caught up.
+const LAG: u64 = 256;
+
+/// Writes of snapshots have numbers of their own.
+const SNAPSHOT_WRITES: u64 = 1 << 63;
+
+/// Chunks of a snapshot in one write.
+const CHUNKS_A_WRITE: usize = 4;
+
+/// The entry that begins a new group's log and names its first members; Raft never sees it.
+pub(super) const FOUNDING: u8 = 2;
+
+/// Snapshots on their way to the disk, one at a time, beside the log.
+#[derive(Default)]
+pub(super) struct Disk {
+    jobs: VecDeque<Job>,
+    writes: u64,
+    in_flight: Option<u64>,
+    /// When the log write in flight was handed out, and how long such writes take.
+    log_in_flight: Option<(u64, Time)>,
+    latency: Span,
+    pub(super) full: Option<String>,
+}
+
+impl Disk {
+    /// How long a log write takes, smoothed.
+    pub(super) fn latency(&self) -> Span {
+        self.latency
+    }
+
+    fn has_job_of(&self, shard: ShardId) -> bool {
+        self.jobs.iter().any(|job| job.shard == shard)
+    }
+}
+
+struct Job {
+    shard: ShardId,
+    meta: SnapshotMeta,
+    reader: Reader,
+    writer: Option<wal::SnapshotWriter>,
+    /// Once the last write is under way.
+    mark: Option<wal::SnapshotMark>,
+    /// If it came from another server: sender, message and content for Raft.
+    received: Option<(ServerId, RaftMessage, Content)>,
+}
+
+impl Server {
+    /// The map as the replica of meta here has it now.
+    pub(super) fn adopt_map(&mut self, now: Time) {
+        let Some(map) = self.groups.get(&ShardId::META).and_then(|group| group.content.map()) else { return };
+        if map.version() == self.map.version() {
+            return;
+        }
+        self.map = map.clone();
+        self.adopt_members(now);
+        self.make_founded_replicas();
+        self.reroute_watches();
+        let gone: Vec<ShardId> = self.groups.keys().filter(|id| !self.map.shards().contains_key(id)).copied().collect();
+        for shard in gone {
+            self.remove_replica(shard);
+        }
+        self.operations_due(now);
+        self.retry_idle(now);
+    }
+
+    fn adopt_members(&mut self, now: Time) {
+        let me = self.config.server;
+        if !self.map.members().contains_key(&me) {
+            self.stop(format!("server {me} is no member of the cluster any more: its data folder may be deleted"));
+            return;
+        }
+        self.adopt_addresses();
+        self.timeout.set_voters(self.map.members().len());
+        self.rpc_members(now);
+    }
+
+    /// The members' addresses; and of those who have left, while they are in a group here: they must hear that they have.
+    fn adopt_addresses(&mut self) {
+        let me = self.config.server;
+        let mut addresses: BTreeMap<ServerId, String> = self.peers.addresses().clone();
+        addresses.retain(|id, _| self.groups.values().any(|group| group.members().has(*id)));
+        addresses.extend(self.map.members().values().map(|member| (member.id, member.address.clone())));
+        if self.peers.set_addresses(addresses) {
+            let others = self.peers.addresses().iter().filter(|(id, _)| **id != me);
+            let others = others.map(|(id, address)| (*id, address.clone())).collect();
+            self.outputs.push_back(Output::Peers(others));
+        }
+    }
+
+    /// Shards whose first replicas include one here are begun as soon as the map has them.
+    fn make_founded_replicas(&mut self) {
+        let me = self.config.server;
+        let founded: Vec<_> = (self.map.shards().values())
+            .filter(|shard| shard.founders.contains(&me))
+            .filter(|shard| !self.groups.contains_key(&shard.id) && !self.removed.contains_key(&shard.id))
+            .map(|shard| (shard.id, Members::founders(shard.founders.iter().copied())))
+            .collect();
+        for (shard, members) in founded {
+            let first = members.voters.first() == Some(&me.0);
+            self.found_replica(shard, members);
+            if first && let Some(group) = self.groups.get_mut(&shard) {
+                group.campaign();
+            }
+        }
+    }
+
+    /// Begins a group of which this server is a first member.
+    pub(super) fn found_replica(&mut self, shard: ShardId, members: Members) {
+        let start = found(&mut self.log, shard, members);
+        let hard_state = raft_hard_state(FOUNDED);
+        let storage = Storage::new(hard_state, start.clone(), (start.index, start.term), []);
+        self.open_replica(shard, storage, Content::empty(shard), start);
+    }
+
+    pub(super) fn open_replica(&mut self, shard: ShardId, storage: Storage, content: Content, start: SnapshotMeta) {
+        let opening = Opening { id: shard, storage, content, start };
+        let group = Group::open(&self.config, opening, &mut self.rng);
+        self.groups.insert(shard, group);
+        self.removed.remove(&shard);
+        self.dirty.insert(shard);
+    }
+
+    /// Whether there is a replica here, made empty if the map allows one: its leader will send it everything.
+    pub(super) fn ensure_replica(&mut self, shard: ShardId) -> bool {
+        if self.groups.contains_key(&shard) {
+            return true;
+        }
+        if shard != ShardId::META && !self.map.shards().contains_key(&shard) {
+            return false;
+        }
+        let hard_state = self.removed.get(&shard).copied().unwrap_or_default();
+        let hard_state = wal::HardState { commit: 0, ..hard_state };
+        let storage = Storage::new(raft_hard_state(hard_state), SnapshotMeta::default(), (0, 0), []);
+        self.open_replica(shard, storage, Content::empty(shard), SnapshotMeta::default());
+        true
+    }
+
+    /// Takes a replica away; its vote is kept.
+    fn remove_replica(&mut self, shard: ShardId) {
+        let Some(group) = self.groups.remove(&shard) else { return };
+        self.log.hard_state(shard.0, group.hard_state());
+        self.log.remove_group(shard.0);
+        self.removed.insert(shard, group.hard_state());
+        self.dirty.remove(&shard);
+        self.unsynced.remove(&shard);
+        self.watches_lost(shard);
+    }
+
+    pub(super) fn no_member(&mut self, now: Time, shard: ShardId, index: u64) {
+        let stale = |group: &Group| !group.is_leader() && group.applied() < index;
+        if shard == ShardId::META || !self.groups.get(&shard).is_some_and(stale) {
+            return;
+        }
+        // Only if the map says so too: the word may be older than a change that made it a member again.
+        if !self.map.desired_replicas(shard).contains(self.config.server) {
+            self.remove_replica(shard);
+            self.retry_idle(now);
+        }
+    }
+
+    /// Leaders, members or content of groups have changed.
+    pub(super) fn groups_changed(&mut self, now: Time, changed: &[ShardId]) {
+        let me = self.config.server;
+        for shard in changed {
+            let Some(group) = self.groups.get(shard) else { continue };
+            if group.applied() > 0 && !group.members().has(me) && *shard != ShardId::META {
+                self.remove_replica(*shard);
+                continue;
+            }
+            if let Some(leader) = group.leader() {
+                self.peers.note_leader(*shard, group.term(), leader);
+            }
+        }
+        if self.map.members().contains_key(&me) {
+            self.adopt_addresses();
+        }
+        self.next_upkeep = self.next_upkeep.min(now + Span::from_ms(1));
+        self.retry_idle(now);
+    }
+
+    /// One step towards the desired replicas, in every group that is led from here.
+    pub(super) fn reconcile_members(&mut self, now: Time) {
+        let me = self.config.server;
+        let live: BTreeSet<ServerId> = self.live_peers(now).into_iter().chain([me]).collect();
+        for (shard, group) in &mut self.groups {
+            if !group.is_leader() {
+                continue;
+            }
+            let near: BTreeSet<ServerId> = group.caught_up(LAG).into_iter().filter(|id| live.contains(id)).collect();
+            let present = configuration(group.members());
+            let change = match membership::next(&self.map.desired_replicas(*shard), &present, &near, me) {
+                membership::Next::Nothing | membership::Next::WaitFor(_) => continue,
+                membership::Next::LeaveJoint => MemberChange::default(),
+                membership::Next::AddLearners(servers) => MemberChange { learners: ids(&servers), ..MemberChange::default() },
+                membership::Next::ChangeVoters { promote, demote, remove } => {
+                    MemberChange { voters: ids(&promote), learners: ids(&demote), removed: ids(&remove) }
+                }
+                membership::Next::TransferLeaderFirst { to } => {
+                    let _ = group.transfer(to);
+                    self.dirty.insert(*shard);
+                    continue;
+                }
+                membership::Next::RemoveLearners(servers) => {
+                    MemberChange { removed: ids(&servers), ..MemberChange::default() }
+                }
+            };
+            group.change_members(&change);
+            self.dirty.insert(*shard);
+        }
+    }
+
+    /// Voters of each group led from here that could lead it as well.
+    pub(super) fn ready_to_lead(&self, group: &Group) -> Vec<ServerId> {
+        let voters = &group.members().voters;
+        group.caught_up(LAG).into_iter().filter(|id| voters.contains(&id.0)).collect()
+    }
+
+    // The disk.
+
+    /// Hands out what must be written, one log write and one snapshot write at a time.
+    pub(super) fn take_writes(&mut self, now: Time) {
+        if self.disk.log_in_flight.is_none()
+            && let Some(write) = self.log.take_batch()
+        {
+            for shard in &self.unsynced {
+                if let Some(group) = self.groups.get_mut(shard) {
+                    group.taken(write.id);
+                }
+            }
+            self.counters.log_writes += 1;
+            self.counters.log_bytes += write.bytes() as u64;
+            self.disk.log_in_flight = Some((write.id, now));
+            self.outputs.push_back(Output::Disk(write));
+        }
+        if self.disk.in_flight.is_none() {
+            self.next_snapshot_write();
+        }
+    }
+
+    fn next_snapshot_write(&mut self) {
+        let Some(job) = self.disk.jobs.front_mut() else { return };
+        let mut operations = Vec::new();
+        let Some(writer) = &mut job.writer else { return };
+        for _ in 0..CHUNKS_A_WRITE {
+            if let Some(chunk) = job.reader.next() {
+                operations.extend(writer.chunk(&chunk));
+            } else {
+                let writer = job.writer.take().expect("it was just used");
+                let meta = postcard::to_stdvec(&job.meta).expect("a Vec takes everything");
+                let (last, mark) = writer.finish(job.meta.term, meta.into());
+                operations.extend(last);
+                job.mark = Some(mark);
+                break;
+            }
+        }
+        self.disk.writes += 1;
+        let id = SNAPSHOT_WRITES | self.disk.writes;
+        self.disk.in_flight = Some(id);
+        self.outputs.push_back(Output::Disk(wal::Write::snapshot(id, operations)));
+    }
+
+    pub(super) fn written(&mut self, now: Time, write: u64) {
+        if write & SNAPSHOT_WRITES != 0 {
+            if self.disk.in_flight.take_if(|id| *id == write).is_some()
+                && self.disk.jobs.front().is_some_and(|job| job.mark.is_some())
+            {
+                let job = self.disk.jobs.pop_front().expect("it was just seen");
+                self.snapshot_written(now, job);
+            }
+            return;
+        }
+        let Some((_, since)) = self.disk.log_in_flight.take_if(|(id, _)| *id == write) else { return };
+        self.disk.latency = Span::from_ps((self.disk.latency.as_ps() * 7 + now.since(since).as_ps()) / 8);
+        self.disk.full = None;
+        self.log.done(write);
+        let mut effects = Effects::default();
+        for shard in std::mem::take(&mut self.unsynced) {
+            let Some(group) = self.groups.get_mut(&shard) else { continue };
+            group.persisted(write, &mut effects);
+            if group.waits_for_disk() {
+                self.unsynced.insert(shard);
+            }
+            self.dirty.insert(shard);
+        }
+        self.carry_out(now, effects);
+    }
+
+    pub(super) fn write_failed(&mut self, now: Time, write: u64, error: wal::DiskError) {
+        if write & SNAPSHOT_WRITES != 0 {
+            // A snapshot saves space and time; without it the log is kept longer. The next attempt is made later.
+            self.disk.in_flight = None;
+            self.disk.jobs.pop_front();
+            return;
+        }
+        self.disk.log_in_flight = None;
+        self.disk.full = Some(error.to_string());
+        match self.log.failed(write, error) {
+            Ok(()) => {
+                // Others can still write: they shall lead.
+                for group in self.groups.values_mut().filter(|group| group.is_leader()) {
+                    let others = group.caught_up(LAG).into_iter().find(|id| *id != self.config.server);
+                    if let Some(to) = others {
+                        let _ = group.transfer(to);
+                        self.dirty.insert(group.id);
+                    }
+                }
+                self.next_upkeep = now + UPKEEP;
+            }
+            Err(error) => self.stop(error.to_string()),
+        }
+    }
+
+    /// Why no writes can be taken now, if so.
+    pub(super) fn disk_refuses(&self) -> Option<String> {
+        if let Some(error) = &self.disk.full {
+            return Some(format!("the server's disk takes no writes: {error}"));
+        }
+        (self.log.backlog_bytes() > DISK_BACKLOG_MAX).then(|| "the server's disk is too slow for what is written".into())
+    }
+
+    // Snapshots.
+
+    pub(super) fn send_snapshot(&mut self, now: Time, to: ServerId, shard: ShardId, mut message: RaftMessage) {
+        let Some(group) = self.groups.get(&shard) else { return };
+        // Raft named the index when it found that it needs one; by now there may be more.
+        message.set_snapshot(group.snapshot_meta());
+        let mut out = Vec::new();
+        self.snapshots.send(now, (to, shard), group.content.reader(), message, &mut out);
+        self.push_all(out);
+    }
+
+    pub(super) fn snapshot_arrived(&mut self, received: Received) {
+        let Received { from, group: shard, message, meta, content } = received;
+        let known = self.ensure_replica(shard);
+        let news = self.groups.get(&shard).is_some_and(|group| group.applied() < meta.index);
+        if !known || !news || self.disk.has_job_of(shard) {
+            return;
+        }
+        let reader = content.reader();
+        let writer = Some(self.log.snapshot_writer(shard.0, meta.index));
+        let received = Some((from, message, content));
+        self.disk.jobs.push_back(Job { shard, meta, reader, writer, mark: None, received });
+    }
+
+    fn snapshot_written(&mut self, now: Time, job: Job) {
+        let Job { shard, meta, mark, received, .. } = job;
+        let mark = mark.expect("it is whole");
+        let Some(group) = self.groups.get_mut(&shard) else { return };
+        self.counters.snapshots_written += 1;
+        if let Some((from, message, content)) = received {
+            let mut effects = Effects::default();
+            let (log, counters) = (&mut self.log, &mut self.counters);
+            let _unused = group.receive(now, (from, message), (content, mark), log, counters, &mut effects);
+            self.unsynced.insert(shard);
+            self.dirty.insert(shard);
+            self.carry_out(now, effects);
+        } else if group.snapshot_index < meta.index {
+            group.snapshot_index = meta.index;
+            self.log.snapshot(shard.0, mark, wal::Entries::Keep);
+            group.compact(meta.index, self.config.keep_log_bytes, &mut self.log);
+        }
+    }
+
+    /// Begins a snapshot where the log has grown long, or where old entries keep many segments from being deleted.
+    pub(super) fn begin_snapshots(&mut self) {
+        let pinned = self.log.pinned_by().map(ShardId);
+        for (shard, group) in &self.groups {
+            let long = group.storage().bytes() > self.config.snapshot_log_bytes.max(group.content.bytes() / 2);
+            let wanted = (long || pinned == Some(*shard)) && group.applied() > group.snapshot_index;
+            if wanted && !self.disk.has_job_of(*shard) {
+                let meta = group.snapshot_meta();
+                let writer = Some(self.log.snapshot_writer(shard.0, meta.index));
+                let reader = group.content.reader();
+                self.disk.jobs.push_back(Job { shard: *shard, meta, reader, writer, mark: None, received: None });
+            }
+        }
+    }
+
+    pub(super) fn snapshots_due(&mut self, now: Time) {
+        let mut out = Vec::new();
+        for (shard, to) in self.snapshots.tick(now, &mut out) {
+            if let Some(group) = self.groups.get_mut(&shard) {
+                group.report_snapshot(to, false);
+            }
+        }
+        self.push_all(out);
+    }
+
+    /// Tells everybody what is led from here.
+    pub(super) fn tell_leads(&mut self) {
+        let mut leads = crate::peer::Leads::default();
+        let mut load = Vec::new();
+        for (shard, group) in &mut self.groups {
+            if group.is_leader() {
+                leads.terms.insert(*shard, group.term());
+                load.push((*shard, std::mem::take(&mut group.load)));
+            }
+        }
+        for (shard, counts) in load {
+            let ready = self.groups.get(&shard).map(|group| self.ready_to_lead(group)).unwrap_or_default();
+            leads.ready.insert(shard, ready);
+            leads.load.insert(shard, counts);
+        }
+        let me = self.config.server;
+        for id in self.peers.addresses().keys().copied().filter(|id| *id != me).collect::<Vec<_>>() {
+            self.peers.push(id, Item::Leads(leads.clone()));
+        }
+        self.own_leads = leads;
+    }
+}
+
+/// The hard state of a group that begins.
+pub(super) const FOUNDED: wal::HardState = wal::HardState { term: 1, vote: 0, commit: 1 };
+
+/// Writes the first entry of a new group's log.
+pub(super) fn found(log: &mut wal::Log, shard: ShardId, members: Members) -> SnapshotMeta {
+    let data = postcard::to_stdvec(&members).expect("a Vec takes everything");
+    let entry = wal::Entry { index: 1, term: 1, kind: FOUNDING, data: data.into(), ..wal::Entry::default() };
+    log.append(shard.0, &[entry]).expect("a new group's log is short");
+    log.hard_state(shard.0, FOUNDED);
+    SnapshotMeta { index: 1, term: 1, members }
+}
+
+pub(super) fn raft_hard_state(state: wal::HardState) -> raft::eraftpb::HardState {
+    let mut hard_state = raft::eraftpb::HardState::default();
+    hard_state.term = state.term;
+    hard_state.vote = state.vote;
+    hard_state.commit = state.commit;
+    hard_state
+}
+
+fn ids(servers: &BTreeSet<ServerId>) -> Vec<u64> {
+    servers.iter().map(|id| id.0).collect()
+}
+
+fn configuration(members: &Members) -> membership::Configuration {
+    let set = |list: &[u64]| list.iter().copied().map(ServerId).collect();
+    membership::Configuration {
+        voters: set(&members.voters),
+        outgoing: set(&members.voters_outgoing),
+        learners: set(&members.learners),
+        learners_next: set(&members.learners_next),
+    }
+}

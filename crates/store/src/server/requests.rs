@@ -1,0 +1,282 @@
+//! What clients ask.
+
+use std::collections::BTreeMap;
+
+use machine::{Span, Time};
+use placement::ShardId;
+use tree::{Change, Command, Path, SessionId, Transaction};
+
+use super::operations::{Origin, Purpose, Route, What};
+use super::{ClientId, Output, Server};
+use crate::protocol::{
+    Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage,
+};
+use crate::read::{Found, Read};
+
+/// A request may wait this long at most.
+const TIMEOUT_MAX_MS: u32 = 600_000;
+
+/// A shard for a module is asked for at most so often.
+const ENSURE_EVERY: Span = Span::from_secs(1);
+
+impl Server {
+    pub(super) fn client_said(&mut self, now: Time, client: ClientId, message: ClientMessage) {
+        match message {
+            ClientMessage::Request(request) => self.request(now, client, request),
+            ClientMessage::Reply { call, result } => self.rpc_reply(now, client, call, result),
+        }
+    }
+
+    pub(super) fn client_gone(&mut self, now: Time, client: ClientId) {
+        for id in self.operations.of_client(client) {
+            self.operations.remove(id);
+        }
+        self.watches.client_gone(client);
+        self.backups.remove(&client);
+        self.rpc_client_gone(now, client);
+    }
+
+    fn request(&mut self, now: Time, client: ClientId, request: Request) {
+        self.counters.requests += 1;
+        let sequence = request.sequence;
+        if let Err((error, shard)) = self.try_request(now, client, request) {
+            let leader = shard.and_then(|shard| self.leader_hint(shard));
+            self.respond(client, Response { sequence, leader, result: Err(error) });
+        }
+    }
+
+    pub(super) fn respond(&mut self, client: ClientId, response: Response) {
+        self.outputs.push_back(Output::Client { client, message: ServerMessage::Response(response) });
+    }
+
+    pub(super) fn respond_ok(&mut self, client: ClientId, sequence: u64, answer: Answer) {
+        self.respond(client, Response { sequence, leader: None, result: Ok(answer) });
+    }
+
+    fn try_request(&mut self, now: Time, client: ClientId, request: Request) -> Result<(), (Error, Option<ShardId>)> {
+        let plain = |error| (error, None);
+        if self.operations.len() >= self.config.operations_max {
+            self.counters.busy += 1;
+            return Err(plain(Error::Busy(self.operations.len() as u64)));
+        }
+        let Request { session, sequence, acknowledged, timeout_ms, body } = request;
+        let timeout_ms = timeout_ms.min(TIMEOUT_MAX_MS);
+        let deadline = now + Span::from_ms(u64::from(timeout_ms));
+        let origin = Origin::Client { client, sequence, timeout_ms, purpose: Purpose::Plain };
+        match body {
+            RequestBody::Get { at, consistency } => {
+                self.count_stale(consistency);
+                let route = Route::Path(at.path.clone());
+                self.start(now, origin, route, What::Read(Read::Get(at), consistency), deadline);
+            }
+            RequestBody::List { at, after, limit, consistency } => {
+                self.one_shard(&at.path).map_err(plain)?;
+                self.count_stale(consistency);
+                let route = Route::Path(at.path.clone());
+                self.start(now, origin, route, What::Read(Read::List { at, after, limit }, consistency), deadline);
+            }
+            RequestBody::Write(transaction) => {
+                let path = self.check_write(now, &transaction).map_err(plain)?;
+                let command = Command::Write { session: SessionId(session), sequence, acknowledged, transaction };
+                self.start(now, origin, Route::Path(path), What::Propose(command.encode()), deadline);
+            }
+            RequestBody::Watch { at, from } => {
+                let from = self.watch(client, sequence, at, from)?;
+                self.respond_ok(client, sequence, Answer::Watching { from });
+                self.flush_watches();
+            }
+            RequestBody::Unwatch { watch } => {
+                self.watches.end(client, watch);
+                self.respond_ok(client, sequence, Answer::Done);
+            }
+            RequestBody::Offer { offers } => self.rpc_offer(now, client, sequence, offers).map_err(plain)?,
+            RequestBody::Call { name, path, input, idempotent } => {
+                let timeout = Span::from_ms(u64::from(timeout_ms.max(1)));
+                self.rpc_call(now, (client, sequence), (name, path, input), timeout, idempotent);
+            }
+            RequestBody::Admin(admin) => self.admin(now, (client, sequence, timeout_ms), admin, deadline).map_err(plain)?,
+        }
+        Ok(())
+    }
+
+    fn count_stale(&mut self, consistency: Consistency) {
+        self.counters.stale_reads += u64::from(consistency == Consistency::Stale);
+    }
+
+    /// A subtree that lies in one shard.
+    fn one_shard(&self, path: &Path) -> Result<ShardId, Error> {
+        let shards = self.map.shards_under(path);
+        match shards[..] {
+            [shard] => Ok(shard),
+            _ => {
+                let names = self.shard_names(&shards).join(", ");
+                Err(Error::Invalid(format!("{path} reaches over the shards {names}: name a path within one of them")))
+            }
+        }
+    }
+
+    fn shard_names(&self, shards: &[ShardId]) -> Vec<String> {
+        let name = |id: &ShardId| self.map.shards().get(id).map_or_else(|| id.to_string(), |shard| shard.name.clone());
+        shards.iter().map(name).collect()
+    }
+
+    fn check_write(&mut self, now: Time, transaction: &Transaction) -> Result<Path, Error> {
+        transaction.check().map_err(|invalid| Error::Invalid(invalid.to_string()))?;
+        if let Some(error) = self.disk_refuses() {
+            // Another server may lead and take it.
+            if self.groups.len() == 1 || self.map.members().len() <= 1 {
+                return Err(Error::Disk(error));
+            }
+        }
+        let Some(first) = transaction.locations().next() else {
+            return Err(Error::Invalid("a transaction without a change: say what to change".into()));
+        };
+        self.map
+            .shards_of(transaction.locations().map(|at| &at.path))
+            .map_err(|spans| Error::SpansShards(spans.names.clone()))?;
+        for change in transaction.changes.iter().filter(|change| change.is_subtree()) {
+            let shards = self.map.shards_under(&change.at().path);
+            if shards.len() > 1 {
+                return Err(Error::SpansShards(self.shard_names(&shards)));
+            }
+        }
+        let modules: Vec<String> = (transaction.changes.iter().map(Change::at))
+            .filter_map(|at| self.map.module_to_ensure(&at.path).map(str::to_owned))
+            .collect();
+        let path = first.path.clone();
+        for module in modules {
+            self.ensure_module(now, module);
+        }
+        Ok(path)
+    }
+
+    /// Asks for a shard of its own for a module that is written for the first time. The write need not wait for it.
+    fn ensure_module(&mut self, now: Time, module: String) {
+        if self.ensuring.get(&module).is_some_and(|asked| now.since(*asked) < ENSURE_EVERY) {
+            return;
+        }
+        if self.ensuring.len() > 1_024 {
+            self.ensuring.clear();
+        }
+        self.ensuring.insert(module.clone(), now);
+        let command = placement::Command::EnsureModule { module };
+        let deadline = now + ENSURE_EVERY;
+        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), What::Propose(command.encode()), deadline);
+    }
+
+    fn admin(
+        &mut self,
+        now: Time,
+        (client, sequence, timeout_ms): (ClientId, u64, u32),
+        admin: Admin,
+        deadline: Time,
+    ) -> Result<(), Error> {
+        let origin = |purpose| Origin::Client { client, sequence, timeout_ms, purpose };
+        let meta = Route::Shard(ShardId::META);
+        match admin {
+            Admin::Status => {
+                let status = Box::new(self.status(now));
+                self.respond_ok(client, sequence, Answer::Status(status));
+            }
+            Admin::Join { name, address, nonce, replaces } => {
+                let command = match replaces {
+                    None => placement::Command::AddServer { name, address, metrics: None, nonce },
+                    Some(old) => placement::Command::ReplaceServer { old, name, address, metrics: None, nonce },
+                };
+                command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
+                self.start(now, origin(Purpose::Join), meta, What::Propose(command.encode()), deadline);
+            }
+            Admin::Placement(command) => {
+                command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
+                self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode()), deadline);
+            }
+            Admin::MoveLeader { shard, to } => {
+                let Some(entry) = self.map.shards().get(&shard) else {
+                    return Err(Error::Invalid(format!("there is no shard {shard}")));
+                };
+                if !self.map.desired_replicas(shard).voters.contains(&to) {
+                    return Err(Error::Invalid(format!("server {to} has no voting replica of shard {}", entry.name)));
+                }
+                self.start(now, origin(Purpose::Plain), Route::Shard(shard), What::MoveLeader(to), deadline);
+            }
+            Admin::Backup { shard, after } => {
+                let whole = |after| Read::Export { prefix: Path::root(), except: Vec::new(), after };
+                if after.is_some() {
+                    return self.next_backup_chunk((client, sequence), shard, &whole(after));
+                }
+                if self.groups.get(&shard).is_none_or(|group| group.applied() == 0 || shard == ShardId::META) {
+                    let holders = self.map.desired_replicas(shard).voters;
+                    let servers = holders.iter().filter_map(|id| self.peers.address(*id).cloned()).collect();
+                    let reason = format!("this server has no replica of a shard {shard} of data");
+                    return Err(Error::Elsewhere { reason, servers });
+                }
+                let what = What::Read(whole(None), Consistency::Linearizable);
+                self.start(now, origin(Purpose::Backup), Route::Shard(shard), what, deadline);
+            }
+            Admin::Restore { shard, entries } => self.restore(now, origin(Purpose::Plain), (shard, entries), sequence, deadline)?,
+        }
+        Ok(())
+    }
+
+    /// Entries of a backup, with the entity tags that they had.
+    fn restore(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        (shard, entries): (ShardId, Vec<tree::Entry>),
+        sequence: u64,
+        deadline: Time,
+    ) -> Result<(), Error> {
+        let stray = entries.iter().find(|entry| self.map.route(&entry.at.path) != shard);
+        if let Some(entry) = stray {
+            return Err(Error::Invalid(format!("{} does not belong to shard {shard}", entry.at.path)));
+        }
+        let revision = entries.iter().map(|entry| entry.value.etag).max().unwrap_or(0);
+        // A move number of its own for each request: one chunk is a whole import, done again it comes to the same.
+        let command = Command::Import {
+            move_id: (1 << 63) | sequence,
+            prefix: Path::root(),
+            except: Vec::new(),
+            number: 0,
+            entries,
+            sessions: Vec::new(),
+            revision,
+            last: true,
+        };
+        self.start(now, origin, Route::Shard(shard), What::Propose(command.encode()), deadline);
+        Ok(())
+    }
+
+    /// A backup goes on in the content of the moment at which it began.
+    fn next_backup_chunk(&mut self, (client, sequence): (ClientId, u64), shard: ShardId, read: &Read) -> Result<(), Error> {
+        let Some((_, state)) = self.backups.get(&client).filter(|(of, _)| *of == shard) else {
+            return Err(Error::Invalid(format!("no backup of shard {shard} is under way here: begin again")));
+        };
+        let Ok(Found::Exported(chunk)) = read.evaluate(state) else {
+            return Err(Error::Invalid("a backup reads all of a shard".into()));
+        };
+        if chunk.next.is_none() {
+            self.backups.remove(&client);
+        }
+        self.respond_ok(client, sequence, Answer::Chunk { entries: chunk.entries, next: chunk.next });
+        Ok(())
+    }
+
+    fn watch(
+        &mut self,
+        client: ClientId,
+        sequence: u64,
+        at: tree::Location,
+        from: BTreeMap<ShardId, u64>,
+    ) -> Result<BTreeMap<ShardId, u64>, (Error, Option<ShardId>)> {
+        let shards = self.map.shards_under(&at.path);
+        let absent = shards.iter().find(|shard| self.groups.get(shard).is_none_or(|group| group.applied() == 0));
+        if let Some(shard) = absent {
+            let holders = self.map.desired_replicas(*shard).voters;
+            let servers = holders.iter().filter_map(|id| self.peers.address(*id).cloned()).collect();
+            let reason = format!("this server has no replica of shard {shard}, which is to be watched");
+            return Err((Error::Elsewhere { reason, servers }, Some(*shard)));
+        }
+        Ok(self.begin_watch(client, sequence, at, &shards, &from))
+    }
+}

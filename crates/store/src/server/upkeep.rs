@@ -1,0 +1,155 @@
+//! What is done now and then; most of it by whoever leads meta, for the whole cluster.
+
+use std::collections::BTreeSet;
+
+use machine::{ServerId, Span, Time};
+use placement::{MoveId, ShardId, leadership};
+use tree::Command;
+
+use super::Server;
+use super::operations::{MoveStep, Origin, Route, What};
+use crate::peer::Told;
+use crate::protocol::{Consistency, Error};
+use crate::read::{Found, Read};
+
+/// A step of a move is tried for so long before the move is taken up anew.
+const STEP_TIMEOUT: Span = Span::from_secs(5);
+
+impl Server {
+    pub(super) fn upkeep(&mut self, now: Time) {
+        self.adopt_map(now);
+        self.operations_due(now);
+        self.snapshots_due(now);
+        self.begin_snapshots();
+        self.reconcile_members(now);
+        self.rpc_live(now);
+        self.tell_leads();
+        if self.groups.get(&ShardId::META).is_some_and(|meta| meta.is_leader()) {
+            self.move_prefixes(now);
+            self.place_leaders(now);
+        } else {
+            self.mover = placement::Mover::new();
+        }
+    }
+
+    // Leaders.
+
+    fn place_leaders(&mut self, now: Time) {
+        let me = self.config.server;
+        let live: BTreeSet<ServerId> = self.live_peers(now).into_iter().chain([me]).collect();
+        let mut views = Vec::new();
+        for shard in self.map.shards().keys().copied().collect::<Vec<_>>() {
+            let leader = self.leader_of(shard).filter(|leader| live.contains(leader));
+            let ready = self.ready_replicas(shard, leader).into_iter().filter(|id| live.contains(id)).collect();
+            views.push(leadership::ShardView::new(&self.map, shard, leader, ready));
+        }
+        for (shard, origins) in self.take_loads() {
+            for (origin, count) in origins {
+                self.leadership.count(shard, origin, count);
+            }
+        }
+        if !self.config.balance_leaders {
+            views.retain(|view| view.pinned.is_some());
+        }
+        for transfer in self.leadership.plan(now, &views) {
+            let what = What::MoveLeader(transfer.to);
+            self.start(now, Origin::Upkeep, Route::Shard(transfer.shard), what, now + Span::from_secs(1));
+        }
+    }
+
+    fn ready_replicas(&mut self, shard: ShardId, leader: Option<ServerId>) -> Vec<ServerId> {
+        if leader == Some(self.config.server) {
+            return self.own_leads.ready.get(&shard).cloned().unwrap_or_default();
+        }
+        let told = self.peers.leads().find(|(id, _)| Some(*id) == leader);
+        told.and_then(|(_, leads)| leads.ready.get(&shard).cloned()).unwrap_or_default()
+    }
+
+    fn take_loads(&mut self) -> Vec<(ShardId, std::collections::BTreeMap<ServerId, u64>)> {
+        let mut loads: Vec<_> = std::mem::take(&mut self.own_leads.load).into_iter().collect();
+        for (_, leads) in self.peers.leads() {
+            loads.extend(std::mem::take(&mut leads.load));
+        }
+        loads
+    }
+
+    // Moves.
+
+    fn move_prefixes(&mut self, now: Time) {
+        for step in self.mover.poll(&self.map) {
+            let id = step.id();
+            let Some(it) = self.map.moves().get(&id) else { continue };
+            let (from, to, prefix, except) = (it.from, it.to, it.territory(), it.except.clone());
+            let move_id = id.0;
+            let (step, shard, what) = match step {
+                placement::Step::Freeze(_) => {
+                    (MoveStep::Freeze, from, propose(&Command::Freeze { prefix, except, move_id }))
+                }
+                placement::Step::Copy(_) => {
+                    self.export(now, id, 0, None);
+                    continue;
+                }
+                placement::Step::Finish(_) => {
+                    let command = placement::Command::FinishMove { id };
+                    (MoveStep::Settle, ShardId::META, What::Propose(command.encode()))
+                }
+                placement::Step::Drop(_) => {
+                    (MoveStep::Drop, from, propose(&Command::Dropped { prefix, move_id, to: to.0 }))
+                }
+            };
+            self.start(now, Origin::Move(id, step), Route::Shard(shard), what, now + STEP_TIMEOUT);
+        }
+    }
+
+    fn export(&mut self, now: Time, id: MoveId, number: u32, after: Option<tree::Cursor>) {
+        let Some(it) = self.map.moves().get(&id) else { return };
+        let read = Read::Export { prefix: it.territory(), except: it.except.clone(), after };
+        let what = What::Read(read, Consistency::Linearizable);
+        let route = Route::Shard(it.from);
+        self.start(now, Origin::Move(id, MoveStep::Export { number }), route, what, now + STEP_TIMEOUT);
+    }
+
+    /// A step of a move has ended.
+    pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, told: Result<Told, Error>) {
+        let Some(it) = self.map.moves().get(&id) else { return };
+        let (to, prefix, except) = (it.to, it.territory(), it.except.clone());
+        let settle = |command: placement::Command| (MoveStep::Settle, ShardId::META, What::Propose(command.encode()));
+        let next = match (step, told) {
+            (MoveStep::Freeze, Ok(Told::Outcome(Ok(_)))) => {
+                self.mover.frozen(id);
+                self.next_upkeep = now;
+                return;
+            }
+            (MoveStep::Export { number }, Ok(Told::Read(Found::Exported(chunk)))) => {
+                let tree::Chunk { entries, sessions, revision, next } = chunk;
+                let last = next.is_none();
+                let move_id = id.0;
+                let command = Command::Import { move_id, prefix, except, number, entries, sessions, revision, last };
+                (MoveStep::Import { number, next }, to, propose(&command))
+            }
+            (MoveStep::Import { number, next: Some(next) }, Ok(Told::Outcome(Ok(_)))) => {
+                self.export(now, id, number + 1, Some(next));
+                return;
+            }
+            (MoveStep::Import { next: None, .. }, Ok(Told::Outcome(Ok(_)))) => {
+                settle(placement::Command::MoveImported { id })
+            }
+            (MoveStep::Drop, Ok(Told::Outcome(Ok(_)))) => settle(placement::Command::MoveDropped { id }),
+            (MoveStep::Settle, Ok(Told::Placed(Ok(_)))) => {
+                self.next_upkeep = now;
+                return;
+            }
+            _ => {
+                // Whatever went wrong: the step is begun again, which comes to the same if it was done.
+                self.mover.failed(id);
+                return;
+            }
+        };
+        let (step, shard, what) = next;
+        self.start(now, Origin::Move(id, step), Route::Shard(shard), what, now + STEP_TIMEOUT);
+    }
+}
+
+fn propose(command: &Command) -> What {
+    What::Propose(command.encode())
+}

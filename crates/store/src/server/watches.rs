@@ -1,0 +1,142 @@
+//! Clients that are told of changes below a path.
+//!
+//! Events are those of the replica here, in the order of the shard's log. A watcher that comes back says which revision of
+//! each shard it saw last, and gets what happened since, or is told that it has to read again.
+
+use std::collections::BTreeMap;
+
+use placement::ShardId;
+use tree::{Event, Location};
+
+use super::{ClientId, Output, Server};
+use crate::content::Content;
+use crate::protocol::{ServerMessage, WatchEvents};
+
+#[derive(Debug)]
+struct Watch {
+    at: Location,
+    /// By shard: events to be told.
+    pending: BTreeMap<ShardId, Pending>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    events: Vec<Event>,
+    skipped: bool,
+    dirty: bool,
+    revision: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    all: BTreeMap<(ClientId, u64), Watch>,
+}
+
+impl Watches {
+    pub(super) fn client_gone(&mut self, gone: ClientId) {
+        self.all.retain(|(client, _), _| *client != gone);
+    }
+
+    pub(super) fn end(&mut self, client: ClientId, watch: u64) {
+        self.all.remove(&(client, watch));
+    }
+}
+
+impl Server {
+    /// Begins a watch; gives the revisions after which events will come.
+    pub(super) fn begin_watch(
+        &mut self,
+        client: ClientId,
+        sequence: u64,
+        at: Location,
+        shards: &[ShardId],
+        from: &BTreeMap<ShardId, u64>,
+    ) -> BTreeMap<ShardId, u64> {
+        let mut pending = BTreeMap::new();
+        let mut began = BTreeMap::new();
+        for shard in shards {
+            let Some(Content::Data { state, history }) = self.groups.get(shard).map(|group| &group.content) else { continue };
+            let revision = state.tree.revision();
+            let mut first = Pending { revision, ..Pending::default() };
+            let since = match from.get(shard) {
+                Some(seen) => {
+                    match history.since(&at, *seen) {
+                        Ok(events) => first.events = events,
+                        Err(_) => first.skipped = true,
+                    }
+                    first.dirty = first.skipped || !first.events.is_empty();
+                    *seen
+                }
+                None if from.is_empty() => revision,
+                None => {
+                    // The shard is new to the watcher: something moved since.
+                    first.skipped = true;
+                    first.dirty = true;
+                    revision
+                }
+            };
+            began.insert(*shard, since);
+            pending.insert(*shard, first);
+        }
+        self.watches.all.insert((client, sequence), Watch { at, pending });
+        began
+    }
+
+    /// Replicas here have applied changes.
+    pub(super) fn note_events(&mut self, events: Vec<(ShardId, Event)>) {
+        if self.watches.all.is_empty() {
+            return;
+        }
+        for (shard, event) in events {
+            for watch in self.watches.all.values_mut().filter(|watch| event.concerns(&watch.at)) {
+                let Some(pending) = watch.pending.get_mut(&shard) else { continue };
+                pending.revision = pending.revision.max(event.revision);
+                pending.events.push(event.clone());
+                pending.dirty = true;
+            }
+        }
+    }
+
+    /// A replica took over a snapshot or went away, or the map sends the watched paths elsewhere: whoever watches must read
+    /// again.
+    pub(super) fn watches_lost(&mut self, shard: ShardId) {
+        let revision = self.groups.get(&shard).map_or(0, |group| group.content.revision());
+        for watch in self.watches.all.values_mut() {
+            if let Some(pending) = watch.pending.get_mut(&shard) {
+                pending.events.clear();
+                pending.skipped = true;
+                pending.dirty = true;
+                pending.revision = pending.revision.max(revision);
+            }
+        }
+    }
+
+    /// After the map changed: watches follow their paths to the shards that hold them now.
+    pub(super) fn reroute_watches(&mut self) {
+        for watch in self.watches.all.values_mut() {
+            let shards = self.map.shards_under(&watch.at.path);
+            for shard in shards {
+                let Some(group) = self.groups.get(&shard) else { continue };
+                let revision = group.content.revision();
+                watch.pending.entry(shard).or_insert(Pending { skipped: true, dirty: true, revision, events: Vec::new() });
+            }
+        }
+    }
+
+    /// Tells what there is to tell.
+    pub(super) fn flush_watches(&mut self) {
+        for ((client, watch), entry) in &mut self.watches.all {
+            for (shard, pending) in entry.pending.iter_mut().filter(|(_, pending)| pending.dirty) {
+                pending.dirty = false;
+                let events = std::mem::take(&mut pending.events);
+                let skipped = std::mem::take(&mut pending.skipped);
+                self.counters.watch_events += events.len() as u64;
+                self.counters.watch_skips += u64::from(skipped);
+                let told = WatchEvents { watch: *watch, shard: *shard, revision: pending.revision, skipped, events };
+                let message = ServerMessage::Watched(told);
+                self.outputs.push_back(Output::Client { client: *client, message });
+            }
+        }
+    }
+}

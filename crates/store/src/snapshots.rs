@@ -1,0 +1,197 @@
+//! Snapshots between servers: in chunks, a few on the way at a time, while everything else goes on.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::{ServerId, Span, Time};
+use placement::ShardId;
+use serde::{Deserialize, Serialize};
+
+use crate::content::{Builder, Content, Reader};
+use crate::message::{RaftMessage, SnapshotMeta};
+use crate::peer::Item;
+
+/// Chunks that may be on their way and not confirmed.
+const WINDOW: usize = 8;
+
+/// A chunk that is not confirmed for so long is sent again.
+const RESEND: Span = Span::from_ms(200);
+
+/// A transfer in which nothing happens for so long is over.
+const GIVE_UP: Span = Span::from_secs(5);
+
+/// Snapshots being received at most; others wait for their sender to try again.
+const RECEIVING_MAX: usize = 16;
+
+/// Part of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// The sender's number for the transfer.
+    pub transfer: u64,
+    /// Of which group.
+    pub group: ShardId,
+    /// Counts from 0.
+    pub number: u32,
+    /// Part of the content.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+    /// In the last chunk: Raft's message, to be handled once everything is there.
+    pub message: Option<RaftMessage>,
+}
+
+/// A snapshot being sent.
+struct Sending {
+    to: ServerId,
+    group: ShardId,
+    reader: Reader,
+    message: Option<RaftMessage>,
+    /// Read ahead by one, to know which is the last.
+    ahead: Option<Vec<u8>>,
+    unconfirmed: VecDeque<Chunk>,
+    next: u32,
+    sent: Time,
+    progress: Time,
+}
+
+/// A snapshot being received.
+struct Receiving {
+    from: ServerId,
+    transfer: u64,
+    builder: Builder,
+    next: u32,
+    progress: Time,
+}
+
+/// A snapshot that is there as a whole.
+pub(crate) struct Received {
+    pub(crate) from: ServerId,
+    pub(crate) group: ShardId,
+    pub(crate) message: RaftMessage,
+    pub(crate) meta: SnapshotMeta,
+    pub(crate) content: Content,
+}
+
+/// All transfers of one server.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    sending: BTreeMap<u64, Sending>,
+    receiving: BTreeMap<ShardId, Receiving>,
+    transfers: u64,
+    pub(crate) sent: u64,
+}
+
+impl Snapshots {
+    /// Begins to send a group's content, unless that peer is getting it already.
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        (to, group): (ServerId, ShardId),
+        mut reader: Reader,
+        message: RaftMessage,
+        out: &mut Vec<(ServerId, Item)>,
+    ) {
+        if self.sending.values().any(|sending| sending.to == to && sending.group == group) {
+            return;
+        }
+        self.transfers += 1;
+        let ahead = reader.next();
+        let message = Some(message);
+        let sending =
+            Sending { to, group, reader, message, ahead, unconfirmed: VecDeque::new(), next: 0, sent: now, progress: now };
+        let sending = self.sending.entry(self.transfers).or_insert(sending);
+        sending.fill(self.transfers, now, out);
+    }
+
+    /// A peer confirms chunks. Gives group, receiver and whether all of it arrived, when the transfer ends.
+    pub(crate) fn taken(
+        &mut self,
+        now: Time,
+        (from, transfer): (ServerId, u64),
+        (next, refused): (u32, bool),
+        out: &mut Vec<(ServerId, Item)>,
+    ) -> Option<(ShardId, ServerId, bool)> {
+        let sending = self.sending.get_mut(&transfer).filter(|sending| sending.to == from)?;
+        while sending.unconfirmed.front().is_some_and(|chunk| chunk.number < next) {
+            sending.unconfirmed.pop_front();
+            sending.progress = now;
+        }
+        sending.fill(transfer, now, out);
+        let done = sending.unconfirmed.is_empty() && sending.ahead.is_none();
+        if !done && !refused {
+            return None;
+        }
+        let sending = self.sending.remove(&transfer)?;
+        self.sent += u64::from(done);
+        Some((sending.group, sending.to, done))
+    }
+
+    /// Sends again what may be lost; gives the transfers that have failed.
+    pub(crate) fn tick(&mut self, now: Time, out: &mut Vec<(ServerId, Item)>) -> Vec<(ShardId, ServerId)> {
+        let mut failed = Vec::new();
+        self.sending.retain(|_, sending| {
+            if now.since(sending.progress) > GIVE_UP {
+                failed.push((sending.group, sending.to));
+                return false;
+            }
+            if now.since(sending.sent) > RESEND {
+                sending.sent = now;
+                out.extend(sending.unconfirmed.iter().map(|chunk| (sending.to, Item::Snapshot(chunk.clone()))));
+            }
+            true
+        });
+        self.receiving.retain(|_, receiving| now.since(receiving.progress) <= GIVE_UP);
+        failed
+    }
+
+    /// A chunk came in. Gives the whole, with the last.
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        chunk: Chunk,
+        out: &mut Vec<(ServerId, Item)>,
+    ) -> Option<Received> {
+        let transfer = chunk.transfer;
+        let confirm = |next, refused| (from, Item::SnapshotTaken { transfer, next, refused });
+        let known = self.receiving.get(&chunk.group).is_some_and(|it| it.from == from && it.transfer == transfer);
+        if !known {
+            if chunk.number != 0 || (self.receiving.len() >= RECEIVING_MAX && !self.receiving.contains_key(&chunk.group)) {
+                // Of a transfer that is over, or begun before this server was started, or one too many.
+                out.push(confirm(0, true));
+                return None;
+            }
+            let builder = Builder::new(chunk.group);
+            self.receiving.insert(chunk.group, Receiving { from, transfer, builder, next: 0, progress: now });
+        }
+        let receiving = self.receiving.get_mut(&chunk.group).expect("it was just made");
+        if chunk.number == receiving.next {
+            if receiving.builder.push(&chunk.bytes).is_err() {
+                self.receiving.remove(&chunk.group);
+                out.push(confirm(0, true));
+                return None;
+            }
+            receiving.next += 1;
+            receiving.progress = now;
+        }
+        out.push(confirm(receiving.next, false));
+        let message = chunk.message.filter(|_| chunk.number + 1 == receiving.next)?;
+        let receiving = self.receiving.remove(&chunk.group)?;
+        let meta = message.snapshot()?.clone();
+        let content = receiving.builder.finish().ok()?;
+        Some(Received { from, group: chunk.group, message, meta, content })
+    }
+}
+
+impl Sending {
+    fn fill(&mut self, transfer: u64, now: Time, out: &mut Vec<(ServerId, Item)>) {
+        while self.unconfirmed.len() < WINDOW {
+            let Some(bytes) = self.ahead.take() else { break };
+            self.ahead = self.reader.next();
+            let message = if self.ahead.is_none() { self.message.take() } else { None };
+            let chunk = Chunk { transfer, group: self.group, number: self.next, bytes, message };
+            self.next += 1;
+            self.sent = now;
+            out.push((self.to, Item::Snapshot(chunk.clone())));
+            self.unconfirmed.push_back(chunk);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Small clusters in memory, with a network that loses nothing: what a server does when all goes well.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::{Control, Rng, ServerId, Span, Step, Time};
+use store::protocol::{
+    Admin, Answer, ClientMessage, Consistency, Request, RequestBody, Response, ServerMessage, WatchEvents,
+};
+use store::{ClientId, Config, Founding, Input, Output, Server};
+use tree::{Change, Location, Path, Transaction};
+use wal::{Log, MemoryDisk};
+
+const CLUSTER: u64 = 7;
+
+struct Member {
+    server: Server,
+    disk: MemoryDisk,
+    wake: Time,
+}
+
+struct Cluster {
+    now: Time,
+    members: BTreeMap<ServerId, Member>,
+    queue: VecDeque<(ServerId, Input)>,
+    answers: BTreeMap<u64, Response>,
+    events: Vec<WatchEvents>,
+    invoked: Vec<(ServerId, ClientId, u64, Vec<u8>)>,
+    stopped: BTreeMap<ServerId, String>,
+    sequence: u64,
+    tune: fn(&mut Config),
+}
+
+fn address(id: ServerId) -> String {
+    format!("10.0.0.{id}:6640")
+}
+
+fn start(id: ServerId, disk: &MemoryDisk, now: Time, known: &[u64], tune: fn(&mut Config)) -> Server {
+    let wal_config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
+    let files = disk.files();
+    let (mut log, recovered) = Log::recover(&files, wal_config).unwrap();
+    if recovered.identity.is_none() {
+        let name = format!("n{id}");
+        log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name }).unwrap();
+    }
+    open(id, log, recovered, &files, now, known, tune)
+}
+
+fn open(
+    id: ServerId,
+    log: Log,
+    recovered: wal::Recovered,
+    files: &impl wal::Folder,
+    now: Time,
+    known: &[u64],
+    tune: fn(&mut Config),
+) -> Server {
+    let mut config = Config::new(CLUSTER, id, format!("n{id}"));
+    tune(&mut config);
+    let members = known.iter().map(|id| (ServerId(*id), address(ServerId(*id)))).collect();
+    Server::open(config, log, recovered, files, members, Rng::new(id.0), now).unwrap()
+}
+
+impl Cluster {
+    fn of(servers: u64, strategy: placement::Strategy) -> Self {
+        Self::tuned(servers, strategy, |_| {})
+    }
+
+    fn tuned(servers: u64, strategy: placement::Strategy, tune: fn(&mut Config)) -> Self {
+        let mut cluster = Self {
+            now: Time::ZERO,
+            members: BTreeMap::new(),
+            queue: VecDeque::new(),
+            answers: BTreeMap::new(),
+            events: Vec::new(),
+            invoked: Vec::new(),
+            stopped: BTreeMap::new(),
+            sequence: 0,
+            tune,
+        };
+        let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
+        let founding = Founding { cluster: CLUSTER, servers: names, strategy };
+        for id in (1..=servers).map(ServerId) {
+            let mut disk = MemoryDisk::new();
+            let wal_config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
+            let (mut log, _) = Log::recover(&disk.files(), wal_config).unwrap();
+            let name = format!("n{id}");
+            log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name }).unwrap();
+            founding.write(&mut log);
+            let write = log.take_batch().expect("there is something to write");
+            disk.carry_out(&write).unwrap();
+            log.done(write.id);
+            let server = start(id, &disk, Time::ZERO, &[], tune);
+            cluster.members.insert(id, Member { server, disk, wake: Time::ZERO });
+        }
+        cluster
+    }
+
+    fn restart(&mut self, id: u64) {
+        let id = ServerId(id);
+        let disk = self.members.remove(&id).map(|member| member.disk).unwrap();
+        let server = start(id, &disk, self.now, &[], self.tune);
+        self.members.insert(id, Member { server, disk, wake: self.now });
+    }
+
+    fn join(&mut self, id: u64, known: &[u64]) {
+        let disk = MemoryDisk::new();
+        let server = start(ServerId(id), &disk, self.now, known, self.tune);
+        self.members.insert(ServerId(id), Member { server, disk, wake: self.now });
+    }
+
+    fn drain(&mut self, id: ServerId) {
+        loop {
+            let Some(member) = self.members.get_mut(&id) else { return };
+            match member.server.poll(self.now) {
+                Step::Wait(at) => {
+                    member.wake = at;
+                    return;
+                }
+                Step::Do(Output::Peer { to, envelope }) => {
+                    // Everything crosses the wire as bytes.
+                    let mut bytes = Vec::new();
+                    store::protocol::encode_frame(&envelope, &mut bytes).unwrap();
+                    let (body, _) = store::protocol::split_frame(&bytes).unwrap().unwrap();
+                    let envelope = store::protocol::decode(body).unwrap();
+                    self.queue.push_back((to, Input::Peer { from: id, envelope }));
+                }
+                Step::Do(Output::Disk(write)) => {
+                    member.disk.carry_out(&write).unwrap();
+                    self.queue.push_back((id, Input::Written(write.id)));
+                }
+                Step::Do(Output::Client { client, message }) => match message {
+                    ServerMessage::Response(response) => {
+                        self.answers.insert(response.sequence, response);
+                    }
+                    ServerMessage::Watched(events) => self.events.push(events),
+                    ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
+                },
+                Step::Do(Output::Peers(_)) => {}
+                Step::Do(Output::Stop(reason)) => {
+                    self.stopped.insert(id, reason);
+                }
+            }
+        }
+    }
+
+    /// Lets `span` pass.
+    fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.now < end {
+            for id in self.members.keys().copied().collect::<Vec<_>>() {
+                if self.members[&id].wake <= self.now {
+                    self.members.get_mut(&id).unwrap().server.handle(self.now, Input::Tick);
+                    self.drain(id);
+                }
+            }
+            while let Some((id, input)) = self.queue.pop_front() {
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.server.handle(self.now, input);
+                    self.drain(id);
+                }
+            }
+            self.now += Span::from_ms(1);
+        }
+    }
+
+    fn send(&mut self, to: u64, body: RequestBody) -> u64 {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        let request = Request { session: 1, sequence, acknowledged: sequence, timeout_ms: 5_000, body };
+        let input = Input::Client { client: ClientId(1), message: ClientMessage::Request(request) };
+        self.queue.push_back((ServerId(to), input));
+        sequence
+    }
+
+    fn ask(&mut self, to: u64, body: RequestBody) -> Result<Answer, store::protocol::Error> {
+        let sequence = self.send(to, body);
+        for _ in 0..600 {
+            self.run(Span::from_ms(10));
+            if let Some(response) = self.answers.remove(&sequence) {
+                return response.result;
+            }
+        }
+        panic!("no answer, not even that it is too late");
+    }
+
+    fn put(&mut self, to: u64, path: &str, value: &str) -> Answer {
+        self.ask(to, put(path, value)).unwrap()
+    }
+
+    fn get(&mut self, at: u64, path: &str) -> Option<String> {
+        let body = RequestBody::Get { at: location(path), consistency: Consistency::Linearizable };
+        match self.ask(at, body).unwrap() {
+            Answer::Value(value) => value.map(|(_, bytes)| String::from_utf8(bytes).unwrap()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leader(&self, shard: u64) -> Option<ServerId> {
+        let shard = placement::ShardId(shard);
+        let leads = |member: &Member| {
+            (member.server.replicas(self.now).iter())
+                .any(|group| group.shard == shard && group.role == store::status::RaftRole::Leader)
+        };
+        self.members.iter().find(|(_, member)| leads(member)).map(|(id, _)| *id)
+    }
+
+    fn agree(&self) {
+        let mut digests: BTreeMap<placement::ShardId, (u64, u64)> = BTreeMap::new();
+        for member in self.members.values() {
+            for (shard, digest) in member.server.digests() {
+                assert_eq!(*digests.entry(shard).or_insert(digest), digest, "replicas of shard {shard} differ");
+            }
+        }
+    }
+}
+
+fn location(path: &str) -> Location {
+    Location::config(Path::parse(path).unwrap())
+}
+
+fn put(path: &str, value: &str) -> RequestBody {
+    let change = Change::Put { at: location(path), value: value.as_bytes().to_vec().into() };
+    RequestBody::Write(Transaction::of(change))
+}
+
+#[test]
+fn one_server_alone_writes_reads_and_comes_back() {
+    let mut cluster = Cluster::of(1, placement::Strategy::Single);
+    cluster.put(1, "/car:cars/car-entry=1", "red");
+    assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("red"));
+    cluster.restart(1);
+    assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("red"));
+}
+
+#[test]
+fn three_servers_elect_replicate_and_forward() {
+    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    for id in 1..=3 {
+        cluster.put(id, &format!("/car:cars/car-entry={id}"), "blue");
+    }
+    for at in 1..=3 {
+        for id in 1..=3 {
+            assert_eq!(cluster.get(at, &format!("/car:cars/car-entry={id}")).as_deref(), Some("blue"), "{id} at {at}");
+        }
+    }
+    cluster.run(Span::from_secs(2));
+    cluster.agree();
+}
+
+#[test]
+fn a_lost_leader_is_replaced_and_comes_back() {
+    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    cluster.put(1, "/car:cars/car-entry=1", "old");
+    let leader = cluster.leader(1).unwrap();
+    let gone = cluster.members.remove(&leader).unwrap();
+    let other = if leader.0 == 1 { 2 } else { 1 };
+    cluster.put(other, "/car:cars/car-entry=1", "new");
+    cluster.members.insert(leader, Member { wake: cluster.now, ..gone });
+    cluster.restart(leader.0);
+    assert_eq!(cluster.get(leader.0, "/car:cars/car-entry=1").as_deref(), Some("new"));
+    cluster.run(Span::from_secs(2));
+    cluster.agree();
+}
+
+#[test]
+fn modules_get_shards_of_their_own_whose_leaders_spread() {
+    let mut cluster = Cluster::of(3, placement::Strategy::Distributed);
+    for module in ["car", "people", "toaster", "topology", "inventory"] {
+        cluster.put(1, &format!("/{module}:all/entry=1"), module);
+    }
+    cluster.run(Span::from_secs(20));
+    for module in ["car", "people", "toaster", "topology", "inventory"] {
+        assert_eq!(cluster.get(2, &format!("/{module}:all/entry=1")).as_deref(), Some(module));
+    }
+    let server = &cluster.members[&ServerId(1)].server;
+    assert_eq!(server.map().shards().len(), 7, "{:?}", server.map().shards().keys());
+    assert!(server.map().moves().is_empty());
+    let leaders: Vec<_> = (0..7).map(|shard| cluster.leader(shard).unwrap()).collect();
+    for id in 1..=3 {
+        let leads = leaders.iter().filter(|leader| leader.0 == id).count();
+        assert!(leads <= 3, "{leaders:?}");
+    }
+    cluster.agree();
+}
+
+#[test]
+fn a_server_joins_takes_a_snapshot_and_replaces_another() {
+    let mut cluster = Cluster::tuned(1, placement::Strategy::Single, |config| {
+        config.snapshot_log_bytes = 4_096;
+        config.keep_log_bytes = 1_024;
+    });
+    for entry in 0..200 {
+        cluster.put(1, &format!("/car:cars/car-entry={entry}"), &"x".repeat(100));
+    }
+    for id in 2..=3 {
+        let join = Admin::Join { name: format!("n{id}"), address: address(ServerId(id)), nonce: id, replaces: None };
+        let answer = cluster.ask(1, RequestBody::Admin(join)).unwrap();
+        assert!(matches!(answer, Answer::Joined { server, .. } if server.0 == id), "{answer:?}");
+        cluster.join(id, &[1]);
+        cluster.run(Span::from_secs(3));
+    }
+    assert!(cluster.members[&ServerId(1)].server.counters().snapshots_sent > 0);
+    assert_eq!(cluster.get(3, "/car:cars/car-entry=199").map(|value| value.len()), Some(100));
+    cluster.agree();
+    let voters = |cluster: &Cluster| cluster.members[&ServerId(2)].server.replicas(cluster.now)[1].voters.clone();
+    assert_eq!(voters(&cluster), [1, 2, 3].map(ServerId));
+    // The first server leaves; the others go on without it.
+    let leave = RequestBody::Admin(Admin::Placement(placement::Command::RemoveServer { id: ServerId(1) }));
+    cluster.ask(2, leave).unwrap();
+    cluster.run(Span::from_secs(5));
+    assert!(cluster.stopped.contains_key(&ServerId(1)), "{:?}", cluster.stopped);
+    cluster.members.remove(&ServerId(1));
+    cluster.put(2, "/car:cars/car-entry=0", "after");
+    assert_eq!(voters(&cluster), [2, 3].map(ServerId));
+}
+
+#[test]
+fn a_transaction_over_two_shards_is_refused_with_their_names() {
+    let mut cluster = Cluster::of(1, placement::Strategy::Distributed);
+    cluster.put(1, "/car:cars/car-entry=1", "x");
+    cluster.put(1, "/people:people/person=1", "x");
+    cluster.run(Span::from_secs(3));
+    let changes = ["/car:cars/car-entry=1", "/people:people/person=1"]
+        .map(|path| Change::Put { at: location(path), value: b"y".to_vec().into() });
+    let transaction = Transaction { conditions: Vec::new(), changes: changes.into() };
+    let error = cluster.ask(1, RequestBody::Write(transaction)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("car") && text.contains("people"), "{text}");
+}
+
+#[test]
+fn a_watch_tells_every_change_in_order() {
+    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    cluster.put(1, "/car:cars/car-entry=0", "before");
+    let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
+    cluster.ask(2, watch).unwrap();
+    for entry in 0..20 {
+        cluster.put(1, &format!("/car:cars/car-entry={entry}"), "x");
+    }
+    cluster.run(Span::from_secs(1));
+    let told: Vec<String> = (cluster.events.iter().flat_map(|events| &events.events))
+        .map(|event| event.at.path.to_string())
+        .collect();
+    assert_eq!(told, (0..20).map(|entry| format!("/car:cars/car-entry={entry}")).collect::<Vec<_>>());
+    assert!(cluster.events.iter().all(|events| !events.skipped));
+}
+
+#[test]
+fn a_routed_call_reaches_the_provider_on_another_server() {
+    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    cluster.put(1, "/people:people", "x");
+    let path = Path::parse("/people:people").unwrap();
+    let name = "people:add-person".to_owned();
+    cluster.ask(3, RequestBody::Offer { offers: vec![(name.clone(), Some(path.clone()))] }).unwrap();
+    cluster.run(Span::from_secs(1));
+    let call = RequestBody::Call { name, path: Some(path), input: b"ada".to_vec(), idempotent: false };
+    let sequence = cluster.send(1, call);
+    cluster.run(Span::from_ms(50));
+    let (server, client, call, input) = cluster.invoked.pop().expect("the provider is invoked");
+    assert_eq!((server, input.as_slice()), (ServerId(3), &b"ada"[..]));
+    let message = ClientMessage::Reply { call, result: Ok(b"added".to_vec()) };
+    cluster.queue.push_back((ServerId(3), Input::Client { client, message }));
+    cluster.run(Span::from_ms(50));
+    assert_eq!(cluster.answers[&sequence].result, Ok(Answer::Output(b"added".to_vec())));
+}

@@ -1,0 +1,96 @@
+//! What a shard's replicated log holds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Entry, Path, SessionId, SessionRecord, Transaction, TreeError};
+
+/// The newest format of commands, and the one that is written. It is the first byte of an encoded command.
+pub const COMMAND_FORMAT: u8 = 1;
+
+/// One entry of a shard's log.
+///
+/// Move ids are given by who plans moves: each larger than all before, never used twice, not even for the same prefix
+/// after a move was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// A client's transaction.
+    Write {
+        /// The client's session.
+        session: SessionId,
+        /// The write's number in the session.
+        sequence: u64,
+        /// The client knows the outcomes of all sequences below.
+        acknowledged: u64,
+        /// What to do.
+        transaction: Transaction,
+    },
+    /// Stops reads and writes of a prefix, which is about to go to another shard.
+    Freeze {
+        /// What will be moved.
+        prefix: Path,
+        /// Prefixes in it that are not moved.
+        except: Vec<Path>,
+        /// The move.
+        move_id: u64,
+    },
+    /// Ends a freeze, since the move was given up.
+    Thaw {
+        /// What is not moved after all.
+        prefix: Path,
+        /// The move.
+        move_id: u64,
+    },
+    /// Brings a part of a prefix's content from another shard.
+    Import {
+        /// The move.
+        move_id: u64,
+        /// What is moved.
+        prefix: Path,
+        /// Prefixes in it that are not moved.
+        except: Vec<Path>,
+        /// The chunk's number, from 0.
+        number: u32,
+        /// Values.
+        entries: Vec<Entry>,
+        /// What the other shard knows of writes that it has done.
+        sessions: Vec<SessionRecord>,
+        /// The other shard's revision.
+        revision: u64,
+        /// Whether this is the last chunk: from here on the prefix is served here.
+        last: bool,
+    },
+    /// Drops a prefix's content and remembers where it went. Ends a freeze or, if the move was given up, an import.
+    Dropped {
+        /// What was moved.
+        prefix: Path,
+        /// The move.
+        move_id: u64,
+        /// The shard that has it now.
+        to: u64,
+    },
+}
+
+impl Command {
+    /// The command as bytes: the format's number, then postcard.
+    pub fn encode(&self) -> Vec<u8> {
+        let bytes = vec![COMMAND_FORMAT];
+        postcard::to_extend(self, bytes).expect("a command consists of what postcard can write")
+    }
+
+    /// Reads what [`Command::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`TreeError`] for all other bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, TreeError> {
+        let error = |reason: String| TreeError::Command { bytes: bytes.len(), reason };
+        let (&format, rest) = bytes.split_first().ok_or_else(|| error("no bytes".to_owned()))?;
+        if format != COMMAND_FORMAT {
+            return Err(TreeError::CommandFormat { found: format, expected: COMMAND_FORMAT });
+        }
+        match postcard::take_from_bytes(rest) {
+            Ok((command, [])) => Ok(command),
+            Ok((_, rest)) => Err(error(format!("{} bytes are left over", rest.len()))),
+            Err(reason) => Err(error(reason.to_string())),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! All that a shard's log makes: tree, sessions, marks of moves.
+//!
+//! ```text
+//!                    Freeze                     Dropped
+//!        served --------------> frozen ------------------> moved
+//!          ^  ^                   |                          |
+//!          |  +-------------------+                          | Import 0
+//!          |          Thaw                                   v
+//!          +--------------------------------------------- arriving
+//!                        Import, the last
+//! ```
+//!
+//! Moves are told apart by their ids. A prefix remembers the newest move that was settled for it; commands of that and
+//! older ones change nothing, so that a command which is proposed twice, or comes late, does no harm.
+
+use std::collections::BTreeMap;
+
+use crate::digest::Digest;
+use crate::marks::{covers, share};
+use crate::{
+    Begin, Command, Committed, Datastore, Entry, Event, EventKind, Import, Location, Mark, Outcome, Path, Refusal,
+    SessionRecord, Sessions, Transaction, Tree,
+};
+
+/// The most prefixes that are frozen, arriving or moved, of each kind.
+pub const MAX_MARKS: usize = 4_096;
+/// The largest revision that another shard's chunk or a snapshot may claim. No shard lives long enough to reach it, and
+/// counting on from it does not overflow.
+pub const MAX_REVISION: u64 = 1 << 62;
+
+/// The state machine of one shard. A clone shares its content and is as good as a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The values.
+    pub tree: Tree,
+    /// What became of recent writes.
+    pub sessions: Sessions,
+    /// Prefixes that went to another shard: [`Mark::number`] is the shard.
+    pub moved: BTreeMap<Path, Mark>,
+    /// Prefixes that are about to go: [`Mark::number`] is the move.
+    pub frozen: BTreeMap<Path, Mark>,
+    /// Prefixes that are arriving.
+    pub imports: BTreeMap<Path, Import>,
+    /// The newest move of a prefix that was finished or given up.
+    pub settled: BTreeMap<Path, u64>,
+}
+
+/// What one chunk of a move brings.
+struct Arrival<'a> {
+    move_id: u64,
+    prefix: &'a Path,
+    except: &'a [Path],
+    number: u32,
+    entries: &'a [Entry],
+    sessions: &'a [SessionRecord],
+    revision: u64,
+    last: bool,
+}
+
+impl State {
+    /// An empty shard.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Applies the command at log index `index`, and tells `watch` what changed.
+    ///
+    /// # Errors
+    /// [`Refusal`]; then nothing that can be read changed.
+    pub fn apply(&mut self, index: u64, command: &Command, watch: &mut impl FnMut(Event)) -> Outcome {
+        match command {
+            Command::Write { session, sequence, acknowledged, transaction } => {
+                match self.sessions.begin(*session, *sequence, *acknowledged, index) {
+                    Begin::Repeat(outcome) => return outcome,
+                    Begin::Forgotten => return Err(Refusal::Forgotten),
+                    Begin::New => {}
+                }
+                // Not kept in the session: the retry shall find another answer.
+                self.admits(transaction)?;
+                let outcome = self.tree.apply(transaction, watch);
+                self.sessions.finish(*session, *sequence, outcome.clone());
+                outcome
+            }
+            Command::Freeze { prefix, except, move_id } => self.freeze(prefix, except, *move_id),
+            Command::Thaw { prefix, move_id } => {
+                if self.frozen.get(prefix).is_some_and(|mark| mark.number == *move_id) {
+                    self.frozen.remove(prefix);
+                }
+                self.settle(prefix, *move_id);
+                Ok(self.committed())
+            }
+            Command::Import { move_id, prefix, except, number, entries, sessions, revision, last } => {
+                let arrival = Arrival {
+                    move_id: *move_id,
+                    prefix,
+                    except,
+                    number: *number,
+                    entries,
+                    sessions,
+                    revision: *revision,
+                    last: *last,
+                };
+                self.import(index, &arrival, watch)
+            }
+            Command::Dropped { prefix, move_id, to } => Ok(self.dropped(prefix, *move_id, *to, watch)),
+        }
+    }
+
+    /// Whether the value at `path` is served here.
+    ///
+    /// # Errors
+    /// [`Refusal::Moving`] or [`Refusal::Moved`].
+    pub fn serves(&self, path: &Path) -> Result<(), Refusal> {
+        self.settled_here(path, false)
+    }
+
+    /// Whether everything at and below `path` is served here, apart from `except`: what the caller knows to be elsewhere.
+    ///
+    /// # Errors
+    /// [`Refusal::Moving`] or [`Refusal::Moved`].
+    pub fn serves_subtree(&self, path: &Path, except: &[Path]) -> Result<(), Refusal> {
+        if except.is_empty() {
+            return self.settled_here(path, true);
+        }
+        self.settled_here(path, false)?;
+        let asked = (path, except);
+        for (prefix, mark) in &self.frozen {
+            if share(asked, (prefix, &mark.except)) {
+                return Err(Refusal::Moving { prefix: prefix.clone() });
+            }
+        }
+        for (prefix, import) in &self.imports {
+            if share(asked, (prefix, &import.except)) {
+                return Err(Refusal::Moving { prefix: prefix.clone() });
+            }
+        }
+        for (prefix, mark) in &self.moved {
+            if share(asked, (prefix, &mark.except)) {
+                return Err(Refusal::Moved { prefix: prefix.clone(), to: mark.number });
+            }
+        }
+        Ok(())
+    }
+
+    /// A hash over all content, equal on servers that applied the same log. Takes time in proportion to the content.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest::new();
+        self.tree.digest(&mut digest);
+        self.sessions.digest(&mut digest);
+        for marks in [&self.moved, &self.frozen] {
+            digest.number(marks.len() as u64);
+            for (prefix, mark) in marks {
+                digest.bytes(prefix.as_str().as_bytes());
+                digest.number(mark.number);
+                digest_paths(&mut digest, &mark.except);
+            }
+        }
+        digest.number(self.imports.len() as u64);
+        for (prefix, import) in &self.imports {
+            digest.bytes(prefix.as_str().as_bytes());
+            digest.number(import.move_id);
+            digest.number(u64::from(import.next));
+            digest_paths(&mut digest, &import.except);
+        }
+        for (prefix, move_id) in &self.settled {
+            digest.bytes(prefix.as_str().as_bytes());
+            digest.number(*move_id);
+        }
+        digest.finish()
+    }
+
+    fn admits(&self, transaction: &Transaction) -> Result<(), Refusal> {
+        if self.frozen.is_empty() && self.imports.is_empty() && self.moved.is_empty() {
+            return Ok(());
+        }
+        for condition in &transaction.conditions {
+            self.settled_here(&condition.at.path, false)?;
+        }
+        for change in &transaction.changes {
+            self.settled_here(&change.at().path, change.is_subtree())?;
+        }
+        Ok(())
+    }
+
+    fn settled_here(&self, path: &Path, subtree: bool) -> Result<(), Refusal> {
+        if let Some((prefix, _)) = Mark::find(&self.frozen, path, subtree) {
+            return Err(Refusal::Moving { prefix: prefix.clone() });
+        }
+        for (prefix, import) in &self.imports {
+            if covers(prefix, &import.except, path) || (subtree && share((prefix, &import.except), (path, &[]))) {
+                return Err(Refusal::Moving { prefix: prefix.clone() });
+            }
+        }
+        if let Some((prefix, mark)) = Mark::find(&self.moved, path, subtree) {
+            return Err(Refusal::Moved { prefix: prefix.clone(), to: mark.number });
+        }
+        Ok(())
+    }
+
+    fn freeze(&mut self, prefix: &Path, except: &[Path], move_id: u64) -> Outcome {
+        let frozen_by = self.frozen.get(prefix).map(|mark| mark.number);
+        if self.is_settled(prefix, move_id) || frozen_by == Some(move_id) {
+            return Ok(self.committed());
+        }
+        self.undisturbed(prefix, except)?;
+        if self.frozen.len() >= MAX_MARKS || self.moved.len() >= MAX_MARKS {
+            return Err(Refusal::TooManyMarks);
+        }
+        self.frozen.insert(prefix.clone(), Mark { number: move_id, except: except.to_vec() });
+        Ok(self.committed())
+    }
+
+    fn import(&mut self, index: u64, arrival: &Arrival<'_>, watch: &mut impl FnMut(Event)) -> Outcome {
+        let Arrival { prefix, except, .. } = *arrival;
+        if self.is_settled(prefix, arrival.move_id) {
+            return Ok(self.committed());
+        }
+        let expected = match self.imports.get(prefix) {
+            Some(import) if import.move_id == arrival.move_id => import.next,
+            Some(import) if import.move_id > arrival.move_id => return Ok(self.committed()),
+            _ => 0,
+        };
+        if arrival.number < expected {
+            return Ok(self.committed());
+        }
+        if arrival.number > expected {
+            return Err(Refusal::OutOfOrder { prefix: prefix.clone(), expected });
+        }
+        let is_sound = arrival.revision <= MAX_REVISION
+            && arrival.entries.iter().all(|entry| entry.value.etag <= arrival.revision);
+        if !is_sound {
+            return Err(Refusal::UnsoundChunk { prefix: prefix.clone(), number: arrival.number });
+        }
+        if expected == 0 {
+            self.begin_import(arrival)?;
+        }
+        for entry in arrival.entries {
+            // Whoever sends more than was agreed must not overwrite what is served here.
+            if covers(prefix, except, &entry.at.path) {
+                self.tree.import(core::slice::from_ref(entry));
+            }
+        }
+        self.sessions.import(arrival.sessions, index);
+        self.tree.raise(arrival.revision);
+        if arrival.last {
+            self.imports.remove(prefix);
+            self.claim(prefix, except);
+            self.settle(prefix, arrival.move_id);
+            self.reset(prefix, watch);
+        } else {
+            self.imports.get_mut(prefix).expect("it has begun").next = expected.saturating_add(1);
+        }
+        Ok(self.committed())
+    }
+
+    fn begin_import(&mut self, arrival: &Arrival<'_>) -> Result<(), Refusal> {
+        let Arrival { prefix, except, move_id, .. } = *arrival;
+        // What an older move brought, and was given up, is not mixed with what this one brings.
+        if let Some(given_up) = self.imports.remove(prefix) {
+            self.tree.drop_prefix(prefix, &given_up.except);
+        }
+        self.undisturbed(prefix, except)?;
+        if self.imports.len() >= MAX_MARKS {
+            return Err(Refusal::TooManyMarks);
+        }
+        self.imports.insert(prefix.clone(), Import { move_id, except: except.to_vec(), next: 0 });
+        Ok(())
+    }
+
+    fn dropped(&mut self, prefix: &Path, move_id: u64, to: u64, watch: &mut impl FnMut(Event)) -> Committed {
+        if self.is_settled(prefix, move_id) {
+            return self.committed();
+        }
+        let except = if self.frozen.get(prefix).is_some_and(|mark| mark.number == move_id) {
+            self.frozen.remove(prefix).map(|mark| mark.except)
+        } else if self.imports.get(prefix).is_some_and(|import| import.move_id == move_id) {
+            self.imports.remove(prefix).map(|import| import.except)
+        } else {
+            None
+        };
+        self.settle(prefix, move_id);
+        if let Some(except) = except {
+            self.tree.drop_prefix(prefix, &except);
+            self.claim(prefix, &except);
+            self.moved.insert(prefix.clone(), Mark { number: to, except });
+            self.reset(prefix, watch);
+        }
+        self.committed()
+    }
+
+    /// Refuses a move of what another move has in hand.
+    fn undisturbed(&self, prefix: &Path, except: &[Path]) -> Result<(), Refusal> {
+        let frozen = self.frozen.iter().map(|(prefix, mark)| (prefix, &mark.except[..]));
+        let arriving = self.imports.iter().map(|(prefix, import)| (prefix, &import.except[..]));
+        match frozen.chain(arriving).find(|other| share((prefix, except), *other)) {
+            Some((other, _)) => Err(Refusal::Moving { prefix: other.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the territory of `prefix` without `except` out of all marks of moved prefixes.
+    fn claim(&mut self, prefix: &Path, except: &[Path]) {
+        // A hole that lay in a mark's territory stays marked, now by itself.
+        let holes: Vec<(Path, Mark)> = except
+            .iter()
+            .filter_map(|hole| {
+                let (_, mark) = Mark::find(&self.moved, hole, false)?;
+                let except = mark.except.iter().filter(|other| hole.contains(other)).cloned().collect();
+                Some((hole.clone(), Mark { number: mark.number, except }))
+            })
+            .collect();
+        self.moved.retain(|moved, _| !covers(prefix, except, moved));
+        for (moved, mark) in &mut self.moved {
+            if covers(moved, &mark.except, prefix) {
+                mark.except.retain(|hole| !prefix.contains(hole));
+                mark.except.push(prefix.clone());
+            }
+        }
+        for (hole, mark) in holes {
+            self.moved.entry(hole).or_insert(mark);
+        }
+    }
+
+    fn is_settled(&self, prefix: &Path, move_id: u64) -> bool {
+        self.settled.get(prefix).is_some_and(|settled| *settled >= move_id)
+    }
+
+    fn settle(&mut self, prefix: &Path, move_id: u64) {
+        let settled = self.settled.entry(prefix.clone()).or_default();
+        *settled = move_id.max(*settled);
+        if self.settled.len() > MAX_MARKS {
+            let oldest = self.settled.iter().min_by_key(|(_, move_id)| **move_id).map(|(prefix, _)| prefix.clone());
+            self.settled.remove(&oldest.expect("there are too many"));
+        }
+    }
+
+    /// Tells watchers that a prefix came or went, under a revision of its own.
+    fn reset(&mut self, prefix: &Path, watch: &mut impl FnMut(Event)) {
+        let revision = self.tree.revision() + 1;
+        self.tree.raise(revision);
+        for datastore in Datastore::ALL {
+            let at = Location { datastore, path: prefix.clone() };
+            watch(Event { revision, kind: EventKind::Reset, at });
+        }
+    }
+
+    fn committed(&self) -> Committed {
+        Committed { revision: self.tree.revision() }
+    }
+}
+
+fn digest_paths(digest: &mut Digest, paths: &[Path]) {
+    digest.number(paths.len() as u64);
+    for path in paths {
+        digest.bytes(path.as_str().as_bytes());
+    }
+}

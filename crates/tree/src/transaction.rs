@@ -1,0 +1,342 @@
+//! Changes that happen all or none, under conditions.
+//!
+//! Conditions and changes speak of the value that stands exactly at a location; only [`Change::Delete`] and
+//! [`Change::Remove`] speak of the whole subtree. All conditions are judged first, on the state before the transaction; then
+//! changes are made in their order, each seeing those before it.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, Path};
+
+/// The most changes in a transaction.
+pub const MAX_CHANGES: usize = 1_024;
+/// The most conditions in a transaction.
+pub const MAX_CONDITIONS: usize = 1_024;
+/// The most bytes in one value.
+pub const MAX_VALUE_BYTES: usize = 1 << 20;
+/// The most bytes in all paths and values of a transaction: it must fit one entry of the log.
+pub const MAX_TRANSACTION_BYTES: usize = 8 << 20;
+
+/// One of the two datastores of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Datastore {
+    /// What was asked for.
+    Config,
+    /// What is.
+    Operational,
+}
+
+impl Datastore {
+    /// Both, in their order.
+    pub const ALL: [Datastore; 2] = [Datastore::Config, Datastore::Operational];
+}
+
+impl fmt::Display for Datastore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Datastore::Config => "config",
+            Datastore::Operational => "operational",
+        })
+    }
+}
+
+/// A path in one of the datastores.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Location {
+    /// Which datastore.
+    pub datastore: Datastore,
+    /// Where in it.
+    pub path: Path,
+}
+
+impl Location {
+    /// A path in the config datastore.
+    pub fn config(path: Path) -> Self {
+        Self { datastore: Datastore::Config, path }
+    }
+
+    /// A path in the operational datastore.
+    pub fn operational(path: Path) -> Self {
+        Self { datastore: Datastore::Operational, path }
+    }
+
+    /// Whether `other` is this location or below it.
+    pub fn contains(&self, other: &Location) -> bool {
+        self.datastore == other.datastore && self.path.contains(&other.path)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.path, self.datastore)
+    }
+}
+
+/// What must be so for a transaction to happen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// Where.
+    pub at: Location,
+    /// What must be there.
+    pub expect: Expect,
+}
+
+/// What a condition expects exactly at its location.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Expect {
+    /// No value.
+    Absent,
+    /// Some value.
+    Present,
+    /// The value that has this entity tag (RFC 9110 section 8.8.3).
+    Etag(u64),
+    /// A value of these bytes.
+    Value(Bytes),
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// Writes a value where there is none; refused if there is one.
+    Create {
+        /// Where.
+        at: Location,
+        /// What.
+        value: Bytes,
+    },
+    /// Writes a value.
+    Put {
+        /// Where.
+        at: Location,
+        /// What.
+        value: Bytes,
+    },
+    /// Writes a value in place of another; refused if there is none.
+    Replace {
+        /// Where.
+        at: Location,
+        /// What.
+        value: Bytes,
+    },
+    /// Takes the values at and below a location away; refused if there are none.
+    Delete {
+        /// Where.
+        at: Location,
+    },
+    /// Takes the values at and below a location away, if there are any.
+    Remove {
+        /// Where.
+        at: Location,
+    },
+}
+
+impl Change {
+    /// Where the change is made.
+    pub fn at(&self) -> &Location {
+        match self {
+            Change::Create { at, .. }
+            | Change::Put { at, .. }
+            | Change::Replace { at, .. }
+            | Change::Delete { at }
+            | Change::Remove { at } => at,
+        }
+    }
+
+    /// What is written; none for a change that takes away.
+    pub fn value(&self) -> Option<&Bytes> {
+        match self {
+            Change::Create { value, .. } | Change::Put { value, .. } | Change::Replace { value, .. } => Some(value),
+            Change::Delete { .. } | Change::Remove { .. } => None,
+        }
+    }
+
+    /// Whether the change reaches below its location.
+    pub fn is_subtree(&self) -> bool {
+        self.value().is_none()
+    }
+}
+
+/// Changes that happen all or none, if all conditions hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transaction {
+    /// What must hold before.
+    pub conditions: Vec<Condition>,
+    /// What is done, in this order.
+    pub changes: Vec<Change>,
+}
+
+impl Transaction {
+    /// A transaction of one change without conditions.
+    pub fn of(change: Change) -> Self {
+        Self { conditions: Vec::new(), changes: vec![change] }
+    }
+
+    /// Every location that is read or written, doubled ones too; whether its subtree is meant says
+    /// [`Change::is_subtree`].
+    pub fn locations(&self) -> impl Iterator<Item = &Location> {
+        self.conditions.iter().map(|condition| &condition.at).chain(self.changes.iter().map(Change::at))
+    }
+
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// [`Invalid`] with the first bound that is broken.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.conditions.len() > MAX_CONDITIONS {
+            return Err(Invalid::Conditions { count: self.conditions.len() as u64 });
+        }
+        if self.changes.len() > MAX_CHANGES {
+            return Err(Invalid::Changes { count: self.changes.len() as u64 });
+        }
+        let mut total_bytes = 0;
+        for condition in &self.conditions {
+            total_bytes += condition.at.path.as_str().len();
+            if let Expect::Value(value) = &condition.expect {
+                total_bytes += value.len();
+            }
+        }
+        for (index, change) in self.changes.iter().enumerate() {
+            total_bytes += change.at().path.as_str().len();
+            if let Some(value) = change.value() {
+                total_bytes += value.len();
+                if value.len() > MAX_VALUE_BYTES {
+                    return Err(Invalid::Value { index: index as u32, bytes: value.len() as u64 });
+                }
+                if change.at().path.is_root() || change.at().path.is_module() {
+                    return Err(Invalid::Root { index: index as u32 });
+                }
+            }
+        }
+        if total_bytes > MAX_TRANSACTION_BYTES {
+            return Err(Invalid::Size { bytes: total_bytes as u64 });
+        }
+        Ok(())
+    }
+}
+
+/// Which bound a transaction breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Invalid {
+    /// Too many changes.
+    #[error("transaction has {count} changes, expected at most {MAX_CHANGES}; hint: make several transactions")]
+    Changes {
+        /// How many it has.
+        count: u64,
+    },
+    /// Too many conditions.
+    #[error("transaction has {count} conditions, expected at most {MAX_CONDITIONS}")]
+    Conditions {
+        /// How many it has.
+        count: u64,
+    },
+    /// A value is too large.
+    #[error("value of change {index} has {bytes} bytes, expected at most {MAX_VALUE_BYTES}; hint: cut it into several")]
+    Value {
+        /// The change, from 0.
+        index: u32,
+        /// The value's length.
+        bytes: u64,
+    },
+    /// All paths and values together are too large.
+    #[error("transaction has {bytes} bytes, expected at most {MAX_TRANSACTION_BYTES}; hint: make several transactions")]
+    Size {
+        /// Bytes of paths and values.
+        bytes: u64,
+    },
+    /// A value is to be written at the root, which belongs to no module.
+    #[error("change {index} writes a value at \"/\"; hint: write at a module's node, such as /car:cars")]
+    Root {
+        /// The change, from 0.
+        index: u32,
+    },
+}
+
+/// What a transaction that happened left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Committed {
+    /// The shard's revision with the transaction in it, and the entity tag of every value that it wrote.
+    pub revision: u64,
+}
+
+/// What became of a command: done, or refused and nothing changed.
+pub type Outcome = Result<Committed, Refusal>;
+
+/// Why nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// A condition does not hold.
+    #[error("condition {index} does not hold: {}", found(*.actual))]
+    ConditionFailed {
+        /// The condition, from 0.
+        index: u32,
+        /// The entity tag of the value that is there; none if there is no value.
+        actual: Option<u64>,
+    },
+    /// There is a value already where one was to be created.
+    #[error("{at} has a value already; hint: put or replace it")]
+    Exists {
+        /// Where.
+        at: Location,
+    },
+    /// There is nothing where something was to be replaced or deleted.
+    #[error("{at} has no value; hint: create or put it")]
+    Missing {
+        /// Where.
+        at: Location,
+    },
+    /// The transaction breaks a bound.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The write's outcome is no longer known; it may have happened or not.
+    #[error("the outcome of this write is no longer known; hint: read before writing again")]
+    Forgotten,
+    /// The data is on its way to or from another shard. Retry.
+    #[error("{prefix} is being moved between shards; hint: retry")]
+    Moving {
+        /// What is moved.
+        prefix: Path,
+    },
+    /// The data went to another shard. Retry there.
+    #[error("{prefix} is now in shard {to}; hint: retry there")]
+    Moved {
+        /// What was moved.
+        prefix: Path,
+        /// The shard that has it.
+        to: u64,
+    },
+    /// A chunk of a move came before the one that precedes it.
+    #[error("chunk of the move of {prefix} is out of order, expected chunk {expected}")]
+    OutOfOrder {
+        /// What is moved.
+        prefix: Path,
+        /// The next chunk's number.
+        expected: u32,
+    },
+    /// A chunk of a move claims what cannot be: an entity tag above its shard's revision, or an absurd revision.
+    #[error("chunk {number} of the move of {prefix} has an entity tag above its revision; hint: export it again")]
+    UnsoundChunk {
+        /// What is moved.
+        prefix: Path,
+        /// The chunk's number.
+        number: u32,
+    },
+    /// There are too many moved, frozen or arriving prefixes in this shard.
+    #[error("shard holds {} marks of moves; hint: merge prefixes", crate::state::MAX_MARKS)]
+    TooManyMarks,
+}
+
+impl Refusal {
+    /// Whether the same request can succeed when it is repeated later or elsewhere without another change of the data.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Refusal::Moving { .. } | Refusal::Moved { .. } | Refusal::OutOfOrder { .. })
+    }
+}
+
+fn found(actual: Option<u64>) -> String {
+    match actual {
+        Some(etag) => format!("there is a value with entity tag {etag}"),
+        None => "there is no value".to_owned(),
+    }
+}

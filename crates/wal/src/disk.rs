@@ -1,0 +1,184 @@
+//! What is asked of a disk, as values. A driver carries them out: `live` on files, [`MemoryDisk`](crate::MemoryDisk) in
+//! memory.
+
+use core::fmt;
+
+use bytes::Bytes;
+
+use crate::Error;
+
+/// Longest name of a file, in bytes.
+pub const FILE_NAME_BYTES_MAX: usize = 64;
+
+/// What a disk writes at once: a sector is either written or it isn't. (Disks of 4,096-byte sectors keep this, too.)
+pub const SECTOR_BYTES: usize = 512;
+
+/// Name of a file in the server's folder, which is flat: `[a-z0-9.-]`, at most 64 bytes, not starting with a dot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileName(String);
+
+impl FileName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`Error::FileName`] if a character, the start, or the length is not allowed.
+    pub fn new(name: impl Into<String>) -> Result<Self, Error> {
+        let name = name.into();
+        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
+        let valid = !name.is_empty()
+            && name.len() <= FILE_NAME_BYTES_MAX
+            && !name.starts_with('.')
+            && name.bytes().all(allowed);
+        if valid { Ok(Self(name)) } else { Err(Error::FileName { name }) }
+    }
+
+    /// A name that this crate made, and that is therefore valid.
+    pub(crate) fn made(name: String) -> Self {
+        Self::new(name).expect("the log makes valid names")
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One step of a [`Write`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Adds bytes to the end of a file, which is created if it is missing.
+    Append {
+        /// The file.
+        file: FileName,
+        /// What is added.
+        bytes: Bytes,
+    },
+    /// Cuts a file to `len` bytes. A file that is missing or no longer than that stays as it is.
+    Truncate {
+        /// The file.
+        file: FileName,
+        /// Bytes that stay.
+        len: u64,
+    },
+    /// Puts a whole file in place of another, or where there was none; after a crash it is the old or the new one.
+    /// A driver writes a temporary file beside it ([`temporary_name`]), syncs it, renames it, and syncs the folder.
+    Replace {
+        /// The file.
+        file: FileName,
+        /// Its whole content.
+        bytes: Bytes,
+    },
+    /// Gives a file another name; a file of that name is replaced. If `from` is missing, `to` has to be there
+    /// already (a repeated write).
+    Rename {
+        /// The old name.
+        from: FileName,
+        /// The new name.
+        to: FileName,
+    },
+    /// Removes a file; it is no error if there is none.
+    Delete {
+        /// The file.
+        file: FileName,
+    },
+    /// Makes the content, the length, **and the name** of a file durable: after the file's creation or a rename, that
+    /// takes a sync of the folder as well.
+    Sync {
+        /// The file.
+        file: FileName,
+    },
+}
+
+/// Who waits for a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// The log: everything waits for it. At most one write of this lane is under way.
+    Log,
+    /// Snapshot files, which must not make the log wait.
+    Snapshot,
+}
+
+/// Operations that are carried out in order, and answered once: *done* when all of them are carried out, with
+/// everything durable that a [`Operation::Sync`], [`Operation::Replace`] or [`Operation::Rename`] among them covers, or
+/// a [`DiskError`] at the first that failed; the later ones are then not tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Number by which it is answered; unique within its lane.
+    pub id: u64,
+    /// Which of the two lanes it belongs to.
+    pub lane: Lane,
+    /// The steps.
+    pub operations: Vec<Operation>,
+}
+
+impl Write {
+    /// A write of the snapshot lane, whose numbers the caller gives.
+    pub fn snapshot(id: u64, operations: Vec<Operation>) -> Self {
+        Self { id, lane: Lane::Snapshot, operations }
+    }
+
+    /// Bytes that it puts on the disk.
+    pub fn bytes(&self) -> usize {
+        let bytes = |operation: &Operation| match operation {
+            Operation::Append { bytes, .. } | Operation::Replace { bytes, .. } => bytes.len(),
+            _ => 0,
+        };
+        self.operations.iter().map(bytes).sum()
+    }
+}
+
+/// Why a write failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskError {
+    /// No space left, reported by a *write* (`ENOSPC`, `EDQUOT`): what was not written can be tried again. A sync that
+    /// fails is always [`DiskError::Failed`], whatever its error number, because the kernel may have dropped the pages.
+    Full,
+    /// Anything else, in the words of the system.
+    Failed(String),
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("no space left on the disk"),
+            Self::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The name under which [`Operation::Replace`] writes before it renames. Recovery deletes what was left under it.
+pub fn temporary_name(file: &FileName) -> FileName {
+    FileName::made(format!("{}{TEMPORARY}", file.as_str()))
+}
+
+/// How the names of files end that nothing refers to yet.
+pub(crate) const TEMPORARY: &str = ".part";
+
+/// The server's folder, as recovery reads it: one file at a time, so that it needs no more memory than the largest
+/// segment and the live entries take. Snapshot files are listed, not read.
+pub trait Folder {
+    /// Every file with its length in bytes, in any order. Names that [`FileName`] refuses are not the log's: skip them.
+    fn list(&self) -> Vec<(FileName, u64)>;
+
+    /// The whole content of a file.
+    ///
+    /// # Errors
+    /// The system's, if the file cannot be read.
+    fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError>;
+}
+
+impl Folder for std::collections::BTreeMap<FileName, Vec<u8>> {
+    fn list(&self) -> Vec<(FileName, u64)> {
+        self.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect()
+    }
+
+    fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {
+        self.get(file).cloned().ok_or_else(|| DiskError::Failed(format!("{file}: no such file")))
+    }
+}

@@ -1,0 +1,102 @@
+//! What can go wrong, in the words that the operator of the server gets to see.
+
+use machine::ServerId;
+
+use crate::{DiskError, FileName};
+
+/// Why the log can't be read, or not be written any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Content that was once durable is no longer what was written.
+    #[error(
+        "{file}: corrupt at byte {offset}: expected {expected}, found {found}. Nothing was changed. \
+         hint: restore the folder from a backup, or remove this server from the cluster, empty its folder, and let it \
+         join as a new server"
+    )]
+    Corrupt {
+        /// The file.
+        file: FileName,
+        /// Where in it, in bytes from its start.
+        offset: u64,
+        /// What should have been there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A segment, a snapshot or the identity file is not there although others refer to it.
+    #[error(
+        "{file} is missing: {why}. Nothing was changed. hint: put the file back, restore the folder from a backup, or \
+         remove this server from the cluster, empty its folder, and let it join as a new server"
+    )]
+    Missing {
+        /// The file.
+        file: FileName,
+        /// How that is known.
+        why: String,
+    },
+    /// The folder is of another cluster or another server.
+    #[error(
+        "{file} belongs to {found}, not to {expected}. Nothing was changed. \
+         hint: check the folder's path; a server needs a folder of its own"
+    )]
+    OtherCluster {
+        /// The file that says so.
+        file: FileName,
+        /// The cluster and the server that were expected.
+        expected: String,
+        /// Those that the file names.
+        found: String,
+    },
+    /// A newer program wrote the file.
+    #[error(
+        "{file} has format {found}; this program knows formats up to {known}. Nothing was changed. \
+         hint: start the newer program again; an older one cannot read what it wrote"
+    )]
+    NewerVersion {
+        /// The file.
+        file: FileName,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program knows.
+        known: u32,
+    },
+    /// A file can't be read at all.
+    #[error("{file} cannot be read: {error}. hint: check the folder's permissions and the disk")]
+    Unreadable {
+        /// The file.
+        file: FileName,
+        /// What the system said.
+        error: DiskError,
+    },
+    /// A write failed in a way that may not be tried again.
+    #[error(
+        "server {server}: the disk failed while the log was written: {error}. What was confirmed is safe, nothing more \
+         will be. hint: mend the disk, then start the server again; it continues from what is durable"
+    )]
+    Poisoned {
+        /// Whose log it is.
+        server: ServerId,
+        /// What the system said.
+        error: String,
+    },
+    /// More would wait for the disk than is allowed.
+    #[error("{bytes} bytes wait for the disk, {limit} may. hint: answer requests only as fast as the disk takes them")]
+    BacklogFull {
+        /// What would wait.
+        bytes: usize,
+        /// What may.
+        limit: usize,
+    },
+    /// Not a name for a file.
+    #[error("`{name}` is no name for a file of the log: expected 1 to 64 of a-z, 0-9, dot, hyphen, no dot first")]
+    FileName {
+        /// The name.
+        name: String,
+    },
+    /// Not an identity that a server can have.
+    #[error("the server's identity is not valid: {why}")]
+    Identity {
+        /// What is wrong with it.
+        why: String,
+    },
+}

@@ -1,0 +1,72 @@
+//! One write-ahead log for all Raft groups of a server.
+//!
+//! The log does no input or output: it turns what the groups write into [`Write`]s, lists of disk [`Operation`]s that a
+//! driver carries out; `live` does so with files and `fdatasync` in a thread, `sim` with [`MemoryDisk`], which tears what was
+//! not synced. All groups share one append and one sync (group commit): while a batch is under way, the next one
+//! gathers.
+//!
+//! ```text
+//!  groups                      Log                                driver
+//!  append, hard_state,   +-------------+   take_batch   +-------------------------+
+//!  snapshot, compact --->| next batch  |--------------->| append, sync, delete... |
+//!                        +-------------+                +-------------------------+
+//!                               ^         done / failed             |
+//!                               +-----------------------------------+
+//!
+//!  folder     identity                       whose folder it is (JSON)
+//!             log-0000000000000007           oldest segment in which an entry lives
+//!             log-0000000000000008           the segment that is written
+//!             snapshot-1-4e20-3              group 1 up to entry 0x4e20, file number 3
+//!             *.part                         not complete; deleted by recovery
+//!
+//!  segment    +--------+-------------------------+-------+-------+-----
+//!             | header | batch: records, CHECKPT | batch | batch | ...
+//!             +--------+-------------------------+-------+-------+-----
+//!  header 64  "heddlelg" format(4) cluster(16) server(8) segment(8) first-batch(8) zero(8) crc(4)
+//!  batch 45+  d7 "bat" length(4) number(8) oldest-segment(8) mask(8) body-crc(4) header-crc(4) "hed" b5 | records | e7
+//! ```
+//!
+//! Numbers are little endian; checksums are CRC-32 (IEEE 802.3). A batch's header checksum covers cluster, server, segment and
+//! offset too. Records are described in `record.rs`; an entry of 200 bytes takes 205.
+//!
+//! # What always holds
+//!
+//! - A batch is written only after the one before it is durable. So only the last batch of the last segment may be
+//!   torn, and recovery may discard it, as nobody was told that it is durable. Everything else that is not as it was
+//!   written is [`Error::Corrupt`], and nothing is changed then. How torn and corrupt are told apart: `batch.rs`.
+//! - Each segment begins with a checkpoint of all groups' states, so an old segment is needed only for the entries in it. Batches name
+//!   the oldest segment that is needed; older ones are deleted after the batch that says so is durable.
+//! - Each start begins a segment. Its first batch makes durable what recovery found: the last batch may lie in the
+//!   system's memory only, if the process was killed but the machine went on. [`Log::is_ready`] says when that is done.
+//! - A sync that failed is never repeated ([`Log::failed`]).
+//!
+//! What it can't find out: that the whole last segment, or a whole sector of the very last batch, was lost after it was durable.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod codec;
+mod config;
+mod disk;
+mod entry;
+mod error;
+mod group;
+mod identity;
+mod log;
+mod memory;
+mod record;
+mod recovery;
+mod replay;
+mod snapshot;
+
+#[doc(hidden)]
+pub use batch::segment_with_records;
+pub use config::{BACKLOG_BYTES_MAX, Config, SEGMENT_BYTES, SEGMENTS_MAX};
+pub use disk::{
+    DiskError, FILE_NAME_BYTES_MAX, FileName, Folder, Lane, Operation, SECTOR_BYTES, Write, temporary_name,
+};
+pub use entry::{Entries, Entry, HardState, Position, RecoveredGroup, SnapshotMark};
+pub use error::Error;
+pub use identity::{FORMAT, Identity, NAME_BYTES_MAX};
+pub use log::{Log, Recovered};
+pub use memory::MemoryDisk;
+pub use snapshot::{CHUNK_BYTES_MAX, SYNC_BYTES, SnapshotFile, SnapshotWriter};

@@ -1,0 +1,431 @@
+//! The log: takes what the groups have to write, gives batches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use machine::ServerId;
+
+use crate::batch::{BATCH_HEADER_BYTES, Place, SEGMENT_HEADER_BYTES, SegmentHeader, seal, segment_file};
+use crate::group::{Group, Usage};
+use crate::{
+    Config, DiskError, Entries, Entry, Error, FileName, Folder, HardState, Identity, Lane, Operation, Position,
+    RecoveredGroup, SnapshotMark, SnapshotWriter, Write, record, recovery,
+};
+
+/// What [`Log::recover`] found in the folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Whose folder it is; `None` if it is new.
+    pub identity: Option<Identity>,
+    /// The groups that were ever written, by number; removed ones too.
+    pub groups: BTreeMap<u64, RecoveredGroup>,
+    /// Bytes of a batch that was being written when the server stopped, and that nobody was told of.
+    pub discarded_tail_bytes: u64,
+}
+
+/// The write-ahead log of one server.
+///
+/// What always holds: at most one batch is under way; the next one gathers meanwhile. `groups` is what recovery would
+/// find if everything that was handed in were durable.
+#[derive(Debug)]
+pub struct Log {
+    pub(crate) config: Config,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) groups: BTreeMap<u64, Group>,
+    pub(crate) usage: Usage,
+    pub(crate) segments: Segments,
+    /// Number of the next batch.
+    pub(crate) sequence: u64,
+    /// Number that the next snapshot file has in its name.
+    pub(crate) serial: u64,
+    pub(crate) pending: Pending,
+    pub(crate) state: State,
+    pub(crate) is_ready: bool,
+}
+
+/// The segments that exist, or are about to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segments {
+    /// The oldest that is needed.
+    pub(crate) oldest: u64,
+    /// The one that the next batch goes to.
+    pub(crate) current: u64,
+    /// Its length in bytes; 0 if the next batch begins it.
+    pub(crate) len: u64,
+}
+
+/// What the next batch will hold.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// Room for two headers, then the records.
+    frame: Vec<u8>,
+    /// Where the hard state of a group stands in it, to be overwritten by a newer one.
+    hard_states: BTreeMap<u64, usize>,
+    /// Whether it has to leave: something in it must be durable, or recovery left something to do.
+    is_due: bool,
+    /// Carried out before the batch is written.
+    before: Vec<Operation>,
+    /// Files that nothing refers to once the batch is durable.
+    obsolete: BTreeSet<FileName>,
+}
+
+/// Room for the headers in front of the records.
+const HEADERS_BYTES: usize = SEGMENT_HEADER_BYTES + BATCH_HEADER_BYTES;
+
+/// Buffers that a batch of usual size leaves grow to this before they have to move.
+const FRAME_BYTES: usize = 64 << 10;
+
+impl Default for Pending {
+    fn default() -> Self {
+        let mut frame = Vec::with_capacity(FRAME_BYTES);
+        frame.resize(HEADERS_BYTES, 0);
+        Self { frame, hard_states: BTreeMap::new(), is_due: false, before: Vec::new(), obsolete: BTreeSet::new() }
+    }
+}
+
+impl Pending {
+    /// What recovery leaves to the first batch.
+    pub(crate) fn opening(before: Vec<Operation>, obsolete: BTreeSet<FileName>) -> Self {
+        Self { before, obsolete, is_due: true, ..Self::default() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.frame.len() - HEADERS_BYTES
+    }
+}
+
+/// Where the batch is that was taken last.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// None is under way.
+    Idle { next_id: u64 },
+    /// The driver has it.
+    Writing { write: Write, undo: Operation },
+    /// There was no space for it. It is written again, as it was.
+    Full { write: Write, undo: Operation },
+    /// The disk can't be trusted any more.
+    Poisoned { error: String },
+}
+
+impl Log {
+    /// Reads a folder.
+    ///
+    /// The first batch ends what recovery has to do: it begins a segment, cuts what was torn, syncs what may lie in the
+    /// system's memory only, and deletes what nothing refers to. Nothing that was recovered may be told to
+    /// others before it is done ([`Log::is_ready`]). For a new folder it leaves when [`Log::identify`] was called.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Missing`], [`Error::OtherCluster`], [`Error::NewerVersion`], [`Error::Unreadable`].
+    /// Nothing is changed then.
+    pub fn recover(folder: &impl Folder, config: Config) -> Result<(Self, Recovered), Error> {
+        recovery::recover(folder, config)
+    }
+
+    /// Says whose log it is. A new folder needs it before its first batch; the file is written with that.
+    ///
+    /// # Errors
+    /// [`Error::Identity`] if the name isn't valid, [`Error::OtherCluster`] if the folder or the configuration names
+    /// another cluster or server.
+    pub fn identify(&mut self, identity: Identity) -> Result<(), Error> {
+        identity.validate()?;
+        let expected = |expected: String| Error::OtherCluster {
+            file: Identity::file(),
+            expected,
+            found: recovery::owner(identity.cluster, identity.server.0),
+        };
+        match (&self.identity, self.config.cluster) {
+            (Some(old), _) if (old.cluster, old.server) == (identity.cluster, identity.server) => Ok(()),
+            (Some(old), _) => Err(expected(recovery::owner(old.cluster, old.server.0))),
+            (None, Some(cluster)) if cluster != identity.cluster => Err(expected(recovery::cluster_name(cluster))),
+            (None, _) => {
+                self.pending.before.push(identity.write());
+                self.pending.is_due = true;
+                self.identity = Some(identity);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whose log it is.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// Adds entries of a group; what the group holds at the first one's index and after it goes.
+    ///
+    /// # Errors
+    /// [`Error::BacklogFull`] if too much waits already; nothing is added then. A single call may exceed the limit if
+    /// nothing waits.
+    ///
+    /// # Panics
+    /// If the entries have gaps among them or to what the group holds, or begin within what was let go.
+    pub fn append(&mut self, group: u64, entries: &[Entry]) -> Result<(), Error> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+        let (bytes, limit) = (record::entries_bytes_max(entries), self.config.backlog_bytes_max);
+        if self.pending.bytes() > 0 && self.pending.bytes() + bytes > limit {
+            return Err(Error::BacklogFull { bytes: self.pending.bytes() + bytes, limit });
+        }
+        let state = self.groups.entry(group).or_default();
+        assert!(
+            first.index > state.status.compacted.index && first.index <= state.last() + 1,
+            "group {group}: entries from {} don't follow what it holds, {} to {}",
+            first.index,
+            state.status.compacted.index + 1,
+            state.last()
+        );
+        let held = state.status.snapshot.as_ref().map_or(0, |mark| mark.index);
+        assert!(last.index >= held, "group {group}: entries that the snapshot up to {held} holds would be cut off");
+        let gapless = entries.iter().zip(first.index..).all(|(entry, index)| entry.index == index);
+        assert!(gapless, "group {group}: the entries from {} have gaps", first.index);
+        state.status.removed = false;
+        state.append(first.index, last.index, self.segments.current, &mut self.usage);
+        self.pending.frame.reserve(bytes);
+        record::put_entries(&mut self.pending.frame, group, entries);
+        self.pending.is_due = true;
+        Ok(())
+    }
+
+    /// Sets a group's hard state. A commit index alone does not make a batch leave.
+    pub fn hard_state(&mut self, group: u64, state: HardState) {
+        let known = !self.groups.get(&group).is_none_or(|group| group.status.removed);
+        let status = &mut self.groups.entry(group).or_default().status;
+        let old = std::mem::replace(&mut status.hard_state, state);
+        status.removed = false;
+        if known && old == state {
+            return;
+        }
+        let place = self.pending.hard_states.get(&group).copied();
+        let place = record::put_hard_state(&mut self.pending.frame, place, group, state);
+        self.pending.hard_states.insert(group, place);
+        self.pending.is_due |= !known || (old.term, old.vote) != (state.term, state.vote);
+    }
+
+    /// Lets a group's entries go up to `up_to`. Nothing happens if they are gone already.
+    ///
+    /// # Panics
+    /// If no marked snapshot holds them: the group's state could not be restored.
+    pub fn compact(&mut self, group: u64, up_to: Position) {
+        let state = self.groups.entry(group).or_default();
+        if up_to.index <= state.status.compacted.index {
+            return;
+        }
+        let held = state.status.snapshot.as_ref().map_or(0, |mark| mark.index);
+        assert!(
+            up_to.index <= held && up_to.index <= state.last(),
+            "group {group}: entries up to {} may not go, the snapshot holds those up to {held}, the log up to {}",
+            up_to.index,
+            state.last()
+        );
+        state.compact(up_to, &mut self.usage);
+        record::put_compact(&mut self.pending.frame, group, up_to);
+    }
+
+    /// Marks a snapshot, whose file must be durable (its writes done). The group's older file is deleted.
+    ///
+    /// # Panics
+    /// If it is older than the one that is marked, or if entries are kept that don't reach it.
+    pub fn snapshot(&mut self, group: u64, mark: SnapshotMark, entries: Entries) {
+        let state = self.groups.entry(group).or_default();
+        let old = state.status.snapshot.as_ref();
+        assert!(old.is_none_or(|old| old.index <= mark.index), "group {group}: the snapshot is older than the last");
+        let drop = entries == Entries::Drop;
+        assert!(
+            drop || mark.index <= state.last(),
+            "group {group}: the log ends at {}, before the snapshot's {}: its entries have to be dropped",
+            state.last(),
+            mark.index
+        );
+        record::put_snapshot(&mut self.pending.frame, group, drop, &mark);
+        self.pending.is_due = true;
+        state.status.removed = false;
+        if drop {
+            state.restart(Position { index: mark.index, term: mark.term }, &mut self.usage);
+        }
+        self.pending.obsolete.remove(&mark.file);
+        let file = mark.file.clone();
+        let old = state.status.snapshot.replace(mark);
+        self.pending.obsolete.extend(old.map(|old| old.file).filter(|old| *old != file));
+    }
+
+    /// Removes a group's entries and snapshot; its hard state stays. Any later write to the group takes it back.
+    pub fn remove_group(&mut self, group: u64) {
+        let state = self.groups.entry(group).or_default();
+        state.restart(Position::default(), &mut self.usage);
+        state.status.removed = true;
+        self.pending.obsolete.extend(state.status.snapshot.take().map(|mark| mark.file));
+        // A hard state that is set from now on is a record of its own, since it takes the group back.
+        self.pending.hard_states.remove(&group);
+        record::put_remove(&mut self.pending.frame, group);
+        self.pending.is_due = true;
+    }
+
+    /// A writer for a new snapshot of a group that holds all entries up to `index`.
+    pub fn snapshot_writer(&mut self, group: u64, index: u64) -> SnapshotWriter {
+        self.serial += 1;
+        SnapshotWriter::new(group, index, self.serial)
+    }
+
+    /// The next batch: everything that was handed in, as one append and one sync. `None` while a batch is under way,
+    /// or if there is nothing that must be durable: commit indices and compactions alone wait for a batch that
+    /// has more in it, or for [`Log::flush`].
+    ///
+    /// Why they wait instead of leaving without a sync: only the last batch may then be torn after a crash, which is
+    /// what lets recovery tell a torn batch from a corrupt one.
+    ///
+    /// # Panics
+    /// If groups wrote something before [`Log::identify`].
+    pub fn take_batch(&mut self) -> Option<Write> {
+        match &mut self.state {
+            State::Idle { .. } if self.pending.is_due => {
+                let Some(identity) = &self.identity else {
+                    assert!(self.pending.bytes() == 0, "a log is written only once it is known whose it is");
+                    return None;
+                };
+                let identity = identity.clone();
+                Some(self.build(&identity))
+            }
+            State::Full { write, undo } => {
+                let write = again(write, undo);
+                self.state = State::Writing { write: write.clone(), undo: undo.clone() };
+                Some(write)
+            }
+            State::Idle { .. } | State::Writing { .. } | State::Poisoned { .. } => None,
+        }
+    }
+
+    /// Makes everything pending into a batch.
+    fn build(&mut self, identity: &Identity) -> Write {
+        let State::Idle { next_id: id } = self.state else { unreachable!("one batch at a time") };
+        let pending = std::mem::take(&mut self.pending);
+        let mut frame = pending.frame;
+        let (segment, start) = (self.segments.current, self.segments.len as usize);
+        let begins = start == 0;
+        if begins {
+            let groups = self.groups.iter().map(|(&group, state)| (group, &state.status));
+            record::put_checkpoint(&mut frame, groups);
+        }
+        frame.push(0);
+        let deleted = self.segments.oldest..self.usage.oldest().map_or(segment, |oldest| oldest.min(segment));
+        self.segments.oldest = deleted.end;
+        let place = Place::new(identity, segment);
+        let offset = if begins { SEGMENT_HEADER_BYTES } else { start };
+        seal(&mut frame[SEGMENT_HEADER_BYTES..], place, offset, self.sequence, self.segments.oldest);
+        if begins {
+            let (cluster, server) = (identity.cluster, identity.server.0);
+            let header = SegmentHeader { cluster, server, segment, sequence: self.sequence };
+            frame[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
+        }
+        let bytes = Bytes::from(frame).slice(if begins { 0 } else { SEGMENT_HEADER_BYTES }..);
+        self.sequence += 1;
+        self.segments.len += bytes.len() as u64;
+        if self.segments.len >= self.config.segment_bytes {
+            self.segments = Segments { current: segment + 1, len: 0, ..self.segments };
+        }
+        let file = segment_file(segment);
+        let mut operations = pending.before;
+        operations.extend([Operation::Append { file: file.clone(), bytes }, Operation::Sync { file: file.clone() }]);
+        let deleted = deleted.map(segment_file).chain(pending.obsolete);
+        operations.extend(deleted.map(|file| Operation::Delete { file }));
+        let write = Write { id, lane: Lane::Log, operations };
+        let undo = Operation::Truncate { file, len: start as u64 };
+        self.state = State::Writing { write: write.clone(), undo };
+        write
+    }
+
+    /// Makes the next batch leave even if it holds only what could wait (before a clean end).
+    pub fn flush(&mut self) {
+        self.pending.is_due |= self.pending.bytes() > 0;
+    }
+
+    /// The batch is durable.
+    ///
+    /// # Panics
+    /// If it is not under way.
+    pub fn done(&mut self, id: u64) {
+        match &self.state {
+            State::Writing { write, .. } if write.id == id => self.state = State::Idle { next_id: id + 1 },
+            _ => panic!("batch {id} is not under way"),
+        }
+        self.is_ready = true;
+    }
+
+    /// The batch failed. After [`DiskError::Full`] the next [`Log::take_batch`] gives the same batch again, with an
+    /// operation in front that cuts off what was written of it; when to ask for it is the caller's decision.
+    ///
+    /// Everything else poisons the log: after a sync that failed, the kernel may have marked the pages clean and
+    /// dropped them, so that a second sync succeeds without their content. See Rebello and others, "Can Applications
+    /// Recover from fsync Failures?", USENIX ATC 2020, and `PostgreSQL`'s account, "fsyncgate", 2018.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: stop the server.
+    ///
+    /// # Panics
+    /// If it is not under way.
+    pub fn failed(&mut self, id: u64, error: DiskError) -> Result<(), Error> {
+        let writing = std::mem::replace(&mut self.state, State::Poisoned { error: error.to_string() });
+        match (writing, error) {
+            (State::Writing { write, undo }, DiskError::Full) if write.id == id => {
+                self.state = State::Full { write, undo };
+                Ok(())
+            }
+            (State::Writing { write, .. }, DiskError::Failed(error)) if write.id == id => {
+                Err(Error::Poisoned { server: self.server(), error })
+            }
+            _ => panic!("batch {id} is not under way"),
+        }
+    }
+
+    fn server(&self) -> ServerId {
+        self.identity.as_ref().map_or(ServerId(0), |identity| identity.server)
+    }
+
+    /// Why nothing is written any more.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] once a write has failed for good.
+    pub fn health(&self) -> Result<(), Error> {
+        match &self.state {
+            State::Poisoned { error } => Err(Error::Poisoned { server: self.server(), error: error.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the last batch found no space and waits to be taken again.
+    pub fn is_full(&self) -> bool {
+        matches!(self.state, State::Full { .. })
+    }
+
+    /// Whether the first batch after recovery is durable, so that the server may speak.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// Bytes that wait for the next batch.
+    pub fn backlog_bytes(&self) -> usize {
+        self.pending.bytes()
+    }
+
+    /// Segments on the disk, the one that the next batch goes to included.
+    pub fn segments(&self) -> usize {
+        (self.segments.current - self.segments.oldest) as usize + 1
+    }
+
+    /// The group whose old entries keep the oldest segment alive, if there are more segments than configured: it
+    /// should make a snapshot and compact.
+    pub fn pinned_by(&self) -> Option<u64> {
+        if self.segments() <= self.config.segments_max {
+            return None;
+        }
+        let pins = |state: &Group| state.oldest_segment() == Some(self.segments.oldest);
+        self.groups.iter().find(|(_, state)| pins(state)).map(|(&group, _)| group)
+    }
+}
+
+/// The same batch, after a cut to what was there before it.
+fn again(write: &Write, undo: &Operation) -> Write {
+    let mut operations = write.operations.clone();
+    if operations.first() != Some(undo) {
+        operations.insert(0, undo.clone());
+    }
+    Write { id: write.id, lane: write.lane, operations }
+}

@@ -1,0 +1,316 @@
+//! A disk in memory that forgets, tears, fills up and rots as disks do: for tests and for `sim`.
+
+use std::collections::BTreeMap;
+
+use machine::Rng;
+
+use crate::{DiskError, FileName, Folder, Operation, SECTOR_BYTES, Write, temporary_name};
+
+/// A file's content: what processes see, and what a loss of power leaves for sure.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    /// Bytes from the start that both have in common for sure: a sync costs no more than what was written.
+    same: usize,
+}
+
+impl Content {
+    fn sync(&mut self) {
+        self.durable.truncate(self.same);
+        self.durable.extend_from_slice(&self.visible[self.same..]);
+        self.same = self.visible.len();
+    }
+}
+
+/// A change of the folder that is not durable yet. A file is known by a number, as its name may change.
+#[derive(Clone, Debug)]
+enum Change {
+    Create(FileName, u64),
+    Rename(FileName, FileName),
+    Delete(FileName),
+}
+
+impl Change {
+    fn concerns(&self, file: &FileName) -> bool {
+        match self {
+            Self::Create(name, _) | Self::Delete(name) => name == file,
+            Self::Rename(from, to) => from == file || to == file,
+        }
+    }
+
+    fn apply(self, names: &mut BTreeMap<FileName, u64>) {
+        match self {
+            Self::Create(name, number) => {
+                names.insert(name, number);
+            }
+            Self::Rename(from, to) => {
+                if let Some(number) = names.remove(&from) {
+                    names.insert(to, number);
+                }
+            }
+            Self::Delete(name) => {
+                names.remove(&name);
+            }
+        }
+    }
+}
+
+/// A disk in memory that tells what is durable from what isn't.
+///
+/// What it promises is what POSIX and journaling file systems promise: a synced file has its content, length and name;
+/// a rename is done or not done; everything else may be lost or kept after a loss of power, sector by sector.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryDisk {
+    contents: BTreeMap<u64, Content>,
+    visible: BTreeMap<FileName, u64>,
+    durable: BTreeMap<FileName, u64>,
+    changes: Vec<Change>,
+    next_number: u64,
+    room: Option<u64>,
+    sync_failure: Option<String>,
+}
+
+impl MemoryDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Carries out a whole write.
+    ///
+    /// # Errors
+    /// As set by [`MemoryDisk::fill_after`] and [`MemoryDisk::fail_next_sync`].
+    pub fn carry_out(&mut self, write: &Write) -> Result<(), DiskError> {
+        self.carry_out_part(write, write.operations.len())
+    }
+
+    /// Carries out the first operations of a write and begins the next one, without making it durable: with
+    /// [`MemoryDisk::crash`], what a loss of power in its midst leaves.
+    ///
+    /// # Errors
+    /// As [`MemoryDisk::carry_out`].
+    pub fn carry_out_part(&mut self, write: &Write, operations: usize) -> Result<(), DiskError> {
+        for (k, operation) in write.operations.iter().enumerate().take(operations.saturating_add(1)) {
+            self.begin(operation)?;
+            if k < operations {
+                self.end(operation)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What processes see of an operation.
+    fn begin(&mut self, operation: &Operation) -> Result<(), DiskError> {
+        match operation {
+            Operation::Append { file, bytes } => self.append(file, bytes),
+            Operation::Truncate { file, len } => {
+                if let Some(content) = self.content_mut(file) {
+                    content.visible.truncate(usize::try_from(*len).unwrap_or(usize::MAX));
+                    content.same = content.same.min(content.visible.len());
+                }
+                Ok(())
+            }
+            Operation::Replace { file, bytes } => {
+                let temporary = temporary_name(file);
+                self.delete(&temporary);
+                self.append(&temporary, bytes)
+            }
+            Operation::Rename { from, to } => {
+                self.rename(from, to);
+                Ok(())
+            }
+            Operation::Delete { file } => {
+                self.delete(file);
+                Ok(())
+            }
+            Operation::Sync { .. } => Ok(()),
+        }
+    }
+
+    /// What makes an operation durable, if it has to be.
+    fn end(&mut self, operation: &Operation) -> Result<(), DiskError> {
+        match operation {
+            Operation::Sync { file } => self.sync(file),
+            Operation::Replace { file, .. } => {
+                let temporary = temporary_name(file);
+                self.sync(&temporary)?;
+                self.rename(&temporary, file);
+                self.sync_name(file);
+                Ok(())
+            }
+            Operation::Rename { to, .. } => {
+                self.sync_name(to);
+                Ok(())
+            }
+            Operation::Append { .. } | Operation::Truncate { .. } | Operation::Delete { .. } => Ok(()),
+        }
+    }
+
+    fn content_mut(&mut self, file: &FileName) -> Option<&mut Content> {
+        let number = self.visible.get(file)?;
+        self.contents.get_mut(number)
+    }
+
+    fn append(&mut self, file: &FileName, bytes: &[u8]) -> Result<(), DiskError> {
+        if !self.visible.contains_key(file) {
+            self.next_number += 1;
+            self.contents.insert(self.next_number, Content::default());
+            self.change(Change::Create(file.clone(), self.next_number));
+        }
+        let used: usize = self.visible.values().map(|number| self.contents[number].visible.len()).sum();
+        let room = self.room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
+        let fits = bytes.len().min(room.saturating_sub(used));
+        let content = self.content_mut(file).expect("created above");
+        content.visible.extend_from_slice(&bytes[..fits]);
+        if fits < bytes.len() { Err(DiskError::Full) } else { Ok(()) }
+    }
+
+    fn rename(&mut self, from: &FileName, to: &FileName) {
+        if self.visible.contains_key(from) {
+            self.change(Change::Rename(from.clone(), to.clone()));
+        } else {
+            assert!(self.visible.contains_key(to), "{from} is to be renamed, but was never written");
+        }
+    }
+
+    fn delete(&mut self, file: &FileName) {
+        if self.visible.contains_key(file) {
+            self.change(Change::Delete(file.clone()));
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        change.clone().apply(&mut self.visible);
+        self.changes.push(change);
+    }
+
+    fn sync(&mut self, file: &FileName) -> Result<(), DiskError> {
+        if let Some(text) = self.sync_failure.take() {
+            // As Linux does it: the pages count as clean, and nothing says whether they reached the disk.
+            return Err(DiskError::Failed(text));
+        }
+        if let Some(content) = self.content_mut(file) {
+            content.sync();
+        }
+        self.sync_name(file);
+        Ok(())
+    }
+
+    /// Makes the last of the changes that concern a name durable, and all before it that these depend on.
+    fn sync_name(&mut self, file: &FileName) {
+        let mut concerned = vec![file.clone()];
+        for change in self.changes.iter().rev() {
+            if let Change::Rename(from, to) = change
+                && concerned.contains(to)
+            {
+                concerned.push(from.clone());
+            }
+        }
+        let is_synced = |change: &Change| concerned.iter().any(|name| change.concerns(name));
+        let (synced, rest): (Vec<_>, _) = std::mem::take(&mut self.changes).into_iter().partition(is_synced);
+        self.changes = rest;
+        for change in synced {
+            change.apply(&mut self.durable);
+        }
+        self.forget_unnamed();
+    }
+
+    /// The power fails: a random part of what was not synced is lost, sector by sector and change by change. (A
+    /// process that is killed loses nothing: its files stay as they are.)
+    pub fn crash(&mut self, rng: &mut Rng) {
+        for change in std::mem::take(&mut self.changes) {
+            if rng.below(2) == 0 {
+                change.apply(&mut self.durable);
+            }
+        }
+        self.visible = self.durable.clone();
+        self.forget_unnamed();
+        for content in self.contents.values_mut() {
+            if content.same == content.visible.len() && content.same == content.durable.len() {
+                continue;
+            }
+            content.durable = torn(content, rng);
+            content.visible.clone_from(&content.durable);
+            content.same = content.visible.len();
+        }
+        self.sync_failure = None;
+    }
+
+    fn forget_unnamed(&mut self) {
+        let (visible, durable, changes) = (&self.visible, &self.durable, &self.changes);
+        self.contents.retain(|number, _| {
+            let is_created = |change: &Change| matches!(change, Change::Create(_, created) if created == number);
+            visible.values().chain(durable.values()).any(|named| named == number) || changes.iter().any(is_created)
+        });
+    }
+
+    /// No more bytes fit on the disk than these in total; `None` is no limit. A write that doesn't fit leaves the
+    /// part that did.
+    pub fn fill_after(&mut self, bytes: Option<u64>) {
+        self.room = bytes;
+    }
+
+    /// Bytes in all files.
+    pub fn used_bytes(&self) -> u64 {
+        self.list().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The next sync fails with this text. The content stays visible, but is not durable.
+    pub fn fail_next_sync(&mut self, text: &str) {
+        self.sync_failure = Some(text.to_owned());
+    }
+
+    /// Flips a bit of a file, as rot does: durably. `bit` counts from the file's start; false if there is no such bit.
+    pub fn corrupt(&mut self, file: &FileName, bit: u64) -> bool {
+        let (Ok(byte), flip) = (usize::try_from(bit / 8), 1 << (bit % 8)) else { return false };
+        let Some(content) = self.content_mut(file) else { return false };
+        let mut found = false;
+        for bytes in [&mut content.visible, &mut content.durable] {
+            if let Some(byte) = bytes.get_mut(byte) {
+                *byte ^= flip;
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// All files as a process sees them.
+    pub fn files(&self) -> BTreeMap<FileName, Vec<u8>> {
+        let content = |(name, number): (&FileName, &u64)| (name.clone(), self.contents[number].visible.clone());
+        self.visible.iter().map(content).collect()
+    }
+}
+
+/// What a loss of power leaves of a file: a length between the durable and the visible one, and of each sector the
+/// visible content or the durable one, or zeros where there was none.
+fn torn(content: &Content, rng: &mut Rng) -> Vec<u8> {
+    let (visible, durable) = (&content.visible, &content.durable);
+    let (low, high) = (visible.len().min(durable.len()), visible.len().max(durable.len()));
+    let len = match rng.below(4) {
+        0 => durable.len(),
+        1 => low + rng.below((high - low) as u32 + 1) as usize,
+        _ => visible.len(),
+    };
+    let kept_of_4 = rng.below(5);
+    let mut left = vec![0; len];
+    for (k, sector) in left.chunks_mut(SECTOR_BYTES).enumerate() {
+        let kept = if rng.below(4) < kept_of_4 { [visible, durable] } else { [durable, durable] };
+        for (byte, place) in sector.iter_mut().zip(k * SECTOR_BYTES..) {
+            *byte = kept.iter().find_map(|source| source.get(place)).copied().unwrap_or(0);
+        }
+    }
+    left
+}
+
+impl Folder for MemoryDisk {
+    fn list(&self) -> Vec<(FileName, u64)> {
+        let length = |(name, number): (&FileName, &u64)| (name.clone(), self.contents[number].visible.len() as u64);
+        self.visible.iter().map(length).collect()
+    }
+
+    fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {
+        let number = self.visible.get(file).ok_or_else(|| DiskError::Failed(format!("{file}: no such file")))?;
+        Ok(self.contents[number].visible.clone())
+    }
+}

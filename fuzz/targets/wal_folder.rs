@@ -1,0 +1,70 @@
+//! What a server finds in its folder: segments behind a good header, snapshot files, the identity.
+#![no_main]
+
+use std::collections::BTreeMap;
+
+use libfuzzer_sys::fuzz_target;
+use machine::ServerId;
+use wal::{
+    Config, Entry, FORMAT, FileName, Identity, Log, MemoryDisk, Operation, SnapshotFile, Write, segment_with_records,
+};
+
+fn identity() -> Identity {
+    Identity { format: FORMAT, cluster: 1, server: ServerId(1), name: "fuzz".into() }
+}
+
+/// A folder as a new server makes it, with one entry in it.
+fn folder() -> (Log, BTreeMap<FileName, Vec<u8>>) {
+    let mut disk = MemoryDisk::new();
+    let (mut log, _) = Log::recover(&disk, Config::default()).expect("an empty folder is a new one");
+    log.identify(identity()).expect("a valid identity");
+    log.append(1, &[Entry { index: 1, term: 1, ..Entry::default() }]).expect("there is room");
+    let batch = log.take_batch().expect("there is something to write");
+    disk.carry_out(&batch).expect("the disk works");
+    log.done(batch.id);
+    (log, disk.files())
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&choice, bytes)) = bytes.split_first() else { return };
+    let (mut log, mut files) = folder();
+    let segment = FileName::new("log-0000000000000001").expect("a valid name");
+    match choice % 5 {
+        0 => {
+            // Behind the header: recovery must refuse it, or find something that it can write and find again.
+            files.get_mut(&segment).expect("it was written").truncate(64);
+            files.get_mut(&segment).expect("it was written").extend_from_slice(bytes);
+            again(files);
+        }
+        1 => {
+            files.get_mut(&segment).expect("it was written").extend_from_slice(bytes);
+            again(files);
+        }
+        2 => {
+            if let Ok(identity) = Identity::read(bytes) {
+                assert!(matches!(identity.write(), Operation::Replace { bytes: again, .. } if again == bytes));
+            }
+        }
+        3 => {
+            files.insert(segment, segment_with_records(&identity(), bytes));
+            again(files);
+        }
+        _ => {
+            let (_, mark) = log.snapshot_writer(1, 1).finish(1, Vec::new().into());
+            let _ = SnapshotFile::read(1, &mark, bytes);
+        }
+    }
+});
+
+/// What can be recovered is made durable by the first batch, and found again unchanged.
+fn again(files: BTreeMap<FileName, Vec<u8>>) {
+    let Ok((mut log, found)) = Log::recover(&files, Config::default()) else { return };
+    let mut disk = MemoryDisk::new();
+    let all = files.into_iter().map(|(file, bytes)| Operation::Append { file, bytes: bytes.into() }).collect();
+    disk.carry_out(&Write::snapshot(1, all)).expect("the disk works");
+    let batch = log.take_batch().expect("recovery leaves something to do");
+    disk.carry_out(&batch).expect("the disk works");
+    log.done(batch.id);
+    let (_, same) = Log::recover(&disk, Config::default()).expect("what was just written can be read");
+    assert_eq!((same.groups, same.discarded_tail_bytes), (found.groups, 0));
+}
