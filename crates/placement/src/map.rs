@@ -256,8 +256,9 @@ impl Map {
         }
         let mut owned = BTreeSet::new();
         for (id, shard) in &self.shards {
-            if *id != shard.id || id.0 >= self.next_shard.max(2) {
-                return Some(format!("the number of shard {id} is not its own"));
+            let built_in = *id == ShardId::META || *id == ShardId::DEFAULT;
+            if *id != shard.id || id.0 >= self.next_shard || built_in && (shard.deleting || shard.automatic) {
+                return Some(format!("shard {id} has another number, or one of meta or default"));
             }
             for prefix in &shard.prefixes {
                 let default_all = *prefix == Prefix::Everything && *id == ShardId::DEFAULT;
@@ -290,7 +291,12 @@ impl Map {
             let data = it.from != ShardId::META && it.to != ShardId::META && it.prefix.is_claimable();
             *id != it.id || id.0 >= self.next_move || !(known && data) || !self.fits(it)
         };
-        self.moves.iter().find(|it| wrong(*it)).map(|(id, _)| format!("move {id} is not possible"))
+        if let Some((id, _)) = self.moves.iter().find(|it| wrong(*it)) {
+            return Some(format!("move {id} is not possible"));
+        }
+        let mut settled = self.clone();
+        settled.settle();
+        (settled != *self).then(|| "a move should have begun, or a shard be gone".to_owned())
     }
 
     /// Whether a move that was started agrees with who owns what, and comes before all that it overlaps.

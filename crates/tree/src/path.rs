@@ -1,9 +1,11 @@
 //! Where a value lives: an absolute instance path in the style of RFC 8040 section 3.5.3.
 //!
 //! ```text
-//! path    = "/" / 1*( "/" segment )
+//! path    = "/" / "/" module ":" / 1*( "/" segment )
 //! segment = [ module ":" ] name [ "=" key *( "," key ) ]      the first segment must name its module
 //! ```
+//!
+//! The first two forms are all data, and all data of a module; no value can be there itself.
 //!
 //! A [`Path`] is *canonical*: keys are percent-encoded in one way (everything but RFC 3986's unreserved characters), and a
 //! module is left out where it is the parent's (RFC 8040 section 3.5.3: names are inherited). Equal paths are equal strings.
@@ -75,9 +77,6 @@ impl Path {
         if text == "/" {
             return Ok(Self::root());
         }
-        if let Some(module) = text.strip_suffix(':') {
-            return Self::of_module(module.strip_prefix('/').unwrap_or(""));
-        }
         let mut parser = Parser { text, position: 0, canonical: String::with_capacity(text.len()), module: "" };
         let mut depth = 0;
         while parser.position < text.len() {
@@ -101,16 +100,16 @@ impl Path {
     /// # Errors
     /// [`PathError`] if that is not the name of a module.
     pub fn of_module(module: &str) -> Result<Self, PathError> {
-        // A node of any name shows whether the module's is one.
-        let path = Self::parse(&format!("/{module}:_"))?;
-        match path.module() {
-            Some(found) if found == module => Ok(Self(Arc::from(format!("/{module}:")))),
-            _ => Err(PathError::Syntax { position: 1, expected: "the name of a module" }),
+        let path = Self::parse(&format!("/{module}:"))?;
+        if path.is_module() && path.module() == Some(module) {
+            return Ok(path);
         }
+        Err(PathError::Syntax { position: 1, expected: "the name of a module" })
     }
 
     /// Whether this is all of a module, as [`Path::of_module`] makes it.
     pub fn is_module(&self) -> bool {
+        // In a key it would be encoded.
         self.0.ends_with(':')
     }
 
@@ -139,7 +138,7 @@ impl Path {
         Some(Self(Arc::from(if end == 0 { "/" } else { &self.0[..end] })))
     }
 
-    /// A path one segment deeper.
+    /// A path one segment deeper; of a module, one of its top-level nodes.
     ///
     /// `name` may have a `module:` (it must, under the root). `keys` are plain text, encoded here; none for a node that is
     /// not a list entry.
@@ -147,8 +146,10 @@ impl Path {
     /// # Errors
     /// [`PathError`] if the name is none, or the result too long or too deep.
     pub fn child(&self, name: &str, keys: &[&str]) -> Result<Path, PathError> {
-        let mut text = if self.is_root() { String::new() } else { self.0.to_string() };
-        text.push('/');
+        let mut text = self.0.to_string();
+        if !self.is_root() && !self.is_module() {
+            text.push('/');
+        }
         if let Some(at) = name.find(['/', '=', ',']) {
             return Err(PathError::Syntax { position: text.len() + at, expected: "a name without keys" });
         }
@@ -160,9 +161,9 @@ impl Path {
         Self::parse(&text)
     }
 
-    /// The segments from the root on; none for the root itself.
+    /// The segments from the root on; none for the root itself and for all of a module.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
-        self.0[1..].split('/').filter(|text| !text.is_empty()).map(|text| Segment { text })
+        self.0[1..].split('/').filter(|text| !text.is_empty() && !text.ends_with(':')).map(|text| Segment { text })
     }
 
     /// Whether `other` is this path or below it. A list without keys contains its entries.
@@ -333,6 +334,11 @@ impl<'a> Parser<'a> {
         if self.peek() == Some(b':') {
             self.position += 1;
             let module = name;
+            if first && self.peek().is_none() {
+                self.canonical.push_str(module);
+                self.canonical.push(':');
+                return Ok(());
+            }
             name = self.identifier()?;
             if module != self.module {
                 self.canonical.push_str(module);

@@ -245,8 +245,8 @@ pub enum Invalid {
         /// Bytes of paths and values.
         bytes: u64,
     },
-    /// A value is to be written at the root, which belongs to no module.
-    #[error("change {index} writes a value at \"/\"; hint: write at a module's node, such as /car:cars")]
+    /// A value is to be written at the root or at all of a module, where none can be.
+    #[error("change {index} writes a value at no node; hint: write at a module's node, such as /car:cars")]
     Root {
         /// The change, from 0.
         index: u32,

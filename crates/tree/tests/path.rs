@@ -25,6 +25,8 @@ fn canonical_form() {
         ("/m:l=%61", "/m:l=a"),
         ("/m:l=a=b", "/m:l=a%3Db"),
         ("/m:l=", "/m:l="),
+        ("/m:l=:", "/m:l=%3A"),
+        ("/m:", "/m:"),
         ("/m:l=,,x", "/m:l=,,x"),
         ("/m:l=käse", "/m:l=k%C3%A4se"),
         // The example of RFC 8040 section 3.5.3.
@@ -41,7 +43,8 @@ fn mistakes_have_positions() {
         ("car:cars", 0),
         ("/car", 4),
         ("//", 1),
-        ("/car:", 5),
+        ("/car:/", 5),
+        ("/car:cars/x:", 12),
         ("/car:cars/", 10),
         ("/car:cars//x", 10),
         ("/car:cars x", 9),
@@ -85,12 +88,22 @@ fn parts() {
     assert_eq!(parse("/car:cars").child("entry", &["17", "a/b"]), Ok(parse("/car:cars/entry=17,a%2Fb")));
     assert!(parse("/car:cars").child("a/b", &[]).is_err());
     assert!(Path::root().child("cars", &[]).is_err());
+    let module = Path::of_module("car").expect("a name");
+    assert_eq!((module.as_str(), module.module(), module.segments().count()), ("/car:", Some("car"), 0));
+    assert_eq!((module.child("cars", &[]), module.parent()), (Ok(parse("/car:cars")), Some(Path::root())));
+    assert!(["", "7", "car:cars", "car:cars/x", "/", "car:l="].iter().all(|name| Path::of_module(name).is_err()));
 }
 
 #[test]
 fn containment() {
     for (outer, inner, expected) in [
         ("/", "/a:b", true),
+        ("/", "/a:", true),
+        ("/a:", "/", false),
+        ("/a:", "/a:", true),
+        ("/a:", "/a:b-c=1", true),
+        ("/a:", "/ab:c", false),
+        ("/a:b", "/a:", false),
         ("/a:b", "/a:b", true),
         ("/a:b", "/a:b/c", true),
         ("/a:b", "/a:b=1/c", true),
@@ -144,7 +157,7 @@ proptest! {
     #[test]
     fn containing_is_by_segments(a in path(), b in path()) {
         let mut ancestor = Some(b.clone());
-        let mut found = false;
+        let mut found = a.is_module() && a.module() == b.module();
         while let Some(path) = ancestor {
             // A list without keys has all its entries.
             let list = path.as_str().rsplit_once('/').and_then(|(_, last)| last.split_once('='));

@@ -173,6 +173,7 @@ fn bounds() {
     );
     assert!(matches!(refusal(vec![large(1 << 20); 8]), Err(Refusal::Invalid(Invalid::Size { .. }))));
     assert_eq!(refusal(vec![put("/", "x")]), Err(Refusal::Invalid(Invalid::Root { index: 0 })));
+    assert_eq!(refusal(vec![put("/m:", "x")]), Err(Refusal::Invalid(Invalid::Root { index: 0 })));
 }
 
 #[test]

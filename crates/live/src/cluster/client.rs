@@ -50,13 +50,7 @@ enum Order {
 /// Whom something is told.
 enum Listener {
     Request(SyncSender<Result<Answer, store::protocol::Error>>),
-    Parts(SyncSender<Part>),
     Watch { begun: SyncSender<Result<Answer, store::protocol::Error>>, events: SyncSender<WatchEvents> },
-}
-
-enum Part {
-    Chunk(Vec<Entry>),
-    End(Result<Answer, store::protocol::Error>),
 }
 
 /// A client of the cluster. It connects when there is something to ask, and again whenever it has to.
@@ -116,18 +110,22 @@ impl Client {
         Ok(answer.recv().map_err(|_| Error::Closed)??)
     }
 
-    /// Hands the content of a shard to `each`, in parts and in order.
+    /// Hands the content of a shard, as it is at one moment, to `each`, in parts and in order.
     ///
     /// # Errors
     /// [`Error::Request`]; what was handed over is then incomplete.
     pub fn backup(&self, shard: ShardId, timeout: Duration, mut each: impl FnMut(Vec<Entry>)) -> Result<(), Error> {
-        let (to, parts) = mpsc::sync_channel(EVENTS_MAX);
-        let body = RequestBody::Admin(Admin::Backup { shard });
-        self.order(Order::Request { token: self.token(), body, timeout, to: Listener::Parts(to) })?;
+        let mut after = None;
         loop {
-            match parts.recv().map_err(|_| Error::Closed)? {
-                Part::Chunk(entries) => each(entries),
-                Part::End(result) => return Ok(result.map(|_| ())?),
+            match self.request(RequestBody::Admin(Admin::Backup { shard, after }), timeout)? {
+                Answer::Chunk { entries, next } => {
+                    each(entries);
+                    if next.is_none() {
+                        return Ok(());
+                    }
+                    after = next;
+                }
+                other => unreachable!("a backup is answered by a part of it, not by {other:?}"),
             }
         }
     }
@@ -307,12 +305,6 @@ impl Agent {
         let mut ended = Vec::new();
         let told = |output| match output {
             Output::Answer { token, result } => answer(listeners, token, result),
-            Output::Chunk { token, entries } => {
-                if let Some(Listener::Parts(to)) = listeners.get(&token) {
-                    // Whoever does not want the rest of a backup loses the client's patience, not its life.
-                    let _ = to.send(Part::Chunk(entries));
-                }
-            }
             Output::Event { token, events } => {
                 if let Some(Listener::Watch { events: to, .. }) = listeners.get(&token)
                     && to.send(events).is_err()
@@ -347,7 +339,6 @@ fn answer(listeners: &mut HashMap<u64, Listener>, token: u64, result: Result<Ans
     // Whoever asked may have stopped waiting.
     match listeners.remove(&token) {
         Some(Listener::Request(to)) => drop(to.send(result)),
-        Some(Listener::Parts(to)) => drop(to.send(Part::End(result))),
         Some(Listener::Watch { begun, events }) => {
             let is_begun = result.is_ok();
             drop(begun.send(result));

@@ -141,7 +141,11 @@ impl Map {
         self.shard_mut(to).prefixes.insert(prefix.clone());
         self.reindex();
         self.merge(&prefix);
-        Ok(self.set_phase(id, Phase::Dropping))
+        let outcome = self.set_phase(id, Phase::Dropping);
+        // Moves that wait show where they will go from, and that may have changed.
+        let gone = self.settle();
+        assert!(gone.is_empty(), "the old owner has yet to drop what it held");
+        Ok(outcome)
     }
 
     /// Drops prefixes at or within `changed` whose surroundings have the same owner: they say nothing any more.

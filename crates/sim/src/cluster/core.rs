@@ -42,6 +42,8 @@ pub enum Event {
     Wake(u32, u64),
     /// A stream is broken, and the client notices.
     StreamEnds(ClientId),
+    /// A server is started again.
+    Restart(ServerId),
     /// A fault begins.
     Fault(usize),
     /// A fault ends.
@@ -246,7 +248,7 @@ impl Core {
         self.note(|| format!("server {id} stops itself: {reason}"));
         self.stop(id, false);
         let span = self.between_ms(100, 800);
-        self.after(span, Event::Mend(usize::MAX - id.0 as usize));
+        self.after(span, Event::Restart(id));
     }
 
     /// Something has come to a server.

@@ -47,6 +47,9 @@ use watches::Watches;
 /// What waits for nothing in particular is looked at so often.
 const UPKEEP: Span = Span::from_ms(50);
 
+/// A server that has more entries than this still to apply is not ready.
+const READY_LAG: u64 = 10_000;
+
 /// Bytes that may wait for the disk before clients are told to come back later.
 const DISK_BACKLOG_MAX: usize = 16 << 20;
 
@@ -229,7 +232,9 @@ impl Server {
     pub fn is_ready(&self) -> bool {
         !self.stopped
             && self.leader_of(ShardId::META).is_some()
-            && self.groups.values().all(|group| group.applied() > 0 && group.unapplied() < 10_000)
+            && (self.groups.values())
+                .filter(|group| self.map.desired_replicas(group.id).contains(self.config.server))
+                .all(|group| group.applied() > 0 && group.unapplied() < READY_LAG)
     }
 
     /// A number for each replica here that is the same on every server that has applied as much: for tests of agreement.

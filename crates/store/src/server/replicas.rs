@@ -17,6 +17,13 @@ use crate::storage::Storage;
 /// A replica may lack so many entries and still count as caught up.
 const LAG: u64 = 256;
 
+/// An empty replica that has heard no leader for so many ticks is not waited for.
+const STRAY_TICKS: u32 = 5 * crate::config::ELECTION_TICKS as u32;
+
+/// The log of a group may grow to a part of its content before a new snapshot is worth while, but not beyond this: it is
+/// in memory.
+const SNAPSHOT_LOG_MAX: u64 = 64 << 20;
+
 /// Writes of snapshots have numbers of their own.
 const SNAPSHOT_WRITES: u64 = 1 << 63;
 
@@ -171,6 +178,19 @@ impl Server {
         if !self.map.desired_replicas(shard).contains(self.config.server) {
             self.remove_replica(shard);
             self.retry_idle(now);
+        }
+    }
+
+    /// Replicas that a late message made, and that nobody will ever fill.
+    pub(super) fn remove_strays(&mut self) {
+        let me = self.config.server;
+        let stray = |group: &Group| group.applied() == 0 && group.leaderless_ticks > STRAY_TICKS && group.id != ShardId::META;
+        let strays: Vec<ShardId> = (self.groups.values())
+            .filter(|group| stray(group) && !self.map.desired_replicas(group.id).contains(me))
+            .map(|group| group.id)
+            .collect();
+        for shard in strays {
+            self.remove_replica(shard);
         }
     }
 
@@ -381,7 +401,8 @@ impl Server {
     pub(super) fn begin_snapshots(&mut self) {
         let pinned = self.log.pinned_by().map(ShardId);
         for (shard, group) in &self.groups {
-            let long = group.storage().bytes() > self.config.snapshot_log_bytes.max(group.content.bytes() / 2);
+            let worth = self.config.snapshot_log_bytes.max((group.content.bytes() / 4).min(SNAPSHOT_LOG_MAX));
+            let long = group.storage().bytes() > worth;
             let wanted = (long || pinned == Some(*shard)) && group.applied() > group.snapshot_index;
             if wanted && !self.disk.has_job_of(*shard) {
                 let meta = group.snapshot_meta();

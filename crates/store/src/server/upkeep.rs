@@ -22,6 +22,7 @@ impl Server {
         self.snapshots_due(now);
         self.begin_snapshots();
         self.reconcile_members(now);
+        self.remove_strays();
         self.rpc_live(now);
         self.tell_leads();
         if self.groups.get(&ShardId::META).is_some_and(|meta| meta.is_leader()) {

@@ -3,7 +3,7 @@
 //! Events are those of the replica here, in the order of the shard's log. A watcher that comes back says which revision of
 //! each shard it saw last, and gets what happened since, or is told that it has to read again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use placement::ShardId;
 use tree::{Event, Location};
@@ -23,7 +23,6 @@ struct Watch {
 struct Pending {
     events: Vec<Event>,
     skipped: bool,
-    dirty: bool,
     revision: u64,
 }
 
@@ -31,6 +30,8 @@ struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     all: BTreeMap<(ClientId, u64), Watch>,
+    /// Those that have something to be told.
+    dirty: BTreeSet<(ClientId, u64)>,
 }
 
 impl Watches {
@@ -65,14 +66,12 @@ impl Server {
                         Ok(events) => first.events = events,
                         Err(_) => first.skipped = true,
                     }
-                    first.dirty = first.skipped || !first.events.is_empty();
                     *seen
                 }
                 None if from.is_empty() => revision,
                 None => {
                     // The shard is new to the watcher: something moved since.
                     first.skipped = true;
-                    first.dirty = true;
                     revision
                 }
             };
@@ -80,6 +79,7 @@ impl Server {
             pending.insert(*shard, first);
         }
         self.watches.all.insert((client, sequence), Watch { at, pending });
+        self.watches.dirty.insert((client, sequence));
         began
     }
 
@@ -89,11 +89,11 @@ impl Server {
             return;
         }
         for (shard, event) in events {
-            for watch in self.watches.all.values_mut().filter(|watch| event.concerns(&watch.at)) {
+            for (id, watch) in self.watches.all.iter_mut().filter(|(_, watch)| event.concerns(&watch.at)) {
+                self.watches.dirty.insert(*id);
                 let Some(pending) = watch.pending.get_mut(&shard) else { continue };
                 pending.revision = pending.revision.max(event.revision);
                 pending.events.push(event.clone());
-                pending.dirty = true;
             }
         }
     }
@@ -102,11 +102,11 @@ impl Server {
     /// again.
     pub(super) fn watches_lost(&mut self, shard: ShardId) {
         let revision = self.groups.get(&shard).map_or(0, |group| group.content.revision());
-        for watch in self.watches.all.values_mut() {
+        for (id, watch) in &mut self.watches.all {
             if let Some(pending) = watch.pending.get_mut(&shard) {
+                self.watches.dirty.insert(*id);
                 pending.events.clear();
                 pending.skipped = true;
-                pending.dirty = true;
                 pending.revision = pending.revision.max(revision);
             }
         }
@@ -114,28 +114,32 @@ impl Server {
 
     /// After the map changed: watches follow their paths to the shards that hold them now.
     pub(super) fn reroute_watches(&mut self) {
-        for watch in self.watches.all.values_mut() {
+        for (id, watch) in &mut self.watches.all {
             let shards = self.map.shards_under(&watch.at.path);
             for shard in shards {
                 let Some(group) = self.groups.get(&shard) else { continue };
                 let revision = group.content.revision();
-                watch.pending.entry(shard).or_insert(Pending { skipped: true, dirty: true, revision, events: Vec::new() });
+                watch.pending.entry(shard).or_insert_with(|| {
+                    self.watches.dirty.insert(*id);
+                    Pending { skipped: true, revision, events: Vec::new() }
+                });
             }
         }
     }
 
     /// Tells what there is to tell.
     pub(super) fn flush_watches(&mut self) {
-        for ((client, watch), entry) in &mut self.watches.all {
-            for (shard, pending) in entry.pending.iter_mut().filter(|(_, pending)| pending.dirty) {
-                pending.dirty = false;
+        for (client, watch) in std::mem::take(&mut self.watches.dirty) {
+            let Some(entry) = self.watches.all.get_mut(&(client, watch)) else { continue };
+            let news = |pending: &Pending| pending.skipped || !pending.events.is_empty();
+            for (shard, pending) in entry.pending.iter_mut().filter(|(_, pending)| news(pending)) {
                 let events = std::mem::take(&mut pending.events);
                 let skipped = std::mem::take(&mut pending.skipped);
                 self.counters.watch_events += events.len() as u64;
                 self.counters.watch_skips += u64::from(skipped);
-                let told = WatchEvents { watch: *watch, shard: *shard, revision: pending.revision, skipped, events };
+                let told = WatchEvents { watch, shard: *shard, revision: pending.revision, skipped, events };
                 let message = ServerMessage::Watched(told);
-                self.outputs.push_back(Output::Client { client: *client, message });
+                self.outputs.push_back(Output::Client { client, message });
             }
         }
     }

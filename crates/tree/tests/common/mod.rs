@@ -10,7 +10,7 @@ const KEYS: [&str; 5] = ["=1", "=1,2", "=10", "=%2F", "="];
 
 pub fn path() -> impl Strategy<Value = Path> {
     let step = (0..NAMES.len(), prop_oneof![2 => Just(None), 1 => (0..KEYS.len()).prop_map(Some)]);
-    prop::collection::vec(step, 0..4).prop_map(|steps| {
+    let nodes = prop::collection::vec(step, 0..4).prop_map(|steps| {
         let mut text = String::new();
         for (index, (name, key)) in steps.into_iter().enumerate() {
             text.push('/');
@@ -19,7 +19,8 @@ pub fn path() -> impl Strategy<Value = Path> {
             text.push_str(key.map_or("", |key| KEYS[key]));
         }
         Path::parse(if text.is_empty() { "/" } else { &text }).expect("made to be a path")
-    })
+    });
+    prop_oneof![20 => nodes, 1 => Just(parse("/m:"))]
 }
 
 pub fn location() -> impl Strategy<Value = Location> {

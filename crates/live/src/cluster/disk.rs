@@ -1,0 +1,293 @@
+//! Carries out the log's writes: one thread for each lane, so that a snapshot never makes the log wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+
+use mio::Waker;
+use nix::errno::Errno;
+use wal::{DiskError, FileName, Lane, Operation, Write, temporary_name};
+
+use super::Error;
+
+/// Files that a lane keeps open. It needs the one that it writes, and now and then the next.
+const OPEN_MAX: usize = 8;
+
+/// A write that has been carried out, or not.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// Its number.
+    pub id: u64,
+    /// What came of it.
+    pub result: Result<(), DiskError>,
+}
+
+/// Both lanes.
+#[derive(Debug)]
+pub(super) struct Disk {
+    log: Sender<Write>,
+    snapshot: Sender<Write>,
+    done: Receiver<Done>,
+    threads: Vec<JoinHandle<()>>,
+    under_way: usize,
+}
+
+impl Disk {
+    /// Starts the threads, which write to `folder` and ring `waker` after each write.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there can be no more threads.
+    pub fn start(folder: &Path, waker: &Arc<Waker>) -> Result<Self, Error> {
+        let (results, done) = mpsc::channel();
+        let mut threads = Vec::new();
+        let mut lane = |name: &str| {
+            let (writes, inbox) = mpsc::channel();
+            let work = Work { folder: folder.to_owned(), open: BTreeMap::new(), renamed: BTreeSet::new() };
+            let (results, waker) = (results.clone(), Arc::clone(waker));
+            let thread = thread::Builder::new().name(name.into()).spawn(move || work.run(&inbox, &results, &waker));
+            threads.push(thread.map_err(Error::system("make a thread"))?);
+            Ok(writes)
+        };
+        let (log, snapshot) = (lane("disk-log")?, lane("disk-snapshot")?);
+        Ok(Self { log, snapshot, done, threads, under_way: 0 })
+    }
+
+    /// Hands a write to its lane.
+    pub fn submit(&mut self, write: Write) {
+        let lane = match write.lane {
+            Lane::Log => &self.log,
+            Lane::Snapshot => &self.snapshot,
+        };
+        self.under_way += 1;
+        lane.send(write).expect("the thread lives as long as its lane");
+    }
+
+    /// What has been carried out since it was asked last.
+    pub fn done(&mut self) -> Option<Done> {
+        let done = self.done.try_recv().ok()?;
+        self.under_way -= 1;
+        Some(done)
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Waits until all is written that was handed in.
+    pub fn finish(self) {
+        let Self { log, snapshot, threads, done, .. } = self;
+        drop((log, snapshot, done));
+        for thread in threads {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A failed operation: writes may be tried again when there is room, syncs may not.
+fn failed(step: &str, file: &FileName, error: &io::Error) -> DiskError {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) if step != SYNC => DiskError::Full,
+        _ => DiskError::Failed(format!("cannot {step} {file}: {error}")),
+    }
+}
+
+const SYNC: &str = "sync";
+
+/// What a lane's thread has.
+struct Work {
+    folder: PathBuf,
+    open: BTreeMap<FileName, Open>,
+    /// Files whose names are not known to be durable.
+    renamed: BTreeSet<FileName>,
+}
+
+struct Open {
+    file: File,
+    /// Its end, where bytes are added.
+    length: u64,
+}
+
+impl Work {
+    fn run(mut self, inbox: &Receiver<Write>, results: &Sender<Done>, waker: &Waker) {
+        for write in inbox {
+            let result = self.carry_out(&write);
+            // At the end nobody listens any more.
+            if results.send(Done { id: write.id, result }).is_err() || waker.wake().is_err() {
+                continue;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, write: &Write) -> Result<(), DiskError> {
+        write.operations.iter().try_for_each(|operation| self.operate(operation))
+    }
+
+    fn operate(&mut self, operation: &Operation) -> Result<(), DiskError> {
+        match operation {
+            Operation::Append { file, bytes } => {
+                let open = self.opened(file).map_err(|error| failed("open", file, &error))?;
+                open.file.write_all_at(bytes, open.length).map_err(|error| failed("write", file, &error))?;
+                open.length += bytes.len() as u64;
+                Ok(())
+            }
+            Operation::Truncate { file, len } => self.truncate(file, *len).map_err(|e| failed("cut", file, &e)),
+            Operation::Replace { file, bytes } => self.replace(file, bytes),
+            Operation::Rename { from, to } => self.rename(from, to).map_err(|error| failed("rename", from, &error)),
+            Operation::Delete { file } => {
+                self.open.remove(file);
+                self.renamed.remove(file);
+                match fs::remove_file(self.path(file)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", file, &error)),
+                    _ => Ok(()),
+                }
+            }
+            Operation::Sync { file } => {
+                let open = self.opened(file).map_err(|error| failed("open", file, &error))?;
+                // The length is synced as well: without it the content could not be read (fdatasync(2)).
+                open.file.sync_data().map_err(|error| failed(SYNC, file, &error))?;
+                if self.renamed.remove(file) {
+                    self.sync_folder().map_err(|error| failed(SYNC, file, &error))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn path(&self, file: &FileName) -> PathBuf {
+        self.folder.join(file.as_str())
+    }
+
+    fn opened(&mut self, file: &FileName) -> io::Result<&mut Open> {
+        if !self.open.contains_key(file) {
+            if self.open.len() >= OPEN_MAX {
+                self.open.clear();
+            }
+            let path = self.path(file);
+            let options = || OpenOptions::new().read(true).write(true).mode(0o600).clone();
+            let opened = match options().open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.renamed.insert(file.clone());
+                    options().create(true).truncate(false).open(&path)?
+                }
+                opened => opened?,
+            };
+            let length = opened.metadata()?.len();
+            self.open.insert(file.clone(), Open { file: opened, length });
+        }
+        Ok(self.open.get_mut(file).expect("it was opened"))
+    }
+
+    fn truncate(&mut self, file: &FileName, length: u64) -> io::Result<()> {
+        if !self.open.contains_key(file) && !self.path(file).exists() {
+            return Ok(());
+        }
+        let open = self.opened(file)?;
+        // What a failed write left behind its end counts, too.
+        open.length = open.file.metadata()?.len();
+        if open.length > length {
+            open.file.set_len(length)?;
+            open.length = length;
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, file: &FileName, bytes: &[u8]) -> Result<(), DiskError> {
+        let part = temporary_name(file);
+        let write = |path: &Path| {
+            let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+            options.and_then(|new| new.write_all_at(bytes, 0).map(|()| new))
+        };
+        let new = write(&self.path(&part)).map_err(|error| failed("write", file, &error))?;
+        new.sync_all().map_err(|error| failed(SYNC, file, &error))?;
+        self.open.remove(file);
+        fs::rename(self.path(&part), self.path(file)).map_err(|error| failed("rename", &part, &error))?;
+        self.sync_folder().map_err(|error| failed(SYNC, file, &error))
+    }
+
+    fn rename(&mut self, from: &FileName, to: &FileName) -> io::Result<()> {
+        self.open.remove(from);
+        self.open.remove(to);
+        match fs::rename(self.path(from), self.path(to)) {
+            // It was carried out before.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path(to).exists() => {}
+            renamed => renamed?,
+        }
+        self.renamed.remove(from);
+        self.sync_folder()
+    }
+
+    /// Makes names durable.
+    fn sync_folder(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use machine::Rng;
+    use wal::MemoryDisk;
+
+    use super::*;
+
+    fn name(text: &str) -> FileName {
+        FileName::new(text).unwrap()
+    }
+
+    /// A random write; names are few so that operations meet.
+    fn write(rng: &mut Rng, id: u64) -> Write {
+        let file = |rng: &mut Rng| name(["a", "b", "c.log"][rng.below(3) as usize]);
+        let bytes = |rng: &mut Rng| {
+            let length = rng.below(40) as usize;
+            Bytes::from(vec![rng.below(256) as u8; length])
+        };
+        let operations = (0..=rng.below(5))
+            .map(|_| match rng.below(10) {
+                0 => Operation::Truncate { file: file(rng), len: u64::from(rng.below(60)) },
+                1 => Operation::Replace { file: file(rng), bytes: bytes(rng) },
+                2 => Operation::Delete { file: file(rng) },
+                3 => Operation::Rename { from: file(rng), to: file(rng) },
+                4 => Operation::Sync { file: file(rng) },
+                _ => Operation::Append { file: file(rng), bytes: bytes(rng) },
+            })
+            .collect();
+        Write { id, lane: Lane::Log, operations }
+    }
+
+    #[test]
+    fn the_disk_and_its_model_do_the_same() {
+        let mut rng = Rng::new(7);
+        for round in 0..60 {
+            let temporary = tempfile::tempdir().unwrap();
+            let mut work =
+                Work { folder: temporary.path().to_owned(), open: BTreeMap::new(), renamed: BTreeSet::new() };
+            let mut model = MemoryDisk::new();
+            for id in 0..20 {
+                let write = write(&mut rng, id);
+                let (real, modelled) = (work.carry_out(&write), model.carry_out(&write));
+                assert_eq!(real.is_ok(), modelled.is_ok(), "round {round}: {write:?}: {real:?}, {modelled:?}");
+            }
+            let mut found = BTreeMap::new();
+            for entry in fs::read_dir(temporary.path()).unwrap().map(Result::unwrap) {
+                found.insert(name(entry.file_name().to_str().unwrap()), fs::read(entry.path()).unwrap());
+            }
+            assert_eq!(found, model.files(), "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_no_other_failure() {
+        let full = io::Error::from_raw_os_error(Errno::ENOSPC as i32);
+        assert_eq!(failed("write", &name("a"), &full), DiskError::Full);
+        assert!(matches!(failed(SYNC, &name("a"), &full), DiskError::Failed(_)));
+        let broken = io::Error::from_raw_os_error(Errno::EIO as i32);
+        assert!(matches!(failed("write", &name("a"), &broken), DiskError::Failed(text) if text.contains("write a:")));
+    }
+}

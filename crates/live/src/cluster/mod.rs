@@ -1,0 +1,41 @@
+//! The controller cluster on the real machine: sockets, disks, certificates, signals around [`store::Server`], and clients.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `run` | a controller's life, from its data folder to its end |
+//! | `node` | its event loop: one thread, in which the server lives |
+//! | `peers` | connections to other servers |
+//! | `disk` | two threads that write, one for the log and one for snapshots |
+//! | `folder` | the data folder: whose it is, and that nobody else uses it |
+//! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
+//! | `stream`, `tls`, `certificates` | connections of frames, secured |
+//! | `caller`, `client`, `load` | clients: within an event loop, blocking, and very many |
+//!
+//! ```text
+//!   sockets --frames--> handle, handle, ... --> poll until it waits --+--> frames --> sockets
+//!      ^                                                              +--> writes --> disk threads --+
+//!      +------------------------ one wait for all (epoll) <-----------------------------------------+
+//! ```
+//!
+//! All that can be read now is handled before the server is asked for output, so that what goes to one peer, or to the disk, goes together.
+
+mod caller;
+pub mod certificates;
+mod client;
+mod clock;
+mod disk;
+mod error;
+mod folder;
+mod http;
+pub mod load;
+mod metrics;
+mod node;
+mod peers;
+mod run;
+mod stream;
+mod tls;
+
+pub use client::{Call, Client, Watch};
+pub use error::Error;
+pub use run::{ControllerOptions, DEFAULT_PORT, Ready, run};
+pub use tls::{Tls, TlsFiles};

@@ -1,0 +1,177 @@
+//! What came of a run.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+
+use super::network;
+
+/// What came of a run. The same seed and scenario give the same report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Servers at the start.
+    pub servers: u64,
+    /// Simulated time in milliseconds.
+    pub simulated_ms: u64,
+    /// Events of the simulation.
+    pub events: u64,
+    /// What clients did.
+    pub operations: Operations,
+    /// What went wrong, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Elections begun and won.
+    pub elections: Elections,
+    /// Reads served by a lease, and by a round of heartbeats.
+    pub reads: (u64, u64),
+    /// Snapshots written to disks and sent to other servers.
+    pub snapshots: (u64, u64),
+    /// Events told to watchers, and how often they were told that some are missing.
+    pub watches: (u64, u64),
+    /// What the network did.
+    pub network: network::Counters,
+    /// Shards at the end.
+    pub shards: u64,
+    /// From the end of the last fault until everything worked and agreed, in milliseconds.
+    pub recovered_ms: u64,
+    /// Steps of the linearizability checker.
+    pub steps: u64,
+    /// What should not have happened: empty if all is well.
+    pub findings: Vec<Finding>,
+    /// What happened, if the scenario asked for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<String>,
+}
+
+/// What clients did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Operations {
+    /// Reads and writes that were checked together.
+    pub checked: u64,
+    /// Writes that were done.
+    pub written: u64,
+    /// Writes whose condition did not hold.
+    pub refused: u64,
+    /// Linearizable reads that were answered.
+    pub read: u64,
+    /// Whose outcome nobody learnt.
+    pub unknown: u64,
+    /// Stale reads that were answered.
+    pub stale: u64,
+    /// Requests sent again.
+    pub repeated: u64,
+}
+
+/// Elections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Elections {
+    /// Servers that stood.
+    pub campaigns: u64,
+    /// That won.
+    pub won: u64,
+}
+
+/// Something that should not have happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Finding {
+    /// The history of an entry has no order.
+    NotLinearizable(String),
+    /// The checker gave up.
+    Undecided(String),
+    /// A stale read gave what no client had written there.
+    Invented(String),
+    /// Two leaders of one shard in one term.
+    TwoLeaders {
+        /// The shard.
+        shard: u64,
+        /// The term.
+        term: u64,
+        /// The servers.
+        servers: (u64, u64),
+    },
+    /// Two replicas that applied as much hold different data.
+    Diverged {
+        /// The shard.
+        shard: u64,
+        /// How much they applied.
+        index: u64,
+        /// One server that holds other data than one before.
+        server: u64,
+    },
+    /// After everything was mended, something still did not work at the end.
+    NoProgress(String),
+    /// A watcher missed an event, and was not told so.
+    Missed(String),
+    /// A watcher was told something twice or out of order.
+    Repeated(String),
+    /// A server did not start from its own disk.
+    DoesNotStart {
+        /// Which.
+        server: u64,
+        /// Why.
+        reason: String,
+    },
+    /// An error that a client had no reason to get.
+    Surprise(String),
+}
+
+impl Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLinearizable(text)
+            | Self::Undecided(text)
+            | Self::Invented(text)
+            | Self::NoProgress(text)
+            | Self::Missed(text)
+            | Self::Repeated(text)
+            | Self::Surprise(text) => f.write_str(text),
+            Self::TwoLeaders { shard, term, servers: (one, other) } => {
+                write!(f, "servers {one} and {other} both lead shard {shard} in term {term}")
+            }
+            Self::Diverged { shard, index, server } => {
+                write!(f, "server {server} has other data in shard {shard} at index {index} than another replica had there")
+            }
+            Self::DoesNotStart { server, reason } => write!(f, "server {server} does not start: {reason}"),
+        }
+    }
+}
+
+impl Report {
+    /// Whether nothing happened that should not have.
+    pub fn is_good(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// All faults.
+    pub fn faults(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Operations { checked, written, read, refused, unknown, stale, repeated } = self.operations;
+        writeln!(f, "seed {}: {} servers, {} ms simulated, {} events", self.seed, self.servers, self.simulated_ms, self.events)?;
+        writeln!(
+            f,
+            "  operations {checked}: written {written}, read {read}, refused {refused}, unknown {unknown}; stale {stale}, sent again {repeated}"
+        )?;
+        let faults = self.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ");
+        writeln!(f, "  faults {}: {faults}", self.faults())?;
+        writeln!(
+            f,
+            "  elections {}/{}, reads by lease {} by index {}, snapshots {} sent {}, shards {}, recovered in {} ms",
+            self.elections.won,
+            self.elections.campaigns,
+            self.reads.0,
+            self.reads.1,
+            self.snapshots.0,
+            self.snapshots.1,
+            self.shards,
+            self.recovered_ms
+        )?;
+        self.findings.iter().try_for_each(|finding| writeln!(f, "  FOUND {finding}"))
+    }
+}

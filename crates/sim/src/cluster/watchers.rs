@@ -1,0 +1,274 @@
+//! Clients that watch: they must be told of every change, in order, once; or be told that some are missing.
+//!
+//! What a watcher was told is held against what other clients were told of their writes, and against the data at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::{ServerId, Span};
+use placement::ShardId;
+use store::ClientId;
+use store::protocol::{Answer, ClientMessage, Request, RequestBody, ServerMessage, WatchEvents};
+use tree::{EventKind, Location, Path};
+
+use super::core::{Core, Event, client_of};
+use super::data;
+use super::report::Finding;
+use crate::linearizability::entry::{Action, Change, Leaf, Output};
+use crate::linearizability::{Operation, Outcome, entry};
+
+/// The first of them among the numbers of clients.
+const FIRST: u32 = 20;
+/// How long a watcher waits for the answer to its request before it goes elsewhere.
+const PATIENCE: Span = Span::from_ms(800);
+
+/// All watchers.
+pub struct Watchers {
+    all: BTreeMap<u32, Watcher>,
+    counts: (u64, u64),
+}
+
+struct Watcher {
+    number: u32,
+    at: Location,
+    connection: Option<(ClientId, ServerId)>,
+    sequence: u64,
+    is_watching: bool,
+    /// The revision of each shard up to which it was told everything.
+    from: BTreeMap<ShardId, u64>,
+    /// Tags of values that it was told of.
+    told: BTreeSet<(Path, u64)>,
+    /// The last tag of each path; none after its deletion.
+    last: BTreeMap<Path, Option<u64>>,
+    /// It was told that events up to this revision may be missing, everywhere and below some paths.
+    excused: u64,
+    excused_below: Vec<(Path, u64)>,
+    alarm: u64,
+}
+
+impl Watchers {
+    /// As many as the scenario has, each of a module.
+    pub fn new(core: &mut Core) -> Self {
+        let mut all = BTreeMap::new();
+        for number in FIRST..FIRST + core.scenario.watchers {
+            let watcher = Watcher {
+                number,
+                at: data::container(number),
+                connection: None,
+                sequence: 0,
+                is_watching: false,
+                from: BTreeMap::new(),
+                told: BTreeSet::new(),
+                last: BTreeMap::new(),
+                excused: 0,
+                excused_below: Vec::new(),
+                alarm: 0,
+            };
+            all.insert(number, watcher);
+            core.after(Span::from_ms(500), Event::Wake(number, 0));
+        }
+        Self { all, counts: (0, 0) }
+    }
+
+    /// Whether this is one of them.
+    pub fn has(&self, number: u32) -> bool {
+        self.all.contains_key(&number)
+    }
+
+    /// Events that were told, and how often some were said to be missing.
+    pub const fn counts(&self) -> (u64, u64) {
+        self.counts
+    }
+
+    /// Whether all of them are connected.
+    pub fn are_watching(&self) -> bool {
+        self.all.values().all(|watcher| watcher.is_watching)
+    }
+
+    /// A watcher's time has come: if it is not watching, it tries another server.
+    pub fn wake(&mut self, core: &mut Core, number: u32, alarm: u64) {
+        let Some(watcher) = self.all.get_mut(&number) else { return };
+        if watcher.alarm == alarm && !watcher.is_watching {
+            watcher.subscribe(core);
+        }
+    }
+
+    /// The stream broke.
+    pub fn stream_ended(&mut self, core: &mut Core, connection: ClientId) {
+        let Some(watcher) = self.all.get_mut(&client_of(connection)) else { return };
+        if watcher.connection.is_some_and(|(current, _)| current == connection) {
+            watcher.is_watching = false;
+            watcher.subscribe(core);
+        }
+    }
+
+    /// Something has come for a watcher.
+    pub fn told(&mut self, core: &mut Core, connection: ClientId, message: ServerMessage) {
+        let Some(watcher) = self.all.get_mut(&client_of(connection)) else { return };
+        if watcher.connection.is_none_or(|(current, _)| current != connection) {
+            return;
+        }
+        match message {
+            ServerMessage::Response(response) if response.sequence == watcher.sequence => match response.result {
+                Ok(Answer::Watching { from }) => watcher.begins(core, from),
+                Ok(_) => core.found(Finding::Surprise(format!("watcher {} got a strange answer", watcher.number))),
+                Err(_) => watcher.try_later(core),
+            },
+            ServerMessage::Watched(events) if events.watch == watcher.sequence => {
+                self.counts.0 += events.events.len() as u64;
+                self.counts.1 += u64::from(events.skipped);
+                watcher.watched(core, events);
+            }
+            _ => {}
+        }
+    }
+
+    /// Holds what they were told against what clients did. Every operation must have returned long ago.
+    pub fn check(&self, core: &mut Core, history: &[Operation<entry::Input, Output>]) {
+        let map = core.map().cloned();
+        for watcher in self.all.values() {
+            watcher.check_writes(core, history);
+            if let Some(map) = &map {
+                watcher.check_data(core, map);
+            }
+        }
+    }
+}
+
+impl Watcher {
+    fn subscribe(&mut self, core: &mut Core) {
+        if let Some((old, _)) = self.connection.take() {
+            core.break_stream(old);
+        }
+        self.is_watching = false;
+        let members = core.members();
+        let server = members[core.rng.below(members.len() as u32) as usize];
+        let connection = core.connect_stream(self.number, server);
+        self.connection = Some((connection, server));
+        self.sequence += 1;
+        let body = RequestBody::Watch { at: self.at.clone(), from: self.from.clone() };
+        let (session, sequence) = (u64::from(self.number), self.sequence);
+        let request = Request { session, sequence, acknowledged: sequence, timeout_ms: 1_000, body };
+        let (number, from) = (self.number, self.from.clone());
+        core.note(|| format!("watcher {number} asks server {server}, from {from:?}"));
+        core.to_server(connection, server, ClientMessage::Request(request));
+        self.set_alarm(core, PATIENCE);
+    }
+
+    fn set_alarm(&mut self, core: &mut Core, after: Span) {
+        self.alarm += 1;
+        core.after(after, Event::Wake(self.number, self.alarm));
+    }
+
+    fn try_later(&mut self, core: &mut Core) {
+        let pause = core.between_ms(20, 200);
+        self.set_alarm(core, pause);
+    }
+
+    fn begins(&mut self, core: &mut Core, from: BTreeMap<ShardId, u64>) {
+        let number = self.number;
+        core.note(|| format!("watcher {number} watches from {from:?}"));
+        self.is_watching = true;
+        for (shard, revision) in from {
+            if let std::collections::btree_map::Entry::Vacant(new) = self.from.entry(shard) {
+                new.insert(revision);
+                self.excused = self.excused.max(revision);
+            }
+        }
+    }
+
+    fn watched(&mut self, core: &mut Core, batch: WatchEvents) {
+        let number = self.number;
+        core.note(|| format!("watcher {number} is told {batch:?}"));
+        let from = self.from.get(&batch.shard).copied().unwrap_or(0);
+        if batch.skipped {
+            self.excused = self.excused.max(batch.revision);
+        }
+        let mut newest = 0;
+        for event in batch.events {
+            let in_order = event.revision > from && event.revision >= newest && event.revision <= batch.revision;
+            match event.kind {
+                EventKind::Reset => {
+                    self.excused_below.push((event.at.path, event.revision));
+                    continue;
+                }
+                EventKind::Put { etag, .. } => {
+                    self.told.insert((event.at.path.clone(), etag));
+                    self.last.insert(event.at.path, Some(etag));
+                }
+                EventKind::Deleted => {
+                    self.last.insert(event.at.path, None);
+                }
+            }
+            newest = newest.max(event.revision);
+            if !in_order {
+                core.found(Finding::Repeated(format!(
+                    "watcher {number} was told of revision {} of shard {} after {from}",
+                    event.revision, batch.shard
+                )));
+            }
+        }
+        self.from.insert(batch.shard, batch.revision);
+    }
+
+    /// Up to which revision events of a path may be missing.
+    fn excused(&self, path: &Path) -> u64 {
+        let below = self.excused_below.iter().filter(|(prefix, _)| prefix.contains(path) || path.contains(prefix));
+        below.map(|(_, revision)| *revision).max().unwrap_or(0).max(self.excused)
+    }
+
+    /// Every write that was answered must have been told.
+    fn check_writes(&self, core: &mut Core, history: &[Operation<entry::Input, Output>]) {
+        for operation in history {
+            let Outcome::Returned { output: Output::Written { revision }, .. } = operation.outcome else { continue };
+            let Action::Write { change, .. } = operation.input.action else { continue };
+            let leaves: &[Leaf] = match change {
+                Change::Create(leaf, _) | Change::Put(leaf, _) | Change::Replace(leaf, _) => &[leaf],
+                Change::PutBoth { .. } => &[Leaf::A, Leaf::B],
+                Change::Delete | Change::Remove => &[],
+            };
+            for at in leaves.iter().map(|leaf| data::leaf(operation.input.entry, *leaf)) {
+                let concerns = self.at.contains(&at) && revision > self.excused(&at.path);
+                if concerns && !self.told.contains(&(at.path.clone(), revision)) {
+                    let path = &at.path;
+                    core.found(Finding::Missed(format!(
+                        "watcher {} was not told that {path} was written at revision {revision}",
+                        self.number
+                    )));
+                }
+            }
+        }
+    }
+
+    /// What was told last must be what is there.
+    fn check_data(&self, core: &mut Core, map: &placement::Map) {
+        for number in 0..core.scenario.entries {
+            for leaf in [Leaf::A, Leaf::B] {
+                let at = data::leaf(number, leaf);
+                if !self.at.contains(&at) {
+                    continue;
+                }
+                let Some(found) = value_of(core, map, &at) else { continue };
+                let last = self.last.get(&at.path).copied().flatten();
+                let excused = self.excused(&at.path);
+                let wrong = match (last, found) {
+                    (Some(told), None) => told > excused,
+                    (told, Some(tag)) => tag > excused && told != Some(tag),
+                    (None, None) => false,
+                };
+                if wrong {
+                    core.found(Finding::Missed(format!(
+                        "watcher {} was told last that {} has tag {last:?}; it has {found:?}",
+                        self.number, at.path
+                    )));
+                }
+            }
+        }
+    }
+}
+
+/// The tag of a value at the end, as any replica has it.
+fn value_of(core: &Core, map: &placement::Map, at: &Location) -> Option<Option<u64>> {
+    let shard = map.route(&at.path);
+    let servers = core.nodes.values().filter(|node| !node.is_gone).filter_map(super::node::Node::server);
+    servers.filter(|server| map.desired_replicas(shard).contains(server.id())).find_map(|server| server.tag(shard, at))
+}
