@@ -10,10 +10,32 @@ use std::process::Command;
 use serde_json::Value;
 
 /// State machines of one protocol or one part each. They don't know each other but for [`KNOWN_TO_EACH_OTHER`].
-const PROTOCOLS: [&str; 8] = ["controller", "store", "vswitch", "bond", "balance", "link", "transport", "openflow"];
+const PROTOCOLS: [&str; 12] = [
+    "controller",
+    "store",
+    "placement",
+    "rpc",
+    "wal",
+    "tree",
+    "vswitch",
+    "bond",
+    "balance",
+    "link",
+    "transport",
+    "openflow",
+];
 
 /// Who knows whom among the protocols.
-const KNOWN_TO_EACH_OTHER: [(&str, &str); 2] = [("controller", "store"), ("controller", "openflow")];
+const KNOWN_TO_EACH_OTHER: [(&str, &str); 8] = [
+    ("controller", "store"),
+    ("controller", "openflow"),
+    ("store", "placement"),
+    ("store", "rpc"),
+    ("store", "wal"),
+    ("store", "tree"),
+    ("placement", "tree"),
+    ("rpc", "tree"),
+];
 
 /// The two clocks; neither knows the other.
 const DRIVERS: [&str; 2] = ["live", "sim"];

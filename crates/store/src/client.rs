@@ -413,7 +413,8 @@ impl Client {
     /// Stops caring about an attempt whose connection stays: a watch that may have begun there is ended.
     fn leave(&mut self, sequence: u64) {
         let pending = &self.pending[&sequence];
-        if let (At::Connection { connection, sent: true, .. }, RequestBody::Watch { .. }) = (&pending.at, &pending.body) {
+        if let (At::Connection { connection, sent: true, .. }, RequestBody::Watch { .. }) = (&pending.at, &pending.body)
+        {
             let connection = *connection;
             self.unwatch(connection, sequence);
         }
@@ -597,7 +598,8 @@ impl Client {
     }
 
     fn watched(&mut self, connection: ConnectionId, events: WatchEvents) {
-        let found = self.watches.iter_mut().find(|(_, it)| it.sequence == events.watch && it.connection == Some(connection));
+        let found =
+            self.watches.iter_mut().find(|(_, it)| it.sequence == events.watch && it.connection == Some(connection));
         // What has no owner was on its way when its watch ended.
         let Some((&token, watch)) = found else { return };
         watch.revisions.insert(events.shard, events.revision);
@@ -653,7 +655,8 @@ impl Control for Client {
             }
             Input::Connected(connection) => {
                 if self.endpoints.connected(connection) {
-                    let waiting = |(&sequence, pending): (&u64, &Pending)| pending.is_on(connection).then_some(sequence);
+                    let waiting =
+                        |(&sequence, pending): (&u64, &Pending)| pending.is_on(connection).then_some(sequence);
                     let waiting: Vec<u64> = self.pending.iter().filter_map(waiting).collect();
                     for sequence in waiting {
                         self.send(now, sequence);

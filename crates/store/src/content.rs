@@ -10,7 +10,6 @@ use crate::peer::Told;
 pub(crate) const CHUNK_BYTES: usize = 128 << 10;
 
 /// The state machine of a group.
-#[expect(clippy::large_enum_variant, reason = "one a group, never moved about")]
 pub(crate) enum Content {
     /// Of group 0.
     Meta(Map),
@@ -41,11 +40,7 @@ impl Outcome {
 impl Content {
     /// Before the first entry.
     pub(crate) fn empty(group: ShardId) -> Self {
-        if group == ShardId::META {
-            Self::Meta(Map::new())
-        } else {
-            Self::data(State::new())
-        }
+        if group == ShardId::META { Self::Meta(Map::new()) } else { Self::data(State::new()) }
     }
 
     fn data(state: State) -> Self {

@@ -434,8 +434,7 @@ impl Group {
 
     /// Takes over the snapshot that the server has received, checked and written already.
     fn install(&mut self, meta: &raft::eraftpb::SnapshotMetadata, log: &mut wal::Log, effects: &mut Effects) {
-        let meta =
-            SnapshotMeta { index: meta.index, term: meta.term, members: Members::of(meta.get_conf_state()) };
+        let meta = SnapshotMeta { index: meta.index, term: meta.term, members: Members::of(meta.get_conf_state()) };
         let (content, mark) = self.received.take().expect("it is stepped only once it is there");
         self.content = content;
         self.snapshot_index = meta.index;
@@ -457,7 +456,8 @@ impl Group {
             applied.term = entry.term;
             if entry.get_entry_type() == EntryType::EntryNormal {
                 self.raw.mut_store().set_applied(applied);
-                let outcome = (!entry.data.is_empty()).then(|| self.content.apply(entry.index, &entry.data, self.id, effects));
+                let outcome =
+                    (!entry.data.is_empty()).then(|| self.content.apply(entry.index, &entry.data, self.id, effects));
                 self.tell(&entry, outcome, effects);
             } else {
                 let mut change = ConfChangeV2::default();

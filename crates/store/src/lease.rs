@@ -88,7 +88,7 @@ impl Lease {
 
     /// A majority has answered the round with this context.
     pub(crate) fn confirmed(&mut self, context: &[u8], index: u64, term: u64, effects: &mut Effects) {
-        let number = context.try_into().map(u64::from_le_bytes).unwrap_or(0);
+        let number = context.try_into().map_or(0, u64::from_le_bytes);
         let Some(round) = self.round.take_if(|round| round.number == number) else { return };
         if let Some(span) = self.span {
             self.until = round.began + span;

@@ -95,8 +95,17 @@ impl Snapshots {
         self.transfers += 1;
         let ahead = reader.next();
         let message = Some(message);
-        let sending =
-            Sending { to, group, reader, message, ahead, unconfirmed: VecDeque::new(), next: 0, sent: now, progress: now };
+        let sending = Sending {
+            to,
+            group,
+            reader,
+            message,
+            ahead,
+            unconfirmed: VecDeque::new(),
+            next: 0,
+            sent: now,
+            progress: now,
+        };
         let sending = self.sending.entry(self.transfers).or_insert(sending);
         sending.fill(self.transfers, now, out);
     }
@@ -154,7 +163,9 @@ impl Snapshots {
         let confirm = |next, refused| (from, Item::SnapshotTaken { transfer, next, refused });
         let known = self.receiving.get(&chunk.group).is_some_and(|it| it.from == from && it.transfer == transfer);
         if !known {
-            if chunk.number != 0 || (self.receiving.len() >= RECEIVING_MAX && !self.receiving.contains_key(&chunk.group)) {
+            if chunk.number != 0
+                || (self.receiving.len() >= RECEIVING_MAX && !self.receiving.contains_key(&chunk.group))
+            {
                 // Of a transfer that is over, or begun before this server was started, or one too many.
                 out.push(confirm(0, true));
                 return None;

@@ -29,7 +29,8 @@ impl Storage {
         truncated: (u64, u64),
         entries: impl IntoIterator<Item = Entry>,
     ) -> Self {
-        let mut storage = Self { hard_state, initial: start.members.to_conf(), truncated, applied: start, ..Self::default() };
+        let mut storage =
+            Self { hard_state, initial: start.members.to_conf(), truncated, applied: start, ..Self::default() };
         for entry in entries {
             storage.push(entry);
         }

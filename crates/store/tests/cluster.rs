@@ -338,9 +338,8 @@ fn a_watch_tells_every_change_in_order() {
         cluster.put(1, &format!("/car:cars/car-entry={entry}"), "x");
     }
     cluster.run(Span::from_secs(1));
-    let told: Vec<String> = (cluster.events.iter().flat_map(|events| &events.events))
-        .map(|event| event.at.path.to_string())
-        .collect();
+    let told: Vec<String> =
+        (cluster.events.iter().flat_map(|events| &events.events)).map(|event| event.at.path.to_string()).collect();
     assert_eq!(told, (0..20).map(|entry| format!("/car:cars/car-entry={entry}")).collect::<Vec<_>>());
     assert!(cluster.events.iter().all(|events| !events.skipped));
 }

@@ -111,7 +111,9 @@ impl Tree {
                         return Err(refusal);
                     }
                 }
-                effects.into_iter().for_each(|effect| watch(effect.event(revision)));
+                for effect in effects {
+                    watch(effect.event(revision));
+                }
             }
         }
         self.revision = revision;

@@ -1,10 +1,11 @@
-//! Segment headers, and the frames of batches: how a batch is sealed, and how one tells a torn batch from a corrupt one.
+//! Segment headers, and the frames of batches: how a batch is sealed, and how one tells a torn batch from a corrupt
+//! one.
 //!
 //! A crash leaves of a batch that was being written any subset of its sectors; those that are missing read as zeros, or
 //! lie behind the file's end. So a sector of zeros has to mean *never written*. Three things see to it that no
 //! sector's worth of a whole batch is zero, nor one bit away from it: the frame starts and its header ends with a byte
-//! that isn't zero, so does the frame itself, and the body is combined (exclusive or) with a mask that is chosen such that
-//! every sector within it has at least two words that are not zero (the mask is zero for all but odd content).
+//! that isn't zero, so does the frame itself, and the body is combined (exclusive or) with a mask that is chosen such
+//! that every sector within it has at least two words that are not zero (the mask is zero for all but odd content).
 
 use std::collections::BTreeSet;
 

@@ -60,8 +60,8 @@ pub struct SnapshotMark {
 /// What happens to a group's entries when a snapshot is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// They stay, for followers that are behind; [`Log::compact`](crate::Log::compact) lets them go later. For a snapshot that this
-    /// server made.
+    /// They stay, for followers that are behind; [`Log::compact`](crate::Log::compact) lets them go later. For a
+    /// snapshot that this server made.
     Keep,
     /// All go; the log goes on after the snapshot. For a snapshot that came from the leader.
     Drop,

@@ -1,9 +1,9 @@
 //! One write-ahead log for all Raft groups of a server.
 //!
 //! The log does no input or output: it turns what the groups write into [`Write`]s, lists of disk [`Operation`]s that a
-//! driver carries out; `live` does so with files and `fdatasync` in a thread, `sim` with [`MemoryDisk`], which tears what was
-//! not synced. All groups share one append and one sync (group commit): while a batch is under way, the next one
-//! gathers.
+//! driver carries out; `live` does so with files and `fdatasync` in a thread, `sim` with [`MemoryDisk`], which tears
+//! what was not synced. All groups share one append and one sync (group commit): while a batch is under way, the next
+//! one gathers.
 //!
 //! ```text
 //!  groups                      Log                                driver
@@ -26,21 +26,23 @@
 //!  batch 45+  d7 "bat" length(4) number(8) oldest-segment(8) mask(8) body-crc(4) header-crc(4) "hed" b5 | records | e7
 //! ```
 //!
-//! Numbers are little endian; checksums are CRC-32 (IEEE 802.3). A batch's header checksum covers cluster, server, segment and
-//! offset too. Records are described in `record.rs`; an entry of 200 bytes takes 205.
+//! Numbers are little endian; checksums are CRC-32 (IEEE 802.3). A batch's header checksum covers cluster, server,
+//! segment and offset too. Records are described in `record.rs`; an entry of 200 bytes takes 205.
 //!
 //! # What always holds
 //!
 //! - A batch is written only after the one before it is durable. So only the last batch of the last segment may be
 //!   torn, and recovery may discard it, as nobody was told that it is durable. Everything else that is not as it was
 //!   written is [`Error::Corrupt`], and nothing is changed then. How torn and corrupt are told apart: `batch.rs`.
-//! - Each segment begins with a checkpoint of all groups' states, so an old segment is needed only for the entries in it. Batches name
-//!   the oldest segment that is needed; older ones are deleted after the batch that says so is durable.
+//! - Each segment begins with a checkpoint of all groups' states, so an old segment is needed only for the entries in
+//!   it. Batches name the oldest segment that is needed; older ones are deleted after the batch that says so is
+//!   durable.
 //! - Each start begins a segment. Its first batch makes durable what recovery found: the last batch may lie in the
 //!   system's memory only, if the process was killed but the machine went on. [`Log::is_ready`] says when that is done.
 //! - A sync that failed is never repeated ([`Log::failed`]).
 //!
-//! What it can't find out: that the whole last segment, or a whole sector of the very last batch, was lost after it was durable.
+//! What it can't find out: that the whole last segment, or a whole sector of the very last batch, was lost after it
+//! was durable.
 #![forbid(unsafe_code)]
 
 mod batch;

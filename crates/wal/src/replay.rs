@@ -7,8 +7,8 @@ use crate::group::{Group, Usage};
 use crate::record::{EntriesReader, Record, Status, read};
 use crate::{Entry, Error, FileName, Position, RecoveredGroup, SnapshotMark};
 
-/// A group while its records come in. The oldest segment may begin in the midst of a group's entries, whose first ones were let
-/// go later: so there may be a gap before the entries until all is replayed.
+/// A group while its records come in. The oldest segment may begin in the midst of a group's entries, whose first ones
+/// were let go later: so there may be a gap before the entries until all is replayed.
 #[derive(Debug, Default)]
 struct Replayed {
     group: Group,

@@ -243,8 +243,6 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn what_is_durable_survives_and_a_batch_is_all_or_nothing(seed: u64) {
         let mut run = Run::new(seed);

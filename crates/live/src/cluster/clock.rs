@@ -30,8 +30,6 @@ fn boot_ns() -> u64 {
 /// 64 random bits from the kernel.
 pub(super) fn random_bits() -> u64 {
     let mut bytes = [0_u8; 8];
-    // SAFETY: the pointer and the length are those of a local array.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(got, bytes.len() as isize, "the kernel gives up to 256 bytes at once");
+    rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes).expect("Linux always has random bits");
     u64::from_le_bytes(bytes)
 }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use machine::{Rng, ServerId, Span, Time};
 use mio::{Token, Waker};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::TcpUserTimeout;
 
 use super::caller::resolve;
 
@@ -200,11 +202,8 @@ fn look_up(peer: ServerId, address: String, results: Sender<Resolved>, waker: Ar
 }
 
 /// Has the kernel cut the connection off when the other side is silent.
-pub(super) fn bound_silence(socket: &mio::net::TcpStream) {
-    // SAFETY: the descriptor is the socket's, and the borrowed one is forgotten before the socket is closed.
-    let borrowed = std::mem::ManuallyDrop::new(unsafe { std::net::TcpStream::from_raw_fd(socket.as_raw_fd()) });
-    let set = nix::sys::socket::setsockopt(&*borrowed, nix::sys::socket::sockopt::TcpUserTimeout, &UNACKNOWLEDGED_MS_MAX);
-    if let Err(error) = set {
+pub(super) fn bound_silence(socket: &impl AsFd) {
+    if let Err(error) = setsockopt(socket, TcpUserTimeout, &UNACKNOWLEDGED_MS_MAX) {
         tracing::debug!("TCP_USER_TIMEOUT: {error}");
     }
 }

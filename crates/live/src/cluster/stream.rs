@@ -1,6 +1,7 @@
 //! A connection of frames that never blocks: TCP, with TLS or without.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -182,6 +183,12 @@ impl Stream {
             self.sent = 0;
         }
         Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

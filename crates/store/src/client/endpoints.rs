@@ -42,8 +42,7 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     pub fn new(addresses: Vec<String>) -> Self {
-        let mut endpoints =
-            Self { known: Vec::new(), named: 0, home: 0, connections: BTreeMap::new(), next: 0 };
+        let mut endpoints = Self { known: Vec::new(), named: 0, home: 0, connections: BTreeMap::new(), next: 0 };
         for address in addresses {
             endpoints.learn(&address);
         }

@@ -96,7 +96,13 @@ impl Bed {
         (connection, self.open[&connection].clone(), request)
     }
 
-    fn respond(&mut self, connection: ConnectionId, sequence: u64, result: Result<Answer, Error>, leader: Option<&str>) {
+    fn respond(
+        &mut self,
+        connection: ConnectionId,
+        sequence: u64,
+        result: Result<Answer, Error>,
+        leader: Option<&str>,
+    ) {
         let leader = leader.map(|address| Leader { shard: ShardId(1), server: ServerId(9), address: address.into() });
         let message = ServerMessage::Response(Response { sequence, leader, result });
         self.handle(Input::Message { connection, message });

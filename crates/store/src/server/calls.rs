@@ -40,14 +40,11 @@ impl Server {
         let withdrawn = before.into_iter().filter(|offer| !offers.contains(offer)).collect();
         self.rpc.handle(now, rpc::Input::Withdraw { provider, offers: withdrawn });
         self.rpc.handle(now, rpc::Input::Offer { provider, offers });
-        let refused = self.poll_rpc_until_refused(now, provider);
-        match refused {
-            Some(error) => Err(Error::Rpc(error)),
-            None => {
-                self.respond_ok(client, sequence, Answer::Done);
-                Ok(())
-            }
+        if let Some(error) = self.poll_rpc_until_refused(now, provider) {
+            return Err(Error::Rpc(error));
         }
+        self.respond_ok(client, sequence, Answer::Done);
+        Ok(())
     }
 
     pub(super) fn rpc_call(

@@ -191,7 +191,7 @@ impl Server {
                     // The operation ends in the same call that read the chunk: this is the content it was read from.
                     self.backups.insert(client, (operation.shard, state.clone()));
                 }
-                let result = told.and_then(|told| self.answer(&purpose, told));
+                let result = told.and_then(|told| self.answer(purpose, told));
                 let message = ServerMessage::Response(Response { sequence, leader, result });
                 self.outputs.push_back(Output::Client { client, message });
             }
@@ -201,14 +201,14 @@ impl Server {
         }
     }
 
-    fn answer(&self, purpose: &Purpose, told: Told) -> Result<Answer, Error> {
+    fn answer(&self, purpose: Purpose, told: Told) -> Result<Answer, Error> {
         match told {
             Told::Outcome(outcome) => match outcome {
                 Ok(committed) => Ok(Answer::Written { revision: committed.revision }),
                 Err(refusal) => Err(Error::Refused(refusal)),
             },
             Told::Placed(Err(refusal)) => Err(Error::Invalid(refusal.to_string())),
-            Told::Placed(Ok(effect)) if *purpose == Purpose::Join => match effect {
+            Told::Placed(Ok(effect)) if purpose == Purpose::Join => match effect {
                 placement::Effect::Server(server) | placement::Effect::Replaced { new: server, .. } => {
                     let members = self.peers.addresses().clone();
                     Ok(Answer::Joined { cluster: self.config.cluster, server, members })

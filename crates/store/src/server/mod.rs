@@ -257,7 +257,8 @@ impl Server {
         let shards = self.map.shards().keys().copied();
         let offers = self.rpc.describe().into_iter().filter_map(|status| {
             let bucket = status.bucket?;
-            let offers = bucket.offers.iter().map(|offer| (offer.name.clone(), offer.path.as_ref().map(ToString::to_string)));
+            let offers =
+                bucket.offers.iter().map(|offer| (offer.name.clone(), offer.path.as_ref().map(ToString::to_string)));
             Some((status.server, offers.collect()))
         });
         Status {

@@ -34,7 +34,9 @@ pub enum OpenError {
         reason: String,
     },
     /// The log of a group holds what this program doesn't know.
-    #[error("shard {0}: the log holds an entry of a kind that this program does not know; use the program that wrote it")]
+    #[error(
+        "shard {0}: the log holds an entry of a kind that this program does not know; use the program that wrote it"
+    )]
     Entry(ShardId),
 }
 
@@ -150,7 +152,12 @@ impl Server {
         }
     }
 
-    fn reopen(&mut self, shard: ShardId, group: wal::RecoveredGroup, folder: &impl wal::Folder) -> Result<(), OpenError> {
+    fn reopen(
+        &mut self,
+        shard: ShardId,
+        group: wal::RecoveredGroup,
+        folder: &impl wal::Folder,
+    ) -> Result<(), OpenError> {
         if group.removed {
             self.removed.insert(shard, group.hard_state);
             return Ok(());

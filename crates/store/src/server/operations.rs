@@ -203,7 +203,9 @@ impl Operation {
         let shard = self.shard;
         let reason = match self.stage {
             Stage::Idle => format!("shard {shard} has no leader that this server can reach"),
-            Stage::Waiting(_) => format!("the leader of shard {shard} did not answer: is a majority of its servers up?"),
+            Stage::Waiting(_) => {
+                format!("the leader of shard {shard} did not answer: is a majority of its servers up?")
+            }
             Stage::Applying(_) => format!("this server's replica of shard {shard} is too far behind"),
         };
         Error::Timeout { timeout_ms, reason }

@@ -184,7 +184,8 @@ impl Server {
     /// Replicas that a late message made, and that nobody will ever fill.
     pub(super) fn remove_strays(&mut self) {
         let me = self.config.server;
-        let stray = |group: &Group| group.applied() == 0 && group.leaderless_ticks > STRAY_TICKS && group.id != ShardId::META;
+        let stray =
+            |group: &Group| group.applied() == 0 && group.leaderless_ticks > STRAY_TICKS && group.id != ShardId::META;
         let strays: Vec<ShardId> = (self.groups.values())
             .filter(|group| stray(group) && !self.map.desired_replicas(group.id).contains(me))
             .map(|group| group.id)
@@ -227,7 +228,9 @@ impl Server {
             let change = match membership::next(&self.map.desired_replicas(*shard), &present, &near, me) {
                 membership::Next::Nothing | membership::Next::WaitFor(_) => continue,
                 membership::Next::LeaveJoint => MemberChange::default(),
-                membership::Next::AddLearners(servers) => MemberChange { learners: ids(&servers), ..MemberChange::default() },
+                membership::Next::AddLearners(servers) => {
+                    MemberChange { learners: ids(&servers), ..MemberChange::default() }
+                }
                 membership::Next::ChangeVoters { promote, demote, remove } => {
                     MemberChange { voters: ids(&promote), learners: ids(&demote), removed: ids(&remove) }
                 }
@@ -246,7 +249,7 @@ impl Server {
     }
 
     /// Voters of each group led from here that could lead it as well.
-    pub(super) fn ready_to_lead(&self, group: &Group) -> Vec<ServerId> {
+    fn ready_to_lead(group: &Group) -> Vec<ServerId> {
         let voters = &group.members().voters;
         group.caught_up(LAG).into_iter().filter(|id| voters.contains(&id.0)).collect()
     }
@@ -351,7 +354,8 @@ impl Server {
         if let Some(error) = &self.disk.full {
             return Some(format!("the server's disk takes no writes: {error}"));
         }
-        (self.log.backlog_bytes() > DISK_BACKLOG_MAX).then(|| "the server's disk is too slow for what is written".into())
+        (self.log.backlog_bytes() > DISK_BACKLOG_MAX)
+            .then(|| "the server's disk is too slow for what is written".into())
     }
 
     // Snapshots.
@@ -434,7 +438,7 @@ impl Server {
             }
         }
         for (shard, counts) in load {
-            let ready = self.groups.get(&shard).map(|group| self.ready_to_lead(group)).unwrap_or_default();
+            let ready = self.groups.get(&shard).map(Self::ready_to_lead).unwrap_or_default();
             leads.ready.insert(shard, ready);
             leads.load.insert(shard, counts);
         }
@@ -459,11 +463,8 @@ pub(super) fn found(log: &mut wal::Log, shard: ShardId, members: Members) -> Sna
 }
 
 pub(super) fn raft_hard_state(state: wal::HardState) -> raft::eraftpb::HardState {
-    let mut hard_state = raft::eraftpb::HardState::default();
-    hard_state.term = state.term;
-    hard_state.vote = state.vote;
-    hard_state.commit = state.commit;
-    hard_state
+    let wal::HardState { term, vote, commit } = state;
+    raft::eraftpb::HardState { term, vote, commit, ..Default::default() }
 }
 
 fn ids(servers: &BTreeSet<ServerId>) -> Vec<u64> {

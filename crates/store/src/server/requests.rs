@@ -81,7 +81,7 @@ impl Server {
                 self.start(now, origin, Route::Path(path), What::Propose(command.encode()), deadline);
             }
             RequestBody::Watch { at, from } => {
-                let from = self.watch(client, sequence, at, from)?;
+                let from = self.watch(client, sequence, at, &from)?;
                 self.respond_ok(client, sequence, Answer::Watching { from });
                 self.flush_watches();
             }
@@ -94,7 +94,9 @@ impl Server {
                 let timeout = Span::from_ms(u64::from(timeout_ms.max(1)));
                 self.rpc_call(now, (client, sequence), (name, path, input), timeout, idempotent);
             }
-            RequestBody::Admin(admin) => self.admin(now, (client, sequence, timeout_ms), admin, deadline).map_err(plain)?,
+            RequestBody::Admin(admin) => {
+                self.admin(now, (client, sequence, timeout_ms), admin, deadline).map_err(plain)?;
+            }
         }
         Ok(())
     }
@@ -106,13 +108,11 @@ impl Server {
     /// A subtree that lies in one shard.
     fn one_shard(&self, path: &Path) -> Result<ShardId, Error> {
         let shards = self.map.shards_under(path);
-        match shards[..] {
-            [shard] => Ok(shard),
-            _ => {
-                let names = self.shard_names(&shards).join(", ");
-                Err(Error::Invalid(format!("{path} reaches over the shards {names}: name a path within one of them")))
-            }
+        if let [shard] = shards[..] {
+            return Ok(shard);
         }
+        let names = self.shard_names(&shards).join(", ");
+        Err(Error::Invalid(format!("{path} reaches over the shards {names}: name a path within one of them")))
     }
 
     fn shard_names(&self, shards: &[ShardId]) -> Vec<String> {
@@ -213,7 +213,9 @@ impl Server {
                 let what = What::Read(whole(None), Consistency::Linearizable);
                 self.start(now, origin(Purpose::Backup), Route::Shard(shard), what, deadline);
             }
-            Admin::Restore { shard, entries } => self.restore(now, origin(Purpose::Plain), (shard, entries), sequence, deadline)?,
+            Admin::Restore { shard, entries } => {
+                self.restore(now, origin(Purpose::Plain), (shard, entries), sequence, deadline)?;
+            }
         }
         Ok(())
     }
@@ -248,7 +250,12 @@ impl Server {
     }
 
     /// A backup goes on in the content of the moment at which it began.
-    fn next_backup_chunk(&mut self, (client, sequence): (ClientId, u64), shard: ShardId, read: &Read) -> Result<(), Error> {
+    fn next_backup_chunk(
+        &mut self,
+        (client, sequence): (ClientId, u64),
+        shard: ShardId,
+        read: &Read,
+    ) -> Result<(), Error> {
         let Some((_, state)) = self.backups.get(&client).filter(|(of, _)| *of == shard) else {
             return Err(Error::Invalid(format!("no backup of shard {shard} is under way here: begin again")));
         };
@@ -267,7 +274,7 @@ impl Server {
         client: ClientId,
         sequence: u64,
         at: tree::Location,
-        from: BTreeMap<ShardId, u64>,
+        from: &BTreeMap<ShardId, u64>,
     ) -> Result<BTreeMap<ShardId, u64>, (Error, Option<ShardId>)> {
         let shards = self.map.shards_under(&at.path);
         let absent = shards.iter().find(|shard| self.groups.get(shard).is_none_or(|group| group.applied() == 0));
@@ -277,6 +284,6 @@ impl Server {
             let reason = format!("this server has no replica of shard {shard}, which is to be watched");
             return Err((Error::Elsewhere { reason, servers }, Some(*shard)));
         }
-        Ok(self.begin_watch(client, sequence, at, &shards, &from))
+        Ok(self.begin_watch(client, sequence, at, &shards, from))
     }
 }

@@ -8,6 +8,7 @@ use tree::Command;
 
 use super::Server;
 use super::operations::{MoveStep, Origin, Route, What};
+use crate::group::Group;
 use crate::peer::Told;
 use crate::protocol::{Consistency, Error};
 use crate::read::{Found, Read};
@@ -25,7 +26,7 @@ impl Server {
         self.remove_strays();
         self.rpc_live(now);
         self.tell_leads();
-        if self.groups.get(&ShardId::META).is_some_and(|meta| meta.is_leader()) {
+        if self.groups.get(&ShardId::META).is_some_and(Group::is_leader) {
             self.move_prefixes(now);
             self.place_leaders(now);
         } else {

@@ -57,7 +57,9 @@ impl Server {
         let mut pending = BTreeMap::new();
         let mut began = BTreeMap::new();
         for shard in shards {
-            let Some(Content::Data { state, history }) = self.groups.get(shard).map(|group| &group.content) else { continue };
+            let Some(Content::Data { state, history }) = self.groups.get(shard).map(|group| &group.content) else {
+                continue;
+            };
             let revision = state.tree.revision();
             let mut first = Pending { revision, ..Pending::default() };
             let since = match from.get(shard) {

@@ -1,0 +1,585 @@
+//! The event loop of a controller: one thread, in which the server lives.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use machine::{Control, Rng, ServerId, Span, Step, Time};
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use nix::sys::signalfd::SignalFd;
+use store::peer::Envelope;
+use store::protocol::{
+    Admin, ClientMessage, Error as Refusal, FrameError, Hello, Request, RequestBody, Response, Role, ServerMessage,
+    Welcome, decode,
+};
+use store::{ClientId, Input, Output, Server};
+
+use super::caller::{Tokens, dial};
+use super::clock::BootClock;
+use super::disk::Disk;
+use super::http::{Question, View};
+use super::peers::{Action, Peers, WELCOME_PATIENCE, bound_silence};
+use super::stream::{Received, Stream};
+use super::{Error, Tls};
+
+const LISTENER: Token = Token(0);
+const SIGNALS: Token = Token(1);
+/// Rung by other threads.
+const WAKER: Token = Token(2);
+const FIRST_CONNECTION: usize = 3;
+
+/// Our own requests come by a connection that does not exist.
+const OURSELVES: ClientId = ClientId(0);
+
+/// Connections that others made, at most; the limit of open files holds as well.
+const CONNECTIONS_MAX: usize = 16_384;
+
+/// Longest first frame of somebody unknown.
+const GREETING_BYTES_MAX: usize = 1_024;
+
+/// Who connects has to say who he is within this.
+const GREETING_PATIENCE: Span = Span::from_secs(10);
+
+/// Bytes that may wait for a client before it is cut off.
+const CLIENT_OUTBOX_MAX: usize = 64 << 20;
+
+/// Bytes that may wait for a peer before further envelopes are dropped; Raft says everything again that matters.
+const PEER_OUTBOX_MAX: usize = 64 << 20;
+
+/// Connections accepted in one turn.
+const ACCEPTS_A_TURN: usize = 64;
+
+/// Connections are looked through for silent ones so often.
+const SWEEP: Span = Span::from_secs(1);
+
+/// Leaders are handed over within this when the server ends.
+const HANDOVER_PATIENCE: Span = Span::from_secs(2);
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It has not said so.
+    Unknown { since: Time },
+    Client(ClientId),
+    /// A peer talks to us.
+    From(ServerId),
+    /// We talk to a peer.
+    To { peer: ServerId, welcomed: bool },
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: Stream,
+    kind: Kind,
+}
+
+/// What the loop needs from outside.
+pub(super) struct Parts {
+    pub poll: Poll,
+    pub waker: Arc<Waker>,
+    pub listener: TcpListener,
+    pub signals: SignalFd,
+    pub questions: Receiver<Question>,
+    pub disk: Disk,
+    pub server: Server,
+    pub clock: BootClock,
+    pub tls: Option<Tls>,
+    pub rng: Rng,
+    pub cluster: u64,
+    pub name: String,
+}
+
+/// A controller that runs.
+pub(super) struct Node {
+    parts: Parts,
+    connections: HashMap<Token, Connection>,
+    clients: HashMap<ClientId, Token>,
+    /// Connections by which a peer talks to us; a new one replaces the old.
+    incoming: HashMap<ServerId, Token>,
+    peers: Peers,
+    tokens: Tokens,
+    next_client: u64,
+    /// Connections with something to send.
+    dirty: Vec<Token>,
+    /// Connections that had more than one turn's worth.
+    unfinished: Vec<Token>,
+    /// There were more to accept than one turn's worth.
+    accepts: bool,
+    sweep_at: Time,
+    ending: Option<Ending>,
+    dropped_envelopes: u64,
+    /// Of our own requests.
+    next_sequence: u64,
+}
+
+/// The server has been told to end.
+struct Ending {
+    until: Time,
+}
+
+impl Node {
+    /// Listens and watches; [`Node::run`] serves.
+    pub fn new(mut parts: Parts) -> Result<Self, Error> {
+        let registry = parts.poll.registry();
+        let watch = Error::system("watch a socket");
+        registry.register(&mut parts.listener, LISTENER, Interest::READABLE).map_err(watch)?;
+        let signals = parts.signals.as_raw_fd();
+        let watch = Error::system("watch for signals");
+        registry.register(&mut SourceFd(&signals), SIGNALS, Interest::READABLE).map_err(watch)?;
+        let peers = Peers::new(parts.rng.fork(1), Arc::clone(&parts.waker));
+        Ok(Self {
+            parts,
+            connections: HashMap::new(),
+            clients: HashMap::new(),
+            incoming: HashMap::new(),
+            peers,
+            tokens: Tokens::from(FIRST_CONNECTION),
+            next_client: 1,
+            dirty: Vec::new(),
+            unfinished: Vec::new(),
+            accepts: false,
+            sweep_at: Time::ZERO,
+            ending: None,
+            dropped_envelopes: 0,
+            next_sequence: 1,
+        })
+    }
+
+    /// Where WAKER rings.
+    pub fn waker(poll: &Poll) -> io::Result<Waker> {
+        Waker::new(poll.registry(), WAKER)
+    }
+
+    /// Asks the server for something on our own behalf; the answer is of no interest.
+    pub fn ask(&mut self, admin: Admin) {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let request = Request {
+            session: self.parts.rng.fork(2).bits(),
+            sequence,
+            acknowledged: sequence,
+            timeout_ms: 10_000,
+            body: RequestBody::Admin(admin),
+        };
+        let input = Input::Client { client: OURSELVES, message: ClientMessage::Request(request) };
+        self.parts.server.handle(self.parts.clock.now(), input);
+    }
+
+    /// Serves until a signal or the server itself ends it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] with the server's words, [`Error::System`] if the event loop fails.
+    pub fn run(mut self) -> Result<(), Error> {
+        let outcome = self.serve();
+        // What was handed in is written: nobody was told of it, but the next start is quicker.
+        self.parts.disk.finish();
+        outcome
+    }
+
+    fn serve(&mut self) -> Result<(), Error> {
+        let mut events = Events::with_capacity(1_024);
+        loop {
+            let mut wake = self.drain()?;
+            if let Some(ending) = &self.ending {
+                if self.has_handed_over() || self.parts.clock.now() >= ending.until {
+                    tracing::info!("ends");
+                    return Ok(());
+                }
+                wake = wake.min(ending.until);
+            }
+            let now = self.parts.clock.now();
+            wake = wake.min(self.tend(now));
+            let is_busy = !self.unfinished.is_empty() || self.accepts || !self.dirty.is_empty();
+            let span = if is_busy { Span::ZERO } else { wake.since(self.parts.clock.now()) };
+            match self.parts.poll.poll(&mut events, Some(Duration::from_nanos(span.as_ns()))) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                outcome => outcome.map_err(Error::system("wait for events"))?,
+            }
+            let now = self.parts.clock.now();
+            self.handle(now, &events);
+        }
+    }
+
+    /// Everything that has come in, before the server is asked for anything.
+    fn handle(&mut self, now: Time, events: &Events) {
+        let unfinished = std::mem::take(&mut self.unfinished);
+        for event in events {
+            match event.token() {
+                LISTENER => self.accepts = true,
+                SIGNALS => self.signalled(now),
+                WAKER => {}
+                token => self.receive(now, token, Some(event)),
+            }
+        }
+        for token in unfinished {
+            self.receive(now, token, None);
+        }
+        if self.accepts {
+            self.accept(now);
+        }
+        while let Some(done) = self.parts.disk.done() {
+            let input = match done.result {
+                Ok(()) => Input::Written(done.id),
+                Err(error) => {
+                    tracing::error!("a write failed: {error}");
+                    Input::WriteFailed { write: done.id, error }
+                }
+            };
+            self.parts.server.handle(now, input);
+        }
+        while let Ok(question) = self.parts.questions.try_recv() {
+            question.answer(View::of(&self.parts.server, now, self.dropped_envelopes, self.connections.len()));
+        }
+    }
+
+    /// Asks the server for output until it waits, and sends; when to come back at the latest.
+    fn drain(&mut self) -> Result<Time, Error> {
+        loop {
+            let now = self.parts.clock.now();
+            let wake = loop {
+                match self.parts.server.poll(now) {
+                    Step::Wait(until) => break until,
+                    Step::Do(output) => self.carry_out(now, output)?,
+                }
+            };
+            if !self.flush(now) {
+                return Ok(wake);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Time, output: Output) -> Result<(), Error> {
+        match output {
+            Output::Peer { to, envelope } => self.tell_peer(to, &envelope),
+            Output::Client { client, message } => self.tell_client(client, &message),
+            Output::Disk(write) => self.parts.disk.submit(write),
+            Output::Peers(peers) => {
+                let own = self.parts.server.id();
+                let others = peers.into_iter().filter(|(id, _)| *id != own).collect();
+                for action in self.peers.set(now, others) {
+                    self.act(now, action);
+                }
+            }
+            Output::Stop(reason) => return Err(Error::Stopped(reason)),
+        }
+        Ok(())
+    }
+
+    fn tell_peer(&mut self, to: ServerId, envelope: &Envelope) {
+        let token = self.peers.token(to);
+        let Some((token, connection)) = token.and_then(|token| Some((token, self.connections.get_mut(&token)?))) else {
+            self.dropped_envelopes += 1;
+            return;
+        };
+        if connection.stream.waiting() > PEER_OUTBOX_MAX {
+            self.dropped_envelopes += 1;
+            return;
+        }
+        match connection.stream.put(envelope) {
+            Ok(()) => self.dirty.push(token),
+            Err(error) => {
+                self.dropped_envelopes += 1;
+                tracing::error!("an envelope for server {to} was dropped: {error}");
+            }
+        }
+    }
+
+    fn tell_client(&mut self, client: ClientId, message: &ServerMessage) {
+        if client == OURSELVES {
+            if let ServerMessage::Response(Response { result: Err(error), .. }) = message {
+                tracing::warn!("our own request: {error}");
+            }
+            return;
+        }
+        let Some(&token) = self.clients.get(&client) else { return };
+        let connection = self.connections.get_mut(&token).expect("each client has its connection");
+        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(message) {
+            let ServerMessage::Response(response) = message else {
+                tracing::error!("a message of {bytes} bytes for a client was dropped");
+                return;
+            };
+            let result = Err(Refusal::TooLarge(bytes as u64));
+            let response = Response { sequence: response.sequence, leader: response.leader.clone(), result };
+            connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");
+        }
+        if self.dirty.last() != Some(&token) {
+            self.dirty.push(token);
+        }
+    }
+
+    /// Sends what waits. Whether connections were lost, of which the server then knows.
+    fn flush(&mut self, now: Time) -> bool {
+        let mut lost = false;
+        for token in std::mem::take(&mut self.dirty) {
+            let Some(connection) = self.connections.get_mut(&token) else { continue };
+            let outcome = connection.stream.flush();
+            let waiting = connection.stream.waiting();
+            if let Err(reason) = outcome {
+                self.close(now, token, &reason);
+                lost = true;
+            } else if matches!(connection.kind, Kind::Client(_)) && waiting > CLIENT_OUTBOX_MAX {
+                let peer = connection.stream.peer();
+                tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
+                self.close(now, token, "it does not read");
+                lost = true;
+            }
+        }
+        lost
+    }
+
+    fn accept(&mut self, now: Time) {
+        self.accepts = false;
+        for _ in 0..ACCEPTS_A_TURN {
+            match self.parts.listener.accept() {
+                Ok((socket, _)) if self.connections.len() < CONNECTIONS_MAX => self.admit(now, socket),
+                // It is closed at once.
+                Ok((_, address)) => tracing::warn!("{address} refused: {CONNECTIONS_MAX} connections are open"),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Out of descriptors, or the other side has gone already. The sweep comes back to it.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    return;
+                }
+            }
+        }
+        self.accepts = true;
+    }
+
+    fn admit(&mut self, now: Time, socket: TcpStream) {
+        let tls = match self.parts.tls.as_ref().map(Tls::accept).transpose() {
+            Ok(tls) => tls,
+            Err(error) => return tracing::error!("TLS: {error}"),
+        };
+        let mut stream = Stream::accepted(socket, tls);
+        stream.limit_frames(GREETING_BYTES_MAX);
+        let token = self.tokens.next();
+        match stream.register(self.parts.poll.registry(), token) {
+            Ok(()) => drop(self.connections.insert(token, Connection { stream, kind: Kind::Unknown { since: now } })),
+            Err(error) => tracing::warn!("cannot watch a connection: {error}"),
+        }
+    }
+
+    fn receive(&mut self, now: Time, token: Token, event: Option<&Event>) {
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        let outcome = self.take_in(now, token, &mut connection, event);
+        self.connections.insert(token, connection);
+        match outcome {
+            Ok(Received::All) => {}
+            Ok(Received::More) => self.unfinished.push(token),
+            Ok(Received::Ended) => self.close(now, token, "closed by the other side"),
+            Err(reason) => self.close(now, token, &reason),
+        }
+    }
+
+    /// Receives, and handles whole frames. The connection is out of the table meanwhile.
+    fn take_in(
+        &mut self,
+        now: Time,
+        token: Token,
+        connection: &mut Connection,
+        event: Option<&Event>,
+    ) -> Result<Received, String> {
+        let received = connection.stream.receive(event)?;
+        while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
+            let length = body.len();
+            match connection.kind {
+                Kind::Client(client) => {
+                    let message = decode(body).map_err(|error| error.to_string())?;
+                    self.parts.server.handle(now, Input::Client { client, message });
+                }
+                Kind::From(from) => {
+                    let envelope = decode(body).map_err(|error| error.to_string())?;
+                    self.parts.server.handle(now, Input::Peer { from, envelope });
+                }
+                Kind::To { peer, .. } => {
+                    let welcome = decode(body).map_err(|error| error.to_string())?;
+                    connection.kind = Kind::To { peer, welcomed: true };
+                    self.welcomed(peer, welcome)?;
+                }
+                Kind::Unknown { .. } => {
+                    let hello = decode(body).map_err(|error| error.to_string())?;
+                    let outcome = self.greeted(now, token, connection, hello);
+                    let welcome = match &outcome {
+                        Ok(()) => Welcome::Accepted {
+                            version: store::protocol::VERSION,
+                            cluster: self.parts.cluster,
+                            server: self.parts.server.id(),
+                            name: self.parts.name.clone(),
+                        },
+                        Err(reason) => Welcome::Refused(reason.clone()),
+                    };
+                    connection.stream.put(&welcome).expect("a welcome is short");
+                    // The reason gets there before the connection is closed.
+                    connection.stream.flush()?;
+                    outcome?;
+                }
+            }
+            connection.stream.took(length);
+        }
+        connection.stream.flush()?;
+        Ok(received)
+    }
+
+    /// Somebody says who he is.
+    fn greeted(&mut self, now: Time, token: Token, connection: &mut Connection, hello: Hello) -> Result<(), String> {
+        hello.check()?;
+        connection.stream.limit_frames(store::protocol::FRAME_MAX);
+        match hello.role {
+            Role::Client { .. } => {
+                let client = ClientId(self.next_client);
+                self.next_client += 1;
+                connection.kind = Kind::Client(client);
+                self.clients.insert(client, token);
+            }
+            Role::Peer { cluster, server, to } => {
+                let own = self.parts.server.id();
+                if cluster != self.parts.cluster {
+                    return Err(format!(
+                        "server {own} belongs to cluster {:016x}, not to {cluster:016x}: is an address of another cluster in use?",
+                        self.parts.cluster
+                    ));
+                }
+                if to != own || server == own {
+                    return Err(format!("server {server} looks for server {to}, and this is server {own}"));
+                }
+                connection.kind = Kind::From(server);
+                if let Some(old) = self.incoming.insert(server, token) {
+                    self.close(now, old, "the peer has connected again");
+                }
+                self.peers.heard(now, server);
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer has answered our greeting.
+    fn welcomed(&mut self, peer: ServerId, welcome: Welcome) -> Result<(), String> {
+        match welcome {
+            Welcome::Accepted { cluster, server, .. } if cluster == self.parts.cluster && server == peer => {
+                tracing::debug!("connected to server {peer}");
+                self.peers.welcomed(peer);
+                Ok(())
+            }
+            Welcome::Accepted { cluster, server, .. } => {
+                let message = format!("server {server} of cluster {cluster:016x} answers where server {peer} should be");
+                tracing::warn!("{message}");
+                Err(message)
+            }
+            Welcome::Refused(reason) => {
+                tracing::warn!("server {peer} refuses: {reason}");
+                Err(reason)
+            }
+        }
+    }
+
+    fn close(&mut self, now: Time, token: Token, reason: &str) {
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        connection.stream.deregister(self.parts.poll.registry());
+        match connection.kind {
+            Kind::Unknown { .. } => tracing::info!("{}: {reason}", connection.stream.peer()),
+            Kind::Client(client) => {
+                tracing::debug!("client {}: {reason}", connection.stream.peer());
+                self.clients.remove(&client);
+                self.parts.server.handle(now, Input::ClientGone(client));
+            }
+            Kind::From(server) => {
+                tracing::debug!("from server {server}: {reason}");
+                if self.incoming.get(&server) == Some(&token) {
+                    self.incoming.remove(&server);
+                }
+            }
+            Kind::To { peer, welcomed } => {
+                tracing::debug!("to server {peer}: {reason}");
+                self.peers.failed(now, peer);
+                if welcomed {
+                    self.parts.server.handle(now, Input::PeerLost(peer));
+                }
+            }
+        }
+    }
+
+    /// Connections to peers, and connections that say nothing; when to come back at the latest.
+    fn tend(&mut self, now: Time) -> Time {
+        let (actions, mut wake) = self.peers.due(now);
+        let acted = !actions.is_empty();
+        for action in actions {
+            self.act(now, action);
+        }
+        if acted {
+            wake = now;
+        }
+        if self.sweep_at <= now {
+            self.sweep_at = now + SWEEP;
+            self.accepts = true;
+            let silent = |(token, connection): (&Token, &Connection)| match connection.kind {
+                Kind::Unknown { since } if since + GREETING_PATIENCE <= now => Some(*token),
+                _ => None,
+            };
+            let silent: Vec<Token> = self.connections.iter().filter_map(silent).collect();
+            for token in silent {
+                self.close(now, token, "it has not said who it is");
+            }
+        }
+        wake.min(self.sweep_at)
+    }
+
+    fn act(&mut self, now: Time, action: Action) {
+        match action {
+            Action::Close(token) => self.close(now, token, &format!("no welcome within {WELCOME_PATIENCE}")),
+            Action::Dial { peer, address, targets, attempt } => {
+                let outcome = dial(&address, &targets, attempt, self.parts.tls.as_ref()).and_then(|mut stream| {
+                    bound_silence(&stream);
+                    let role = Role::Peer { cluster: self.parts.cluster, server: self.parts.server.id(), to: peer };
+                    stream.put(&Hello::new(role)).expect("a hello is short");
+                    let token = self.tokens.next();
+                    stream.register(self.parts.poll.registry(), token).map_err(|error| error.to_string())?;
+                    self.connections.insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false } });
+                    Ok(token)
+                });
+                match outcome {
+                    Ok(token) => self.peers.opened(now, peer, token),
+                    Err(reason) => {
+                        tracing::debug!("to server {peer} at {address}: {reason}");
+                        self.peers.failed(now, peer);
+                    }
+                }
+            }
+        }
+    }
+
+    fn signalled(&mut self, now: Time) {
+        while let Ok(Some(signal)) = self.parts.signals.read_signal() {
+            if self.ending.is_some() {
+                tracing::info!("signal {}: ends at once", signal.ssi_signo);
+                self.ending = Some(Ending { until: now });
+                continue;
+            }
+            tracing::info!("signal {}: hands over what it leads", signal.ssi_signo);
+            self.ending = Some(Ending { until: now + HANDOVER_PATIENCE });
+            let own = self.parts.server.id();
+            let status = self.parts.server.status(now);
+            let is_live = |id: &ServerId| status.peers.iter().any(|peer| peer.server == *id && peer.live);
+            for group in status.groups.iter().filter(|group| group.leader == Some(own)) {
+                if let Some(to) = group.voters.iter().copied().find(|id| *id != own && is_live(id)) {
+                    self.ask(Admin::MoveLeader { shard: group.shard, to });
+                }
+            }
+        }
+    }
+
+    /// Whether nothing is led that another could lead.
+    fn has_handed_over(&self) -> bool {
+        let now = self.parts.clock.now();
+        let own = self.parts.server.id();
+        let status = self.parts.server.status(now);
+        let is_live = |id: &ServerId| status.peers.iter().any(|peer| peer.server == *id && peer.live);
+        let leads = |group: &store::status::GroupStatus| group.leader == Some(own) && group.voters.iter().any(is_live);
+        self.parts.disk.is_idle() && !status.groups.iter().any(leads)
+    }
+}
