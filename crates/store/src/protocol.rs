@@ -215,13 +215,6 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
-    /// One chunk of a backup, to be written back.
-    Restore {
-        /// The shard that it goes to; its content must lie within.
-        shard: ShardId,
-        /// Entries.
-        entries: Vec<tree::Entry>,
-    },
 }
 
 /// From a server to a client.

@@ -213,39 +213,7 @@ impl Server {
                 let what = What::Read(whole(None), Consistency::Linearizable);
                 self.start(now, origin(Purpose::Backup), Route::Shard(shard), what, deadline);
             }
-            Admin::Restore { shard, entries } => {
-                self.restore(now, origin(Purpose::Plain), (shard, entries), sequence, deadline)?;
-            }
         }
-        Ok(())
-    }
-
-    /// Entries of a backup, with the entity tags that they had.
-    fn restore(
-        &mut self,
-        now: Time,
-        origin: Origin,
-        (shard, entries): (ShardId, Vec<tree::Entry>),
-        sequence: u64,
-        deadline: Time,
-    ) -> Result<(), Error> {
-        let stray = entries.iter().find(|entry| self.map.route(&entry.at.path) != shard);
-        if let Some(entry) = stray {
-            return Err(Error::Invalid(format!("{} does not belong to shard {shard}", entry.at.path)));
-        }
-        let revision = entries.iter().map(|entry| entry.value.etag).max().unwrap_or(0);
-        // A move number of its own for each request: one chunk is a whole import, done again it comes to the same.
-        let command = Command::Import {
-            move_id: (1 << 63) | sequence,
-            prefix: Path::root(),
-            except: Vec::new(),
-            number: 0,
-            entries,
-            sessions: Vec::new(),
-            revision,
-            last: true,
-        };
-        self.start(now, origin, Route::Shard(shard), What::Propose(command.encode()), deadline);
         Ok(())
     }
 
