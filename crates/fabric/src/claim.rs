@@ -75,6 +75,15 @@ pub(crate) fn bound(metric: Metric, text: &str) -> Option<Bound> {
     Some(Bound::Within { of, by })
 }
 
+/// Reads a figure of `metric`, as in `12.6 ms`; `None` if it isn't one.
+pub(crate) fn figure(metric: Metric, text: &str) -> Option<f64> {
+    match (unit(metric), text) {
+        (Unit::YesNo, "yes") => Some(1.0),
+        (Unit::YesNo, "no") => Some(0.0),
+        (unit, text) => amount(unit, text),
+    }
+}
+
 fn amount(unit: Unit, text: &str) -> Option<f64> {
     let text = text.trim();
     match unit {
@@ -145,6 +154,14 @@ mod tests {
         }
         assert_eq!(bound(Metric::Linearizable, ">= 1"), None);
         assert_eq!(bound(Metric::Throughput(Operation::Read), ">= 500"), None);
+    }
+
+    #[test]
+    fn figures_are_amounts_in_the_metrics_unit() {
+        assert_eq!(figure(Metric::UnavailableMax, "3.5 s"), Some(3.5));
+        assert_eq!(figure(Metric::Linearizable, "no"), Some(0.0));
+        assert_eq!(figure(Metric::Failed, "2"), Some(2.0));
+        assert_eq!(figure(Metric::UnavailableMax, "<= 3.5 s"), None);
     }
 
     #[test]

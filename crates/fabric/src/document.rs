@@ -325,6 +325,8 @@ section! {
         "repeat" => repeat: Option<At<Whole<1, 1_000>>>,
         /// What must hold of the mean over the runs: `goodput-mean: ">= 0.9 Gbit/s"`.
         "expect" => expect: Option<Mapping<Metric, ExpectText>>,
+        /// What others measured, for the table to show beside: `create-mean: 12.6 ms`.
+        "published" => published: Option<Mapping<Metric, ExpectText>>,
         /// Which metrics the table shows, in order. The usual ones when not given.
         "report" => report: Option<Vec<At<Metric>>>,
     }
@@ -474,7 +476,7 @@ section! {
     Claim {
         /// Only cases with these values of the axes; `driver: sim` or `driver: live` for one way to run them.
         "where" => only: Option<Mapping<Text, Text>>,
-        /// `>= x`, `<= x` or `x +- y`, with the metric's unit.
+        /// `>= x`, `<= x` or `x +- y`, with the metric's unit; a bare figure under `published`.
         "is" => is: At<Text>,
     }
 }

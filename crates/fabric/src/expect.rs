@@ -7,7 +7,7 @@ use crate::names::{did_you_mean, one_of};
 use crate::read::{Mapping, Text, shown};
 use crate::source::{At, Place};
 use crate::words::Words;
-use crate::{Axis, DriverKind, Expectation, Metric, Operation, Work};
+use crate::{Axis, DriverKind, Expectation, Metric, Operation, Published, Work};
 
 /// Reads all claims; what can't be read is noted.
 pub(crate) fn expectations(
@@ -34,6 +34,49 @@ pub(crate) fn expectations(
         }
     }
     all
+}
+
+/// Reads all figures of others; what can't be read is noted.
+pub(crate) fn published(
+    published: Option<&Mapping<Metric, ExpectText>>,
+    work: &Work,
+    axes: &[Axis],
+    problems: &mut Problems<'_>,
+) -> Vec<Published> {
+    let mut all = Vec::new();
+    for (metric, figures) in published.into_iter().flat_map(|mapping| &mapping.0) {
+        if !is_measured(metric, work, problems) {
+            continue;
+        }
+        let mut add = |only, text| all.extend(figure(metric.value, only, text, axes, problems));
+        match &figures.value {
+            ExpectText::All(text) => add(None, text),
+            ExpectText::One(claim) => add(claim.only.as_ref(), &claim.is),
+            ExpectText::Some(claims) => claims.iter().for_each(|claim| add(claim.value.only.as_ref(), &claim.value.is)),
+        }
+    }
+    all
+}
+
+fn figure(
+    metric: Metric,
+    only: Option<&Mapping<Text, Text>>,
+    text: &At<Text>,
+    axes: &[Axis],
+    problems: &mut Problems<'_>,
+) -> Option<Published> {
+    let labels = only.into_iter().flat_map(|mapping| &mapping.0);
+    let only = labels.filter_map(|(key, value)| label(key, value, axes, problems)).collect();
+    let value = claim::figure(metric, &text.value.0);
+    if value.is_none() {
+        problems.add(
+            text.place,
+            format!("`{}` is no figure of `{}`", shown(&text.value.0), metric.word()),
+            "not a figure",
+            format!("write it as in {}, without the comparison", claim::example(metric)),
+        );
+    }
+    Some(Published { metric, only, value: value? })
 }
 
 /// The metrics of the table, in order.

@@ -99,6 +99,7 @@ impl<'a> Context<'a> {
             check_pairs(text, traffic, &axes, problems);
         }
         let expect = expect::expectations(text.expect.as_ref(), &work, &axes, problems);
+        let published = expect::published(text.published.as_ref(), &work, &axes, problems);
         let report = expect::report(text.report.as_ref(), &work, problems);
         // Traffic needs a time; a load on the controllers ends by itself.
         let usual = work.cluster().map_or(Span::from_secs(1), ClusterLoad::faults_end);
@@ -110,6 +111,7 @@ impl<'a> Context<'a> {
             warm_up: text.warm_up.map_or(Span::ZERO, |time| time.0),
             repeat: text.repeat.as_ref().map_or(1, |n| n.value.get()),
             expect,
+            published,
             report,
             work,
         })

@@ -202,6 +202,9 @@ pub struct Experiment {
     pub repeat: u32,
     /// What must hold for the run to pass.
     pub expect: Vec<Expectation>,
+    /// What others measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
     /// Which metrics the table shows, in order. Empty: the usual ones.
     pub report: Vec<Metric>,
 }
@@ -391,6 +394,17 @@ pub struct Expectation {
     pub text: String,
     /// The line of the file, from 1.
     pub line: usize,
+}
+
+/// A figure of somebody else's, which tables show beside ours.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Published {
+    /// Of what.
+    pub metric: Metric,
+    /// Only of cases whose labels are these (axis, value as written).
+    pub only: Vec<(String, String)>,
+    /// In the metric's unit.
+    pub value: f64,
 }
 
 /// Live or simulated.

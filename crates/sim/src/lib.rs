@@ -10,6 +10,7 @@
 //! crates; this one only moves time.
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 mod engine;
 pub mod linearizability;
 mod pool;

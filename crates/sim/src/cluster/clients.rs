@@ -23,6 +23,9 @@ const PATIENCE: Span = Span::from_ms(2_500);
 /// How long a request may take at a server.
 const TIMEOUT_MS: u32 = 1_500;
 
+/// The tag of each leaf at the end, if it has a value.
+pub type Finally = BTreeMap<(u32, Leaf), Option<u64>>;
+
 /// All clients, and the history that they make together.
 pub struct Clients {
     all: BTreeMap<u32, Client>,
@@ -35,8 +38,10 @@ pub struct Clients {
     pub counts: Operations,
     /// No new operations.
     pub is_over: bool,
-    /// Entries that still have to be probed.
-    unprobed: Vec<u32>,
+    /// Entries that still have to be written, then listed, by the prober.
+    unprobed: Vec<(u32, bool)>,
+    /// What it listed.
+    pub finally: Finally,
 }
 
 struct Client {
@@ -77,6 +82,7 @@ impl Clients {
             counts: Operations::default(),
             is_over: false,
             unprobed: Vec::new(),
+            finally: Finally::new(),
         };
         for number in (0..core.scenario.clients).chain([PROBER]) {
             let mut rng = core.rng.fork(0xc11e_0000 | u64::from(number));
@@ -113,13 +119,13 @@ impl Clients {
 
     /// Begins to probe: every entry must take a write.
     pub fn probe(&mut self, core: &mut Core) {
-        self.unprobed = (0..core.scenario.entries).rev().collect();
+        self.unprobed = (0..core.scenario.entries).rev().flat_map(|entry| [(entry, true), (entry, false)]).collect();
         core.after(Span::ZERO, Event::Wake(PROBER, 0));
     }
 
     /// Entries whose probe has not been answered.
-    pub fn unprobed(&self) -> &[u32] {
-        &self.unprobed
+    pub fn unprobed(&self) -> Vec<u32> {
+        self.unprobed.iter().map(|(entry, _)| *entry).collect()
     }
 
     /// A client's time has come.
@@ -137,9 +143,10 @@ impl Clients {
 
     fn begin(&mut self, core: &mut Core, client: &mut Client) {
         let (input, consistency) = if client.number == PROBER {
-            let Some(entry) = self.unprobed.last().copied() else { return };
-            let change = Change::Put(Leaf::A, self.value(entry, Leaf::A));
-            (Input { entry, action: Action::Write { condition: None, change } }, Consistency::Linearizable)
+            let Some((entry, is_list)) = self.unprobed.last().copied() else { return };
+            let put = Change::Put(Leaf::A, self.value(entry, Leaf::A));
+            let action = if is_list { Action::List } else { Action::Write { condition: None, change: put } };
+            (Input { entry, action }, Consistency::Linearizable)
         } else if self.is_over {
             return;
         } else {
@@ -307,6 +314,11 @@ impl Clients {
         }
         if client.number == PROBER {
             self.unprobed.pop();
+            if let Output::Leaves(a, b) = output {
+                let entry = doing.input.entry;
+                self.finally.insert((entry, Leaf::A), a.map(|seen| seen.tag));
+                self.finally.insert((entry, Leaf::B), b.map(|seen| seen.tag));
+            }
         }
         self.rest(core, client);
     }

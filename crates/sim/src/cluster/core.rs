@@ -1,7 +1,6 @@
 //! The simulated machines and the network between them: what clients and faults act upon.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 use machine::{Calendar, Rng, ServerId, Span, Time};
 use placement::ShardId;
@@ -394,9 +393,4 @@ impl Core {
 /// Whose connection it is.
 pub const fn client_of(connection: ClientId) -> u32 {
     (connection.0 >> 32) as u32
-}
-
-/// A text for the trace.
-pub fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
-    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" ")
 }

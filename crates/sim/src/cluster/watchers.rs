@@ -10,6 +10,7 @@ use store::ClientId;
 use store::protocol::{Answer, ClientMessage, Request, RequestBody, ServerMessage, WatchEvents};
 use tree::{EventKind, Location, Path};
 
+use super::clients::Finally;
 use super::core::{Core, Event, client_of};
 use super::data;
 use super::report::Finding;
@@ -123,13 +124,10 @@ impl Watchers {
     }
 
     /// Holds what they were told against what clients did. Every operation must have returned long ago.
-    pub fn check(&self, core: &mut Core, history: &[Operation<entry::Input, Output>]) {
-        let map = core.map().cloned();
+    pub fn check(&self, core: &mut Core, history: &[Operation<entry::Input, Output>], finally: &Finally) {
         for watcher in self.all.values() {
             watcher.check_writes(core, history);
-            if let Some(map) = &map {
-                watcher.check_data(core, map);
-            }
+            watcher.check_data(core, finally);
         }
     }
 }
@@ -240,35 +238,25 @@ impl Watcher {
     }
 
     /// What was told last must be what is there.
-    fn check_data(&self, core: &mut Core, map: &placement::Map) {
-        for number in 0..core.scenario.entries {
-            for leaf in [Leaf::A, Leaf::B] {
-                let at = data::leaf(number, leaf);
-                if !self.at.contains(&at) {
-                    continue;
-                }
-                let Some(found) = value_of(core, map, &at) else { continue };
-                let last = self.last.get(&at.path).copied().flatten();
-                let excused = self.excused(&at.path);
-                let wrong = match (last, found) {
-                    (Some(told), None) => told > excused,
-                    (told, Some(tag)) => tag > excused && told != Some(tag),
-                    (None, None) => false,
-                };
-                if wrong {
-                    core.found(Finding::Missed(format!(
-                        "watcher {} was told last that {} has tag {last:?}; it has {found:?}",
-                        self.number, at.path
-                    )));
-                }
+    fn check_data(&self, core: &mut Core, finally: &Finally) {
+        for ((number, leaf), found) in finally {
+            let path = data::leaf(*number, *leaf).path;
+            if !self.at.path.contains(&path) {
+                continue;
+            }
+            let last = self.last.get(&path).copied().flatten();
+            let excused = self.excused(&path);
+            let wrong = match (last, *found) {
+                (Some(told), None) => told > excused,
+                (told, Some(tag)) => tag > excused && told != Some(tag),
+                (None, None) => false,
+            };
+            if wrong {
+                let number = self.number;
+                core.found(Finding::Missed(format!(
+                    "watcher {number} was told last that {path} has tag {last:?}; it has {found:?}"
+                )));
             }
         }
     }
-}
-
-/// The tag of a value at the end, as any replica has it.
-fn value_of(core: &Core, map: &placement::Map, at: &Location) -> Option<Option<u64>> {
-    let shard = map.route(&at.path);
-    let servers = core.nodes.values().filter(|node| !node.is_gone).filter_map(super::node::Node::server);
-    servers.filter(|server| map.desired_replicas(shard).contains(server.id())).find_map(|server| server.tag(shard, at))
 }

@@ -1,0 +1,43 @@
+//! The whole controller cluster, simulated: servers with their clocks and disks, a network between them, clients, and
+//! everything that may go wrong with each.
+//!
+//! ```text
+//!   calendar --> Core: machines, network      clients, watchers --> history, what was told
+//!      ^           | run: store::Server            | ^                       |
+//!      |           v                               v |                       v
+//!      `---- messages, writes done, wake-ups <-----'-'         linearizability::check, findings
+//!      `---- Nemesis: faults, changes of members and shards
+//! ```
+//!
+//! [`run`] lets clients work while things go wrong, then mends everything and asks for progress: each entry takes a write,
+//! each move ends, all replicas of a shard hold the same. Meanwhile no term has two leaders, replicas that applied as much
+//! hold the same, the history of each entry has an order, and watchers miss nothing.
+//!
+//! The same seed and scenario give the same [`Report`], byte for byte.
+
+mod admin;
+mod clients;
+mod clocks;
+mod core;
+mod data;
+mod disk;
+mod nemesis;
+mod network;
+mod node;
+mod report;
+mod scenario;
+mod world;
+
+mod watchers;
+
+pub use clocks::Clock;
+pub use disk::Speed;
+pub use nemesis::Kind;
+pub use network::{Counters, Quality};
+pub use report::{Elections, Finding, Operations, Report};
+pub use scenario::Scenario;
+
+/// Simulates one cluster.
+pub fn run(seed: u64, scenario: &Scenario) -> Report {
+    world::World::new(seed, scenario).run()
+}

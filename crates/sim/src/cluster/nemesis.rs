@@ -1,0 +1,419 @@
+//! What goes wrong, and when: a schedule drawn from the seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::{Rng, ServerId, Span, Time};
+use placement::{Command, Prefix, Replicas, ShardId};
+use store::protocol::Admin;
+
+use super::admin::{Administrator, Task};
+use super::core::{Core, Event};
+use super::data;
+use super::network::{Parties, Party};
+
+/// Something that can go wrong, or be changed while things go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A process is killed; its files stay.
+    Kill,
+    /// A machine loses power, and what was not synced.
+    PowerLoss,
+    /// All machines lose power at once.
+    Blackout,
+    /// A process stands still for a while.
+    Pause,
+    /// A server is cut off from all others, clients too or not.
+    Isolate,
+    /// The parties fall into two halves.
+    Split,
+    /// A server is not heard, or does not hear.
+    OneWay,
+    /// A clock changes its speed, within the bound.
+    ClockDrift,
+    /// A clock jumps ahead or changes its speed beyond the bound.
+    ClockBeyond,
+    /// A disk does nothing for a while.
+    DiskStall,
+    /// A disk is full for a while.
+    DiskFull,
+    /// A sync fails.
+    SyncFailure,
+    /// A server joins.
+    AddServer,
+    /// A server is removed.
+    RemoveServer,
+    /// A new server takes the place of an old one.
+    ReplaceServer,
+    /// A shard is made, and takes a prefix.
+    CreateShard,
+    /// A prefix moves to another shard.
+    MovePrefix,
+    /// A shard is deleted.
+    DeleteShard,
+    /// A shard gets other replicas.
+    SetReplicas,
+    /// A leader is moved.
+    MoveLeader,
+    /// A shard is pinned to a server, or not any more.
+    Pin,
+}
+
+/// Servers that a cluster keeps.
+const SERVERS_MIN: usize = 3;
+/// Servers that it has at most; the network tells 32 apart.
+const SERVERS_MAX: usize = 7;
+/// No fault begins before this: there shall be something to go wrong.
+const FIRST_MS: u32 = 900;
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::Kill,
+        Self::PowerLoss,
+        Self::Blackout,
+        Self::Pause,
+        Self::Isolate,
+        Self::Split,
+        Self::OneWay,
+        Self::ClockDrift,
+        Self::ClockBeyond,
+        Self::DiskStall,
+        Self::DiskFull,
+        Self::SyncFailure,
+        Self::AddServer,
+        Self::RemoveServer,
+        Self::ReplaceServer,
+        Self::CreateShard,
+        Self::MovePrefix,
+        Self::DeleteShard,
+        Self::SetReplicas,
+        Self::MoveLeader,
+        Self::Pin,
+    ];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::PowerLoss => "power loss",
+            Self::Blackout => "blackout",
+            Self::Pause => "pause",
+            Self::Isolate => "isolation",
+            Self::Split => "split",
+            Self::OneWay => "one-way cut",
+            Self::ClockDrift => "clock drift",
+            Self::ClockBeyond => "clock beyond its bound",
+            Self::DiskStall => "disk stall",
+            Self::DiskFull => "disk full",
+            Self::SyncFailure => "sync failure",
+            Self::AddServer => "server added",
+            Self::RemoveServer => "server removed",
+            Self::ReplaceServer => "server replaced",
+            Self::CreateShard => "shard created",
+            Self::MovePrefix => "prefix moved",
+            Self::DeleteShard => "shard deleted",
+            Self::SetReplicas => "replicas changed",
+            Self::MoveLeader => "leader moved",
+            Self::Pin => "leader pinned",
+        }
+    }
+
+    /// Whether it changes the members or the shards.
+    pub const fn changes_the_cluster(self) -> bool {
+        matches!(
+            self,
+            Self::AddServer
+                | Self::RemoveServer
+                | Self::ReplaceServer
+                | Self::CreateShard
+                | Self::MovePrefix
+                | Self::DeleteShard
+                | Self::SetReplicas
+        )
+    }
+}
+
+/// How a fault is mended.
+#[derive(Clone, Copy, Debug)]
+enum Mend {
+    Resume(ServerId),
+    Cut(u64),
+    Disk(ServerId),
+}
+
+/// The schedule, and what has to be mended.
+pub struct Nemesis {
+    rng: Rng,
+    schedule: Vec<Kind>,
+    mends: Vec<Option<Mend>>,
+    /// How often each happened.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Who carries out changes of the cluster.
+    pub administrator: Administrator,
+    shards_made: u64,
+}
+
+impl Nemesis {
+    /// Draws a schedule.
+    pub fn new(core: &mut Core) -> Self {
+        let mut rng = core.rng.fork(0xbad);
+        let (low, high) = core.scenario.faults;
+        let kinds = core.scenario.kinds.clone();
+        let count = if kinds.is_empty() { 0 } else { low + rng.below(high - low + 1) };
+        let schedule: Vec<Kind> = (0..count).map(|_| kinds[rng.below(kinds.len() as u32) as usize]).collect();
+        let active_ms = (core.scenario.active.as_ns() / 1_000_000) as u32;
+        for fault in 0..schedule.len() {
+            let at = FIRST_MS + rng.below(active_ms.saturating_sub(FIRST_MS).max(1));
+            core.calendar.push(Time::ZERO + Span::from_ms(u64::from(at)), Event::Fault(fault));
+        }
+        let administrator = Administrator::new(core);
+        Self { rng, schedule, mends: Vec::new(), counts: BTreeMap::new(), administrator, shards_made: 0 }
+    }
+
+    /// A fault's time has come.
+    pub fn strike(&mut self, core: &mut Core, fault: usize) {
+        let kind = self.schedule[fault];
+        let done = match kind {
+            Kind::Kill | Kind::PowerLoss => self.crash(core, kind == Kind::PowerLoss),
+            Kind::Blackout => self.blackout(core),
+            Kind::Pause => self.pause(core),
+            Kind::Isolate | Kind::Split | Kind::OneWay => self.partition(core, kind),
+            Kind::ClockDrift | Kind::ClockBeyond => self.clock(core, kind == Kind::ClockBeyond),
+            Kind::DiskStall | Kind::DiskFull | Kind::SyncFailure => self.disk(core, kind),
+            Kind::AddServer | Kind::RemoveServer | Kind::ReplaceServer => self.membership(core, kind),
+            _ => self.shards(core, kind),
+        };
+        if done {
+            *self.counts.entry(kind.name()).or_default() += 1;
+        }
+    }
+
+    /// A fault's end has come.
+    pub fn mend(&mut self, core: &mut Core, mend: usize) {
+        let Some(mend) = self.mends[mend].take() else { return };
+        core.note(|| format!("mended: {mend:?}"));
+        match mend {
+            Mend::Resume(id) => resume(core, id),
+            Mend::Cut(number) => core.network.mend(number),
+            Mend::Disk(id) => {
+                if let Some(node) = core.nodes.get_mut(&id) {
+                    node.disk.files.fill_after(None);
+                }
+            }
+        }
+    }
+
+    /// Mends everything.
+    pub fn heal(&mut self, core: &mut Core) {
+        core.note(|| "everything is mended".to_owned());
+        self.mends.iter_mut().for_each(|mend| *mend = None);
+        core.network.heal();
+        for id in core.nodes.keys().copied().collect::<Vec<_>>() {
+            resume(core, id);
+            let drift = core.drift();
+            let now = core.now;
+            if let Some(node) = core.nodes.get_mut(&id) {
+                node.disk.heal();
+                node.clock.set_drift(now, drift);
+                let is_gone = node.is_gone;
+                core.clock_changed(id);
+                if !is_gone {
+                    core.start(id);
+                }
+            }
+        }
+    }
+
+    fn later(&mut self, core: &mut Core, after: Span, mend: Mend) {
+        self.mends.push(Some(mend));
+        core.after(after, Event::Mend(self.mends.len() - 1));
+    }
+
+    fn pick<T: Copy>(&mut self, among: &[T]) -> Option<T> {
+        (!among.is_empty()).then(|| among[self.rng.below(among.len() as u32) as usize])
+    }
+
+    /// A running server, leaders first in half of the cases.
+    fn victim(&mut self, core: &Core) -> Option<ServerId> {
+        let running = core.running();
+        let leaders: Vec<ServerId> = core.leaders().into_iter().filter(|id| running.contains(id)).collect();
+        if self.rng.below(2) == 0 && !leaders.is_empty() { self.pick(&leaders) } else { self.pick(&running) }
+    }
+
+    fn crash(&mut self, core: &mut Core, power_fails: bool) -> bool {
+        let Some(id) = self.victim(core) else { return false };
+        core.stop(id, power_fails);
+        let down = if self.rng.below(2) == 0 { core.between_ms(20, 200) } else { core.between_ms(200, 3_000) };
+        core.after(down, Event::Restart(id));
+        true
+    }
+
+    fn blackout(&mut self, core: &mut Core) -> bool {
+        let ids: Vec<ServerId> = core.nodes.keys().copied().collect();
+        for id in ids {
+            core.stop(id, true);
+            let down = core.between_ms(50, 900);
+            core.after(down, Event::Restart(id));
+        }
+        true
+    }
+
+    fn pause(&mut self, core: &mut Core) -> bool {
+        let Some(id) = self.victim(core) else { return false };
+        let Some(node) = core.nodes.get_mut(&id) else { return false };
+        node.is_paused = true;
+        core.note(|| format!("server {id} is paused"));
+        let span = core.between_ms(50, 2_500);
+        self.later(core, span, Mend::Resume(id));
+        true
+    }
+
+    fn partition(&mut self, core: &mut Core, kind: Kind) -> bool {
+        let Some(id) = self.victim(core) else { return false };
+        let one: Parties = [Party::Server(id)].into_iter().collect();
+        let with_clients = if self.rng.below(2) == 0 { one.and(Parties::CLIENTS) } else { one };
+        let cuts = match kind {
+            Kind::Isolate => vec![(one, with_clients.others()), (with_clients.others(), one)],
+            Kind::OneWay if self.rng.below(2) == 0 => vec![(one, with_clients.others())],
+            Kind::OneWay => vec![(with_clients.others(), one)],
+            _ => {
+                let half = self.half(core);
+                vec![(half, half.others()), (half.others(), half)]
+            }
+        };
+        core.note(|| format!("{} around server {id}: {cuts:?}", kind.name()));
+        let span = core.between_ms(100, 3_000);
+        for (from, to) in cuts {
+            let number = core.network.cut(from, to);
+            self.later(core, span, Mend::Cut(number));
+        }
+        true
+    }
+
+    fn half(&mut self, core: &Core) -> Parties {
+        let clients = (0..32).map(Party::Client);
+        let servers = core.nodes.keys().copied().map(Party::Server);
+        servers.chain(clients).filter(|_| self.rng.below(2) == 0).collect()
+    }
+
+    fn clock(&mut self, core: &mut Core, is_beyond: bool) -> bool {
+        let Some(id) = self.pick(&core.running()) else { return false };
+        let within = core.drift();
+        let now = core.now;
+        let Some(node) = core.nodes.get_mut(&id) else { return false };
+        if !is_beyond {
+            node.clock.set_drift(now, within);
+        } else if self.rng.below(2) == 0 {
+            let ahead = Span::from_ms(u64::from(50 + self.rng.below(2_000)));
+            node.clock.jump(now, ahead);
+        } else {
+            node.clock.set_drift(now, [-700_000, -300_000, 500_000, 2_000_000][self.rng.below(4) as usize]);
+        }
+        core.note(|| format!("the clock of server {id} changes"));
+        core.clock_changed(id);
+        true
+    }
+
+    fn disk(&mut self, core: &mut Core, kind: Kind) -> bool {
+        let Some(id) = self.victim(core) else { return false };
+        let now = core.now;
+        let span = core.between_ms(50, 1_500);
+        let room = u64::from(self.rng.below(4_000));
+        let Some(node) = core.nodes.get_mut(&id) else { return false };
+        match kind {
+            Kind::DiskStall => node.disk.stall(now + span),
+            Kind::DiskFull => node.disk.files.fill_after(Some(node.disk.files.used_bytes() + room)),
+            _ => node.disk.files.fail_next_sync("input/output error"),
+        }
+        core.note(|| format!("{} at server {id}", kind.name()));
+        if kind == Kind::DiskFull {
+            self.later(core, span, Mend::Disk(id));
+        }
+        true
+    }
+
+    fn membership(&mut self, core: &mut Core, kind: Kind) -> bool {
+        if self.administrator.changes_members() {
+            return false;
+        }
+        let members = core.members();
+        let old = match kind {
+            Kind::AddServer => None,
+            _ => self.pick(&members),
+        };
+        let fits = match kind {
+            Kind::AddServer => members.len() < SERVERS_MAX,
+            Kind::RemoveServer => members.len() > SERVERS_MIN,
+            _ => members.len() >= SERVERS_MIN,
+        };
+        if !fits {
+            return false;
+        }
+        let task = match (kind, old) {
+            (Kind::RemoveServer, Some(old)) => Task::Remove(old),
+            (_, replaces) => Task::Join { nonce: self.rng.bits(), replaces },
+        };
+        self.administrator.begin(core, task);
+        true
+    }
+
+    fn shards(&mut self, core: &mut Core, kind: Kind) -> bool {
+        let made: Vec<ShardId> = core.shards().into_iter().filter(|id| *id > ShardId::DEFAULT).collect();
+        let any: Vec<ShardId> = core.shards().into_iter().filter(|id| *id != ShardId::META).collect();
+        let (shard, to) = (self.pick(&any), self.pick(&core.members()));
+        let command = match (kind, shard, to) {
+            (Kind::CreateShard, ..) => {
+                self.shards_made += 1;
+                let prefixes = BTreeSet::from([self.prefix(core)]);
+                let name = format!("s{}", self.shards_made);
+                Command::CreateShard { name, prefixes, replicas: self.replicas(core) }
+            }
+            (Kind::MovePrefix, Some(to), _) => Command::BeginMove { prefix: self.prefix(core), to },
+            (Kind::DeleteShard, ..) => match self.pick(&made) {
+                Some(id) => Command::DeleteShard { id },
+                None => return false,
+            },
+            (Kind::SetReplicas, Some(id), _) => Command::SetReplicas { id, replicas: self.replicas(core) },
+            (Kind::Pin, Some(id), Some(server)) if self.rng.below(2) == 0 => Command::Pin { id, server },
+            (Kind::Pin, Some(id), _) => Command::Unpin { id },
+            (Kind::MoveLeader, _, Some(to)) => {
+                let Some(shard) = self.pick(&core.shards()) else { return false };
+                self.administrator.begin(core, Task::Once(Admin::MoveLeader { shard, to }));
+                return true;
+            }
+            _ => return false,
+        };
+        self.administrator.begin(core, Task::Once(Admin::Placement(command)));
+        true
+    }
+
+    fn prefix(&mut self, core: &Core) -> Prefix {
+        if self.rng.below(2) == 0 {
+            return Prefix::Module(data::module(self.rng.below(data::MODULES)).to_owned());
+        }
+        Prefix::Path(data::entry(self.rng.below(core.scenario.entries)).path)
+    }
+
+    fn replicas(&mut self, core: &Core) -> Replicas {
+        match self.rng.below(4) {
+            0 => Replicas::Count(1 + self.rng.below(4) as u8),
+            1 => {
+                let members = core.members();
+                let mut some: BTreeSet<ServerId> =
+                    members.iter().copied().filter(|_| self.rng.below(2) == 0).collect();
+                some.insert(members[0]);
+                Replicas::Servers(some)
+            }
+            _ => Replicas::All,
+        }
+    }
+}
+
+fn resume(core: &mut Core, id: ServerId) {
+    let now = core.now;
+    if let Some(node) = core.nodes.get_mut(&id).filter(|node| node.is_paused) {
+        node.is_paused = false;
+        core.schedule(id, now);
+    }
+}
+

@@ -1,0 +1,247 @@
+//! One run: the loop over events, and what is looked at meanwhile and at the end.
+
+use std::collections::BTreeMap;
+
+use machine::{ServerId, Span, Time};
+use placement::ShardId;
+use store::Founding;
+use store::status::RaftRole;
+
+use super::admin::ADMINISTRATOR;
+use super::clients::Clients;
+use super::core::{Core, Event, client_of};
+use super::nemesis::Nemesis;
+use super::node::{CLUSTER, address};
+use super::report::{Elections, Finding, Report};
+use super::scenario::Scenario;
+use super::watchers::Watchers;
+use crate::linearizability::{Limits, Verdict, entry};
+
+/// How often everything is looked at.
+const SAMPLE: Span = Span::from_ms(50);
+/// More events than that are no simulation, but a storm of messages.
+const EVENTS_MAX: u64 = 5_000_000;
+
+/// A run.
+pub struct World {
+    seed: u64,
+    core: Core,
+    clients: Clients,
+    watchers: Watchers,
+    nemesis: Nemesis,
+    events: u64,
+    /// Who led a shard in a term.
+    led: BTreeMap<(ShardId, u64), ServerId>,
+    /// What a replica held when it had applied so much.
+    held: BTreeMap<(ShardId, u64), u64>,
+}
+
+impl World {
+    /// A cluster that has just been founded.
+    pub fn new(seed: u64, scenario: &Scenario) -> Self {
+        let mut core = Core::new(seed, scenario);
+        let ids: Vec<ServerId> = (1..=scenario.servers).map(ServerId).collect();
+        let servers = ids.iter().map(|id| (*id, (format!("n{id}"), address(*id)))).collect();
+        let founding = Founding { cluster: CLUSTER, servers, strategy: scenario.strategy };
+        for id in ids {
+            let mut node = core.new_node(id, BTreeMap::new());
+            node.found(&founding, scenario);
+            core.nodes.insert(id, node);
+            core.after(Span::from_ms(id.0), Event::Restart(id));
+        }
+        let nemesis = Nemesis::new(&mut core);
+        let clients = Clients::new(&mut core);
+        let watchers = Watchers::new(&mut core);
+        core.after(SAMPLE, Event::Sample);
+        Self { seed, core, clients, watchers, nemesis, events: 0, led: BTreeMap::new(), held: BTreeMap::new() }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Report {
+        let mended = Time::ZERO + self.core.scenario.active;
+        self.run_until(mended, |_| false);
+        self.nemesis.heal(&mut self.core);
+        self.clients.is_over = true;
+        let last = mended + self.core.scenario.settle;
+        let calm = self.run_until(last, |world| world.clients.are_idle() && world.nemesis.administrator.is_idle());
+        self.clients.probe(&mut self.core);
+        let probed = calm && self.run_until(last, |world| world.clients.unprobed().is_empty());
+        let settled = probed && self.run_until(last, |world| world.unsettled().is_none() && world.watchers.are_watching());
+        if !settled {
+            let why = self.why_unsettled();
+            self.core.found(Finding::NoProgress(why));
+        }
+        let recovered = self.core.now.since(mended);
+        self.conclude(settled, recovered)
+    }
+
+    /// Goes on until a moment, or until everything is as it should be. Whether it is.
+    fn run_until(&mut self, until: Time, is_reached: impl Fn(&Self) -> bool) -> bool {
+        loop {
+            let Some((now, event)) = self.core.calendar.pop_until(until) else {
+                self.core.now = until;
+                return is_reached(self);
+            };
+            self.events += 1;
+            if self.events > EVENTS_MAX {
+                return false;
+            }
+            self.core.now = now;
+            let is_sample = matches!(event, Event::Sample);
+            self.handle(event);
+            if is_sample && is_reached(self) {
+                return true;
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let core = &mut self.core;
+        match event {
+            Event::Nothing => {}
+            Event::Run(id) => core.run(id),
+            Event::ToServer(to, input) => core.arrived(to, *input),
+            Event::ToClient(connection, from, message) => {
+                let client = client_of(connection);
+                if !core.is_open(connection) {
+                    // It broke meanwhile.
+                } else if client == ADMINISTRATOR {
+                    self.nemesis.administrator.told(core, *message);
+                } else if self.watchers.has(client) {
+                    self.watchers.told(core, connection, *message);
+                } else {
+                    self.clients.told(core, connection, from, *message);
+                }
+            }
+            Event::Disk(id, epoch, lane) => core.disk_done(id, epoch, lane),
+            Event::Wake(client, alarm) => {
+                if client == ADMINISTRATOR {
+                    self.nemesis.administrator.wake(core, alarm);
+                } else if self.watchers.has(client) {
+                    self.watchers.wake(core, client, alarm);
+                } else {
+                    self.clients.wake(core, client, alarm);
+                }
+            }
+            Event::StreamEnds(connection) => self.watchers.stream_ended(core, connection),
+            Event::Restart(id) => {
+                if core.nodes.get(&id).is_some_and(|node| !node.is_gone) {
+                    core.start(id);
+                }
+            }
+            Event::Fault(fault) => self.nemesis.strike(core, fault),
+            Event::Mend(mend) => self.nemesis.mend(core, mend),
+            Event::Sample => {
+                self.sample();
+                self.core.after(SAMPLE, Event::Sample);
+            }
+        }
+    }
+
+    /// No term has two leaders, and replicas that applied as much hold the same.
+    fn sample(&mut self) {
+        let mut findings = Vec::new();
+        for node in self.core.nodes.values() {
+            let Some(server) = node.server() else { continue };
+            for group in server.replicas(node.clock.shows(self.core.now)) {
+                if group.role != RaftRole::Leader {
+                    continue;
+                }
+                let (shard, term) = (group.shard, group.term);
+                let first = *self.led.entry((shard, term)).or_insert(node.id);
+                if first != node.id {
+                    let servers = (first.0, node.id.0);
+                    findings.push(Finding::TwoLeaders { shard: shard.0, term, servers });
+                }
+            }
+            for (shard, (index, digest)) in server.digests() {
+                if *self.held.entry((shard, index)).or_insert(digest) != digest {
+                    findings.push(Finding::Diverged { shard: shard.0, index, server: node.id.0 });
+                }
+            }
+        }
+        for finding in findings {
+            if !self.core.findings.contains(&finding) {
+                self.core.found(finding);
+            }
+        }
+    }
+
+    /// What is not as it should be once nothing goes wrong any more.
+    fn unsettled(&self) -> Option<String> {
+        let Some(map) = self.core.map() else { return Some("no server runs".to_owned()) };
+        if let Some((id, it)) = map.moves().iter().next() {
+            return Some(format!("move {id} of {} from shard {} to {} is {}", it.prefix, it.from, it.to, it.phase));
+        }
+        for shard in map.shards().keys() {
+            let desired = map.desired_replicas(*shard);
+            let mut agreed = None;
+            for id in desired.voters.iter().chain(&desired.learners) {
+                let server = self.core.nodes.get(id).and_then(super::node::Node::server);
+                let Some(held) = server.and_then(|server| server.digests().get(shard).copied()) else {
+                    return Some(format!("server {id} has no replica of shard {shard}"));
+                };
+                if *agreed.get_or_insert(held) != held {
+                    return Some(format!("the replicas of shard {shard} do not agree"));
+                }
+            }
+        }
+        None
+    }
+
+    fn why_unsettled(&self) -> String {
+        let unprobed = self.clients.unprobed();
+        if self.events > EVENTS_MAX {
+            return format!("more than {EVENTS_MAX} events: a storm of messages");
+        }
+        if !self.clients.are_idle() && unprobed.is_empty() {
+            return "clients still wait for answers".to_owned();
+        }
+        if !self.nemesis.administrator.is_idle() {
+            return "a change of the cluster is still not answered".to_owned();
+        }
+        if !unprobed.is_empty() {
+            return format!("the entries {unprobed:?} take no write or read");
+        }
+        self.unsettled().unwrap_or_else(|| "a watcher finds no server".to_owned())
+    }
+
+    fn conclude(mut self, settled: bool, recovered: Span) -> Report {
+        let history = self.clients.history.operations();
+        let check = entry::check(history, Limits::default());
+        match &check.verdict {
+            Verdict::Linearizable => {}
+            Verdict::Illegal(_) => self.core.found(Finding::NotLinearizable(check.verdict.to_string())),
+            Verdict::Unknown { .. } => self.core.found(Finding::Undecided(check.verdict.to_string())),
+        }
+        if settled {
+            self.watchers.check(&mut self.core, history, &self.clients.finally);
+        }
+        let mut elections = Elections::default();
+        let (mut reads, mut snapshots) = ((0, 0), (0, 0));
+        for counters in self.core.nodes.values().map(super::node::Node::counters) {
+            elections.campaigns += counters.campaigns;
+            elections.won += counters.elected;
+            reads = (reads.0 + counters.lease_reads, reads.1 + counters.index_reads);
+            snapshots = (snapshots.0 + counters.snapshots_written, snapshots.1 + counters.snapshots_sent);
+        }
+        Report {
+            seed: self.seed,
+            servers: self.core.scenario.servers,
+            simulated_ms: self.core.now.as_ns() / 1_000_000,
+            events: self.events,
+            operations: self.clients.counts(),
+            faults: self.nemesis.counts,
+            elections,
+            reads,
+            snapshots,
+            watches: self.watchers.counts(),
+            network: self.core.network.counters,
+            shards: self.core.shards().len() as u64,
+            recovered_ms: recovered.as_ns() / 1_000_000,
+            steps: check.steps,
+            findings: self.core.findings,
+            trace: self.core.trace,
+        }
+    }
+}
