@@ -219,6 +219,7 @@ fn record(
         reorder_extent: None,
         lost_outside_links: Some(lost_outside_links(after).saturating_sub(lost_outside_links(before))),
         late_max_us: after.workers.iter().map(|worker| worker.late_max.as_ns() / 1_000).max(),
+        cluster: None,
     }
 }
 

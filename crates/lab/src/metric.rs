@@ -1,8 +1,9 @@
 //! Metrics of a record, and how they are called.
 
-use fabric::{DriverKind, Metric};
+use fabric::{DriverKind, Metric, Operation, Statistic, Work};
 use serde::Serialize;
 
+use crate::cluster_record::ClusterRecord;
 use crate::record::{FlowRecord, Record};
 use crate::statistics;
 
@@ -52,14 +53,30 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             statistics::mean(&trunks)
         }
         Metric::UtilisationMax => record.links.iter().filter_map(|link| link.utilisation).max_by(f64::total_cmp),
-        // Runs of traffic know nothing about controllers.
         Metric::Latency(..)
         | Metric::Throughput(_)
         | Metric::LostWrites
         | Metric::Failed
         | Metric::Linearizable
         | Metric::UnavailableMax
-        | Metric::ResidentMax => None,
+        | Metric::ResidentMax => record.cluster.as_ref().and_then(|cluster| cluster_value(cluster, metric)),
+    }
+}
+
+/// What controllers know of themselves; runs of traffic know nothing of it.
+fn cluster_value(cluster: &ClusterRecord, metric: Metric) -> Option<f64> {
+    match metric {
+        Metric::Latency(operation, statistic) => cluster.operation(operation)?.latencies.statistic(statistic),
+        Metric::Throughput(operation) => {
+            let record = cluster.operation(operation)?;
+            (record.seconds > 0.0).then(|| record.latencies.count as f64 / record.seconds)
+        }
+        Metric::LostWrites => cluster.lost_writes.map(|lost| lost as f64),
+        Metric::Failed => Some(cluster.failed as f64),
+        Metric::Linearizable => cluster.linearizable.map(|is| f64::from(u8::from(is))),
+        Metric::UnavailableMax => cluster.unavailable_max_seconds,
+        Metric::ResidentMax => cluster.resident_max_bytes.map(|bytes| bytes as f64),
+        _ => None,
     }
 }
 
@@ -68,9 +85,13 @@ fn total(record: &Record, of: impl Fn(&FlowRecord) -> Option<u64>) -> Option<f64
     record.flows.iter().map(of).sum::<Option<u64>>().map(|n| n as f64)
 }
 
-/// Whether runs of `driver` can know the metric at all: a real TCP does not tell from outside why it sent again.
+/// Whether runs of `driver` can know the metric at all: a real TCP does not tell from outside why it sent again, and
+/// simulated controllers share one process.
 pub(crate) const fn is_known_to(metric: Metric, driver: DriverKind) -> bool {
-    !matches!((metric, driver), (Metric::FastRetransmits | Metric::Timeouts, DriverKind::Live))
+    !matches!(
+        (metric, driver),
+        (Metric::FastRetransmits | Metric::Timeouts, DriverKind::Live) | (Metric::ResidentMax, DriverKind::Sim)
+    )
 }
 
 /// What people call it.
@@ -110,8 +131,23 @@ pub const fn metric_unit(metric: Metric) -> Unit {
     }
 }
 
-/// What is shown when the file names no metrics.
-pub(crate) const USUAL: [Metric; 5] =
+/// What is shown of an experiment whose file names no metrics.
+pub(crate) fn usual(work: &Work) -> Vec<Metric> {
+    let Work::Cluster(load) = work else { return USUAL.to_vec() };
+    let mut metrics: Vec<Metric> = Vec::new();
+    for &operation in &load.operations {
+        let last = if operation == Operation::Election { Statistic::Max } else { Statistic::P99 };
+        metrics.extend([Statistic::Mean, last].map(|statistic| Metric::Latency(operation, statistic)));
+    }
+    metrics.push(Metric::Failed);
+    if !load.faults.is_empty() {
+        metrics.extend([Metric::LostWrites, Metric::Linearizable, Metric::UnavailableMax]);
+    }
+    metrics
+}
+
+/// Of traffic.
+const USUAL: [Metric; 5] =
     [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops, Metric::UtilisationMean];
 
 #[cfg(test)]
@@ -152,6 +188,7 @@ mod tests {
             reorder_extent: None,
             lost_outside_links: None,
             late_max_us: None,
+            cluster: None,
         }
     }
 

@@ -5,6 +5,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::cluster_record::ClusterRecord;
+
 /// One run, as it stands in a line of `samples.jsonl`. It holds nothing that depends on the machine or the time of day
 /// besides what a live run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +23,7 @@ pub struct Record {
     pub seed: u64,
     /// Who drove it.
     pub driver: DriverKind,
-    /// How long it was measured, in seconds.
+    /// How long it was measured, in seconds. Where controllers were asked: how long that took.
     pub seconds: f64,
     /// In the order of the pattern's pairs.
     pub flows: Vec<FlowRecord>,
@@ -44,6 +46,9 @@ pub struct Record {
     /// this run. Live runs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_max_us: Option<u64>,
+    /// What the controllers did, where they were asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Box<ClusterRecord>>,
 }
 
 /// What one flow did while it was measured.

@@ -133,6 +133,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: &[FlowSpec],
         reorder_extent: None,
         lost_outside_links: None,
         late_max_us: None,
+        cluster: None,
     }
 }
 

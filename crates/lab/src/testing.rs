@@ -122,6 +122,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
             text: ">= 20 Mbit/s".to_owned(),
             line: 12,
         }],
+        published: Vec::new(),
         report: Vec::new(),
     }
 }
@@ -164,6 +165,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 reorder_extent: None,
                 lost_outside_links: (!is_sim).then_some(0),
                 late_max_us: (!is_sim).then_some(40),
+                cluster: None,
             };
             let timing = Timing {
                 experiment: record.experiment.clone(),

@@ -20,6 +20,7 @@
 
 mod clean;
 mod clock;
+pub mod cluster;
 mod command;
 pub mod control;
 pub mod daemon;

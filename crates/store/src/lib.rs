@@ -26,8 +26,10 @@
 //! | `group`, `lease`, `storage` | a replica: raft-rs and what it needs |
 //! | [`peer`], [`snapshots`] | what servers say to each other |
 //! | [`client`] | a client that finds leaders and repeats what got lost |
+//! | [`backup`] | all data of a cluster as one stream of bytes |
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod client;
 mod config;
 mod content;

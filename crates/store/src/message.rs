@@ -241,6 +241,11 @@ impl RaftMessage {
         self.kind == Kind::TimeoutNow
     }
 
+    /// Bytes of its entries.
+    pub(crate) fn weight(&self) -> usize {
+        self.entries.iter().map(|entry| entry.data.len() + entry.context.len() + 16).sum()
+    }
+
     /// The sender's term.
     pub fn term(&self) -> u64 {
         self.term

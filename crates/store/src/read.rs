@@ -42,6 +42,20 @@ pub enum Found {
     Exported(tree::Chunk),
 }
 
+impl Found {
+    /// Bytes on the wire, about.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Answer(Answer::Value(value)) => value.as_ref().map_or(0, |(_, bytes)| bytes.len()),
+            Self::Answer(Answer::Values { entries, .. }) => {
+                entries.iter().map(|(path, _, bytes)| path.as_str().len() + bytes.len() + 16).sum()
+            }
+            Self::Answer(_) => 0,
+            Self::Exported(_) => 2 * EXPORT_BYTES,
+        }
+    }
+}
+
 impl Read {
     /// Reads.
     ///

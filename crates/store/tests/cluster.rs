@@ -28,6 +28,8 @@ struct Cluster {
     stopped: BTreeMap<ServerId, String>,
     sequence: u64,
     tune: fn(&mut Config),
+    /// Copies of envelopes are damaged by this, and delivered too.
+    damage: Option<Rng>,
 }
 
 fn address(id: ServerId) -> String {
@@ -76,6 +78,7 @@ impl Cluster {
             stopped: BTreeMap::new(),
             sequence: 0,
             tune,
+            damage: None,
         };
         let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
         let founding = Founding { cluster: CLUSTER, servers: names, strategy };
@@ -121,6 +124,16 @@ impl Cluster {
                     let mut bytes = Vec::new();
                     store::protocol::encode_frame(&envelope, &mut bytes).unwrap();
                     let (body, _) = store::protocol::split_frame(&bytes).unwrap().unwrap();
+                    if let Some(rng) = &mut self.damage {
+                        let mut body = body.to_vec();
+                        for _ in 0..=rng.below(3) {
+                            let at = rng.below(body.len() as u32) as usize;
+                            body[at] = rng.bits() as u8;
+                        }
+                        if let Ok(envelope) = store::protocol::decode(&body) {
+                            self.queue.push_back((to, Input::Peer { from: id, envelope }));
+                        }
+                    }
                     let envelope = store::protocol::decode(body).unwrap();
                     self.queue.push_back((to, Input::Peer { from: id, envelope }));
                 }
@@ -361,4 +374,18 @@ fn a_routed_call_reaches_the_provider_on_another_server() {
     cluster.queue.push_back((ServerId(3), Input::Client { client, message }));
     cluster.run(Span::from_ms(50));
     assert_eq!(cluster.answers[&sequence].result, Ok(Answer::Output(b"added".to_vec())));
+}
+
+/// What a peer sends is parsed by this crate, and most of it handled by raft-rs, which trusts its peers.
+#[test]
+fn damaged_envelopes_do_not_bring_a_server_down() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::of(3, placement::Strategy::Single);
+        cluster.put(1, "/car:cars/car-entry=1", "before");
+        cluster.damage = Some(Rng::new(seed));
+        for entry in 0..20 {
+            cluster.send(1 + entry % 3, put(&format!("/car:cars/car-entry={entry}"), "x"));
+            cluster.run(Span::from_ms(100));
+        }
+    }
 }

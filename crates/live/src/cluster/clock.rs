@@ -6,7 +6,7 @@ use nix::time::{ClockId, clock_gettime};
 /// Time since the process's start, on Linux's `CLOCK_BOOTTIME`: it goes on while the machine is suspended, so that a leader that
 /// wakes up does not believe in its lease. Copies agree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BootClock {
+pub struct BootClock {
     start_ns: u64,
 }
 

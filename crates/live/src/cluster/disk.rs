@@ -51,7 +51,7 @@ impl Disk {
             let (results, waker) = (results.clone(), Arc::clone(waker));
             let thread = thread::Builder::new().name(name.into()).spawn(move || work.run(&inbox, &results, &waker));
             threads.push(thread.map_err(Error::system("make a thread"))?);
-            Ok(writes)
+            Ok::<_, Error>(writes)
         };
         let (log, snapshot) = (lane("disk-log")?, lane("disk-snapshot")?);
         Ok(Self { log, snapshot, done, threads, under_way: 0 })
@@ -88,6 +88,14 @@ impl Disk {
             let _ = thread.join();
         }
     }
+}
+
+/// Carries out one write, here and now: before there are threads.
+///
+/// # Errors
+/// As a lane answers.
+pub(super) fn carry_out(folder: &Path, write: &Write) -> Result<(), DiskError> {
+    Work { folder: folder.to_owned(), open: BTreeMap::new(), renamed: BTreeSet::new() }.carry_out(write)
 }
 
 /// A failed operation: writes may be tried again when there is room, syncs may not.

@@ -43,6 +43,21 @@ pub enum Error {
         /// Who was to start.
         expected: String,
     },
+    /// The folder belongs to a server of another cluster.
+    #[error(
+        "{}: this folder belongs to cluster {found:016x}, and {addresses} to cluster {expected:016x}; nothing was changed",
+        path.display()
+    )]
+    OtherCluster {
+        /// The folder.
+        path: PathBuf,
+        /// The cluster that was to be joined.
+        expected: u64,
+        /// The folder's.
+        found: u64,
+        /// Who answered.
+        addresses: String,
+    },
     /// Neither `host:port` nor anything else that can be used as such.
     #[error("`{0}` is no address: expected HOST:PORT, as in 127.0.0.1:6640")]
     Address(String),
@@ -60,6 +75,12 @@ pub enum Error {
         /// Where it was to listen.
         address: SocketAddr,
     },
+    /// Listening everywhere says nothing about how others get here.
+    #[error("{address} is no address that others could use")]
+    Unspecified {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
     /// The port is taken, or not ours.
     #[error("cannot listen at {address}: {source}")]
     Listen {
@@ -69,7 +90,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A name that cannot be a node's.
-    #[error("`{0}` cannot name a node: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or digit first")]
+    #[error("`{0}` cannot name a node: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or `_` first")]
     Name(String),
     /// A certificate or key that cannot be used.
     #[error("{}: {reason}", path.display())]
@@ -122,6 +143,10 @@ impl Error {
             Self::OtherNode { found, .. } => {
                 return Some(format!("start it with --node {found}, or give this node another folder with --data"));
             }
+            Self::OtherCluster { .. } => {
+                "leave --join away to go on in the folder's cluster, or give --data another folder to join the other one"
+            }
+            Self::Unspecified { .. } => "say how others reach this server with --advertise HOST:PORT",
             Self::NotLoopback { .. } => {
                 "make certificates with `heddle controller certificates --out DIR HOST...`, and give each controller \
                  its --tls-cert, --tls-key and --tls-ca"

@@ -14,9 +14,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use machine::Time;
 use mio::Waker;
-use store::Server;
 use store::status::Status;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -53,18 +51,6 @@ pub(super) struct View {
     pub disk_trouble: Option<String>,
     pub dropped_envelopes: u64,
     pub connections: usize,
-}
-
-impl View {
-    pub fn of(server: &Server, now: Time) -> Self {
-        Self {
-            status: server.status(now),
-            is_ready: server.is_ready(),
-            disk_trouble: None,
-            dropped_envelopes: 0,
-            connections: 0,
-        }
-    }
 }
 
 /// Asks the server's thread.

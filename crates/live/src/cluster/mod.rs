@@ -9,7 +9,7 @@
 //! | `folder` | the data folder: whose it is, and that nobody else uses it |
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
 //! | `stream`, `tls`, `certificates` | connections of frames, secured |
-//! | `caller`, `client`, `load` | clients: within an event loop, blocking, and very many |
+//! | `caller`, `client`, `load`, `drive` | clients: within an event loop, blocking, very many, and following a script |
 //!
 //! ```text
 //!   sockets --frames--> handle, handle, ... --> poll until it waits --+--> frames --> sockets
@@ -24,6 +24,7 @@ pub mod certificates;
 mod client;
 mod clock;
 mod disk;
+mod drive;
 mod error;
 mod folder;
 mod http;
@@ -36,6 +37,8 @@ mod stream;
 mod tls;
 
 pub use client::{Call, Client, Watch};
+pub use clock::BootClock;
+pub use drive::{Door, Next, Script, drive};
 pub use error::Error;
 pub use run::{ControllerOptions, DEFAULT_PORT, Ready, run};
 pub use tls::{Tls, TlsFiles};

@@ -24,7 +24,7 @@ use super::caller::{Tokens, dial};
 use super::clock::BootClock;
 use super::disk::Disk;
 use super::http::{Question, View};
-use super::peers::{Action, Peers, WELCOME_PATIENCE, bound_silence};
+use super::peers::{Action, Peers, bound_silence};
 use super::stream::{Received, Stream};
 use super::{Error, Tls};
 
@@ -57,6 +57,9 @@ const ACCEPTS_A_TURN: usize = 64;
 
 /// Connections are looked through for silent ones so often.
 const SWEEP: Span = Span::from_secs(1);
+
+/// The cluster is told where this server is, if it thinks otherwise, so often.
+const TELL_ADDRESS_EVERY: Span = Span::from_secs(15);
 
 /// Leaders are handed over within this when the server ends.
 const HANDOVER_PATIENCE: Span = Span::from_secs(2);
@@ -93,6 +96,9 @@ pub(super) struct Parts {
     pub rng: Rng,
     pub cluster: u64,
     pub name: String,
+    /// Where others reach it, and its metrics: the map has to say so.
+    pub address: String,
+    pub metrics: Option<String>,
 }
 
 /// A controller that runs.
@@ -114,6 +120,10 @@ pub(super) struct Node {
     sweep_at: Time,
     ending: Option<Ending>,
     dropped_envelopes: u64,
+    /// The last write failed, and why.
+    disk_trouble: Option<String>,
+    /// When the cluster may be told again where this server is.
+    tell_address_at: Time,
     /// Of our own requests.
     next_sequence: u64,
 }
@@ -147,6 +157,8 @@ impl Node {
             sweep_at: Time::ZERO,
             ending: None,
             dropped_envelopes: 0,
+            disk_trouble: None,
+            tell_address_at: Time::ZERO,
             next_sequence: 1,
         })
     }
@@ -157,7 +169,7 @@ impl Node {
     }
 
     /// Asks the server for something on our own behalf; the answer is of no interest.
-    pub fn ask(&mut self, admin: Admin) {
+    fn ask(&mut self, admin: Admin) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let request = Request {
@@ -225,16 +237,30 @@ impl Node {
         }
         while let Some(done) = self.parts.disk.done() {
             let input = match done.result {
-                Ok(()) => Input::Written(done.id),
+                Ok(()) => {
+                    if let Some(trouble) = self.disk_trouble.take() {
+                        tracing::info!("the disk takes writes again, after: {trouble}");
+                    }
+                    Input::Written(done.id)
+                }
                 Err(error) => {
-                    tracing::error!("a write failed: {error}");
+                    if self.disk_trouble.is_none() {
+                        tracing::error!("a write failed: {error}");
+                    }
+                    self.disk_trouble = Some(error.to_string());
                     Input::WriteFailed { write: done.id, error }
                 }
             };
             self.parts.server.handle(now, input);
         }
         while let Ok(question) = self.parts.questions.try_recv() {
-            question.answer(View::of(&self.parts.server, now, self.dropped_envelopes, self.connections.len()));
+            question.answer(View {
+                status: self.parts.server.status(now),
+                is_ready: self.parts.server.is_ready(),
+                disk_trouble: self.disk_trouble.clone(),
+                dropped_envelopes: self.dropped_envelopes,
+                connections: self.connections.len(),
+            });
         }
     }
 
@@ -525,13 +551,28 @@ impl Node {
             for token in silent {
                 self.close(now, token, "it has not said who it is");
             }
+            self.tell_address(now);
         }
         wake.min(self.sweep_at)
     }
 
+    /// Has the map say where this server is, if it says something else.
+    fn tell_address(&mut self, now: Time) {
+        let id = self.parts.server.id();
+        let Some(member) = self.parts.server.map().members().get(&id) else { return };
+        let (address, metrics) = (&self.parts.address, &self.parts.metrics);
+        if (member.address == *address && member.metrics == *metrics) || self.tell_address_at > now {
+            return;
+        }
+        tracing::info!("reached at {address} now, at {} before", member.address);
+        self.tell_address_at = now + TELL_ADDRESS_EVERY;
+        let command = placement::Command::UpdateAddress { id, address: address.clone(), metrics: metrics.clone() };
+        self.ask(Admin::Placement(command));
+    }
+
     fn act(&mut self, now: Time, action: Action) {
         match action {
-            Action::Close(token) => self.close(now, token, &format!("no welcome within {WELCOME_PATIENCE}")),
+            Action::Close(token, reason) => self.close(now, token, reason),
             Action::Dial { peer, address, targets, attempt } => {
                 let outcome = dial(&address, &targets, attempt, self.parts.tls.as_ref()).and_then(|mut stream| {
                     bound_silence(&stream);

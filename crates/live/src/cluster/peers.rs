@@ -21,7 +21,7 @@ const PAUSE_MIN: Span = Span::from_ms(20);
 const PAUSE_MAX: Span = Span::from_ms(500);
 
 /// A connection that is not made and welcomed by then is given up.
-pub(super) const WELCOME_PATIENCE: Span = Span::from_secs(1);
+const WELCOME_PATIENCE: Span = Span::from_secs(1);
 
 /// A peer that acknowledges nothing for so long is cut off: TCP alone would send again after ever longer pauses, and go
 /// on with them when the network is mended.
@@ -50,8 +50,8 @@ struct Link {
 pub(super) enum Action {
     /// Connect to one of these addresses.
     Dial { peer: ServerId, address: String, targets: Vec<SocketAddr>, attempt: u64 },
-    /// Close this connection: its peer is gone, or it took too long.
-    Close(Token),
+    /// Close this connection.
+    Close(Token, &'static str),
 }
 
 /// A name that was looked up.
@@ -76,7 +76,7 @@ impl Peers {
         self.links.retain(|id, link| {
             let stays = peers.get(id) == Some(&link.address);
             if let (false, State::Open { token, .. }) = (stays, &link.state) {
-                over.push(Action::Close(*token));
+                over.push(Action::Close(*token, "the peer has left, or moved"));
             }
             stays
         });
@@ -100,7 +100,7 @@ impl Peers {
                     look_up(*id, link.address.clone(), self.resolved.0.clone(), Arc::clone(&self.waker));
                 }
                 State::Open { token, welcomed: false, since } if since + WELCOME_PATIENCE <= now => {
-                    actions.push(Action::Close(token));
+                    actions.push(Action::Close(token, "no welcome in time"));
                 }
                 State::Pause(until) => wake = wake.min(until),
                 State::Open { welcomed: false, since, .. } => wake = wake.min(since + WELCOME_PATIENCE),

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use machine::{Rng, ServerId};
 use mio::Poll;
 use mio::net::TcpListener;
-use nix::sys::signal::{SigHandler, SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use placement::{ElectionTimeoutConfig, Strategy};
+use placement::{Strategy, TimeoutConfig};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
 use store::{Founding, Server};
@@ -20,7 +20,7 @@ use wal::{FORMAT, Identity, Log, Recovered};
 use super::caller::resolve;
 use super::client::Client;
 use super::clock::{BootClock, random_bits};
-use super::disk::Disk;
+use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining};
 use super::node::{Node, Parts};
 use super::{Error, Tls, TlsFiles, http};
@@ -50,10 +50,12 @@ pub struct ControllerOptions {
     pub advertise: Option<String>,
     /// Servers of the cluster to join; empty: the first start founds a cluster.
     pub join: Vec<String>,
+    /// The server whose place it takes when it joins, if any.
+    pub replaces: Option<ServerId>,
     /// Where it listens for HTTP, if at all.
     pub http: Option<String>,
     /// The bounds of the election timeout.
-    pub election: ElectionTimeoutConfig,
+    pub election: TimeoutConfig,
     /// How modules are spread over shards in a cluster that this server founds; later `heddle cluster shards` changes it.
     pub strategy: Strategy,
     /// Whether leaders move to where requests come from.
@@ -87,7 +89,7 @@ pub struct Ready {
 /// # Errors
 /// Whatever kept it from starting (nothing is lost or changed then), or [`Error::Stopped`].
 pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<(), Error> {
-    placement_name(&options.node)?;
+    check_name(&options.node)?;
     let signals = take_signals()?;
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let listen = single(&options.listen)?;
@@ -121,7 +123,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
         None => None,
     };
     let clock = BootClock::start();
-    let mut rng = Rng::new(random_bits());
+    let rng = Rng::new(random_bits());
     let mut config = store::Config::new(begun.cluster, begun.server, options.node.as_str());
     config.election = options.election;
     config.balance_leaders = options.balance_leaders;
@@ -130,19 +132,226 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
     config.incarnation = since_1970.map_or(1, |span| span.as_nanos() as u64);
     let server = Server::open(config, begun.log, begun.recovered, &folder, begun.members, rng.fork(1), clock.now())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
-    let moved = server.map().members().get(&begun.server).filter(|member| member.address != advertise).cloned();
     let disk = Disk::start(folder.path(), &waker)?;
     let (cluster, id) = (begun.cluster, begun.server);
-    let name = options.node.clone();
-    let parts = Parts { poll, waker, listener, signals, questions, disk, server, clock, tls, rng: rng.fork(2), cluster, name };
-    let mut node = Node::new(parts)?;
-    if let Some(member) = moved {
-        tracing::info!("reached at {advertise} now, at {} before", member.address);
-        let address = advertise.clone();
-        let command = placement::Command::UpdateAddress { id, address, metrics: http.map(|it| it.to_string()) };
-        node.ask(Admin::Placement(command));
-    }
+    let parts = Parts {
+        poll,
+        waker,
+        listener,
+        signals,
+        questions,
+        disk,
+        server,
+        clock,
+        tls,
+        rng: rng.fork(2),
+        cluster,
+        name: options.node.clone(),
+        address: advertise.clone(),
+        metrics: http.map(|bound| reached(bound, &advertise)),
+    };
+    let node = Node::new(parts)?;
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
-    drop(rng.bits());
     node.run()
+}
+
+/// Whether `name` can name a node: what the cluster's map takes, checked before anything is made.
+fn check_name(name: &str) -> Result<(), Error> {
+    let good = name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if good { Ok(()) } else { Err(Error::Name(name.to_owned())) }
+}
+
+/// The first address behind a `host:port`.
+fn single(address: &str) -> Result<SocketAddr, Error> {
+    if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
+        return Err(Error::Address(address.to_owned()));
+    }
+    let found = resolve(address).map_err(|source| Error::Resolve { address: address.to_owned(), source })?;
+    Ok(found[0])
+}
+
+/// Where others reach a server.
+fn advertised(options: &ControllerOptions, listen: SocketAddr) -> Result<String, Error> {
+    match &options.advertise {
+        Some(address) if single(address)?.port() == 0 => Err(Error::Address(address.clone())),
+        Some(address) => Ok(address.clone()),
+        None if listen.ip().is_unspecified() => Err(Error::Unspecified { address: listen }),
+        // A name in a certificate stays a name.
+        None => {
+            let host = options.listen.rsplit_once(':').map_or("", |(host, _)| host);
+            Ok(format!("{host}:{}", listen.port()))
+        }
+    }
+}
+
+/// Where others reach what is bound to `bound`, on the host of `advertise`.
+fn reached(bound: SocketAddr, advertise: &str) -> String {
+    if bound.ip().is_unspecified() {
+        let host = advertise.rsplit_once(':').map_or("", |(host, _)| host);
+        format!("{host}:{}", bound.port())
+    } else {
+        bound.to_string()
+    }
+}
+
+/// Takes the signals that end a controller, and has a file that grows beyond a limit be an error like any other: blocked, its signal
+/// does nothing.
+fn take_signals() -> Result<SignalFd, Error> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.add(Signal::SIGINT);
+    let step = |errno: nix::Error| Error::System { step: "take signals", source: errno.into() };
+    let mut blocked = set;
+    blocked.add(Signal::SIGXFSZ);
+    blocked.thread_block().map_err(step)?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(step)
+}
+
+/// What a server starts from.
+struct Begun {
+    cluster: u64,
+    server: ServerId,
+    log: Log,
+    recovered: Recovered,
+    /// Addresses of others, until the map is there.
+    members: BTreeMap<ServerId, String>,
+}
+
+/// Goes on where the folder ends; with a new folder, joins or founds a cluster.
+fn begin(
+    options: &ControllerOptions,
+    tls: Option<&Tls>,
+    folder: &DataFolder,
+    advertise: &str,
+    mut log: Log,
+    recovered: Recovered,
+) -> Result<Begun, Error> {
+    let joining = folder.joining()?;
+    let joined = joining.as_ref().and_then(|joining| joining.joined.clone());
+    if let Some(identity) = &recovered.identity {
+        if identity.name != options.node {
+            let (found, expected) = (identity.name.clone(), options.node.clone());
+            return Err(Error::OtherNode { path: folder.path().to_owned(), found, expected });
+        }
+        let (cluster, server) = (identity.cluster as u64, identity.server);
+        check_cluster(options, tls, folder, cluster)?;
+        if recovered.groups.is_empty() && joined.is_none() {
+            // It stopped in the midst of founding, before anybody knew of it.
+            return found(options, folder, advertise, log, cluster);
+        }
+        let members = joined.map(|joined| joined.members).unwrap_or_default();
+        return Ok(Begun { cluster, server, log, recovered, members });
+    }
+    if options.join.is_empty() && joining.is_none() {
+        // Zero is no cluster.
+        return found(options, folder, advertise, log, random_bits() | 1);
+    }
+    let joined = match joined {
+        Some(joined) => joined,
+        None => join(options, tls, folder, advertise, joining)?,
+    };
+    let Joined { cluster, server, members } = joined;
+    identify(&mut log, folder, cluster, server, &options.node)?;
+    Ok(Begun { cluster, server, log, recovered, members })
+}
+
+fn identify(log: &mut Log, folder: &DataFolder, cluster: u64, server: ServerId, name: &str) -> Result<(), Error> {
+    if log.identity().is_some() {
+        return Ok(());
+    }
+    let identity = Identity { format: FORMAT, cluster: u128::from(cluster), server, name: name.to_owned() };
+    log.identify(identity).map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })
+}
+
+/// The first server of a new cluster. What the cluster begins with is on the disk when this returns.
+fn found(
+    options: &ControllerOptions,
+    folder: &DataFolder,
+    advertise: &str,
+    mut log: Log,
+    cluster: u64,
+) -> Result<Begun, Error> {
+    let server = ServerId(1);
+    let failed = |reason: String| Error::Log { path: folder.path().to_owned(), reason };
+    identify(&mut log, folder, cluster, server, &options.node)?;
+    let servers = BTreeMap::from([(server, (options.node.clone(), advertise.to_owned()))]);
+    Founding { cluster, servers, strategy: options.strategy }.write(&mut log);
+    while let Some(write) = log.take_batch() {
+        disk::carry_out(folder.path(), &write).map_err(|error| failed(error.to_string()))?;
+        log.done(write.id);
+    }
+    drop(log);
+    let (log, recovered) =
+        Log::recover(folder, wal::Config::default()).map_err(|error| failed(error.to_string()))?;
+    tracing::info!("founded cluster {cluster:016x}");
+    Ok(Begun { cluster, server, log, recovered, members: BTreeMap::new() })
+}
+
+/// Has the cluster take this server in. What was asked and answered is in the folder, so that it is one server however
+/// often it starts in the midst of this.
+fn join(
+    options: &ControllerOptions,
+    tls: Option<&Tls>,
+    folder: &DataFolder,
+    advertise: &str,
+    joining: Option<Joining>,
+) -> Result<Joined, Error> {
+    let mut joining = joining.unwrap_or_else(|| Joining { nonce: random_bits(), joined: None });
+    folder.set_joining(&joining)?;
+    let addresses = options.join.join(", ");
+    if options.join.is_empty() {
+        let reason = "this folder has begun to join one, and --join is missing".to_owned();
+        return Err(Error::Join { addresses: "an unknown address".into(), reason });
+    }
+    let client = Client::connect(&options.join, tls)?;
+    let give_up = Instant::now() + JOIN_PATIENCE;
+    loop {
+        let body = RequestBody::Admin(Admin::Join {
+            name: options.node.clone(),
+            address: advertise.to_owned(),
+            nonce: joining.nonce,
+            replaces: options.replaces,
+        });
+        match client.request(body, JOIN_ATTEMPT) {
+            Ok(Answer::Joined { cluster, server, members }) => {
+                tracing::info!("joined cluster {cluster:016x} as server {server}");
+                let joined = Joined { cluster, server, members };
+                joining.joined = Some(joined.clone());
+                folder.set_joining(&joining)?;
+                return Ok(joined);
+            }
+            Ok(other) => unreachable!("a request to join is not answered by {other:?}"),
+            Err(Error::Request(error)) if error.is_transient() && Instant::now() < give_up => {
+                tracing::warn!("asks {addresses} to join: {error}");
+            }
+            Err(Error::Request(error)) => return Err(Error::Join { addresses, reason: error.to_string() }),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// If somebody answers where `--join` points, it has to be of the folder's cluster. Nobody has to: the whole cluster may
+/// be starting.
+fn check_cluster(
+    options: &ControllerOptions,
+    tls: Option<&Tls>,
+    folder: &DataFolder,
+    cluster: u64,
+) -> Result<(), Error> {
+    if options.join.is_empty() {
+        return Ok(());
+    }
+    let config = ClientConfig { single_attempt: true, ..ClientConfig::default() };
+    let client = Client::with_config(&options.join, tls, config)?;
+    match client.request(RequestBody::Admin(Admin::Status), CHECK_PATIENCE) {
+        Ok(Answer::Status(status)) if status.cluster != cluster => Err(Error::OtherCluster {
+            path: folder.path().to_owned(),
+            expected: status.cluster,
+            found: cluster,
+            addresses: options.join.join(", "),
+        }),
+        _ => Ok(()),
+    }
 }

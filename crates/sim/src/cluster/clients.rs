@@ -251,7 +251,6 @@ impl Clients {
             client.leaders.insert(entry, leader.server);
         }
         let number = client.number;
-        core.note(|| format!("client {number} is told by server {from}: {:?}", response.result));
         let output = match response.result {
             Ok(answer) => self.output(doing.input, answer),
             Err(Error::Refused(
@@ -264,6 +263,7 @@ impl Clients {
         };
         match output {
             Ok(output) => {
+                core.note(|| format!("client {number} is told by server {from}: {output}"));
                 // A condition on what a stale read told is none that the model knows.
                 if doing.ticket.is_some() {
                     client.learn(doing.input, output);
@@ -295,6 +295,8 @@ impl Clients {
 
     /// Tries again in a little while.
     fn later(&mut self, core: &mut Core, client: &mut Client, doing: Doing) {
+        let number = client.number;
+        core.note(|| format!("client {number} will try again"));
         let pause = core.between_ms(5, 60).min(doing.deadline.since(core.now));
         client.set_alarm(core, pause);
         client.doing = Some(doing);

@@ -195,6 +195,10 @@ impl Core {
         let (outputs, until) = node.run(now);
         for output in outputs {
             self.carry_out(id, output);
+            if self.nodes.get(&id).is_none_or(|node| node.process.is_none()) {
+                // It has stopped itself: what it would have said after that is not heard.
+                return;
+            }
         }
         self.schedule(id, until.max(now + DISPATCH));
     }

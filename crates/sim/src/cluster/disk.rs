@@ -63,7 +63,7 @@ impl Disk {
     pub fn submit(&mut self, now: Time, write: Write) -> Option<Time> {
         let lane = write.lane;
         self.lane(lane).push_back(write);
-        assert!(self.log.len() <= 1, "one batch of the log at a time");
+        assert!(self.log.len() <= 1, "one batch of the log at a time, not {:?}", self.log);
         (self.lane(lane).len() == 1).then(|| self.done_at(now))
     }
 

@@ -38,6 +38,13 @@ pub use report::{Elections, Finding, Operations, Report};
 pub use scenario::Scenario;
 
 /// Simulates one cluster.
+///
+/// A panic of a server ends the run; it is among the [`Finding`]s.
 pub fn run(seed: u64, scenario: &Scenario) -> Report {
-    world::World::new(seed, scenario).run()
+    let whole = || world::World::new(seed, scenario).run();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(whole)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        Report::of_panic(seed, scenario, text.unwrap_or_default())
+    })
 }

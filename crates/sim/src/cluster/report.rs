@@ -6,9 +6,10 @@ use std::fmt::{self, Display};
 use serde::Serialize;
 
 use super::network;
+use super::scenario::Scenario;
 
 /// What came of a run. The same seed and scenario give the same report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
@@ -115,6 +116,8 @@ pub enum Finding {
     },
     /// An error that a client had no reason to get.
     Surprise(String),
+    /// A server panicked; nothing else is known of the run.
+    Panicked(String),
 }
 
 impl Display for Finding {
@@ -127,6 +130,7 @@ impl Display for Finding {
             | Self::Missed(text)
             | Self::Repeated(text)
             | Self::Surprise(text) => f.write_str(text),
+            Self::Panicked(text) => write!(f, "a panic: {text}"),
             Self::TwoLeaders { shard, term, servers: (one, other) } => {
                 write!(f, "servers {one} and {other} both lead shard {shard} in term {term}")
             }
@@ -139,6 +143,11 @@ impl Display for Finding {
 }
 
 impl Report {
+    /// Of a run that ended in a panic.
+    pub(super) fn of_panic(seed: u64, scenario: &Scenario, text: String) -> Self {
+        Self { seed, servers: scenario.servers, findings: vec![Finding::Panicked(text)], ..Self::default() }
+    }
+
     /// Whether nothing happened that should not have.
     pub fn is_good(&self) -> bool {
         self.findings.is_empty()

@@ -176,7 +176,7 @@ impl Watcher {
 
     fn watched(&mut self, core: &mut Core, batch: WatchEvents) {
         let number = self.number;
-        core.note(|| format!("watcher {number} is told {batch:?}"));
+        core.note(|| format!("watcher {number} is told {}", brief(&batch)));
         let from = self.from.get(&batch.shard).copied().unwrap_or(0);
         if batch.skipped {
             self.excused = self.excused.max(batch.revision);
@@ -259,4 +259,18 @@ impl Watcher {
             }
         }
     }
+}
+
+/// A batch of events on one line.
+fn brief(batch: &WatchEvents) -> String {
+    let mut text = format!("shard {} revision {} skipped {}", batch.shard, batch.revision, batch.skipped);
+    for event in &batch.events {
+        let kind = match event.kind {
+            EventKind::Put { .. } => "put",
+            EventKind::Deleted => "deleted",
+            EventKind::Reset => "reset",
+        };
+        text.push_str(&format!(", {} {kind} {}", event.revision, event.at.path));
+    }
+    text
 }

@@ -17,6 +17,9 @@ use super::operations::{Origin, Route, What};
 /// Items for one peer at most; more are dropped, and Raft or the asker repeats them.
 const ITEMS_MAX: usize = 65_536;
 
+/// An envelope is closed when it has so many bytes. The largest item, an answer to a list, has half a frame: both fit.
+const ENVELOPE_BYTES: usize = 4 << 20;
+
 /// For how long an operation of another server is worth anything.
 const FOREIGN_DEADLINE: Span = Span::from_secs(2);
 
@@ -273,8 +276,17 @@ impl Server {
                 continue;
             }
             let echo = peer.stamp.map(|(stamp, came)| (stamp, now.since(came).as_ps()));
-            let envelope = Envelope { stamp: now, echo, items: std::mem::take(&mut peer.items) };
-            self.outputs.push_back(Output::Peer { to: *to, envelope });
+            let mut items = std::mem::take(&mut peer.items).into_iter().peekable();
+            while items.peek().is_some() {
+                let mut weight = 0;
+                let mut part = Vec::new();
+                while let Some(item) = items.next_if(|_| weight < ENVELOPE_BYTES) {
+                    weight += item.weight();
+                    part.push(item);
+                }
+                let envelope = Envelope { stamp: now, echo, items: part };
+                self.outputs.push_back(Output::Peer { to: *to, envelope });
+            }
         }
     }
 

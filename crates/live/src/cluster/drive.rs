@@ -1,0 +1,201 @@
+//! Clients that follow a script, in one thread and one event loop: a latency is measured from before the request is encoded to after its
+//! answer is decoded, and no other thread has to wake up meanwhile.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use machine::{Rng, Span, Time};
+use mio::{Events, Poll, Registry, Token};
+use store::client::{ClientConfig, Input, Output};
+use store::protocol::{Answer, RequestBody};
+
+use super::caller::{Caller, Tokens};
+use super::clock::{BootClock, random_bits};
+use super::{Error, Tls};
+
+/// A way into the cluster that a script can choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// `host:port`s. The first is asked first.
+    pub endpoints: Vec<String>,
+    /// How a client behaves that goes through it.
+    pub client: ClientConfig,
+}
+
+/// What a client does next.
+#[derive(Clone, Debug)]
+pub enum Next {
+    /// It asks, and is told by [`Script::answered`].
+    Ask {
+        /// Index of the door that it goes through.
+        door: usize,
+        /// What.
+        body: RequestBody,
+        /// Its answer comes by then at the latest.
+        timeout: Duration,
+    },
+    /// It is asked again at this time.
+    Until(Time),
+    /// It is asked again when another client has an answer.
+    Wait,
+    /// It has nothing more to do.
+    Done,
+}
+
+/// What clients do. Times are those of the clock that [`drive`] was given.
+pub trait Script {
+    /// A client has nothing to do. `client` counts from 0.
+    fn next(&mut self, client: usize, now: Time) -> Next;
+
+    /// A client has the answer to what it asked last.
+    fn answered(&mut self, client: usize, now: Time, result: Result<Answer, store::protocol::Error>);
+}
+
+/// Lets so many clients follow the script until all are done.
+///
+/// # Errors
+/// [`Error::System`] if the event loop fails. Requests that fail are told to the script.
+pub fn drive(
+    clock: &BootClock,
+    clients: usize,
+    doors: &[Door],
+    tls: Option<&Tls>,
+    script: &mut impl Script,
+) -> Result<(), Error> {
+    let mut poll = Poll::new().map_err(Error::system("make an event loop"))?;
+    let mut events = Events::with_capacity(1_024);
+    let mut tokens = Tokens::from(0);
+    let mut owners: HashMap<Token, (usize, usize)> = HashMap::new();
+    let mut workers: Vec<Worker> = (0..clients).map(|_| Worker::new(doors, tls)).collect();
+    let mut touched: Vec<usize> = (0..clients).collect();
+    let mut wakes = vec![Time::NEVER; clients];
+    loop {
+        let mut answered = false;
+        for index in std::mem::take(&mut touched) {
+            let opened = |door, token| {
+                owners.insert(token, (index, door));
+            };
+            let turn = workers[index].turn(index, clock, poll.registry(), &mut tokens, script, opened);
+            wakes[index] = turn.wake;
+            answered |= turn.answered;
+        }
+        if answered {
+            touched.extend((0..clients).filter(|&index| workers[index].state == State::Waiting));
+        }
+        if workers.iter().all(|worker| worker.state == State::Done) {
+            return Ok(());
+        }
+        let wake = wakes.iter().min().copied().unwrap_or(Time::NEVER);
+        let span = if touched.is_empty() { wake.since(clock.now()) } else { Span::ZERO };
+        let timeout = Duration::from_nanos(span.as_ns().saturating_add(u64::from(touched.is_empty())));
+        let timeout = (wake != Time::NEVER || !touched.is_empty()).then_some(timeout);
+        match poll.poll(&mut events, timeout) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            outcome => outcome.map_err(Error::system("wait for events"))?,
+        }
+        let now = clock.now();
+        for event in &events {
+            if let Some(&(index, door)) = owners.get(&event.token()) {
+                workers[index].callers[door].ready(now, poll.registry(), event.token(), Some(event));
+                if touched.last() != Some(&index) {
+                    touched.push(index);
+                }
+            }
+        }
+        touched.extend((0..clients).filter(|&index| wakes[index] <= now));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Asked,
+    Paused(Time),
+    Waiting,
+    Done,
+}
+
+struct Turn {
+    wake: Time,
+    answered: bool,
+}
+
+struct Worker {
+    /// One a door.
+    callers: Vec<Caller>,
+    state: State,
+    /// Requests so far.
+    asked: u64,
+}
+
+impl Worker {
+    fn new(doors: &[Door], tls: Option<&Tls>) -> Self {
+        let caller = |door: &Door| {
+            let session = random_bits();
+            Caller::new(session, door.endpoints.clone(), Rng::new(session), door.client.clone(), tls.cloned())
+        };
+        Self { callers: doors.iter().map(caller).collect(), state: State::Idle, asked: 0 }
+    }
+
+    /// Goes on until the client waits for something.
+    fn turn(
+        &mut self,
+        index: usize,
+        clock: &BootClock,
+        registry: &Registry,
+        tokens: &mut Tokens,
+        script: &mut impl Script,
+        mut opened: impl FnMut(usize, Token),
+    ) -> Turn {
+        let mut answered = false;
+        loop {
+            self.go_on(index, clock.now(), script);
+            let mut result = None;
+            let mut wake = match self.state {
+                State::Paused(until) => until,
+                _ => Time::NEVER,
+            };
+            for (door, caller) in self.callers.iter_mut().enumerate() {
+                for token in caller.unfinished() {
+                    caller.ready(clock.now(), registry, token, None);
+                }
+                let told = |output| {
+                    if let Output::Answer { result: this, .. } = output {
+                        result = Some(this);
+                    }
+                };
+                wake = wake.min(caller.drain(clock.now(), registry, tokens, told, |token| opened(door, token)));
+            }
+            let Some(result) = result else {
+                let wake = if self.state == State::Done { Time::NEVER } else { wake };
+                return Turn { wake, answered };
+            };
+            self.state = State::Idle;
+            answered = true;
+            script.answered(index, clock.now(), result);
+        }
+    }
+
+    /// Asks the script if there is nothing else to do.
+    fn go_on(&mut self, index: usize, now: Time, script: &mut impl Script) {
+        let is_free = match self.state {
+            State::Idle | State::Waiting => true,
+            State::Paused(until) => until <= now,
+            State::Asked | State::Done => false,
+        };
+        if !is_free {
+            return;
+        }
+        self.state = match script.next(index, now) {
+            Next::Ask { door, body, timeout } => {
+                self.asked += 1;
+                let timeout = Span::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+                self.callers[door].handle(now, Input::Request { token: self.asked, body, timeout });
+                State::Asked
+            }
+            Next::Until(time) => State::Paused(time),
+            Next::Wait => State::Waiting,
+            Next::Done => State::Done,
+        };
+    }
+}
