@@ -12,17 +12,17 @@ const CLUSTER: u64 = 1;
 const ME: ServerId = ServerId(1);
 
 fn server() -> Server {
-    let empty: BTreeMap<wal::FileName, Vec<u8>> = BTreeMap::new();
     let config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
-    let (mut log, recovered) = wal::Log::recover(&empty, config).expect("an empty folder is fine");
+    let mut disk = wal::MemoryDisk::new();
+    let (mut log, _) = wal::Log::recover(&disk, config).expect("an empty folder is fine");
     let identity = wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: ME, name: "n1".into() };
     log.identify(identity).expect("it is valid");
     let servers = BTreeMap::from([(ME, ("n1".to_owned(), "127.0.0.1:6640".to_owned()))]);
     Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Distributed }.write(&mut log);
-    let write = log.take_batch().expect("there is something to write");
-    log.done(write.id);
+    disk.carry_out(&log.take_batch().expect("there is something to write")).expect("it has room");
+    let (log, recovered) = wal::Log::recover(&disk, config).expect("it was just written");
     let config = Config::new(CLUSTER, ME, "n1");
-    Server::open(config, log, recovered, &empty, BTreeMap::new(), Rng::new(1), Time::ZERO).expect("it is new")
+    Server::open(config, log, recovered, &disk, BTreeMap::new(), Rng::new(1), Time::ZERO).expect("it is new")
 }
 
 fn drain(server: &mut Server, now: Time) {

@@ -1,5 +1,11 @@
 //! The command line: what can be said, and the help that `--help` and the manual page show.
 
+mod cluster;
+mod controller;
+
+pub use cluster::{At, Bench, BenchOperation, Cluster, Endpoints, Tls};
+pub use controller::{Controller, ControllerCommand, Shards};
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -24,7 +30,9 @@ FILES
 
 ENVIRONMENT
   HEDDLE_LOG         what to log to standard error, as in `HEDDLE_LOG=debug`
+  HEDDLE_ENDPOINTS   controllers that `cluster` talks to, as in `c1:6640,c2:6640`
   HEDDLE_WORKERS     how many threads forward in a network that `up` starts
+  XDG_STATE_HOME     where controllers keep their data (heddle/NAME below it)
   XDG_RUNTIME_DIR    where running fabrics keep their sockets (heddle/ below it)
   NO_COLOR           no colours
 
@@ -91,6 +99,14 @@ pub enum Command {
     Exec(Exec),
     /// Make the report of a results folder anew
     Report(Report),
+    /// Run a node of the controller cluster, in the foreground
+    ///
+    /// It holds the network's state in a tree of data, replicated to all nodes of its cluster, and lets any node call what any other
+    /// offers. Without certificates it listens on loopback only.
+    Controller(Controller),
+    /// Look at a controller cluster, change it, measure it
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Print the JSON Schema (draft 7) of fabric files, for editors
     Schema,
     /// Remove what crashed networks left behind

@@ -1,5 +1,7 @@
 //! One module a command, or a family of commands.
 
+mod cluster;
+mod controller;
 mod describe;
 mod file;
 mod instance;
@@ -7,6 +9,8 @@ mod measure;
 mod shell;
 mod show;
 
+pub use cluster::cluster;
+pub use controller::controller;
 pub use describe::{check, new, plan, schema};
 pub use instance::{clean, daemon, down, exec, up};
 pub use measure::{report, run};

@@ -23,7 +23,8 @@ pub enum Ending {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log_to_stderr(cli.verbose);
+    // A controller's operator wants to know of elections and lost peers without asking.
+    log_to_stderr(cli.verbose.saturating_add(u8::from(matches!(cli.command, Command::Controller(_)))));
     match dispatch(cli) {
         Ok(Ending::Passed) => ExitCode::SUCCESS,
         Ok(Ending::Missed) => ExitCode::from(1),
@@ -53,6 +54,8 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Show(args) => commands::show(&args, format)?,
         Command::Exec(args) => commands::exec(&args)?,
         Command::Report(args) => return commands::report(&args, format),
+        Command::Controller(args) => commands::controller(&args, format)?,
+        Command::Cluster(command) => return commands::cluster(&command, format),
         Command::Schema => commands::schema()?,
         Command::Clean => commands::clean(format)?,
         Command::Completions { shell } => commands::completions(shell)?,

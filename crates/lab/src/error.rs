@@ -23,11 +23,37 @@ pub enum Error {
         /// What there is, joined by commas.
         known: String,
     },
-    /// The experiment asks the controllers, which no driver of this version does.
-    #[error("experiment {experiment:?} asks the controllers, which this version cannot run yet")]
-    AsksControllers {
+    /// What is asked of the controllers cannot be simulated.
+    #[error("experiment {experiment:?} ({case}) cannot be simulated: {reason}")]
+    NotSimulated {
         /// The experiment.
         experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// What is asked of the controllers cannot be run live.
+    #[error("experiment {experiment:?} ({case}) cannot run live: {reason}")]
+    NotLive {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A controller did not start, or did not do what a run needs of it.
+    #[error("{experiment}, {case}, repeat {repeat}: {message}")]
+    Controllers {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Which repetition, from 1.
+        repeat: u32,
+        /// What happened, and the last words of the controller if it had any.
+        message: String,
     },
     /// A pattern yields no pairs of hosts.
     #[error("experiment {experiment:?} ({case}): {reason}")]
@@ -64,7 +90,7 @@ pub enum Error {
     },
     /// An expectation is about something that its driver cannot know.
     #[error(
-        "line {line}: the expectation `{text}` of experiment {experiment:?} needs a simulated run: {metric} is not visible from outside a real TCP"
+        "line {line}: the expectation `{text}` of experiment {experiment:?} cannot be measured: {driver} runs do not know {metric}"
     )]
     ExpectationCannotBeMeasured {
         /// The experiment.
@@ -75,6 +101,8 @@ pub enum Error {
         line: usize,
         /// The metric's name.
         metric: &'static str,
+        /// `live` or `sim`.
+        driver: &'static str,
     },
     /// A program that live traffic needs is not installed.
     #[error("{program} cannot be started: {source}")]
@@ -167,12 +195,15 @@ impl Error {
         let hint = match self {
             Self::NoExperiments { .. } => "add `experiments:`; `heddle new` writes a file with an example",
             Self::UnknownExperiment { .. } => "use one of the names above",
-            Self::AsksControllers { .. } => "name the other experiments of the file, if it has any: --experiment NAME",
+            Self::NotSimulated { .. } => "run it --live",
+            Self::NotLive { .. } => "run it with --sim, or change what the reason names",
+            Self::Controllers { .. } => "`heddle controller` lets you try the same by hand",
             Self::Pattern { reason, .. } => reason.hint(),
             Self::StandsStill { .. } => "give the links a rate or a delay, or run it --live",
             Self::ExpectationMatchesNothing { .. } => {
                 "write each label as under `vary`, with the value as written there"
             }
+            Self::ExpectationCannotBeMeasured { driver: "sim", .. } => "limit it to the live runs: `driver: live`",
             Self::ExpectationCannotBeMeasured { .. } => {
                 "limit it to the simulated runs, or expect `retransmits` instead"
             }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::metric::{is_known_to, metric_name};
+use crate::plan::driver_name;
 use crate::record::Labels;
 use crate::results::CaseResult;
 
@@ -40,12 +41,13 @@ pub(crate) fn check(experiment: &Experiment, cases: &[Case]) -> Result<(), Error
                 line: expectation.line,
             });
         }
-        if expectation.driver.is_some_and(|driver| !is_known_to(expectation.metric, driver)) {
+        if let Some(driver) = expectation.driver.filter(|&driver| !is_known_to(expectation.metric, driver)) {
             return Err(Error::ExpectationCannotBeMeasured {
                 experiment: experiment.name.clone(),
                 text: expectation.text.clone(),
                 line: expectation.line,
                 metric: metric_name(expectation.metric),
+                driver: driver_name(driver),
             });
         }
     }

@@ -16,11 +16,14 @@
 //! machine, or the time of day.
 #![forbid(unsafe_code)]
 
+mod cluster;
+mod cluster_record;
 mod environment;
 mod error;
 mod files;
 pub mod iperf;
 mod judge;
+mod latency;
 mod live_runs;
 mod metric;
 pub mod pattern;
@@ -44,6 +47,7 @@ use std::path::PathBuf;
 
 use fabric::DriverKind;
 
+pub use cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
 pub use environment::Environment;
 pub use error::Error;
 pub use files::{REPORT, load};

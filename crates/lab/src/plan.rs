@@ -5,14 +5,14 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Case, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, Work};
+use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
 
 use crate::record::Labels;
 use crate::standstill::Standstill;
 use crate::table::Grid;
-use crate::{Error, Options, judge, pattern};
+use crate::{Error, Options, cluster, judge, pattern};
 
 /// What `heddle run` will do.
 #[derive(Clone, Debug, Serialize)]
@@ -46,23 +46,23 @@ pub struct PlannedRun {
     pub driver: DriverKind,
     /// Where its chance starts: the same for runs that are compared.
     pub seed: u64,
-    /// How many flows it has.
+    /// How many flows it has, or clients that ask the controllers.
     pub flows: usize,
-    /// Seconds of warm-up and measurement, on the driver's clock.
+    /// Seconds of warm-up and measurement, on the driver's clock. Where controllers are asked it is an estimate.
     pub seconds: f64,
     /// Index into `Plan::cases`, and the index of the case there.
     #[serde(skip)]
     pub(crate) at: (usize, usize),
 }
 
-/// Who sends to whom in a run: the same for every driver, spread, window and transport.
+/// Who sends to whom in a run of traffic: the same for every driver, spread, window and transport.
 pub(crate) fn pairs_of(fabric: &Fabric, case: &Case, seed: u64) -> Result<Vec<(NodeId, NodeId)>, pattern::NoPairs> {
     pattern::pairs(fabric, &traffic_of(case).pattern, &mut Rng::new(seed).fork(1))
 }
 
-/// What hosts do in a case.
+/// What hosts do in a case of traffic.
 pub(crate) fn traffic_of(case: &Case) -> &Traffic {
-    case.work.traffic().expect("a plan has experiments with traffic only")
+    case.work.traffic().expect("the case is one of traffic")
 }
 
 /// Lists the runs of `fabric` under `options`, and checks that each of them can be run and judged.
@@ -75,9 +75,6 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
     let mut cases = Vec::new();
     for index in chosen {
         let experiment = &fabric.experiments[index];
-        if let Work::Cluster(_) = experiment.work {
-            return Err(Error::AsksControllers { experiment: experiment.name.clone() });
-        }
         let of_experiment = experiment.cases();
         judge::check(experiment, &of_experiment)?;
         cases.push((index, of_experiment));
@@ -86,6 +83,9 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
     let mut drivers = options.drivers.clone();
     drivers.sort_unstable_by_key(|&driver| std::cmp::Reverse(driver));
     drivers.dedup();
+    if drivers.contains(&DriverKind::Live) {
+        check_live(fabric, &cases)?;
+    }
     let not_simulated =
         if drivers.contains(&DriverKind::Sim) { stand_still(fabric, &cases, seed, &drivers)? } else { Vec::new() };
     for driver in drivers {
@@ -105,8 +105,32 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
     Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases, not_simulated })
 }
 
-/// The cases in which simulated time would stand still. They are left out if they run live as well, and refused if they
-/// were to be simulated only, or if something is expected that only a simulated run can tell.
+/// Refuses what controllers cannot be put through live.
+fn check_live(fabric: &Fabric, cases: &[(usize, Vec<Case>)]) -> Result<(), Error> {
+    for (index, of_experiment) in cases {
+        for case in of_experiment {
+            let Some(load) = case.work.cluster() else { continue };
+            if let Some(reason) = cluster::why_not_live(&controllers_of(fabric, case), load) {
+                let (experiment, case) = (fabric.experiments[*index].name.clone(), labels_of(case).to_string());
+                return Err(Error::NotLive { experiment, case, reason });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The controllers as a case has them.
+pub(crate) fn controllers_of(fabric: &Fabric, case: &Case) -> Controllers {
+    fabric.with(&case.overrides).controllers.expect("a file whose experiments ask controllers has some")
+}
+
+fn labels_of(case: &Case) -> Labels {
+    Labels(case.labels.clone())
+}
+
+/// The cases that cannot be simulated: those in which simulated time would stand still, and what the simulated controllers
+/// cannot be put through. They are left out if they run live as well, and refused if they were to be simulated only, or if
+/// something is expected that only a simulated run can tell.
 fn stand_still(
     fabric: &Fabric,
     cases: &[(usize, Vec<Case>)],
@@ -118,7 +142,16 @@ fn stand_still(
     for (slot, (index, of_experiment)) in cases.iter().enumerate() {
         let experiment = &fabric.experiments[*index];
         for (number, case) in of_experiment.iter().enumerate() {
-            let labels = Labels(case.labels.clone());
+            let labels = labels_of(case);
+            if let Work::Cluster(load) = &case.work {
+                let Some(reason) = cluster::why_not_simulated(&controllers_of(fabric, case), load) else { continue };
+                if drivers == [DriverKind::Sim] || judge::needs_simulation(experiment, &labels) {
+                    let (experiment, case) = (experiment.name.clone(), labels.to_string());
+                    return Err(Error::NotSimulated { experiment, case, reason });
+                }
+                found.push((slot, number));
+                continue;
+            }
             let flow = (1..=experiment.repeat).find_map(|repeat| {
                 // A pattern without pairs is reported with the first run that it concerns.
                 let pairs = pairs_of(fabric, case, run_seed(seed, experiment, &labels, repeat)).ok()?;
@@ -148,12 +181,23 @@ fn choose(fabric: &Fabric, only: &[String]) -> Result<Vec<usize>, Error> {
 }
 
 fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, repeat: u32) -> Result<PlannedRun, Error> {
-    let labels = Labels(case.labels.clone());
+    let labels = labels_of(case);
     let seed = run_seed(seed, experiment, &labels, repeat);
-    let flows = pairs_of(fabric, case, seed)
-        .map_err(|reason| Error::Pattern { experiment: experiment.name.clone(), case: labels.to_string(), reason })?
-        .len();
-    let seconds = (experiment.warm_up + experiment.duration).as_secs_f64();
+    let lasts = (experiment.warm_up + experiment.duration).as_secs_f64();
+    let (flows, seconds) = match &case.work {
+        Work::Traffic(_) => {
+            let pairs = pairs_of(fabric, case, seed).map_err(|reason| Error::Pattern {
+                experiment: experiment.name.clone(),
+                case: labels.to_string(),
+                reason,
+            })?;
+            (pairs.len(), lasts)
+        }
+        Work::Cluster(load) => {
+            let asks = cluster::seconds_of(&controllers_of(fabric, case), load);
+            (load.clients as usize, lasts.max(asks))
+        }
+    };
     let name = experiment.name.clone();
     Ok(PlannedRun { experiment: name, labels, repeat, driver: DriverKind::Sim, seed, flows, seconds, at: (0, 0) })
 }
@@ -178,7 +222,13 @@ pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
 impl Plan {
     /// The runs for a terminal: a line for each case and driver.
     pub fn table(&self) -> String {
-        let mut grid = Grid::new(&["experiment", "case", "driver", "flows", "runs", "each", "together"]);
+        let asks = |slot: usize| self.cases[slot].1.first().is_some_and(|case| case.work.cluster().is_some());
+        let flows = match (0..self.cases.len()).filter(|&slot| asks(slot)).count() {
+            0 => "flows",
+            all if all == self.cases.len() => "clients",
+            _ => "flows, clients",
+        };
+        let mut grid = Grid::new(&["experiment", "case", "driver", flows, "runs", "each", "together"]);
         for (run, runs) in self.grouped() {
             let each = Span::from_ps((run.seconds * 1e12).round() as u64).to_string();
             let together = format!("{:.1} s", run.seconds * f64::from(runs));
@@ -188,8 +238,8 @@ impl Plan {
         }
         let mut text = grid.render(&[3, 4, 5, 6]);
         for (slot, number) in &self.not_simulated {
-            let labels = Labels(self.cases[*slot].1[*number].labels.clone());
-            let _ = writeln!(text, "{labels}: {NOT_SIMULATED}");
+            let case = &self.cases[*slot].1[*number];
+            let _ = writeln!(text, "{}: {}", labels_of(case), why_not_simulated(case.work.cluster().is_some()));
         }
         text
     }
@@ -220,7 +270,13 @@ impl Plan {
 }
 
 /// Why a case has no simulated runs.
-pub(crate) const NOT_SIMULATED: &str = "not simulated: links without rate and delay take no time";
+pub(crate) const fn why_not_simulated(asks_controllers: bool) -> &'static str {
+    if asks_controllers {
+        "not simulated: the simulation knows no such load on controllers"
+    } else {
+        "not simulated: links without rate and delay take no time"
+    }
+}
 
 /// `live` or `sim`, as on the command line and in files.
 pub(crate) const fn driver_name(driver: DriverKind) -> &'static str {

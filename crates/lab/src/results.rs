@@ -1,19 +1,21 @@
 //! What the runs of a plan amount to: summaries, comparisons, verdicts.
 
 use fabric::{
-    DriverKind, Experiment, Fabric, Metric, NodeKind, Pattern, Setting, Side, TransportKind, TransportSpec, Work,
+    ClusterLoad, DriverKind, Experiment, Fabric, Metric, NodeKind, Operation, Pattern, Role, Setting, Side, Target,
+    TransportKind,
+    TransportSpec, Work,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::judge::{Verdict, judge};
-use crate::metric::{USUAL, metric_value};
-use crate::plan::{NOT_SIMULATED, Plan};
+use crate::metric::{metric_value, usual};
+use crate::plan::{Plan, why_not_simulated};
 use crate::record::{Labels, Record};
 use crate::statistics::{Difference, Summary, paired, summarise};
 
 /// Every metric of traffic, in the order in which they are shown.
-pub(crate) const METRICS: [Metric; 13] = [
+const METRICS: [Metric; 13] = [
     Metric::GoodputMean,
     Metric::GoodputMin,
     Metric::GoodputMax,
@@ -61,6 +63,9 @@ pub struct Network {
     pub nodes: Vec<NetworkNode>,
     /// In the fabric's order.
     pub links: Vec<NetworkLink>,
+    /// How many controllers the file has, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<u32>,
 }
 
 /// A node in a drawing.
@@ -92,8 +97,11 @@ pub struct ExperimentResult {
     pub name: String,
     /// One line about it; may be empty.
     pub title: String,
-    /// Its traffic in words, as far as no axis varies it.
+    /// Its traffic, or what is asked of the controllers, in words, as far as no axis varies it.
     pub traffic: String,
+    /// What is asked of the controllers; nothing where hosts talk to hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<Operation>,
     /// Measured time of each run, seconds.
     pub seconds: f64,
     /// Time left out before it, seconds.
@@ -108,7 +116,8 @@ pub struct ExperimentResult {
     pub comparisons: Vec<Comparison>,
     /// What came of its expectations.
     pub verdicts: Vec<Verdict>,
-    /// Cases, by index, that ran live only: on links without rate and delay simulated time stands still.
+    /// Cases, by index, that ran live only: on links without rate and delay simulated time stands still; not all that
+    /// befalls controllers is simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_simulated: Vec<usize>,
 }
@@ -120,6 +129,9 @@ pub struct CaseResult {
     pub labels: Labels,
     /// Every metric that at least one driver knows.
     pub cells: Vec<Cell>,
+    /// What others measured, in the metric's unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<(Metric, f64)>,
 }
 
 /// One metric of one case.
@@ -138,7 +150,7 @@ pub struct Cell {
 /// Two cases that differ in one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What differs: `spread` or `transport`.
+    /// What differs: `spread`, `transport`; of controllers `nodes`, `shards`, `at`, `election-timeout`.
     pub axis: String,
     /// The value that is looked at.
     pub value: String,
@@ -210,6 +222,7 @@ impl Network {
                     rate_bps: link.spec.rate_bps,
                 })
                 .collect(),
+            controllers: fabric.controllers.as_ref().map(|controllers| controllers.nodes),
         }
     }
 }
@@ -282,12 +295,13 @@ impl ExperimentResult {
     /// Which cases have no simulated runs, and why, in one line.
     pub(crate) fn left_out(&self) -> Option<String> {
         let (first, rest) = self.not_simulated.split_first()?;
+        let why = why_not_simulated(!self.asks.is_empty());
         if rest.len() + 1 == self.cases.len() {
-            return Some(NOT_SIMULATED.to_owned());
+            return Some(why.to_owned());
         }
         let case = |number: &usize| self.cases.get(*number).map_or_else(String::new, |case| case.labels.to_string());
         let cases = std::iter::once(first).chain(rest).map(case).collect::<Vec<_>>().join("; ");
-        Some(format!("{cases}: {NOT_SIMULATED}"))
+        Some(format!("{cases}: {why}"))
     }
 }
 
@@ -300,6 +314,11 @@ impl CaseResult {
     /// The summary of `metric` over the runs of `driver`.
     pub fn summary(&self, metric: Metric, driver: DriverKind) -> Option<&Summary> {
         self.cell(metric)?.summary(driver)
+    }
+
+    /// What others measured of `metric`, in its unit.
+    pub fn published(&self, metric: Metric) -> Option<f64> {
+        self.published.iter().find(|(of, _)| *of == metric).map(|(_, value)| *value)
     }
 }
 
@@ -320,7 +339,12 @@ fn experiment_result(
     drivers: &[DriverKind],
     not_simulated: Vec<usize>,
 ) -> ExperimentResult {
-    let metrics = if experiment.report.is_empty() { USUAL.to_vec() } else { experiment.report.clone() };
+    let metrics = if experiment.report.is_empty() { usual(&experiment.work) } else { experiment.report.clone() };
+    let asks = experiment.work.cluster().map_or_else(Vec::new, |load| load.operations.clone());
+    let known: Vec<Metric> = match &experiment.work {
+        Work::Traffic(_) => METRICS.to_vec(),
+        Work::Cluster(_) => Metric::all().filter(|metric| metric.is_of_cluster()).collect(),
+    };
     let values = |case: usize, driver, metric| -> Vec<f64> {
         records_of(records, &experiment.name, case, driver).filter_map(|r| metric_value(r, metric)).collect()
     };
@@ -328,14 +352,19 @@ fn experiment_result(
         .into_iter()
         .enumerate()
         .map(|(case, labels)| CaseResult {
+            cells: known.iter().filter_map(|&metric| cell(metric, |driver| values(case, driver, metric))).collect(),
+            published: (experiment.published.iter())
+                .filter(|published| labels.contain(&published.only))
+                .map(|published| (published.metric, published.value))
+                .collect(),
             labels,
-            cells: METRICS.iter().filter_map(|&metric| cell(metric, |driver| values(case, driver, metric))).collect(),
         })
         .collect();
     ExperimentResult {
         name: experiment.name.clone(),
         title: experiment.title.clone(),
-        traffic: traffic_in_words(experiment),
+        traffic: work_in_words(experiment),
+        asks,
         seconds: experiment.duration.as_secs_f64(),
         warm_up_seconds: experiment.warm_up.as_secs_f64(),
         repeat: experiment.repeat,
@@ -363,7 +392,17 @@ fn comparisons(
     values: impl Fn(usize, DriverKind, Metric) -> Vec<f64>,
 ) -> Vec<Comparison> {
     let mut found = Vec::new();
-    let is_policy = |setting: &Setting| matches!(setting, Setting::Spread(_) | Setting::Transport(_));
+    let is_policy = |setting: &Setting| {
+        matches!(
+            setting,
+            Setting::Spread(_)
+                | Setting::Transport(_)
+                | Setting::Nodes(_)
+                | Setting::Shards(_)
+                | Setting::At(_)
+                | Setting::ElectionTimeout(_)
+        )
+    };
     for axis in experiment.vary.iter().filter(|axis| axis.values.iter().all(|(_, setting)| is_policy(setting))) {
         let Some((against, _)) = axis.values.first() else { continue };
         for (case, result) in cases.iter().enumerate() {
@@ -396,7 +435,46 @@ fn without(labels: &Labels, key: &str) -> Labels {
     Labels(labels.0.iter().filter(|(k, _)| k != key).cloned().collect())
 }
 
-/// What a reader must know to compare with another's figures: the conclusion turns on window, threshold and headers.
+/// What a reader must know to compare with another's figures.
+fn work_in_words(experiment: &Experiment) -> String {
+    match &experiment.work {
+        Work::Traffic(_) => traffic_in_words(experiment),
+        Work::Cluster(load) => load_in_words(experiment, load),
+    }
+}
+
+fn load_in_words(experiment: &Experiment, load: &ClusterLoad) -> String {
+    let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);
+    if load.is_election() {
+        let whom = match load.victim {
+            Target::Node(number) => format!("n{number}"),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        return format!("from killing (SIGKILL) the {whom} to the first write, {} times a run", load.requests);
+    }
+    let mut words = Vec::new();
+    if !varies("clients") {
+        words.push(if load.clients == 1 { "one client".to_owned() } else { format!("{} clients", load.clients) });
+    }
+    words.push(format!("{} requests of each operation", load.requests));
+    if !varies("at") {
+        let whom = match load.at {
+            Role::Leader => "at the leader",
+            Role::Follower => "at a follower",
+            Role::Any => "at all nodes in turn",
+        };
+        words.push(whom.to_owned());
+    }
+    if !varies("value") {
+        words.push(format!("values of {} bytes", load.value_bytes));
+    }
+    if !load.faults.is_empty() {
+        words.push(format!("{} faults", load.faults.len()));
+    }
+    words.join(", ")
+}
+
+/// The conclusion turns on window, threshold and headers.
 fn traffic_in_words(experiment: &Experiment) -> String {
     let Work::Traffic(traffic) = &experiment.work else { return String::new() };
     let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use fabric::{DriverKind, Metric};
 
+use crate::latency::{LatencyTable, other_metrics};
 use crate::metric::{metric_name, metric_unit};
 use crate::plan::{driver_name, quoted};
 use crate::quantity::{self, Scale};
@@ -83,8 +84,13 @@ impl Results {
             let title = if experiment.title.is_empty() { String::new() } else { format!(": {}", experiment.title) };
             let runs = if experiment.repeat == 1 { "1 run".to_owned() } else { format!("{} runs", experiment.repeat) };
             let _ = writeln!(text, "{}{title}", experiment.name);
-            let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
-            text.push_str(&experiment_table(experiment, &self.drivers, width));
+            if experiment.asks.is_empty() {
+                let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
+                text.push_str(&experiment_table(experiment, &experiment.metrics, &self.drivers, width));
+            } else {
+                let _ = writeln!(text, "{}; {runs} a case", experiment.traffic);
+                text.push_str(&cluster_tables(experiment, &self.drivers, width));
+            }
             for comparison in &experiment.comparisons {
                 let common =
                     if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
@@ -185,16 +191,53 @@ pub(crate) fn heading(experiment: &ExperimentResult, metric: Metric) -> String {
 }
 
 /// A column a metric where that fits; otherwise the metrics below each other within each case.
-fn experiment_table(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
-    let wide = wide_table(experiment, drivers);
+fn experiment_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind], width: u16) -> String {
+    let wide = wide_table(experiment, metrics, drivers);
     let fits = wide.lines().all(|line| line.chars().count() <= usize::from(width));
-    if fits { wide } else { long_table(experiment, drivers, width) }
+    if fits { wide } else { long_table(experiment, metrics, drivers, width) }
 }
 
-fn wide_table(experiment: &ExperimentResult, drivers: &[DriverKind]) -> String {
+/// Latencies, then whatever else the experiment shows.
+fn cluster_tables(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+    let mut text = String::new();
+    if let Some(latencies) = LatencyTable::of(experiment, drivers) {
+        text.push_str(&latency_table(experiment, &latencies, drivers.len() > 1, width));
+    }
+    let others = other_metrics(experiment);
+    if !others.is_empty() {
+        text.push_str(&experiment_table(experiment, &others, drivers, width));
+    }
+    text
+}
+
+/// A block a case with a line for each operation.
+fn latency_table(experiment: &ExperimentResult, latencies: &LatencyTable, both: bool, width: u16) -> String {
+    let mut headings = vec!["case".to_owned(), "operation".to_owned()];
+    headings.extend(both.then(|| "driver".to_owned()));
+    let words = headings.len();
+    headings.extend(latencies.headings.iter().chain(&latencies.published).cloned());
+    let grid = Grid::new(&headings);
+    let mut grid = if latencies.has_blocks() { grid.ruled() } else { grid };
+    for (number, case) in experiment.cases.iter().enumerate() {
+        let mut columns = vec![Vec::new(); headings.len() - 1];
+        for row in latencies.rows.iter().filter(|row| row.case == number) {
+            let mut line = vec![row.operation.word().to_owned()];
+            line.extend(both.then(|| driver_name(row.driver).to_owned()));
+            line.extend(row.cells.iter().cloned());
+            line.extend(latencies.published.as_ref().map(|_| row.published.clone().unwrap_or_default()));
+            columns.iter_mut().zip(line).for_each(|(column, cell)| column.push(cell));
+        }
+        let mut row = vec![case.labels.to_string()];
+        row.extend(columns.into_iter().map(|column| column.join("\n")));
+        grid.row(row);
+    }
+    grid.render_within(&(words..headings.len()).collect::<Vec<_>>(), width)
+}
+
+fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind]) -> String {
     let both = drivers.len() > 1;
     let mut headings = vec!["case".to_owned()];
-    for &metric in &experiment.metrics {
+    for &metric in metrics {
         let name = heading(experiment, metric).replace(' ', "\n");
         if both {
             headings.extend([format!("{name}\nlive"), "simulated".to_owned(), "difference".to_owned()]);
@@ -206,7 +249,7 @@ fn wide_table(experiment: &ExperimentResult, drivers: &[DriverKind]) -> String {
     let mut grid = Grid::new(&headings);
     for case in &experiment.cases {
         let mut row = vec![case.labels.to_string()];
-        for &metric in &experiment.metrics {
+        for &metric in metrics {
             row.extend(cells(experiment, case, metric, drivers));
         }
         grid.row(row);
@@ -222,7 +265,7 @@ fn stand_on_one_line(headings: &mut [String]) {
     }
 }
 
-fn long_table(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+fn long_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind], width: u16) -> String {
     let both = drivers.len() > 1;
     let mut headings = vec!["case", "metric"];
     headings.extend(drivers.iter().map(|driver| match driver {
@@ -235,7 +278,7 @@ fn long_table(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16)
     let mut grid = Grid::new(&headings).ruled();
     for case in &experiment.cases {
         let mut columns = vec![Vec::new(); headings.len() - 1];
-        for &metric in &experiment.metrics {
+        for &metric in metrics {
             columns[0].push(heading(experiment, metric));
             for (column, cell) in columns[1..].iter_mut().zip(cells(experiment, case, metric, drivers)) {
                 column.push(cell);

@@ -2,7 +2,7 @@
 //! one.
 //!
 //! A crash leaves of a batch that was being written any subset of its sectors; those that are missing read as zeros, or
-//! lie behind the file's end. So a sector of zeros has to mean *never written*. Three things see to it that no
+//! lie behind the file's end. This is the same whether the file grew or had zeros there before. So a sector of zeros has to mean *never written*. Three things see to it that no
 //! sector's worth of a whole batch is zero, nor one bit away from it: the frame starts and its header ends with a byte
 //! that isn't zero, so does the frame itself, and the body is combined (exclusive or) with a mask that is chosen such
 //! that every sector within it has at least two words that are not zero (the mask is zero for all but odd content).
@@ -69,7 +69,7 @@ impl SegmentHeader {
     pub(crate) fn read(file: &FileName, bytes: &[u8]) -> Result<Option<Self>, Error> {
         let Some(header) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Ok(None) };
         let sector = &bytes[..bytes.len().min(SECTOR_BYTES)];
-        if sector.iter().all(|&byte| byte == 0) {
+        if is_zero(sector) {
             return Ok(None);
         }
         let corrupt = |expected: &str, found: String| {
@@ -209,7 +209,7 @@ pub(crate) enum Found<'a> {
     End,
     /// A batch.
     Batch(Batch<'a>),
-    /// A batch that was never written in full.
+    /// A batch that was never written in full, or zeros that wait for one.
     Torn,
     /// Something else. Where, what was expected, what is there.
     Corrupt(usize, String, String),
@@ -241,12 +241,21 @@ fn read_header(bytes: &[u8; BATCH_HEADER_BYTES], place: Place, offset: usize) ->
     intact.then(|| read().expect("the header is long enough"))
 }
 
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+/// Length of a segment without the zeros at its end.
+pub(crate) fn written_bytes(segment: &[u8]) -> usize {
+    segment.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
+}
+
 /// Whether a sector, or the part of it that lies in `from..to`, is all zero.
 fn lacks_sector(segment: &[u8], from: usize, to: usize) -> bool {
     let mut start = from;
     while start < to {
         let end = (start + 1).next_multiple_of(SECTOR_BYTES).min(to);
-        if segment[start..end].iter().all(|&byte| byte == 0) {
+        if is_zero(&segment[start..end]) {
             return true;
         }
         start = end;
@@ -281,7 +290,7 @@ pub(crate) fn read_batch(segment: &[u8], place: Place, offset: usize, sequence: 
     let checksum = crc32fast::hash(body);
     if checksum != header.checksum || segment[end - 1] != BATCH_END {
         // The next batch is not begun before this one is durable, so nothing can follow one that is torn.
-        if lacks_sector(segment, offset, end) && end == segment.len() {
+        if lacks_sector(segment, offset, end) && is_zero(&segment[end..]) {
             return Found::Torn;
         }
         let expected = format!("a batch of {} bytes with checksum {:08x}", header.len, header.checksum);

@@ -3,6 +3,10 @@
 /// A segment's size at which the next one begins, unless set.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 
+/// Zeros that are written ahead of the batches at a time, unless set. So much takes about half a millisecond, as long
+/// as a few batches; a step of 4 MiB would take as long as fifty.
+pub const ALLOCATE_BYTES: u64 = 256 << 10;
+
 /// Segments after which the group that holds the oldest one should make a snapshot, unless set.
 pub const SEGMENTS_MAX: usize = 8;
 
@@ -17,6 +21,9 @@ pub struct Config {
     pub cluster: Option<u128>,
     /// A segment that has reached this many bytes takes no further batch.
     pub segment_bytes: u64,
+    /// A batch that reaches the end of its segment's file extends it with zeros to the next multiple of this, though
+    /// not beyond `segment_bytes`; 0 never does. See [`Operation::Allocate`](crate::Operation::Allocate).
+    pub allocate_bytes: u64,
     /// [`Log::pinned_by`](crate::Log::pinned_by) speaks when there are more segments than this.
     pub segments_max: usize,
     /// Bytes that may wait; [`Log::append`](crate::Log::append) refuses more.
@@ -28,6 +35,7 @@ impl Default for Config {
         Self {
             cluster: None,
             segment_bytes: SEGMENT_BYTES,
+            allocate_bytes: ALLOCATE_BYTES,
             segments_max: SEGMENTS_MAX,
             backlog_bytes_max: BACKLOG_BYTES_MAX,
         }

@@ -59,6 +59,27 @@ pub enum Operation {
         /// What is added.
         bytes: Bytes,
     },
+    /// Writes bytes at an offset of a file, which is created if it is missing, and grows if they end behind its end.
+    /// Carried out again, it changes nothing.
+    WriteAt {
+        /// The file.
+        file: FileName,
+        /// Where they begin, in bytes from the file's start; no further than its end.
+        offset: u64,
+        /// What is written.
+        bytes: Bytes,
+    },
+    /// Extends a file with zeros to `len` bytes; a file that is as long stays as it is. Later writes into the zeros
+    /// then change neither length nor place of the file, so that a sync has no more to do than to write the sectors.
+    /// Hence a driver *writes* the zeros: space that is only reserved (`fallocate`) is marked as unwritten, and the
+    /// file system notes in its journal when that changes. It is no error if not all of them find room: that counts
+    /// only when it is needed.
+    Allocate {
+        /// The file.
+        file: FileName,
+        /// Its length afterwards, in bytes.
+        len: u64,
+    },
     /// Cuts a file to `len` bytes. A file that is missing or no longer than that stays as it is.
     Truncate {
         /// The file.
@@ -123,10 +144,12 @@ impl Write {
         Self { id, lane: Lane::Snapshot, operations }
     }
 
-    /// Bytes that it puts on the disk.
+    /// Bytes that it puts on the disk, without the zeros of [`Operation::Allocate`].
     pub fn bytes(&self) -> usize {
         let bytes = |operation: &Operation| match operation {
-            Operation::Append { bytes, .. } | Operation::Replace { bytes, .. } => bytes.len(),
+            Operation::Append { bytes, .. }
+            | Operation::WriteAt { bytes, .. }
+            | Operation::Replace { bytes, .. } => bytes.len(),
             _ => 0,
         };
         self.operations.iter().map(bytes).sum()

@@ -2,13 +2,13 @@
 //!
 //! The log does no input or output: it turns what the groups write into [`Write`]s, lists of disk [`Operation`]s that a
 //! driver carries out; `live` does so with files and `fdatasync` in a thread, `sim` with [`MemoryDisk`], which tears
-//! what was not synced. All groups share one append and one sync (group commit): while a batch is under way, the next
+//! what was not synced. All groups share one write and one sync (group commit): while a batch is under way, the next
 //! one gathers.
 //!
 //! ```text
 //!  groups                      Log                                driver
 //!  append, hard_state,   +-------------+   take_batch   +-------------------------+
-//!  snapshot, compact --->| next batch  |--------------->| append, sync, delete... |
+//!  snapshot, compact --->| next batch  |--------------->| write, sync, delete...  |
 //!                        +-------------+                +-------------------------+
 //!                               ^         done / failed             |
 //!                               +-----------------------------------+
@@ -19,9 +19,9 @@
 //!             snapshot-1-4e20-3              group 1 up to entry 0x4e20, file number 3
 //!             *.part                         not complete; deleted by recovery
 //!
-//!  segment    +--------+-------------------------+-------+-------+-----
-//!             | header | batch: records, CHECKPT | batch | batch | ...
-//!             +--------+-------------------------+-------+-------+-----
+//!  segment    +--------+-------------------------+-------+-------+-----+------------------+
+//!             | header | batch: records, CHECKPT | batch | batch | ... | zeros, 0 or more |
+//!             +--------+-------------------------+-------+-------+-----+------------------+
 //!  header 64  "heddlelg" format(4) cluster(16) server(8) segment(8) first-batch(8) zero(8) crc(4)
 //!  batch 45+  d7 "bat" length(4) number(8) oldest-segment(8) mask(8) body-crc(4) header-crc(4) "hed" b5 | records | e7
 //! ```
@@ -39,10 +39,15 @@
 //!   durable.
 //! - Each start begins a segment. Its first batch makes durable what recovery found: the last batch may lie in the
 //!   system's memory only, if the process was killed but the machine went on. [`Log::is_ready`] says when that is done.
+//! - Zeros are written ahead of the batches, [`Config::allocate_bytes`] at a time, together with the batch that reaches
+//!   the file's end. A batch that lies in them grows no file, so its sync takes no turn in the file system's journal.
+//!   They are small steps in the log's own lane, not a large one beside it: thus only one thread ever writes a segment,
+//!   and no batch waits for much. Recovery cuts off those that are left, and a segment that is full has none.
+//! - Operations can be repeated. So a batch that found no room is written again as it was, over what is there of it.
 //! - A sync that failed is never repeated ([`Log::failed`]).
 //!
-//! What it can't find out: that the whole last segment, or a whole sector of the very last batch, was lost after it
-//! was durable.
+//! What it can't find out: that the whole last segment, the last batches as a whole, or a whole sector of the very last
+//! batch, were lost (are missing or read as zeros) after they were durable.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -62,7 +67,7 @@ mod snapshot;
 
 #[doc(hidden)]
 pub use batch::segment_with_records;
-pub use config::{BACKLOG_BYTES_MAX, Config, SEGMENT_BYTES, SEGMENTS_MAX};
+pub use config::{ALLOCATE_BYTES, BACKLOG_BYTES_MAX, Config, SEGMENT_BYTES, SEGMENTS_MAX};
 pub use disk::{
     DiskError, FILE_NAME_BYTES_MAX, FileName, Folder, Lane, Operation, SECTOR_BYTES, Write, temporary_name,
 };

@@ -50,8 +50,21 @@ pub(crate) struct Segments {
     pub(crate) oldest: u64,
     /// The one that the next batch goes to.
     pub(crate) current: u64,
-    /// Its length in bytes; 0 if the next batch begins it.
+    /// Bytes of batches in it; 0 if the next batch begins it.
     pub(crate) len: u64,
+    /// The length of its file, if all zeros that were asked for found room.
+    pub(crate) allocated: u64,
+}
+
+impl Segments {
+    /// Counts a batch, and gives the length to which the file has to be extended after it, if it reached the end.
+    fn grow(&mut self, bytes: u64, config: &Config) -> Option<u64> {
+        self.len += bytes;
+        let is_due = self.len > self.allocated && self.len < config.segment_bytes;
+        let next = (self.len + 1).checked_next_multiple_of(config.allocate_bytes).filter(|_| is_due)?;
+        self.allocated = next.min(config.segment_bytes);
+        Some(self.allocated)
+    }
 }
 
 /// What the next batch will hold.
@@ -100,9 +113,9 @@ pub(crate) enum State {
     /// None is under way.
     Idle { next_id: u64 },
     /// The driver has it.
-    Writing { write: Write, undo: Operation },
+    Writing { write: Write },
     /// There was no space for it. It is written again, as it was.
-    Full { write: Write, undo: Operation },
+    Full { write: Write },
     /// The disk can't be trusted any more.
     Poisoned { error: String },
 }
@@ -265,7 +278,7 @@ impl Log {
         SnapshotWriter::new(group, index, self.serial)
     }
 
-    /// The next batch: everything that was handed in, as one append and one sync. `None` while a batch is under way,
+    /// The next batch: everything that was handed in, as one write and one sync. `None` while a batch is under way,
     /// or if there is nothing that must be durable: commit indices and compactions alone wait for a batch that
     /// has more in it, or for [`Log::flush`].
     ///
@@ -284,9 +297,9 @@ impl Log {
                 let identity = identity.clone();
                 Some(self.build(&identity))
             }
-            State::Full { write, undo } => {
-                let write = again(write, undo);
-                self.state = State::Writing { write: write.clone(), undo: undo.clone() };
+            State::Full { write } => {
+                let write = write.clone();
+                self.state = State::Writing { write: write.clone() };
                 Some(write)
             }
             State::Idle { .. } | State::Writing { .. } | State::Poisoned { .. } => None,
@@ -317,18 +330,19 @@ impl Log {
         }
         let bytes = Bytes::from(frame).slice(if begins { 0 } else { SEGMENT_HEADER_BYTES }..);
         self.sequence += 1;
-        self.segments.len += bytes.len() as u64;
+        let allocated = self.segments.grow(bytes.len() as u64, &self.config);
         if self.segments.len >= self.config.segment_bytes {
-            self.segments = Segments { current: segment + 1, len: 0, ..self.segments };
+            self.segments = Segments { current: segment + 1, len: 0, allocated: 0, ..self.segments };
         }
         let file = segment_file(segment);
         let mut operations = pending.before;
-        operations.extend([Operation::Append { file: file.clone(), bytes }, Operation::Sync { file: file.clone() }]);
+        operations.push(Operation::WriteAt { file: file.clone(), offset: start as u64, bytes });
+        operations.extend(allocated.map(|len| Operation::Allocate { file: file.clone(), len }));
+        operations.push(Operation::Sync { file });
         let deleted = deleted.map(segment_file).chain(pending.obsolete);
         operations.extend(deleted.map(|file| Operation::Delete { file }));
         let write = Write { id, lane: Lane::Log, operations };
-        let undo = Operation::Truncate { file, len: start as u64 };
-        self.state = State::Writing { write: write.clone(), undo };
+        self.state = State::Writing { write: write.clone() };
         write
     }
 
@@ -343,14 +357,15 @@ impl Log {
     /// If it is not under way.
     pub fn done(&mut self, id: u64) {
         match &self.state {
-            State::Writing { write, .. } if write.id == id => self.state = State::Idle { next_id: id + 1 },
+            State::Writing { write } if write.id == id => self.state = State::Idle { next_id: id + 1 },
             _ => panic!("batch {id} is not under way"),
         }
         self.is_ready = true;
     }
 
-    /// The batch failed. After [`DiskError::Full`] the next [`Log::take_batch`] gives the same batch again, with an
-    /// operation in front that cuts off what was written of it; when to ask for it is the caller's decision.
+    /// The batch failed. After [`DiskError::Full`] the next [`Log::take_batch`] gives the same batch again: its
+    /// operations may be repeated, since each names the place that it writes. When to ask for it is the caller's
+    /// decision.
     ///
     /// Everything else poisons the log: after a sync that failed, the kernel may have marked the pages clean and
     /// dropped them, so that a second sync succeeds without their content. See Rebello and others, "Can Applications
@@ -364,11 +379,11 @@ impl Log {
     pub fn failed(&mut self, id: u64, error: DiskError) -> Result<(), Error> {
         let writing = std::mem::replace(&mut self.state, State::Poisoned { error: error.to_string() });
         match (writing, error) {
-            (State::Writing { write, undo }, DiskError::Full) if write.id == id => {
-                self.state = State::Full { write, undo };
+            (State::Writing { write }, DiskError::Full) if write.id == id => {
+                self.state = State::Full { write };
                 Ok(())
             }
-            (State::Writing { write, .. }, DiskError::Failed(error)) if write.id == id => {
+            (State::Writing { write }, DiskError::Failed(error)) if write.id == id => {
                 Err(Error::Poisoned { server: self.server(), error })
             }
             _ => panic!("batch {id} is not under way"),
@@ -419,13 +434,4 @@ impl Log {
         let pins = |state: &Group| state.oldest_segment() == Some(self.segments.oldest);
         self.groups.iter().find(|(_, state)| pins(state)).map(|(&group, _)| group)
     }
-}
-
-/// The same batch, after a cut to what was there before it.
-fn again(write: &Write, undo: &Operation) -> Write {
-    let mut operations = write.operations.clone();
-    if operations.first() != Some(undo) {
-        operations.insert(0, undo.clone());
-    }
-    Write { id: write.id, lane: write.lane, operations }
 }

@@ -1,6 +1,7 @@
 //! A disk in memory that forgets, tears, fills up and rots as disks do: for tests and for `sim`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use machine::Rng;
 
@@ -11,15 +12,40 @@ use crate::{DiskError, FileName, Folder, Operation, SECTOR_BYTES, Write, tempora
 struct Content {
     visible: Vec<u8>,
     durable: Vec<u8>,
-    /// Bytes from the start that both have in common for sure: a sync costs no more than what was written.
-    same: usize,
+    /// The only bytes in which the two may differ, in length too: a sync costs no more than what was written.
+    changed: Range<usize>,
 }
 
 impl Content {
+    fn change(&mut self, range: Range<usize>) {
+        let old = std::mem::replace(&mut self.changed, range.clone());
+        if !old.is_empty() {
+            self.changed = old.start.min(range.start)..old.end.max(range.end);
+        }
+    }
+
+    /// Cuts it, or extends it with zeros.
+    fn resize(&mut self, len: usize) {
+        let old = self.visible.len();
+        self.visible.resize(len, 0);
+        self.change(old.min(len)..old.max(len));
+    }
+
+    /// Puts bytes at an offset that is not behind the end.
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        self.visible.resize(self.visible.len().max(end), 0);
+        self.visible[offset..end].copy_from_slice(bytes);
+        self.change(offset..end);
+    }
+
     fn sync(&mut self) {
-        self.durable.truncate(self.same);
-        self.durable.extend_from_slice(&self.visible[self.same..]);
-        self.same = self.visible.len();
+        self.durable.resize(self.visible.len(), 0);
+        let Range { start, end } = std::mem::take(&mut self.changed);
+        let end = end.min(self.visible.len());
+        if start < end {
+            self.durable[start..end].copy_from_slice(&self.visible[start..end]);
+        }
     }
 }
 
@@ -104,10 +130,24 @@ impl MemoryDisk {
     fn begin(&mut self, operation: &Operation) -> Result<(), DiskError> {
         match operation {
             Operation::Append { file, bytes } => self.append(file, bytes),
+            Operation::WriteAt { file, offset, bytes } => {
+                let len = self.created(file).visible.len();
+                let offset = usize::try_from(*offset).ok().filter(|offset| *offset <= len);
+                self.write(file, offset.expect("a write begins within its file, or at its end"), bytes)
+            }
+            Operation::Allocate { file, len } => {
+                let old = self.created(file).visible.len();
+                let wanted = usize::try_from(*len).unwrap_or(usize::MAX).saturating_sub(old);
+                let fits = wanted.min(self.free());
+                if fits > 0 {
+                    self.created(file).resize(old + fits);
+                }
+                Ok(())
+            }
             Operation::Truncate { file, len } => {
-                if let Some(content) = self.content_mut(file) {
-                    content.visible.truncate(usize::try_from(*len).unwrap_or(usize::MAX));
-                    content.same = content.same.min(content.visible.len());
+                let len = usize::try_from(*len).unwrap_or(usize::MAX);
+                if let Some(content) = self.content_mut(file).filter(|content| content.visible.len() > len) {
+                    content.resize(len);
                 }
                 Ok(())
             }
@@ -143,7 +183,11 @@ impl MemoryDisk {
                 self.sync_name(to);
                 Ok(())
             }
-            Operation::Append { .. } | Operation::Truncate { .. } | Operation::Delete { .. } => Ok(()),
+            Operation::Append { .. }
+            | Operation::WriteAt { .. }
+            | Operation::Allocate { .. }
+            | Operation::Truncate { .. }
+            | Operation::Delete { .. } => Ok(()),
         }
     }
 
@@ -152,17 +196,33 @@ impl MemoryDisk {
         self.contents.get_mut(number)
     }
 
-    fn append(&mut self, file: &FileName, bytes: &[u8]) -> Result<(), DiskError> {
+    /// A file's content; the file is created if it is missing.
+    fn created(&mut self, file: &FileName) -> &mut Content {
         if !self.visible.contains_key(file) {
             self.next_number += 1;
             self.contents.insert(self.next_number, Content::default());
             self.change(Change::Create(file.clone(), self.next_number));
         }
-        let used: usize = self.visible.values().map(|number| self.contents[number].visible.len()).sum();
-        let room = self.room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
-        let fits = bytes.len().min(room.saturating_sub(used));
-        let content = self.content_mut(file).expect("created above");
-        content.visible.extend_from_slice(&bytes[..fits]);
+        self.content_mut(file).expect("it is there now")
+    }
+
+    /// Bytes that still fit on the disk.
+    fn free(&self) -> usize {
+        let Some(room) = self.room else { return usize::MAX };
+        usize::try_from(room.saturating_sub(self.used_bytes())).unwrap_or(usize::MAX)
+    }
+
+    fn append(&mut self, file: &FileName, bytes: &[u8]) -> Result<(), DiskError> {
+        let len = self.created(file).visible.len();
+        self.write(file, len, bytes)
+    }
+
+    fn write(&mut self, file: &FileName, offset: usize, bytes: &[u8]) -> Result<(), DiskError> {
+        let free = self.free();
+        let content = self.created(file);
+        let inside = content.visible.len() - offset;
+        let fits = bytes.len().min(inside.saturating_add(free));
+        content.write(offset, &bytes[..fits]);
         if fits < bytes.len() { Err(DiskError::Full) } else { Ok(()) }
     }
 
@@ -227,12 +287,12 @@ impl MemoryDisk {
         self.visible = self.durable.clone();
         self.forget_unnamed();
         for content in self.contents.values_mut() {
-            if content.same == content.visible.len() && content.same == content.durable.len() {
+            if content.changed.is_empty() {
                 continue;
             }
             content.durable = torn(content, rng);
             content.visible.clone_from(&content.durable);
-            content.same = content.visible.len();
+            content.changed = 0..0;
         }
         self.sync_failure = None;
     }
@@ -293,8 +353,10 @@ fn torn(content: &Content, rng: &mut Rng) -> Vec<u8> {
         _ => visible.len(),
     };
     let kept_of_4 = rng.below(5);
-    let mut left = vec![0; len];
-    for (k, sector) in left.chunks_mut(SECTOR_BYTES).enumerate() {
+    let mut left = durable.clone();
+    left.resize(len, 0);
+    let (first, last) = (content.changed.start / SECTOR_BYTES, content.changed.end.div_ceil(SECTOR_BYTES));
+    for (k, sector) in left.chunks_mut(SECTOR_BYTES).enumerate().take(last).skip(first) {
         let kept = if rng.below(4) < kept_of_4 { [visible, durable] } else { [durable, durable] };
         for (byte, place) in sector.iter_mut().zip(k * SECTOR_BYTES..) {
             *byte = kept.iter().find_map(|source| source.get(place)).copied().unwrap_or(0);

@@ -1,12 +1,15 @@
 //! Reading a folder: which batches count, and what they say.
 //!
 //! A batch is written only after the one before it is durable. So only the last batch of the last segment may be torn;
-//! it is discarded. Whatever else is not as it was written is an error, and nothing is changed.
+//! it is discarded. Zeros may follow the last batch: they were written ahead, and are cut off like a torn batch before
+//! the next segment begins. So no other segment has such a tail. Whatever else is not as it was written is an error,
+//! and nothing is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{
     Batch, Found, Place, SEGMENT_HEADER_BYTES, SegmentHeader, find_later_batch, read_batch, segment_file, segment_of,
+    written_bytes,
 };
 use crate::disk::TEMPORARY;
 use crate::log::{Pending, Segments, State};
@@ -50,7 +53,7 @@ pub(crate) fn recover(folder: &impl Folder, config: Config) -> Result<(Log, Reco
         identity,
         groups,
         usage,
-        segments: Segments { oldest: tail.oldest, current: tail.next, len: 0 },
+        segments: Segments { oldest: tail.oldest, current: tail.next, len: 0, allocated: 0 },
         sequence: tail.sequence,
         serial: files.keys().filter_map(snapshot::serial_of).max().unwrap_or(0),
         pending,
@@ -115,7 +118,7 @@ struct Tail {
     next: u64,
     /// Number of the next batch.
     sequence: u64,
-    /// What cuts the torn batch off, and makes the last whole one durable if only the system's memory holds it.
+    /// What cuts off what follows the last whole batch, and makes the last whole one durable if only the system's memory holds it.
     mend: Vec<Operation>,
     discarded_bytes: u64,
 }
@@ -128,7 +131,7 @@ struct Walk {
     oldest: Option<u64>,
     /// Number of the batch after the last whole one.
     sequence: u64,
-    /// Whether a torn batch follows.
+    /// Whether a torn batch follows, or zeros that were written ahead.
     is_torn: bool,
 }
 
@@ -148,7 +151,7 @@ impl<F: Folder> Reading<'_, F> {
         let file = segment_file(newest);
         let bytes = read(self.folder, &file)?;
         let walk = self.walk(newest, &bytes, None, |_, _| Ok(()))?;
-        let discarded_bytes = if walk.is_torn { (bytes.len() - walk.end) as u64 } else { 0 };
+        let discarded_bytes = written_bytes(&bytes).saturating_sub(walk.end) as u64;
         let sync = Operation::Sync { file: file.clone() };
         if let Some(oldest) = walk.oldest {
             let cut = walk.is_torn.then(|| Operation::Truncate { file, len: walk.end as u64 });

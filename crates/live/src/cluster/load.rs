@@ -253,6 +253,15 @@ impl Measured {
         }
     }
 
+    /// Takes the results of another run in, as if it had come after this one.
+    pub fn add(&mut self, other: &Self) {
+        self.latency_ns.add(&other.latency_ns).expect("both have the same bounds");
+        self.latencies_ns.extend(&other.latencies_ns);
+        self.duration += other.duration;
+        self.failed += other.failed;
+        self.first_failure = self.first_failure.take().or_else(|| other.first_failure.clone());
+    }
+
     /// Requests that succeeded, a second.
     pub fn per_second(&self) -> f64 {
         self.latencies_ns.len() as f64 / self.duration.as_secs_f64().max(1e-9)

@@ -1,0 +1,141 @@
+//! `heddle controller`: the daemon.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+
+use super::Tls;
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_long_help = "\
+EXAMPLES
+  heddle controller                      one node: nothing to configure
+  heddle controller --node c2 --listen 127.0.0.1:6642 --join 127.0.0.1:6640
+                                         a second one on this machine joins it
+  heddle controller certificates --out tls c1.example.org c2.example.org c3.example.org
+  heddle controller --node c1 --listen 0.0.0.0:6640 --advertise c1.example.org:6640 \\
+      --tls-cert tls/c1.example.org.pem --tls-key tls/c1.example.org.key --tls-ca tls/ca.pem
+
+EXIT STATUS
+  0  it was told to end (SIGTERM or SIGINT) and has handed over what it led
+  2  it could not start, or had to stop; the message says why, and nothing that was confirmed is lost
+
+FILES
+  DIR/identity, DIR/*    cluster and server, the log, snapshots: only the controller changes them
+  DIR/LOCK               held while a controller uses the folder
+
+A controller of one node needs no configuration. More nodes join it with --join; three of them survive the loss of one. The same
+command line starts a node again: once it has joined, --join only makes sure that it still means the same cluster."
+)]
+pub struct Controller {
+    #[command(subcommand)]
+    pub command: Option<ControllerCommand>,
+    /// Name of this node, unique in its cluster
+    #[arg(long, value_name = "NAME", default_value = "c1")]
+    pub node: String,
+    /// Data folder [default: $XDG_STATE_HOME/heddle/NAME, or ~/.local/state/heddle/NAME]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data: Option<PathBuf>,
+    /// Where to listen for other nodes and for clients; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value_t = format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT))]
+    pub listen: String,
+    /// Where others reach this node [default: where it listens]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    /// Nodes of the cluster to join; without, the first start founds a cluster
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub join: Vec<String>,
+    /// When joining, take the place of the server with this number, which is lost for good
+    #[arg(long, value_name = "SERVER", requires = "join")]
+    pub replace: Option<u64>,
+    /// Serve /metrics, /healthz and /readyz here: plain HTTP on loopback, else HTTPS for holders of a certificate
+    /// [default: not at all]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub http: Option<String>,
+    /// How long a leader may be silent before another is elected: one value, as in `1s`, or bounds, as in `100ms..10s`,
+    /// within which it follows the measured round trip
+    #[arg(long, value_name = "TIME|MIN..MAX", default_value = "100ms..10s", value_parser = election_timeout)]
+    pub election_timeout: placement::TimeoutConfig,
+    /// How modules are spread over shards in a cluster that this node founds
+    #[arg(long, value_enum, default_value_t = Shards::Single)]
+    pub shards: Shards,
+    /// Leave leaders where they are, instead of moving them to where requests come from
+    #[arg(long)]
+    pub keep_leaders: bool,
+    #[command(flatten)]
+    pub tls: Tls,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Shards {
+    /// Everything in one
+    Single,
+    /// Each module gets one of its own when it is first written
+    Distributed,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ControllerCommand {
+    /// Make certificates for controllers and their clients, and the authority that signs them
+    ///
+    /// Nothing is overwritten; with the authority of an earlier call, more certificates can be made. All keys are readable by their
+    /// owner alone.
+    Certificates {
+        /// Folder for them
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        out: PathBuf,
+        /// One controller each: the names and addresses by which it is reached, with commas between them
+        #[arg(value_name = "HOST[,HOST...]", required = true)]
+        hosts: Vec<String>,
+    },
+}
+
+/// A time with a unit.
+fn span(text: &str) -> Result<machine::Span, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let expected = || format!("`{text}` is no time: expected a whole number and us, ms or s, as in 100ms");
+    let number: u64 = number.parse().map_err(|_| expected())?;
+    let span = match unit {
+        "us" => machine::Span::from_us(number),
+        "ms" => machine::Span::from_ms(number),
+        "s" => machine::Span::from_secs(number),
+        _ => return Err(expected()),
+    };
+    let (least, most) = (machine::Span::from_ms(10), machine::Span::from_secs(600));
+    if span < least || span > most {
+        return Err(format!("`{text}` is out of bounds: expected {least} to {most}"));
+    }
+    Ok(span)
+}
+
+fn election_timeout(text: &str) -> Result<placement::TimeoutConfig, String> {
+    let (min, max, fixed) = match text.split_once("..") {
+        Some((min, max)) => (span(min)?, span(max)?, None),
+        None => (span(text)?, span(text)?, Some(span(text)?)),
+    };
+    if min > max {
+        return Err(format!("{min} is more than {max}: expected the smaller bound first"));
+    }
+    Ok(placement::TimeoutConfig { min, max, fixed })
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Span;
+
+    use super::*;
+
+    #[test]
+    fn election_timeouts_are_one_value_or_bounds() {
+        let fixed = election_timeout("1s").unwrap();
+        assert_eq!(fixed.fixed, Some(Span::from_secs(1)));
+        let bounds = election_timeout("100ms..10s").unwrap();
+        assert_eq!((bounds.min, bounds.max, bounds.fixed), (Span::from_ms(100), Span::from_secs(10), None));
+        for wrong in ["", "1", "s", "1h", "-1s", "10s..1s", "1s..", "1us", "601s", "99999999999999999999s"] {
+            assert!(election_timeout(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `cluster bench`: how long requests take, and how many there can be.
+
+use std::time::Duration;
+
+use live::cluster::load::{Load, Measured, Operation, run};
+use live::cluster::{Call, Client, Tls};
+use miette::{Report, miette};
+use serde_json::{Value, json};
+use store::client::ClientConfig;
+use store::protocol::{Admin, Answer, RequestBody};
+use store::status::Status;
+use tree::{Change, Location, Path, Transaction};
+
+use super::{connect, explain, tls};
+use crate::Ending;
+use crate::cli::{At, Bench, BenchOperation, Format};
+use crate::output::{Rows, put};
+
+/// A request that takes longer has failed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The first latency percentiles of the table, with their columns.
+const COLUMNS: [&str; 11] = [
+    "operation", "clients", "at", "requests", "failed", "min_ms", "mean_ms", "p50_ms", "p99_ms", "max_ms", "per_second",
+];
+
+/// Measures; [`Ending::Missed`] if requests failed.
+pub fn bench(args: &Bench, format: Format) -> Result<Ending, Report> {
+    let tls = tls(&args.connection)?;
+    let client = connect(&args.connection)?;
+    let operations: Vec<Operation> = args.operations.iter().map(|operation| (*operation).into()).collect();
+    warm_up(&client)?;
+    let provider = if operations.contains(&Operation::Rpc) { Some(provide(&client, tls.as_ref())?) } else { None };
+    let mut totals: Vec<Option<Measured>> = operations.iter().map(|_| None).collect();
+    for _ in 0..args.repeat {
+        for (operation, total) in operations.iter().zip(&mut totals) {
+            let measured = run(&load(args, &client, *operation)?, tls.as_ref()).map_err(explain)?;
+            match total {
+                Some(total) => total.add(&measured),
+                None => *total = Some(measured),
+            }
+        }
+    }
+    drop(provider);
+    let mut rows = Rows::new(&COLUMNS);
+    let mut ending = Ending::Passed;
+    for (operation, measured) in operations.iter().zip(totals.into_iter().flatten()) {
+        rows.push(row(args, *operation, &measured));
+        if let Some(failure) = &measured.first_failure {
+            eprintln!("{} of {} failed, the first one with: {failure}", measured.failed, operation.name());
+            ending = Ending::Missed;
+        }
+    }
+    put(&rows.render(format))?;
+    Ok(ending)
+}
+
+fn row(args: &Bench, operation: Operation, measured: &Measured) -> [Value; COLUMNS.len()] {
+    let mut sorted = measured.latencies_ns.clone();
+    sorted.sort_unstable();
+    let ms = |ns: f64| json!((ns / 1e3).round() / 1e3);
+    // The smallest latency that so many of a thousand do not exceed.
+    let rank = |per_mille: usize| sorted.get((sorted.len() * per_mille).div_ceil(1_000).max(1) - 1);
+    let at_rank = |per_mille| rank(per_mille).map_or(Value::Null, |ns| ms(*ns as f64));
+    let mean = sorted.iter().map(|ns| *ns as f64).sum::<f64>() / sorted.len() as f64;
+    [
+        operation.name().into(),
+        args.clients.into(),
+        if args.at == At::Leader { "leader" } else { "follower" }.into(),
+        (sorted.len() as u64 + measured.failed).into(),
+        measured.failed.into(),
+        sorted.first().map_or(Value::Null, |ns| ms(*ns as f64)),
+        if sorted.is_empty() { Value::Null } else { ms(mean) },
+        at_rank(500),
+        at_rank(990),
+        sorted.last().map_or(Value::Null, |ns| ms(*ns as f64)),
+        json!((measured.per_second() * 10.0).round() / 10.0),
+    ]
+}
+
+impl From<BenchOperation> for Operation {
+    fn from(operation: BenchOperation) -> Self {
+        match operation {
+            BenchOperation::Create => Self::Create,
+            BenchOperation::Read => Self::Read,
+            BenchOperation::StaleRead => Self::StaleRead,
+            BenchOperation::Update => Self::Update,
+            BenchOperation::Delete => Self::Delete,
+            BenchOperation::Rpc => Self::Rpc,
+        }
+    }
+}
+
+/// What is loaded, at the endpoint that is to be asked.
+fn load(args: &Bench, client: &Client, operation: Operation) -> Result<Load, Report> {
+    let status = status(client)?;
+    let data = if operation == Operation::Rpc { people() } else { cars() };
+    let endpoints = match args.at {
+        At::Leader => vec![leader(&status, &data)?],
+        At::Follower => vec![follower(&status, &data)?],
+    };
+    Ok(Load {
+        endpoints,
+        clients: args.clients,
+        requests: args.requests,
+        value_bytes: args.value_bytes as usize,
+        operation,
+        first_key: 0,
+        client: ClientConfig { go_to_leader: args.at == At::Leader, ..ClientConfig::default() },
+        timeout: TIMEOUT,
+    })
+}
+
+fn cars() -> Path {
+    Path::parse("/car:cars").expect("it is a path")
+}
+
+fn people() -> Path {
+    Path::parse("/people:people").expect("it is a path")
+}
+
+/// Both modules have been written once, so that their shards are there, and nothing is left of earlier runs.
+fn warm_up(client: &Client) -> Result<(), Report> {
+    for path in [cars(), people()] {
+        let at = Location::config(path);
+        let put = Change::Put { at: at.clone(), value: b"warm-up".into() };
+        for change in [put, Change::Remove { at }] {
+            client.request(RequestBody::Write(Transaction::of(change)), TIMEOUT).map_err(explain)?;
+        }
+    }
+    Ok(())
+}
+
+fn status(client: &Client) -> Result<Status, Report> {
+    match client.request(RequestBody::Admin(Admin::Status), TIMEOUT).map_err(explain)? {
+        Answer::Status(status) => Ok(*status),
+        other => unreachable!("a status is not answered by {other:?}"),
+    }
+}
+
+fn leader(status: &Status, path: &Path) -> Result<String, Report> {
+    let shard = status.map.route(path);
+    let leader = status.leaders.get(&shard).and_then(|server| status.map.members().get(server));
+    leader.map(|member| member.address.clone()).ok_or_else(|| miette!("nobody leads the shard of {path} now"))
+}
+
+/// A server that holds the shard and does not lead it.
+fn follower(status: &Status, path: &Path) -> Result<String, Report> {
+    let shard = status.map.route(path);
+    let leader = status.leaders.get(&shard);
+    let replicas = status.map.desired_replicas(shard);
+    let others = status.map.members().values().filter(|member| Some(&member.id) != leader && replicas.contains(member.id));
+    let address = others.map(|member| member.address.clone()).next();
+    address.ok_or_else(|| miette!(help = "measure it --at leader", "the shard of {path} has no follower"))
+}
+
+/// Somebody who offers the RPC, at the leader of its data: it writes the person.
+fn provide(client: &Client, tls: Option<&Tls>) -> Result<Client, Report> {
+    let at_leader = vec![leader(&status(client)?, &people())?];
+    let provider = Client::connect(&at_leader, tls).map_err(explain)?;
+    let writer = Client::connect(&at_leader, tls).map_err(explain)?;
+    let add_person = move |call: Call| {
+        let path = call.path.ok_or("a person has a path")?;
+        let put = Change::Put { at: Location::config(path), value: call.input.as_slice().into() };
+        let written = writer.request(RequestBody::Write(Transaction::of(put)), TIMEOUT);
+        written.map(|_| Vec::new()).map_err(|error| error.to_string())
+    };
+    let offers = vec![("people:add-person".to_owned(), Some(people()))];
+    provider.serve(offers, TIMEOUT, add_person).map_err(explain)?;
+    Ok(provider)
+}
