@@ -1,9 +1,11 @@
 //! The command line: what can be said, and the help that `--help` and the manual page show.
 
+pub mod actions;
 mod cluster;
 mod controller;
 
-pub use cluster::{At, Bench, BenchOperation, Cluster, Endpoints, Tls};
+pub use actions::Cluster;
+pub use cluster::{At, Bench, BenchOperation, Endpoints, Tls};
 pub use controller::{Controller, ControllerCommand, Shards};
 
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
     after_long_help = "\
 EXIT STATUS
   0  it worked, and every expectation of the file held
-  1  an expectation was missed
+  1  an expectation was missed; of `cluster`: nothing was there, or a condition did not hold
   2  an error; nothing was started or changed unless the message says so
 
 FILES
@@ -104,8 +106,7 @@ pub enum Command {
     /// It holds the network's state in a tree of data, replicated to all nodes of its cluster, and lets any node call what any other
     /// offers. Without certificates it listens on loopback only.
     Controller(Controller),
-    /// Look at a controller cluster, change it, measure it
-    #[command(subcommand)]
+    /// Look at a controller cluster, change it, measure it; read and write its data
     Cluster(Cluster),
     /// Print the JSON Schema (draft 7) of fabric files, for editors
     Schema,

@@ -55,7 +55,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Exec(args) => commands::exec(&args)?,
         Command::Report(args) => return commands::report(&args, format),
         Command::Controller(args) => commands::controller(&args, format)?,
-        Command::Cluster(command) => return commands::cluster(&command, format),
+        Command::Cluster(args) => return commands::cluster(&args, format, cli.verbose > 0),
         Command::Schema => commands::schema()?,
         Command::Clean => commands::clean(format)?,
         Command::Completions { shell } => commands::completions(shell)?,

@@ -64,13 +64,16 @@ impl Rows {
         table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }
 
-    fn json(&self) -> String {
-        let objects: Vec<Value> = self
-            .rows
+    /// The rows as JSON objects, to stand within a larger one.
+    pub fn objects(&self) -> Vec<Value> {
+        self.rows
             .iter()
             .map(|row| self.columns.iter().map(ToString::to_string).zip(row.iter().cloned()).collect())
-            .collect();
-        serde_json::to_string_pretty(&objects).expect("plain values") + "\n"
+            .collect()
+    }
+
+    fn json(&self) -> String {
+        serde_json::to_string_pretty(&self.objects()).expect("plain values") + "\n"
     }
 
     /// RFC 4180, but lines end in LF as everywhere on Unix.

@@ -220,6 +220,11 @@ pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 impl Plan {
+    /// Whether controllers are asked in a run.
+    pub(crate) fn asks_controllers(&self, fabric: &Fabric, run: &PlannedRun) -> bool {
+        fabric.experiments[self.cases[run.at.0].0].work.cluster().is_some()
+    }
+
     /// The runs for a terminal: a line for each case and driver.
     pub fn table(&self) -> String {
         let asks = |slot: usize| self.cases[slot].1.first().is_some_and(|case| case.work.cluster().is_some());

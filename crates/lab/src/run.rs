@@ -7,7 +7,7 @@ use crate::live_runs::{LiveRuns, look_for_programs};
 use crate::plan::{PlannedRun, plan};
 use crate::results::Results;
 use crate::simulate::simulate;
-use crate::{Error, Options};
+use crate::{Error, Options, cluster};
 
 /// Plans and runs the experiments of `fabric`, which `source` is the text of, and judges them.
 ///
@@ -20,15 +20,18 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options) -> Result<Result
     let plan = plan(fabric, options)?;
     let of = |driver| plan.runs.iter().filter(move |run| run.driver == driver).collect::<Vec<&PlannedRun>>();
     let (sim, live) = (of(DriverKind::Sim), of(DriverKind::Live));
+    let (asking, talking): (Vec<&PlannedRun>, Vec<&PlannedRun>) =
+        live.into_iter().partition(|run| plan.asks_controllers(fabric, run));
     let mut iperf3 = None;
     let mut network = None;
-    if !live.is_empty() {
+    if !talking.is_empty() {
         iperf3 = Some(look_for_programs()?);
         network = Some(LiveRuns::start(source, fabric, options)?);
     }
     let mut measured = if sim.is_empty() { Vec::new() } else { simulate(fabric, &plan, &sim, options)? };
     if let Some(network) = network {
-        measured.extend(network.run(&plan, &live)?);
+        measured.extend(network.run(&plan, &talking)?);
     }
+    measured.extend(cluster::run(fabric, &plan, &asking, options)?);
     Ok(Results::new(fabric, &plan, measured, Environment::look(iperf3)))
 }

@@ -72,14 +72,14 @@ pub struct Head {
     pub map: Vec<u8>,
 }
 
-/// How much there is of a shard, and a sum over it: equal for equal entries, entity tags included.
+/// How much there is of a shard, and a sum over it. Entity tags are left out: values that were restored have new ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// Entries.
     pub entries: u64,
     /// Bytes of their values.
     pub bytes: u64,
-    /// The CRC-32 of all entries in postcard's wire format, in order.
+    /// The CRC-32 of all locations and values, each in postcard's wire format, in order.
     pub crc: u32,
 }
 
@@ -88,7 +88,8 @@ impl Content {
     pub fn add(&mut self, entries: &[Entry]) {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.crc);
         for entry in entries {
-            hasher.update(&postcard::to_stdvec(entry).expect("a Vec takes everything"));
+            let (at, value) = (&entry.at, &entry.value.bytes);
+            hasher.update(&postcard::to_stdvec(&(at, value)).expect("a Vec takes everything"));
             self.entries += 1;
             self.bytes += entry.value.bytes.len() as u64;
         }

@@ -27,6 +27,8 @@ pub struct Status {
     pub counters: Counters,
     /// RPCs on offer, by server: name and path.
     pub offers: BTreeMap<ServerId, Vec<(String, Option<String>)>>,
+    /// The version of its program.
+    pub version: String,
 }
 
 /// A replica's part in its Raft group.

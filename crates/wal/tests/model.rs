@@ -38,7 +38,8 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let segment_bytes = [1, 700, 5_000, 1 << 20][rng.below(4) as usize];
-        let config = Config { segment_bytes, ..Config::default() };
+        let allocate_bytes = [0, 100, 700, 4_096, 100_000][rng.below(5) as usize];
+        let config = Config { segment_bytes, allocate_bytes, ..Config::default() };
         let disk = MemoryDisk::new();
         let (mut log, _) = Log::recover(&disk, config).expect("an empty folder is a new one");
         log.identify(identity()).expect("a valid identity");
@@ -273,7 +274,8 @@ proptest! {
             let mut disk = run.disk.clone();
             prop_assert!(disk.corrupt(file, bit));
             match Log::recover(&disk, run.config) {
-                Ok((_, found)) => prop_assert_eq!(&found, &whole, "{} bit {}", file, bit),
+                // Among the zeros that wait for batches, it looks like a part of a batch that was being written.
+                Ok((_, found)) => prop_assert_eq!(&found.groups, &whole.groups, "{} bit {}", file, bit),
                 Err(Error::Corrupt { .. } | Error::NewerVersion { .. }) => {}
                 Err(other) => prop_assert!(false, "{}", other),
             }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 
 /// Certificates of one end of a connection.
 #[derive(Debug, Args)]
@@ -38,20 +38,11 @@ pub struct Endpoints {
         value_name = "HOST:PORT",
         value_delimiter = ',',
         env = "HEDDLE_ENDPOINTS",
-        default_value_t = format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT)
+        default_values_t = [format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT)]
     )]
     pub endpoints: Vec<String>,
     #[command(flatten)]
     pub tls: Tls,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Cluster {
-    /// Measure latencies and rates of a cluster under load
-    ///
-    /// Cars are created, read, updated and deleted, and `people:add-person` is called, which this program offers at the shard's
-    /// leader and which writes a person. Each client asks one thing after another over a connection of its own.
-    Bench(Bench),
 }
 
 #[derive(Debug, Args)]

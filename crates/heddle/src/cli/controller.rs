@@ -64,6 +64,9 @@ pub struct Controller {
     /// Leave leaders where they are, instead of moving them to where requests come from
     #[arg(long)]
     pub keep_leaders: bool,
+    /// End when standard input is closed: with whoever started it
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
     #[command(flatten)]
     pub tls: Tls,
 }

@@ -36,7 +36,13 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
         balance_leaders: !args.keep_leaders,
         tls: args.tls.files(),
     };
-    run(&options, |ready| announce(&options, ready, format)).map_err(explain)
+    run(&options, |ready| {
+        if args.until_stdin_closes {
+            live::cluster::end_with_stdin();
+        }
+        announce(&options, ready, format);
+    })
+    .map_err(explain)
 }
 
 fn announce(options: &ControllerOptions, ready: &Ready, format: Format) {

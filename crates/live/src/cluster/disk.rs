@@ -100,11 +100,18 @@ pub(super) fn carry_out(folder: &Path, write: &Write) -> Result<(), DiskError> {
 
 /// A failed operation: writes may be tried again when there is room, syncs may not.
 fn failed(step: &str, file: &FileName, error: &io::Error) -> DiskError {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) if step != SYNC => DiskError::Full,
-        _ => DiskError::Failed(format!("cannot {step} {file}: {error}")),
+    if is_full(error) && step != SYNC {
+        return DiskError::Full;
     }
+    DiskError::Failed(format!("cannot {step} {file}: {error}"))
 }
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG))
+}
+
+/// What files are extended with, so much in one call.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 const SYNC: &str = "sync";
 
@@ -145,6 +152,13 @@ impl Work {
                 open.length += bytes.len() as u64;
                 Ok(())
             }
+            Operation::WriteAt { file, offset, bytes } => {
+                let open = self.opened(file).map_err(|error| failed("open", file, &error))?;
+                open.file.write_all_at(bytes, *offset).map_err(|error| failed("write", file, &error))?;
+                open.length = open.length.max(offset + bytes.len() as u64);
+                Ok(())
+            }
+            Operation::Allocate { file, len } => self.allocate(file, *len).map_err(|e| failed("extend", file, &e)),
             Operation::Truncate { file, len } => self.truncate(file, *len).map_err(|e| failed("cut", file, &e)),
             Operation::Replace { file, bytes } => self.replace(file, bytes),
             Operation::Rename { from, to } => self.rename(from, to).map_err(|error| failed("rename", from, &error)),
@@ -190,6 +204,24 @@ impl Work {
             self.open.insert(file.clone(), Open { file: opened, length });
         }
         Ok(self.open.get_mut(file).expect("it was opened"))
+    }
+
+    /// Writes zeros behind a file's end, as far as there is room.
+    fn allocate(&mut self, file: &FileName, length: u64) -> io::Result<()> {
+        let open = self.opened(file)?;
+        // What a failed write left behind its end counts, too.
+        open.length = open.file.metadata()?.len();
+        while open.length < length {
+            let piece = (length - open.length).min(ZEROS.len() as u64) as usize;
+            match open.file.write_at(&ZEROS[..piece], open.length) {
+                Ok(0) => break,
+                Ok(written) => open.length += written as u64,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_full(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn truncate(&mut self, file: &FileName, length: u64) -> io::Result<()> {
@@ -257,13 +289,22 @@ mod tests {
             Bytes::from(vec![rng.below(256) as u8; length])
         };
         let operations = (0..=rng.below(5))
-            .map(|_| match rng.below(10) {
-                0 => Operation::Truncate { file: file(rng), len: u64::from(rng.below(60)) },
-                1 => Operation::Replace { file: file(rng), bytes: bytes(rng) },
-                2 => Operation::Delete { file: file(rng) },
-                3 => Operation::Rename { from: file(rng), to: file(rng) },
-                4 => Operation::Sync { file: file(rng) },
-                _ => Operation::Append { file: file(rng), bytes: bytes(rng) },
+            .flat_map(|_| match rng.below(12) {
+                0 => vec![Operation::Truncate { file: file(rng), len: u64::from(rng.below(60)) }],
+                1 => vec![Operation::Replace { file: file(rng), bytes: bytes(rng) }],
+                2 => vec![Operation::Delete { file: file(rng) }],
+                which @ (3 | 4) => {
+                    // What is renamed or synced has to be there.
+                    let (file, to) = (file(rng), file(rng));
+                    let append = Operation::Append { file: file.clone(), bytes: bytes(rng) };
+                    vec![append, if which == 3 { Operation::Rename { from: file, to } } else { Operation::Sync { file } }]
+                }
+                5 | 6 => {
+                    let (file, len, offset) = (file(rng), rng.below(150_000).into(), rng.below(80).into());
+                    let write = Operation::WriteAt { file: file.clone(), offset, bytes: bytes(rng) };
+                    vec![Operation::Allocate { file, len: offset.max(len) }, write]
+                }
+                _ => vec![Operation::Append { file: file(rng), bytes: bytes(rng) }],
             })
             .collect();
         Write { id, lane: Lane::Log, operations }

@@ -6,6 +6,7 @@
 //! | `node` | its event loop: one thread, in which the server lives |
 //! | `peers` | connections to other servers |
 //! | `disk` | two threads that write, one for the log and one for snapshots |
+//! | `leash` | its end with whoever started it |
 //! | `folder` | the data folder: whose it is, and that nobody else uses it |
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
 //! | `stream`, `tls`, `certificates` | connections of frames, secured |
@@ -28,6 +29,7 @@ mod drive;
 mod error;
 mod folder;
 mod http;
+mod leash;
 pub mod load;
 mod metrics;
 mod node;
@@ -40,5 +42,6 @@ pub use client::{Call, Client, Watch};
 pub use clock::BootClock;
 pub use drive::{Door, Next, Script, drive};
 pub use error::Error;
+pub use leash::end_with_stdin;
 pub use run::{ControllerOptions, DEFAULT_PORT, Ready, run};
 pub use tls::{Tls, TlsFiles};

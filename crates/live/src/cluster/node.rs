@@ -564,7 +564,7 @@ impl Node {
         if (member.address == *address && member.metrics == *metrics) || self.tell_address_at > now {
             return;
         }
-        tracing::info!("reached at {address} now, at {} before", member.address);
+        tracing::info!("tells the cluster where it is reached: {address}");
         self.tell_address_at = now + TELL_ADDRESS_EVERY;
         let command = placement::Command::UpdateAddress { id, address: address.clone(), metrics: metrics.clone() };
         self.ask(Admin::Placement(command));

@@ -119,7 +119,7 @@ impl Administrator {
         match (running.task.clone(), response.result) {
             (_, Err(error)) if error.is_transient() => return,
             (Task::Join { .. }, Ok(Answer::Joined { server, members, .. })) => self.joined(core, number, server, members),
-            (Task::Remove(id), Ok(_)) => gone(core, id),
+            (Task::Remove(id), Ok(_)) => leaves(core, id),
             // Two tasks may want what excludes each other; and a member may be what a shard must have.
             (task, Err(Error::Invalid(reason))) => core.note(|| format!("administrator: {task:?}: {reason}")),
             (Task::Once(task), result) => core.note(|| format!("administrator: {task:?}: {result:?}")),
@@ -134,7 +134,7 @@ impl Administrator {
             _ => None,
         });
         if let Some(old) = replaced {
-            gone(core, old);
+            leaves(core, old);
         }
         if core.nodes.contains_key(&server) {
             return;
@@ -146,10 +146,10 @@ impl Administrator {
     }
 }
 
-/// A server is no member any more: whoever runs it does not start it again.
-fn gone(core: &mut Core, id: ServerId) {
+/// A server is no member any more. It stops itself when nobody needs it; if it did so already, it stays off.
+fn leaves(core: &mut Core, id: ServerId) {
     if let Some(node) = core.nodes.get_mut(&id) {
-        node.is_gone = true;
-        core.note(|| format!("server {id} is gone"));
+        node.is_leaving = true;
+        core.note(|| format!("server {id} is removed"));
     }
 }

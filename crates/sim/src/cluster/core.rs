@@ -250,6 +250,9 @@ impl Core {
     fn stopped(&mut self, id: ServerId, reason: &str) {
         self.note(|| format!("server {id} stops itself: {reason}"));
         self.stop(id, false);
+        if let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is_leaving) {
+            node.is_gone |= reason.contains("no member");
+        }
         let span = self.between_ms(100, 800);
         self.after(span, Event::Restart(id));
     }
@@ -362,9 +365,9 @@ impl Core {
         self.streams.get(&connection).is_none_or(|stream| !stream.is_broken)
     }
 
-    /// Servers that run, or should.
+    /// Servers that are members of the cluster as far as its administrator knows.
     pub fn members(&self) -> Vec<ServerId> {
-        self.nodes.values().filter(|node| !node.is_gone).map(|node| node.id).collect()
+        self.nodes.values().filter(|node| !node.is_leaving).map(|node| node.id).collect()
     }
 
     /// Servers that run and are not paused.

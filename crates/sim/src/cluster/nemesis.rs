@@ -307,7 +307,7 @@ impl Nemesis {
             let ahead = Span::from_ms(u64::from(50 + self.rng.below(2_000)));
             node.clock.jump(now, ahead);
         } else {
-            node.clock.set_drift(now, [-700_000, -300_000, 500_000, 2_000_000][self.rng.below(4) as usize]);
+            node.clock.set_drift(now, [-900_000, -500_000, 500_000, 3_000_000][self.rng.below(4) as usize]);
         }
         core.note(|| format!("the clock of server {id} changes"));
         core.clock_changed(id);

@@ -27,7 +27,9 @@ pub struct Node {
     pub epoch: u64,
     /// The process is stopped in its tracks; what comes in waits.
     pub is_paused: bool,
-    /// It was removed from the cluster, and is not started again.
+    /// It was removed from the cluster. Until it has stopped itself others may need its replicas, so it is kept running.
+    pub is_leaving: bool,
+    /// It was removed and is turned off for good.
     pub is_gone: bool,
     /// What earlier processes counted.
     pub counted: store::status::Counters,
@@ -61,6 +63,7 @@ impl Node {
             process: None,
             epoch: 0,
             is_paused: false,
+            is_leaving: false,
             is_gone: false,
             counted: store::status::Counters::default(),
             members,

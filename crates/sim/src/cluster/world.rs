@@ -19,6 +19,8 @@ use crate::linearizability::{Limits, Verdict, entry};
 
 /// How often everything is looked at.
 const SAMPLE: Span = Span::from_ms(50);
+/// How long it takes at most to tell a watcher.
+const TELL: Span = Span::from_ms(100);
 /// More events than that are no simulation, but a storm of messages.
 const EVENTS_MAX: u64 = 5_000_000;
 
@@ -34,6 +36,8 @@ pub struct World {
     led: BTreeMap<(ShardId, u64), ServerId>,
     /// What a replica held when it had applied so much.
     held: BTreeMap<(ShardId, u64), u64>,
+    /// What was put down last of the replicas.
+    noted: Vec<String>,
 }
 
 impl World {
@@ -53,7 +57,7 @@ impl World {
         let clients = Clients::new(&mut core);
         let watchers = Watchers::new(&mut core);
         core.after(SAMPLE, Event::Sample);
-        Self { seed, core, clients, watchers, nemesis, events: 0, led: BTreeMap::new(), held: BTreeMap::new() }
+        Self { seed, core, clients, watchers, nemesis, events: 0, led: BTreeMap::new(), held: BTreeMap::new(), noted: Vec::new() }
     }
 
     /// Runs to the end.
@@ -66,13 +70,33 @@ impl World {
         let calm = self.run_until(last, |world| world.clients.are_idle() && world.nemesis.administrator.is_idle());
         self.clients.probe(&mut self.core);
         let probed = calm && self.run_until(last, |world| world.clients.unprobed().is_empty());
-        let settled = probed && self.run_until(last, |world| world.unsettled().is_none() && world.watchers.are_watching());
-        if !settled {
+        let agreed = probed && self.run_until(last, |world| world.unsettled().is_none());
+        if agreed {
+            self.turn_off_removed();
+        }
+        let settled = agreed && self.run_until(last, |world| world.watchers.are_watching());
+        let recovered = self.core.now.since(mended);
+        if settled {
+            // What was written last has still to be told to watchers.
+            let told = self.core.now + TELL;
+            self.run_until(told, |_| false);
+        } else {
             let why = self.why_unsettled();
+            let state = self.state();
+            state.into_iter().for_each(|line| self.core.note(|| line));
             self.core.found(Finding::NoProgress(why));
         }
-        let recovered = self.core.now.since(mended);
         self.conclude(settled, recovered)
+    }
+
+    /// Nobody needs them any more: those that have not heard of it are turned off.
+    fn turn_off_removed(&mut self) {
+        let leaving = self.core.nodes.values_mut().filter(|node| node.is_leaving);
+        let ids: Vec<ServerId> = leaving.map(|node| node.id).collect();
+        for id in ids {
+            self.core.stop(id, false);
+            self.core.nodes.entry(id).and_modify(|node| node.is_gone = true);
+        }
     }
 
     /// Goes on until a moment, or until everything is as it should be. Whether it is.
@@ -160,6 +184,12 @@ impl World {
                 }
             }
         }
+        if self.core.scenario.trace {
+            let state = self.state();
+            let news: Vec<String> = state.iter().filter(|line| !self.noted.contains(line)).cloned().collect();
+            news.into_iter().for_each(|line| self.core.note(|| line));
+            self.noted = state;
+        }
         for finding in findings {
             if !self.core.findings.contains(&finding) {
                 self.core.found(finding);
@@ -187,6 +217,35 @@ impl World {
             }
         }
         None
+    }
+
+    /// How every replica stands, for the record.
+    fn state(&self) -> Vec<String> {
+        let now = self.core.now;
+        let mut lines = Vec::new();
+        for node in self.core.nodes.values() {
+            let Some(server) = node.server() else {
+                lines.push(format!("server {} does not run, gone: {}", node.id, node.is_gone));
+                continue;
+            };
+            for group in server.replicas(node.clock.shows(now)) {
+                lines.push(format!(
+                    "server {} shard {} {:?} term {} leader {:?} commit {} applied {} log {}..{} voters {:?} learners {:?}",
+                    node.id,
+                    group.shard,
+                    group.role,
+                    group.term,
+                    group.leader.map(|id| id.0),
+                    group.commit,
+                    group.applied,
+                    group.first,
+                    group.last,
+                    group.voters.iter().map(|id| id.0).collect::<Vec<_>>(),
+                    group.learners.iter().map(|id| id.0).collect::<Vec<_>>()
+                ));
+            }
+        }
+        lines
     }
 
     fn why_unsettled(&self) -> String {

@@ -271,6 +271,7 @@ impl Server {
             election_timeout_us: self.timeout.current().as_ns() / 1_000,
             counters: self.counters(),
             offers: offers.collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 

@@ -1,26 +1,76 @@
 //! `cluster`: clients of the controllers.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `access` | a connection to the cluster, and what went wrong with it |
+//! | `view` | the cluster as its servers see it |
+//! | `status`, `shards`, `members` | runs the cluster |
+//! | `backup`, `restore` | all of its data, out and in |
+//! | `data`, `watch` | reads, writes, calls |
+//! | `bench` | measures |
 
+mod access;
+mod backup;
 mod bench;
+mod data;
+mod members;
+mod restore;
+mod shards;
+mod status;
+mod view;
+mod watch;
 
 use live::cluster::{Client, Tls};
 use miette::Report;
+use serde_json::{Map, Value};
 
 use crate::Ending;
-use crate::cli::{Cluster, Endpoints, Format};
+use crate::cli::actions::{Action, Cluster};
+use crate::cli::{Endpoints, Format};
+use crate::output::{Rows, print_json, put};
+use access::Access;
 
 /// Does what is asked of the cluster.
-pub fn cluster(command: &Cluster, format: Format) -> Result<Ending, Report> {
-    match command {
-        Cluster::Bench(args) => bench::bench(args, format),
+pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, Report> {
+    if let Action::Bench(bench) = &args.action {
+        return bench::bench(bench, format);
     }
+    let open = || Access::open(&args.access);
+    match &args.action {
+        Action::Status => status::status(&open()?, format, verbose)?,
+        Action::Shards { action: None } => shards::list(&open()?, format)?,
+        Action::Shards { action: Some(action) } => shards::change(&open()?, action, format)?,
+        Action::MoveLeader { shard, server } => shards::move_leader(&open()?, shard, server, format)?,
+        Action::Add { name, listen } => members::add(&open()?, name.as_deref(), listen.as_deref(), format)?,
+        Action::Remove { server, force } => members::remove(&open()?, server, *force, format)?,
+        Action::Replace { old, name, listen } => {
+            members::replace(&open()?, old, name.as_deref(), listen.as_deref(), format)?;
+        }
+        Action::Backup { file, force, quiet } => backup::backup(&args.access, file, *force, *quiet, format)?,
+        Action::Restore { file, quiet } => restore::restore(&args.access, file, *quiet, format)?,
+        Action::Get { at, freshness } => return data::get(&open()?, at, *freshness, format),
+        Action::List { at, freshness, limit } => data::list(&open()?, at, *freshness, *limit, format)?,
+        Action::Put { at, value, create, replace, if_etag } => {
+            let condition = data::Condition::of(*create, *replace, *if_etag);
+            return data::put_value(&open()?, at, value, condition, format);
+        }
+        Action::Delete { at, if_etag } => return data::delete(&open()?, at, *if_etag, format),
+        Action::Watch { at } => watch::watch(&open()?, at, format)?,
+        Action::Call(call) => data::call(&open()?, call, format)?,
+        Action::Bench(_) => unreachable!("it was done above"),
+    }
+    Ok(Ending::Passed)
 }
 
 /// A failure of a controller or a client of it, with its hint, as a report.
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 pub fn explain(error: live::cluster::Error) -> Report {
-    match error.hint() {
-        Some(hint) => miette::miette!(help = hint, "{error}"),
-        None => miette::miette!("{error}"),
+    let text = error.to_string();
+    match (error.hint(), text.split_once("; hint: ")) {
+        (Some(hint), _) => miette::miette!(help = hint, "{text}"),
+        // What servers say has its hint within.
+        (None, Some((text, hint))) => miette::miette!(help = hint.to_owned(), "{text}"),
+        (None, None) => miette::miette!("{text}"),
     }
 }
 
@@ -32,4 +82,22 @@ fn tls(connection: &Endpoints) -> Result<Option<Tls>, Report> {
 /// A client of the cluster.
 fn connect(connection: &Endpoints) -> Result<Client, Report> {
     Client::connect(&connection.endpoints, tls(connection)?.as_ref()).map_err(explain)
+}
+
+/// Says what was done: a sentence for people, the same as data for programs.
+fn tell<const N: usize>(format: Format, sentence: &str, data: [(&'static str, Value); N]) -> Result<(), Report> {
+    match format {
+        Format::Table => put(&format!("{sentence}\n")),
+        Format::Json => print_json(&data.map(|(name, value)| (name.to_owned(), value)).into_iter().collect::<Map<_, _>>()),
+        Format::Csv => {
+            let mut rows = Rows::new(&data.each_ref().map(|(column, _)| *column));
+            rows.push(data.map(|(_, cell)| cell));
+            put(&rows.render(format))
+        }
+    }
+}
+
+/// A count with its noun: `1 server`, `2 servers`.
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

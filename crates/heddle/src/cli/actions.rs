@@ -1,0 +1,403 @@
+//! What `heddle cluster` can do, and how it is reached.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
+use tree::Path;
+
+use super::{Bench, Endpoints, Tls};
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Servers and shards are named by their names or their numbers, as `heddle cluster status` and `heddle cluster shards` list
+them.
+
+EXIT STATUS
+  0  it worked
+  1  the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
+  2  an error; nothing was changed unless the message says so
+
+ENVIRONMENT
+  HEDDLE_ENDPOINTS   controllers to ask, as after --endpoints
+
+EXAMPLES
+  heddle controller                                    start a cluster of one, on this machine
+  heddle cluster put /car:cars/car-entry=17 red        write a value
+  heddle cluster get /car:cars/car-entry=17            read it
+  heddle cluster watch /car:cars -o json               follow changes, one JSON object a line
+  heddle cluster shards create cars --module car       give a module a Raft group of its own, while running
+  heddle cluster add n2                                how to start a second controller
+  heddle cluster backup monday.heddle                  everything, into one file
+  heddle cluster restore monday.heddle                 into a new, empty cluster")]
+pub struct Cluster {
+    #[command(flatten)]
+    pub access: Access,
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// How the cluster is reached; may stand anywhere behind `cluster`.
+#[derive(Debug, Args)]
+pub struct Access {
+    /// Controllers to ask; one that answers is enough
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOST:PORT,..",
+        env = "HEDDLE_ENDPOINTS",
+        value_delimiter = ',',
+        default_values_t = [format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT)],
+        help_heading = "Access"
+    )]
+    pub endpoints: Vec<String>,
+    /// Our certificate (PEM), for a cluster with TLS
+    #[arg(
+        long = "tls-cert",
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires_all = ["key", "authority"],
+        help_heading = "Access"
+    )]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(
+        long = "tls-key",
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "certificate",
+        help_heading = "Access"
+    )]
+    pub key: Option<PathBuf>,
+    /// The authority that signs all certificates of the cluster (PEM)
+    #[arg(
+        long = "tls-ca",
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "certificate",
+        help_heading = "Access"
+    )]
+    pub authority: Option<PathBuf>,
+    /// Give up after this long, as in 500ms, 5s or 1m
+    #[arg(
+        long,
+        global = true,
+        value_name = "TIME",
+        default_value = "5s",
+        value_parser = duration,
+        help_heading = "Access"
+    )]
+    pub timeout: Duration,
+}
+
+impl Access {
+    /// The same without the timeout.
+    pub fn connection(&self) -> Endpoints {
+        Endpoints {
+            endpoints: self.endpoints.clone(),
+            tls: Tls {
+                certificate: self.certificate.clone(),
+                key: self.key.clone(),
+                authority: self.authority.clone(),
+            },
+        }
+    }
+}
+
+/// The longest time that a request may be given.
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// A time of more than nothing, as in `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time: expected a number with a unit, as in 500ms, 5s or 1m");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        _ => return Err(wrong()),
+    };
+    let time = Duration::from_millis(number.saturating_mul(unit_ms));
+    if time.is_zero() || time > TIMEOUT_MAX {
+        return Err("expected more than nothing and at most 10m".into());
+    }
+    Ok(time)
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Show the servers, and the shards in short (-v: everything about them)
+    Status,
+    /// List the shards, or change them
+    ///
+    /// A shard is a part of the data with a Raft group of its own: whole modules, or what is below a path. `default` holds
+    /// whatever no other shard claims. All changes are made while the cluster runs, and no write is lost; data on its way to
+    /// another shard makes its writers and readers wait for a moment.
+    Shards {
+        #[command(subcommand)]
+        action: Option<ShardAction>,
+    },
+    /// Let a server lead a shard, now
+    ///
+    /// Leaders move to where requests come from, so it may move again: `shards pin` keeps it.
+    MoveLeader {
+        /// The shard
+        shard: String,
+        /// The server
+        server: String,
+    },
+    /// Say how to start a further server of this cluster
+    ///
+    /// A server adds itself when it starts with --join: this prints the command to run on its machine.
+    Add {
+        /// Name of the new server; if left out, one that is free
+        name: Option<String>,
+        /// Where it shall listen; may be left out where the others are on this machine
+        #[arg(long, value_name = "HOST:PORT")]
+        listen: Option<String>,
+    },
+    /// Take a server out of the cluster, for good
+    ///
+    /// Its replicas are given to others, where shards say how many they want. Refused when a shard would be left without
+    /// a majority of running voters.
+    Remove {
+        /// The server
+        server: String,
+        /// Even if a shard may lose its majority
+        #[arg(long)]
+        force: bool,
+    },
+    /// Say how to start a server in the place of another
+    ///
+    /// The new one takes over the old one's place in lists of replicas and pins, in one step, when it starts with
+    /// --replace: this prints the command to run on its machine.
+    Replace {
+        /// The server that leaves; it may have crashed
+        old: String,
+        /// Name of the new one; if left out, the old one's
+        name: Option<String>,
+        /// Where it shall listen; if left out, where the old one did
+        #[arg(long, value_name = "HOST:PORT")]
+        listen: Option<String>,
+    },
+    /// Write all data and the map of shards into a file
+    ///
+    /// Each shard is written as it is at one moment. The file has checksums, and is there only when it is whole.
+    Backup {
+        /// The file
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Overwrite the file if it is there
+        #[arg(short, long)]
+        force: bool,
+        /// No progress bar
+        #[arg(short, long)]
+        quiet: bool,
+    },
+    /// Fill a new, empty cluster with a backup
+    ///
+    /// The file is checked as a whole before anything is written, and the cluster's content is read and compared
+    /// afterwards. Shards are made as they were; lists of replicas and pins are kept for servers of the same names.
+    Restore {
+        /// The file
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// No progress bar
+        #[arg(short, long)]
+        quiet: bool,
+    },
+    /// Print a value, its bytes as they are
+    Get {
+        #[command(flatten)]
+        at: Place,
+        #[command(flatten)]
+        freshness: Freshness,
+    },
+    /// List a path and what is below it
+    List {
+        #[command(flatten)]
+        at: Place,
+        #[command(flatten)]
+        freshness: Freshness,
+        /// So many at most
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        limit: Option<u32>,
+    },
+    /// Write a value
+    #[command(group = ArgGroup::new("condition").args(["create", "replace", "if_etag"]))]
+    Put {
+        #[command(flatten)]
+        at: Place,
+        /// The value; `-` reads it from standard input
+        value: String,
+        /// Only if there is none yet
+        #[arg(long)]
+        create: bool,
+        /// Only if there is one already
+        #[arg(long)]
+        replace: bool,
+        /// Only if the value there has this entity tag
+        #[arg(long, value_name = "ETAG")]
+        if_etag: Option<u64>,
+    },
+    /// Take away a value and what is below it
+    Delete {
+        #[command(flatten)]
+        at: Place,
+        /// Only if the value there has this entity tag
+        #[arg(long, value_name = "ETAG")]
+        if_etag: Option<u64>,
+    },
+    /// Follow changes at and below a path, one line an event, until interrupted
+    Watch {
+        #[command(flatten)]
+        at: Place,
+    },
+    /// Call an RPC that some program offers, wherever that is connected
+    Call(Call),
+    /// Measure latencies and rates of a cluster under load
+    ///
+    /// Cars are created, read, updated and deleted, and `people:add-person` is called, which this program offers at the shard's
+    /// leader and which writes a person. Each client asks one thing after another over a connection of its own.
+    Bench(Bench),
+}
+
+/// A place in the data.
+#[derive(Clone, Debug, Args)]
+pub struct Place {
+    /// Where, as in /car:cars/car-entry=17
+    pub path: Path,
+    /// Which of the two datastores
+    #[arg(long, value_enum, default_value_t = Datastore::Config)]
+    pub datastore: Datastore,
+}
+
+impl Place {
+    /// The same in the words of the store.
+    pub fn location(&self) -> tree::Location {
+        match self.datastore {
+            Datastore::Config => tree::Location::config(self.path.clone()),
+            Datastore::Operational => tree::Location::operational(self.path.clone()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Datastore {
+    /// What was asked for
+    Config,
+    /// What is
+    Operational,
+}
+
+#[derive(Debug, Args)]
+pub struct Call {
+    /// Its name, as in people:add-person
+    pub rpc: String,
+    /// Its input; `-` reads it from standard input
+    pub input: Option<String>,
+    /// Call the one that serves this data
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<Path>,
+    /// It may be carried out twice: try elsewhere when a provider is lost
+    #[arg(long)]
+    pub idempotent: bool,
+}
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Freshness {
+    /// Take whatever the asked server has, which may be old
+    #[arg(long)]
+    pub stale: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ShardAction {
+    /// Make a shard, and move data to it
+    Create {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        parts: Parts,
+        /// Who holds it: `all`, a number of servers, or their names
+        #[arg(long, value_name = "all|N|SERVER,..", default_value = "all")]
+        replicas: String,
+    },
+    /// Delete a shard; its data moves back to where it came from
+    Delete {
+        /// The shard
+        name: String,
+    },
+    /// Move data to a shard
+    Move {
+        /// The shard that it goes to
+        name: String,
+        #[command(flatten)]
+        parts: Parts,
+    },
+    /// Choose who holds a shard
+    Replicas {
+        /// The shard
+        name: String,
+        /// `all`, a number of servers, or their names
+        #[arg(value_name = "all|N|SERVER,..")]
+        replicas: String,
+    },
+    /// Choose how modules are spread over shards
+    Strategy {
+        /// How
+        #[arg(value_enum)]
+        strategy: Strategy,
+    },
+    /// Have a server lead a shard, whatever the load
+    Pin {
+        /// The shard
+        name: String,
+        /// The server
+        server: String,
+    },
+    /// Leave it to the load again who leads a shard
+    Unpin {
+        /// The shard
+        name: String,
+    },
+}
+
+/// Parts of the data.
+#[derive(Clone, Debug, Args)]
+pub struct Parts {
+    /// All of a YANG module (may be given several times)
+    #[arg(long = "module", value_name = "MODULE", action = ArgAction::Append)]
+    pub modules: Vec<String>,
+    /// A path and what is below it (may be given several times)
+    #[arg(long = "prefix", value_name = "PATH", action = ArgAction::Append)]
+    pub prefixes: Vec<Path>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Strategy {
+    /// Everything in `default`, but for shards made by hand
+    Single,
+    /// A shard for each module, made when it is first written
+    Distributed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_number_and_a_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("1m"), Ok(Duration::from_secs(60)));
+        for wrong in ["", "5", "s", "-1s", "0s", "1h", "11m", "1.5s", "99999999999999999999s", "18446744073709551615m"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A connection to the cluster.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use live::cluster::{Client, Error, Tls};
+use machine::ServerId;
+use miette::{Report, miette};
+use placement::{Command, Effect};
+use store::client::ClientConfig;
+use store::protocol::{Admin, Answer, RequestBody};
+use store::status::Status;
+
+use super::{explain, tls};
+use crate::cli::actions;
+
+/// An endpoint that does not take a connection within this is passed over.
+const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A server that does not say how it is within this counts as unreachable.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Between two looks at something that is awaited.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A cluster that can be asked.
+pub struct Access {
+    pub client: Client,
+    pub timeout: Duration,
+    tls: Option<Tls>,
+    /// The authority's file, for commands that are shown.
+    authority: Option<PathBuf>,
+}
+
+impl Access {
+    /// Finds a controller that takes connections, before anything is asked.
+    pub fn open(args: &actions::Access) -> Result<Self, Report> {
+        let connection = args.connection();
+        let tls = tls(&connection)?;
+        // It says what is wrong with an address.
+        let client = Client::connect(&connection.endpoints, tls.as_ref()).map_err(explain)?;
+        knock(&connection.endpoints, args.timeout.min(KNOCK_TIMEOUT))?;
+        Ok(Self { client, timeout: args.timeout, tls, authority: args.authority.clone() })
+    }
+
+    /// What a command that starts a server of this cluster has to say of certificates.
+    pub fn certificates(&self) -> String {
+        self.authority.as_ref().map_or_else(String::new, |authority| {
+            format!(" --tls-cert FILE --tls-key FILE --tls-ca {}", authority.display())
+        })
+    }
+
+    /// Asks; the error is as it came.
+    pub fn try_ask(&self, body: RequestBody) -> Result<Answer, Error> {
+        self.client.request(body, self.timeout)
+    }
+
+    /// Asks.
+    pub fn ask(&self, body: RequestBody) -> Result<Answer, Report> {
+        self.try_ask(body).map_err(|error| self.explain(error))
+    }
+
+    /// What went wrong, and what may mend it.
+    pub fn explain(&self, error: Error) -> Report {
+        let Error::Request(request) = &error else { return explain(error) };
+        let text = request.to_string();
+        let hint = match request {
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("connection to") => {
+                if self.tls.is_some() {
+                    "does the controller use certificates of the same authority, and name the host in its own?"
+                } else {
+                    "a controller with certificates wants --tls-cert, --tls-key and --tls-ca"
+                }
+            }
+            store::protocol::Error::Timeout { .. } => {
+                "`heddle cluster status` shows which servers are up: a majority of a shard's voters has to be; --timeout waits longer"
+            }
+            store::protocol::Error::SpansShards(_) => "`heddle cluster shards` shows which data is in which shard",
+            store::protocol::Error::Invalid(reason) if reason.contains("reaches over the shards") => {
+                "`heddle cluster shards` shows which data is in which shard"
+            }
+            store::protocol::Error::Rpc(reason) if !reason.contains("; hint: ") => {
+                "`heddle cluster status -v` lists the RPCs on offer"
+            }
+            _ => return explain(error),
+        };
+        miette!(help = hint, "{text}")
+    }
+
+    /// What the asked server knows.
+    pub fn status(&self) -> Result<Status, Report> {
+        match self.ask(RequestBody::Admin(Admin::Status))? {
+            Answer::Status(status) => Ok(*status),
+            other => unreachable!("a status is not answered by {other:?}"),
+        }
+    }
+
+    /// What the server at an address says of itself, if it is there and is the one that is meant.
+    pub fn status_at(&self, address: &str, server: ServerId, cluster: u64) -> Option<Status> {
+        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        match client.request(RequestBody::Admin(Admin::Status), self.timeout.min(STATUS_TIMEOUT)) {
+            Ok(Answer::Status(status)) if status.server == server && status.cluster == cluster => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Changes the map of shards and servers.
+    pub fn place(&self, command: Command) -> Result<Effect, Report> {
+        match self.ask(RequestBody::Admin(Admin::Placement(command)))? {
+            Answer::Placed(effect) => Ok(effect),
+            other => unreachable!("a change of the map is not answered by {other:?}"),
+        }
+    }
+
+    /// Looks again and again until `arrived` gives something, for as long as `--timeout` says.
+    pub fn wait<T>(&self, mut arrived: impl FnMut() -> Result<Option<T>, Report>) -> Result<Option<T>, Report> {
+        let until = Instant::now() + self.timeout;
+        loop {
+            match arrived()? {
+                None if Instant::now() < until => std::thread::sleep(LOOK_EVERY),
+                found => return Ok(found),
+            }
+        }
+    }
+
+    /// Waits until the asked server's status is as wanted; whether it became so.
+    pub fn wait_until(&self, mut wanted: impl FnMut(&Status) -> bool) -> Result<bool, Report> {
+        Ok(self.wait(|| Ok(wanted(&self.status()?).then_some(())))?.is_some())
+    }
+}
+
+/// Fails at once where nobody listens, instead of trying until the time is over.
+fn knock(endpoints: &[String], timeout: Duration) -> Result<(), Report> {
+    let mut failures = Vec::new();
+    for endpoint in endpoints {
+        match endpoint.to_socket_addrs() {
+            Err(error) => failures.push(format!("{endpoint} ({error})")),
+            Ok(addresses) => {
+                for address in addresses {
+                    match TcpStream::connect_timeout(&address, timeout) {
+                        Ok(_) => return Ok(()),
+                        Err(error) => failures.push(format!("{endpoint} ({error})")),
+                    }
+                }
+            }
+        }
+    }
+    failures.dedup();
+    Err(miette!(
+        help = "is it running? `heddle controller` starts one; --endpoints HOST:PORT,.. names others",
+        "no controller at {}",
+        failures.join(", ")
+    ))
+}

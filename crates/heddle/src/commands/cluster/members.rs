@@ -1,0 +1,152 @@
+//! `cluster add`, `remove`, `replace`: servers come and go.
+
+use machine::ServerId;
+use miette::{Report, miette};
+use placement::{Command, Map};
+use serde_json::json;
+
+use super::access::Access;
+use super::view::{self, View};
+use super::{count, tell};
+use crate::cli::Format;
+
+/// Says how to start a further server.
+pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Format) -> Result<(), Report> {
+    let map = access.status()?.map;
+    let name = match name {
+        Some(taken) if map.member_named(taken).is_some() => {
+            return Err(miette!(
+                help = format!("choose another name; a server that takes its place: heddle cluster replace {taken}"),
+                "there is a server {taken} already"
+            ));
+        }
+        Some(name) => name.to_owned(),
+        None => free_name(&map),
+    };
+    let listen = listen.map_or_else(|| free_address(&map), str::to_owned);
+    let command = format!("heddle controller --node {name} --listen {listen} --join {}", join(&map, None));
+    let command = command + &access.certificates();
+    tell(format, &command, [("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))])?;
+    if format == Format::Table {
+        eprintln!(
+            "\nRun this on the machine of {name}: it joins by itself, and gets replicas of all shards that are on all servers"
+        );
+    }
+    Ok(())
+}
+
+/// Says how to start a server in another's place.
+pub fn replace(
+    access: &Access,
+    old: &str,
+    name: Option<&str>,
+    listen: Option<&str>,
+    format: Format,
+) -> Result<(), Report> {
+    let view = View::take(access)?;
+    let old = view::server(&view.map, old)?;
+    let name = name.unwrap_or(&old.name);
+    if let Some(taken) = view.map.member_named(name).filter(|taken| taken.id != old.id) {
+        return Err(miette!(
+            help = "choose another name, or leave it out: the new one may have the old one's",
+            "there is a server {} already",
+            taken.name
+        ));
+    }
+    if view.map.members().len() == 1 {
+        return Err(miette!(
+            help = "add one first: heddle cluster add",
+            "{} is the only server of this cluster: all data is there, and nobody else could let a new one in",
+            old.name
+        ));
+    }
+    let listen = listen.unwrap_or(&old.address);
+    let join = join(&view.map, Some(old.id));
+    let command = format!("heddle controller --node {name} --listen {listen} --join {join} --replace {}", old.id);
+    let command = command + &access.certificates();
+    let data = [("old", json!(old.name)), ("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))];
+    tell(format, &command, data)?;
+    if format == Format::Table {
+        let first = if view.is_live(old.id) { format!("{} is running: stop it first. ", old.name) } else { String::new() };
+        eprintln!(
+            "\n{first}Run this on the machine of the new server, with an empty data folder: it takes the place of {} in one step",
+            old.name
+        );
+    }
+    Ok(())
+}
+
+/// `c2`, or the next that is free.
+fn free_name(map: &Map) -> String {
+    let names = (1..).map(|number| format!("c{number}"));
+    let free = names.skip(map.members().len()).find(|name| map.member_named(name).is_none());
+    free.expect("there are more numbers than servers")
+}
+
+/// Where a further server could listen: beside the others if they are all on this machine.
+fn free_address(map: &Map) -> String {
+    let ports = map.members().values().map(|member| {
+        let (host, port) = member.address.rsplit_once(':')?;
+        let is_local = host == "localhost" || host.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| ip.is_loopback());
+        if is_local { port.parse::<u16>().ok() } else { None }
+    });
+    let ports: Option<Vec<u16>> = ports.collect();
+    match ports.and_then(|ports| ports.into_iter().max()).and_then(|port| port.checked_add(1)) {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => format!("HOST:{}", live::cluster::DEFAULT_PORT),
+    }
+}
+
+/// The addresses that a new server asks to be let in.
+fn join(map: &Map, except: Option<ServerId>) -> String {
+    let others = map.members().values().filter(|member| Some(member.id) != except);
+    others.map(|member| member.address.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// Takes a server out of the cluster.
+pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Result<(), Report> {
+    let view = View::take(access)?;
+    let member = view::server(&view.map, server)?;
+    let endangered = endangered(&view, member.id);
+    if !force && !endangered.is_empty() {
+        return Err(miette!(
+            help = "start the servers that are down, or remove those first; --force removes it all the same",
+            "without {} too few servers of {} would be running",
+            member.name,
+            endangered.join(", ")
+        ));
+    }
+    access.place(Command::RemoveServer { id: member.id })?;
+    let settled = access.wait(|| {
+        let view = View::take(access)?;
+        let is_left = |shard: &placement::ShardId| {
+            view.group(*shard).is_none_or(|group| group.voters.contains(&member.id) || group.learners.contains(&member.id))
+        };
+        let is_gone = !view.map.members().contains_key(&member.id);
+        Ok((is_gone && !view.map.shards().keys().any(is_left)).then_some(view.map.members().len()))
+    })?;
+    let data = [("removed", json!(member.name)), ("id", json!(member.id.0)), ("settled", json!(settled.is_some()))];
+    let sentence = match settled {
+        Some(left) => format!("{} is no server of this cluster any more; {} left", member.name, count(left as u64, "server")),
+        None => {
+            eprintln!("Its replicas are being taken over by others: `heddle cluster shards` shows how far that is");
+            format!("{} is no server of this cluster any more", member.name)
+        }
+    };
+    tell(format, &sentence, data)?;
+    if format == Format::Table {
+        eprintln!("Its data folder is of no more use: it can join again with an empty one only");
+    }
+    Ok(())
+}
+
+/// Shards that had a majority of running voters, and would not have one without this server.
+fn endangered(view: &View, leaving: ServerId) -> Vec<String> {
+    let is_endangered = |shard: &&placement::Shard| {
+        let Some(group) = view.group(shard.id) else { return false };
+        let rest: Vec<ServerId> = group.voters.iter().copied().filter(|voter| *voter != leaving).collect();
+        let live = rest.iter().filter(|voter| view.is_live(**voter)).count();
+        !rest.is_empty() && group.voters.contains(&leaving) && live * 2 <= rest.len()
+    };
+    view.map.shards().values().filter(is_endangered).map(|shard| shard.name.clone()).collect()
+}

@@ -1,0 +1,107 @@
+//! `cluster watch`: changes, one line each.
+
+use std::collections::BTreeMap;
+
+use miette::{Report, miette};
+use serde_json::{Value, json};
+use store::protocol::WatchEvents;
+use tree::{Event, EventKind, Path};
+
+use super::access::Access;
+use super::data::{object, shown};
+use crate::cli::Format;
+use crate::cli::actions::Place;
+use crate::output::put;
+
+/// Follows changes until the cluster ends it, or the user does.
+pub fn watch(access: &Access, at: &Place, format: Format) -> Result<(), Report> {
+    let location = at.location();
+    let watch = access
+        .client
+        .watch(location.clone(), BTreeMap::new(), access.timeout)
+        .map_err(|error| access.explain(error))?;
+    let from: Vec<String> = watch.from.iter().map(|(shard, revision)| format!("{revision} of shard {shard}")).collect();
+    eprintln!("Watching {location} from revision {}", from.join(", "));
+    if format == Format::Csv {
+        put("revision,shard,event,path,etag,value\n")?;
+    }
+    for told in watch {
+        put(&lines(&told, &location.path, format))?;
+    }
+    Err(miette!(help = "begin again; what changed meanwhile has to be read", "the cluster has ended the watch"))
+}
+
+/// One line an event, and one where events were left out.
+fn lines(told: &WatchEvents, watched: &Path, format: Format) -> String {
+    let skipped = told.skipped.then(|| line(told, "skipped", (told.revision, watched), None, format));
+    let event = |event: &Event| {
+        let at = (event.revision, &event.at.path);
+        match &event.kind {
+            EventKind::Put { etag, value } => line(told, "put", at, Some((*etag, value)), format),
+            EventKind::Deleted => line(told, "deleted", at, None, format),
+            EventKind::Reset => line(told, "reset", at, None, format),
+        }
+    };
+    skipped.into_iter().chain(told.events.iter().map(event)).collect()
+}
+
+fn line(
+    told: &WatchEvents,
+    what: &str,
+    (revision, path): (u64, &Path),
+    value: Option<(u64, &[u8])>,
+    format: Format,
+) -> String {
+    let shard = told.shard;
+    let (etag, bytes) = value.unzip();
+    let text = bytes.map(|bytes| shown(bytes, usize::MAX)).unwrap_or_default();
+    match format {
+        Format::Table => format!("{revision} {what} {path} {text}").trim_end().to_owned() + "\n",
+        Format::Csv => {
+            let etag = etag.map(|etag| etag.to_string()).unwrap_or_default();
+            format!("{revision},{shard},{what},{},{etag},{}\n", lab::quoted(path.as_str()), lab::quoted(&text))
+        }
+        Format::Json => {
+            let mut fields = serde_json::Map::new();
+            fields.insert("revision".into(), json!(revision));
+            fields.insert("shard".into(), json!(shard.0));
+            fields.insert("event".into(), json!(what));
+            fields.extend(object(path, etag, bytes));
+            Value::Object(fields).to_string() + "\n"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use placement::ShardId;
+    use tree::Location;
+
+    #[test]
+    fn a_line_an_event_in_each_format() {
+        let path = Path::parse("/car:cars/car-entry=1").unwrap();
+        let at = Location::config(path.clone());
+        let put = EventKind::Put { etag: 7, value: b"a, b".into() };
+        let events = vec![
+            Event { revision: 7, kind: put, at: at.clone() },
+            Event { revision: 8, kind: EventKind::Deleted, at },
+        ];
+        let told = WatchEvents { watch: 1, shard: ShardId(1), revision: 8, skipped: true, events };
+        let watched = Path::parse("/car:cars").unwrap();
+        assert_eq!(
+            lines(&told, &watched, Format::Table),
+            "8 skipped /car:cars\n7 put /car:cars/car-entry=1 a, b\n8 deleted /car:cars/car-entry=1\n"
+        );
+        assert_eq!(
+            lines(&told, &watched, Format::Csv),
+            "8,1,skipped,/car:cars,,\n7,1,put,/car:cars/car-entry=1,7,\"a, b\"\n8,1,deleted,/car:cars/car-entry=1,,\n"
+        );
+        let json = lines(&told, &watched, Format::Json);
+        let second: Value = serde_json::from_str(json.lines().nth(1).unwrap()).unwrap();
+        let expected = json!({
+            "revision": 7, "shard": 1, "event": "put", "path": "/car:cars/car-entry=1", "etag": 7, "value": "a, b"
+        });
+        assert_eq!((json.lines().count(), second), (3, expected));
+    }
+}

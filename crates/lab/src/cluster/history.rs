@@ -1,0 +1,225 @@
+//! Whether what clients were told holds together, and whether what was acknowledged is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use live::cluster::{BootClock, Client};
+use machine::Time;
+use sim::linearizability::entry::{self, Action, Change, Input, Leaf, Output};
+use sim::linearizability::{Limits, Operation, Outcome, Verdict};
+use store::client::ClientConfig;
+use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};
+
+use super::entries::{self, CARS, container};
+use super::nodes::Nodes;
+use super::recorder::Recorder;
+
+/// One read after the run.
+const READ: Duration = Duration::from_secs(30);
+/// Who reads after the run.
+const READER: u32 = u32::MAX;
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub lost_writes: Option<u64>,
+    pub linearizable: Option<bool>,
+    pub counterexample: Option<String>,
+    pub checked: u64,
+}
+
+type Told = Operation<Input, Output>;
+
+/// Reads every entry that was written, as part of the history.
+pub(super) fn read_all(nodes: &Nodes, clock: &BootClock, recorder: &mut Recorder) -> Result<(), String> {
+    let Some(history) = recorder.history() else { return Ok(()) };
+    let written = |told: &&Told| matches!(told.input.action, Action::Write { .. });
+    let touched: BTreeSet<u32> = history.operations().iter().filter(written).map(|told| told.input.entry).collect();
+    if touched.is_empty() {
+        return Ok(());
+    }
+    let client = nodes.client(&nodes.running(), ClientConfig::default())?;
+    let asked = clock.now();
+    // Entries may be in several shards, of which one list is not: then they are read one by one.
+    if let Some(mut found) = all_cars(&client) {
+        for entry in touched {
+            let leaves = found.remove(&entry).unwrap_or_default();
+            note(recorder, clock, asked, entry, &leaves);
+        }
+        return Ok(());
+    }
+    for entry in touched {
+        let asked = clock.now();
+        match client.request(entries::request(entry, Action::List, 0), READ) {
+            Ok(Answer::Values { entries, .. }) => note(recorder, clock, asked, entry, &entries),
+            Ok(other) => return Err(format!("a list was answered by {other:?}")),
+            Err(error) => return Err(format!("reading an entry after the run: {error}")),
+        }
+    }
+    Ok(())
+}
+
+type Values = Vec<(tree::Path, u64, Vec<u8>)>;
+
+fn note(recorder: &mut Recorder, clock: &BootClock, asked: Time, entry: u32, leaves: &Values) {
+    let ticket = recorder.invoked(READER, asked, Input { entry, action: Action::List });
+    // What no client wrote is no answer that the model knows: it stays unknown, and every write of it is lost.
+    if let Some(output) = entries::listed(entry, leaves) {
+        recorder.returned(ticket, clock.now(), output);
+    }
+}
+
+/// All entries of `car` by their number; nothing if they cannot be listed at once.
+fn all_cars(client: &Client) -> Option<BTreeMap<u32, Values>> {
+    let mut found: BTreeMap<u32, Values> = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let (at, consistency) = (container(CARS), Consistency::Linearizable);
+        let body = RequestBody::List { at, after: after.take(), limit: LIST_MAX, consistency };
+        let Ok(Answer::Values { entries, more }) = client.request(body, READ) else { return None };
+        after = entries.last().map(|(path, _, _)| path.clone());
+        for value in entries {
+            if let Some(entry) = number_of(&value.0) {
+                found.entry(entry).or_default().push(value);
+            }
+        }
+        if !more || after.is_none() {
+            return Some(found);
+        }
+    }
+}
+
+/// The entry that a path is of.
+fn number_of(path: &tree::Path) -> Option<u32> {
+    let text = path.to_string();
+    let rest = text.strip_prefix("/car:cars/car-entry=")?;
+    rest.split('/').next()?.parse().ok()
+}
+
+/// Checks what was recorded.
+pub(super) fn judge(recorder: &Recorder) -> Judged {
+    let Some(history) = recorder.history() else {
+        return Judged { lost_writes: None, linearizable: None, counterexample: None, checked: 0 };
+    };
+    let operations = history.operations();
+    let check = entry::check(operations, Limits::default());
+    let (linearizable, counterexample) = match &check.verdict {
+        Verdict::Linearizable => (Some(true), None),
+        Verdict::Illegal(_) => (Some(false), Some(check.verdict.to_string())),
+        Verdict::Unknown { .. } => (None, Some(check.verdict.to_string())),
+    };
+    let wrote = operations.iter().any(|told| matches!(told.input.action, Action::Write { .. }));
+    Judged {
+        lost_writes: wrote.then(|| lost_writes(operations)),
+        linearizable: linearizable.filter(|_| !operations.is_empty()),
+        counterexample,
+        checked: check.operations,
+    }
+}
+
+/// How many leaves do not hold, after the run, what an acknowledged write left there.
+///
+/// A leaf may hold what any write left there that no acknowledged write has surely overwritten: one that was asked after
+/// the other was answered. Writes of unknown outcome may have come at any time.
+fn lost_writes(operations: &[Told]) -> u64 {
+    let mut entries: BTreeMap<u32, Vec<&Told>> = BTreeMap::new();
+    for told in operations {
+        entries.entry(told.input.entry).or_default().push(told);
+    }
+    entries.values().flat_map(|told| [Leaf::A, Leaf::B].map(|leaf| is_lost(told, leaf))).filter(|lost| *lost).count() as u64
+}
+
+fn is_lost(operations: &[&Told], leaf: Leaf) -> bool {
+    let writes: Vec<(Time, Option<Time>, Option<u64>)> = operations.iter().filter_map(|told| effect(told, leaf)).collect();
+    let acknowledged = writes.iter().filter(|(_, returned, _)| returned.is_some());
+    let Some(last) = acknowledged.map(|(invoked, _, _)| *invoked).max() else { return false };
+    let read = operations.iter().rev().find(|told| told.client == READER);
+    let Some(Told { outcome: Outcome::Returned { output: Output::Leaves(a, b), .. }, .. }) = read else { return true };
+    let held = if leaf == Leaf::A { a } else { b }.map(|tagged| tagged.value);
+    let possible = |(_, returned, left): &(Time, Option<Time>, Option<u64>)| {
+        returned.is_none_or(|returned| returned >= last) && *left == held
+    };
+    !writes.iter().any(possible)
+}
+
+/// When a write was asked, when it was acknowledged if it was, and what it leaves in a leaf. Nothing if it leaves the leaf
+/// as it is.
+fn effect(told: &Told, leaf: Leaf) -> Option<(Time, Option<Time>, Option<u64>)> {
+    let Action::Write { change, .. } = told.input.action else { return None };
+    let returned = match told.outcome {
+        Outcome::Returned { at, output: Output::Written { .. } | Output::Seen { .. } } => Some(at),
+        Outcome::Returned { .. } => return None,
+        Outcome::Unknown => None,
+    };
+    let left = match change {
+        Change::Create(which, value) | Change::Put(which, value) | Change::Replace(which, value) => {
+            (which == leaf).then_some(Some(value))?
+        }
+        Change::PutBoth { a, b } => Some(if leaf == Leaf::A { a } else { b }),
+        Change::Delete | Change::Remove => None,
+    };
+    Some((told.invoked, returned, left))
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Span;
+    use sim::linearizability::entry::Tagged;
+
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::from_ms(ms)
+    }
+
+    /// Asks at the first time, is told at the second: what was written and read, by one client.
+    fn recorded(writes: &[(u64, Option<u64>, Change)], finally: Option<u64>) -> Recorder {
+        let mut recorder = Recorder::new(&[]);
+        for (i, (invoked, returned, change)) in writes.iter().enumerate() {
+            let action = Action::Write { condition: None, change: *change };
+            let ticket = recorder.invoked(i as u32, at(*invoked), Input { entry: 1, action });
+            if let Some(returned) = returned {
+                recorder.returned(ticket, at(*returned), Output::Written { revision: i as u64 + 1 });
+            }
+        }
+        let ticket = recorder.invoked(READER, at(900), Input { entry: 1, action: Action::List });
+        let tag = writes.iter().position(|(_, _, change)| matches!((change, finally), (Change::Put(_, v), Some(f)) if *v == f));
+        let held = finally.map(|value| Tagged { value, tag: tag.map_or(99, |tag| tag as u64 + 1) });
+        recorder.returned(ticket, at(901), Output::Leaves(held, None));
+        recorder
+    }
+
+    fn put(value: u64) -> Change {
+        Change::Put(Leaf::A, value)
+    }
+
+    #[test]
+    fn an_acknowledged_write_that_is_gone_is_lost() {
+        let writes = [(1, Some(2), put(1)), (3, Some(4), put(2))];
+        let judged = |finally| judge(&recorded(&writes, finally));
+        assert_eq!((judged(Some(2)).lost_writes, judged(Some(2)).linearizable), (Some(0), Some(true)));
+        assert_eq!((judged(Some(1)).lost_writes, judged(Some(1)).linearizable), (Some(1), Some(false)));
+        assert_eq!(judged(None).lost_writes, Some(1));
+        assert!(judged(Some(1)).counterexample.unwrap().contains("put a=2"));
+    }
+
+    #[test]
+    fn what_may_have_been_overwritten_is_not_lost() {
+        let concurrent = [(1, Some(5), put(1)), (3, Some(4), put(2))];
+        assert_eq!(judge(&recorded(&concurrent, Some(1))).lost_writes, Some(0));
+        assert_eq!(judge(&recorded(&concurrent, Some(2))).lost_writes, Some(0));
+        let unknown = [(1, Some(2), put(1)), (3, None, put(2)), (3, None, Change::Remove)];
+        for finally in [Some(1), Some(2), None] {
+            assert_eq!(judge(&recorded(&unknown, finally)).lost_writes, Some(0), "{finally:?}");
+        }
+        assert_eq!(judge(&recorded(&[(1, Some(2), put(1)), (3, Some(4), Change::Remove)], None)).lost_writes, Some(0));
+        assert_eq!(judge(&recorded(&[(1, Some(2), put(1)), (3, Some(4), Change::Remove)], Some(1))).lost_writes, Some(1));
+    }
+
+    #[test]
+    fn entries_are_known_by_their_path() {
+        assert_eq!(number_of(&entries::car(17).path), Some(17));
+        assert_eq!(number_of(&entries::car(17).path.child("b", &[]).unwrap()), Some(17));
+        assert_eq!(number_of(&container(CARS).path), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! What is asked of the controllers, live: a process a node, clients in one thread, faults in another.
+//!
+//! ```text
+//!   nodes: processes, data folders <--kill, pause-- faults --partition--> relay (only where there are partitions)
+//!     ^                                                                     |
+//!     +-- frames -- live::cluster::drive <-- script --> recorder --> history: lost? linearizable? --> ClusterRecord
+//! ```
+//!
+//! A cluster is kept for the next run if that one wants the same controllers and nothing befell them.
+
+mod doors;
+mod elections;
+mod entries;
+mod faults;
+mod history;
+mod nodes;
+mod provider;
+mod recorder;
+mod relay;
+mod script;
+
+use std::path::Path;
+use std::time::Instant;
+
+use fabric::{
+    Case, ClusterLoad, Controllers, ElectionTimeout, Fabric, FaultAction, Operation, Work,
+};
+use live::cluster::BootClock;
+
+use self::nodes::Nodes;
+use self::provider::Provider;
+use self::recorder::Recorder;
+use self::script::{Mode, Script};
+use crate::cluster_record::ClusterRecord;
+use crate::plan::{Plan, PlannedRun, controllers_of};
+use crate::progress::Progress;
+use crate::record::Record;
+use crate::results::Timing;
+use crate::{Error, Options};
+
+/// About what one request takes, in seconds: for estimates.
+const REQUEST_SECONDS: f64 = 1e-3;
+/// About what it takes until a cluster is ready, in seconds a node: for estimates.
+const START_SECONDS: f64 = 0.5;
+
+/// Why what is asked of these controllers cannot be run live, if it can't.
+pub(crate) fn why_not_live(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
+    (controllers.tls && has_partitions(load))
+        .then_some("who talks to whom cannot be told apart under TLS, which a partition needs: write `tls: false`")
+}
+
+/// Why what is asked of these controllers cannot be simulated, if it can't.
+pub(crate) fn why_not_simulated(_controllers: &Controllers, _load: &ClusterLoad) -> Option<&'static str> {
+    Some("the simulation knows no such load on controllers")
+}
+
+fn has_partitions(load: &ClusterLoad) -> bool {
+    load.faults.iter().any(|fault| matches!(fault.action, FaultAction::Partition { .. }))
+}
+
+/// About how long a run takes, in seconds: for progress and `heddle plan`.
+pub(crate) fn seconds_of(controllers: &Controllers, load: &ClusterLoad) -> f64 {
+    let start = START_SECONDS * f64::from(controllers.nodes);
+    if load.is_election() {
+        let timeout = match controllers.election {
+            ElectionTimeout::Fixed(timeout) => timeout,
+            ElectionTimeout::Measured { min, .. } => min,
+        };
+        // Between one and two timeouts, and about one until the restarted node has caught up.
+        return start + f64::from(load.requests) * (1.5 * timeout.as_secs_f64() + 1.0);
+    }
+    let asked = f64::from(load.requests) * load.operations.len() as f64;
+    start + asked * REQUEST_SECONDS
+}
+
+/// Runs `runs`, all of which ask controllers, in their order.
+pub(crate) fn run(
+    fabric: &Fabric,
+    plan: &Plan,
+    runs: &[&PlannedRun],
+    options: &Options,
+) -> Result<Vec<(Record, Timing)>, Error> {
+    let progress = Progress::start(options.progress, "live", runs.iter().map(|run| run.seconds));
+    let mut kept: Option<Nodes> = None;
+    let mut measured = Vec::with_capacity(runs.len());
+    for run in runs {
+        let (index, cases) = &plan.cases[run.at.0];
+        progress.at(format!("{}: {}", run.experiment, run.labels));
+        let duration = fabric.experiments[*index].duration;
+        let case = &cases[run.at.1];
+        let started = Instant::now();
+        let (cluster, seconds) = one(fabric, case, duration, &options.program, &mut kept).map_err(|message| {
+            let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
+            Error::Controllers { experiment, case, repeat: run.repeat, message }
+        })?;
+        measured.push((record(run, cluster, seconds), timing(run, started)));
+        progress.done(run.seconds);
+    }
+    Ok(measured)
+}
+
+fn timing(run: &PlannedRun, started: Instant) -> Timing {
+    Timing {
+        experiment: run.experiment.clone(),
+        labels: run.labels.clone(),
+        repeat: run.repeat,
+        driver: run.driver,
+        wall_seconds: started.elapsed().as_secs_f64(),
+        cpu_seconds: None,
+    }
+}
+
+/// A run's record: nothing of flows and links.
+pub(crate) fn record(run: &PlannedRun, cluster: ClusterRecord, seconds: f64) -> Record {
+    Record {
+        experiment: run.experiment.clone(),
+        case: run.at.1,
+        labels: run.labels.clone(),
+        repeat: run.repeat,
+        seed: run.seed,
+        driver: run.driver,
+        seconds,
+        flows: Vec::new(),
+        links: Vec::new(),
+        packet_hops: None,
+        reordered: None,
+        reorder_extent: None,
+        lost_outside_links: None,
+        late_max_us: None,
+        cluster: Some(Box::new(cluster)),
+    }
+}
+
+/// Runs one case, on `kept` if that will do. What it leaves there is fit for another run.
+fn one(
+    fabric: &Fabric,
+    case: &Case,
+    duration: machine::Span,
+    program: &Path,
+    kept: &mut Option<Nodes>,
+) -> Result<(ClusterRecord, f64), String> {
+    let Work::Cluster(load) = &case.work else { unreachable!("the runs all ask controllers") };
+    let controllers = controllers_of(fabric, case);
+    let relayed = has_partitions(load);
+    let mut nodes = match kept.take() {
+        Some(nodes) if nodes.are(&controllers, relayed) => nodes,
+        _ => Nodes::start(program, &controllers, relayed)?,
+    };
+    let started = Instant::now();
+    let outcome = if load.is_election() { elections::run(&mut nodes, load) } else { ask(&mut nodes, load, duration) };
+    let record = outcome.map_err(|message| nodes.explain(&message))?;
+    let seconds = started.elapsed().as_secs_f64();
+    if load.faults.is_empty() {
+        *kept = Some(nodes);
+    }
+    Ok((record, seconds))
+}
+
+/// Asks, has faults happen meanwhile, and looks what is left.
+fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result<ClusterRecord, String> {
+    let module = if load.operations == [Operation::Rpc] { entries::PEOPLE } else { entries::CARS };
+    nodes.make_ready(&[entries::CARS, entries::PEOPLE])?;
+    let calm = load.faults.is_empty();
+    let leader = if calm { nodes.pin_leader(module)? } else { nodes.leader(module)? };
+    let provider = load.operations.contains(&Operation::Rpc).then(|| Provider::start(nodes, leader)).transpose()?;
+    let doors = doors::of(nodes, load, leader);
+    let mode = if calm { Mode::InTurn } else { Mode::Contended };
+    let first_entry = nodes.entries_used();
+    let mut script = Script::new(load, mode, doors.len(), first_entry, duration.max(load.faults_end()));
+    let clock = BootClock::start();
+    let tls = nodes.tls().cloned();
+    let mut happened = Vec::new();
+    std::thread::scope(|scope| {
+        let faults = scope.spawn(|| faults::run(nodes, &load.faults, module));
+        let driven = live::cluster::drive(&clock, load.clients as usize, &doors, tls.as_ref(), &mut script);
+        happened = faults.join().expect("the thread of faults does not panic")?;
+        driven.map_err(|error| error.to_string())
+    })?;
+    nodes.mend()?;
+    drop(provider);
+    let (mut recorder, used) = script.finish(clock.now());
+    nodes.use_entries(used);
+    history::read_all(nodes, &clock, &mut recorder)?;
+    let resident = nodes.resident_max_bytes();
+    let mut record = conclude(&recorder);
+    record.resident_max_bytes = resident;
+    record.faults = happened;
+    Ok(record)
+}
+
+fn conclude(recorder: &Recorder) -> ClusterRecord {
+    let judged = history::judge(recorder);
+    ClusterRecord {
+        operations: recorder.operations(),
+        failed: recorder.failed,
+        first_failure: recorder.first_failure.clone(),
+        lost_writes: judged.lost_writes,
+        linearizable: judged.linearizable,
+        counterexample: judged.counterexample,
+        checked: judged.checked,
+        unavailable_max_seconds: recorder.unavailable_max_seconds(),
+        resident_max_bytes: None,
+        faults: Vec::new(),
+    }
+}

@@ -1,0 +1,475 @@
+//! The controllers' processes and their data folders.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fabric::{Controllers, ElectionTimeout, Replicas, ShardPlan, ShardSpec, Target};
+use live::cluster::{Client, Tls, TlsFiles, certificates};
+use machine::{ServerId, Span};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use placement::{Command as Change, Prefix, ShardId};
+use store::client::ClientConfig;
+use store::protocol::{Admin, Answer, RequestBody};
+use store::status::{RaftRole, Status};
+use tempfile::TempDir;
+
+use super::entries::{self, container};
+use super::relay::Relay;
+
+/// A cluster has so long to do what it was told, besides some election timeouts.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at something that takes its time.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// One question to one node.
+const QUESTION: Duration = Duration::from_secs(1);
+/// So much of a controller's log is shown when something fails.
+const LOG_TAIL_BYTES: u64 = 2_000;
+/// Where data folders are made: on a disk, while /tmp may be in memory.
+const ON_DISK: &str = "/var/tmp";
+
+/// A cluster of processes. They end with it.
+pub(super) struct Nodes {
+    program: PathBuf,
+    controllers: Controllers,
+    nodes: Vec<Node>,
+    relay: Option<Relay>,
+    tls: Option<(Tls, PathBuf)>,
+    /// Entries below this number may exist.
+    entries_used: u32,
+    folder: TempDir,
+}
+
+struct Node {
+    name: String,
+    /// Where it listens.
+    listen: String,
+    /// Where the others, and clients, reach it.
+    address: String,
+    child: Option<Child>,
+    paused: bool,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Node {
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.paused = false;
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), String> {
+        let Some(child) = &self.child else { return Ok(()) };
+        kill(Pid::from_raw(child.id() as i32), signal).map_err(|error| format!("{signal} to {}: {error}", self.name))
+    }
+
+    fn answers(&self) -> bool {
+        self.child.is_some() && !self.paused
+    }
+}
+
+impl Nodes {
+    /// Starts them one after the other, until all are members.
+    pub fn start(program: &Path, controllers: &Controllers, relayed: bool) -> Result<Self, String> {
+        let on_disk = Path::new(ON_DISK);
+        let parent = if on_disk.is_dir() { on_disk.to_owned() } else { std::env::temp_dir() };
+        let folder = tempfile::Builder::new().prefix("heddle-controllers-").tempdir_in(&parent);
+        let folder = folder.map_err(|error| format!("no data folder in {}: {error}", parent.display()))?;
+        let listen = free_addresses(controllers.nodes as usize)?;
+        let relay = relayed.then(|| Relay::start(&listen)).transpose().map_err(|error| format!("relay: {error}"))?;
+        let reached = relay.as_ref().map_or_else(|| listen.clone(), |relay| relay.addresses().to_vec());
+        let nodes = listen.into_iter().zip(reached).enumerate().map(|(i, (listen, address))| Node {
+            name: format!("n{}", i + 1),
+            listen,
+            address,
+            child: None,
+            paused: false,
+        });
+        let mut cluster = Self {
+            program: program.to_owned(),
+            controllers: controllers.clone(),
+            nodes: nodes.collect(),
+            relay,
+            tls: None,
+            entries_used: 0,
+            folder,
+        };
+        if controllers.tls {
+            cluster.tls = Some(cluster.certify()?);
+        }
+        for number in 0..cluster.nodes.len() {
+            cluster.spawn(number)?;
+            if let Err(error) = cluster.wait_for_members(number + 1) {
+                return Err(cluster.explain(&error));
+            }
+        }
+        if let ShardPlan::List(shards) = &controllers.shards.clone() {
+            cluster.make_shards(shards)?;
+        }
+        Ok(cluster)
+    }
+
+    fn certify(&self) -> Result<(Tls, PathBuf), String> {
+        let folder = self.folder.path().join("tls");
+        certificates::make(&folder, &["127.0.0.1".to_owned()]).map_err(|error| error.to_string())?;
+        let files = TlsFiles {
+            certificate: folder.join("client.pem"),
+            key: folder.join("client.key"),
+            authority: folder.join("ca.pem"),
+        };
+        Ok((Tls::load(&files).map_err(|error| error.to_string())?, folder))
+    }
+
+    fn log(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.log", self.nodes[number].name))
+    }
+
+    /// Starts the process of a node, on the data that it has.
+    fn spawn(&mut self, number: usize) -> Result<(), String> {
+        let node = &self.nodes[number];
+        let log = File::options().create(true).append(true).open(self.log(number));
+        let log = log.map_err(|error| format!("{}: {error}", self.log(number).display()))?;
+        let mut command = Command::new(&self.program);
+        command.args(["controller", "--until-stdin-closes", "--node", &node.name, "--listen", &node.listen]);
+        command.args(["--advertise", &node.address, "--election-timeout", &self.election_timeout()]);
+        command.arg("--data").arg(self.folder.path().join(&node.name));
+        if self.controllers.shards == ShardPlan::Distributed {
+            command.args(["--shards", "distributed"]);
+        }
+        if number > 0 {
+            command.args(["--join", &self.nodes[0].address]);
+        }
+        if let Some((_, tls)) = &self.tls {
+            let file = |name| tls.join(name);
+            command.arg("--tls-cert").arg(file("127.0.0.1.pem")).arg("--tls-key").arg(file("127.0.0.1.key"));
+            command.arg("--tls-ca").arg(file("ca.pem"));
+        }
+        let errors = log.try_clone().map_err(|error| error.to_string())?;
+        let child = command.stdin(Stdio::piped()).stdout(log).stderr(errors).spawn();
+        let child = child.map_err(|error| format!("{} cannot be started: {error}", self.program.display()))?;
+        self.nodes[number].child = Some(child);
+        Ok(())
+    }
+
+    fn election_timeout(&self) -> String {
+        let shown = |span: Span| format!("{}us", span.as_ps() / 1_000_000);
+        match self.controllers.election {
+            ElectionTimeout::Fixed(timeout) => shown(timeout),
+            ElectionTimeout::Measured { min, max } => format!("{}..{}", shown(min), shown(max)),
+        }
+    }
+
+    /// How long it may take until something that needs leaders has happened.
+    pub fn patience(&self) -> Duration {
+        let timeout = match self.controllers.election {
+            ElectionTimeout::Fixed(timeout) => timeout,
+            ElectionTimeout::Measured { max, .. } => max,
+        };
+        PATIENCE + Duration::from_nanos(timeout.as_ns()) * 6
+    }
+
+    /// Whether these are such controllers, all well, with or without a relay.
+    pub fn are(&self, controllers: &Controllers, relayed: bool) -> bool {
+        self.controllers == *controllers && self.relay.is_some() == relayed && self.nodes.iter().all(Node::answers)
+    }
+
+    /// How to secure connections to them, if that is wanted.
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref().map(|(tls, _)| tls)
+    }
+
+    /// How many there are, killed ones too.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Where a node is reached.
+    pub fn address(&self, number: usize) -> &str {
+        &self.nodes[number].address
+    }
+
+    /// Its name.
+    pub fn name(&self, number: usize) -> &str {
+        &self.nodes[number].name
+    }
+
+    /// Nodes that run, from 0.
+    pub fn running(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|&number| self.nodes[number].answers()).collect()
+    }
+
+    /// Entries below this may exist.
+    pub fn entries_used(&self) -> u32 {
+        self.entries_used
+    }
+
+    /// Entries below `end` may exist.
+    pub fn use_entries(&mut self, end: u32) {
+        self.entries_used = self.entries_used.max(end);
+    }
+
+    /// A client that asks these nodes, the first one first.
+    pub fn client(&self, numbers: &[usize], config: ClientConfig) -> Result<Client, String> {
+        let endpoints: Vec<String> = numbers.iter().map(|&number| self.nodes[number].address.clone()).collect();
+        Client::with_config(&endpoints, self.tls(), config).map_err(|error| error.to_string())
+    }
+
+    /// What one node knows of the cluster, if it says so in time.
+    pub fn status(&self, number: usize) -> Option<Status> {
+        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+        let client = self.client(&[number], config).ok()?;
+        match client.request(RequestBody::Admin(Admin::Status), QUESTION) {
+            Ok(Answer::Status(status)) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Looks again and again until `look` finds something.
+    pub fn wait<T>(&self, what: &str, mut look: impl FnMut(&Self) -> Option<T>) -> Result<T, String> {
+        let until = Instant::now() + self.patience();
+        loop {
+            if let Some(found) = look(self) {
+                return Ok(found);
+            }
+            if Instant::now() > until {
+                return Err(format!("within {} s {what}", self.patience().as_secs()));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits until so many nodes are members and hold all shards.
+    fn wait_for_members(&mut self, members: usize) -> Result<(), String> {
+        let last = members - 1;
+        let until = Instant::now() + self.patience();
+        loop {
+            let is_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
+            if self.nodes[last].child.as_mut().is_some_and(is_ended) {
+                return Err(format!("{} has ended while starting", self.nodes[last].name));
+            }
+            if (0..members).all(|number| self.status(number).is_some_and(|status| is_whole(&status, members))) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let seconds = self.patience().as_secs();
+                return Err(format!("within {seconds} s {} has not become a voter", self.nodes[last].name));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// A request to the cluster as a whole.
+    fn manage(&self, change: Change) -> Result<(), String> {
+        let client = self.client(&self.running(), ClientConfig::default())?;
+        let request = RequestBody::Admin(Admin::Placement(change));
+        client.request(request, self.patience()).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn make_shards(&self, shards: &[ShardSpec]) -> Result<(), String> {
+        for shard in shards {
+            let replicas = replicas(&shard.replicas);
+            if shard.name == "default" {
+                self.manage(Change::SetReplicas { id: ShardId::DEFAULT, replicas })?;
+                continue;
+            }
+            let modules = shard.modules.iter().map(|module| Prefix::Module(module.clone()));
+            let paths = shard.prefixes.iter().map(|prefix| {
+                tree::Path::parse(prefix).map(Prefix::Path).map_err(|error| format!("{prefix}: {error}"))
+            });
+            let prefixes = modules.map(Ok).chain(paths).collect::<Result<_, String>>()?;
+            self.manage(Change::CreateShard { name: shard.name.clone(), prefixes, replicas })?;
+        }
+        Ok(())
+    }
+
+    /// Writes something below the containers of these modules, and waits until their shards are settled.
+    pub fn make_ready(&self, modules: &[&str]) -> Result<(), String> {
+        let client = self.client(&self.running(), ClientConfig::default())?;
+        for &module in modules {
+            let change = tree::Change::Put { at: container(module), value: entries::value(1, 0).into() };
+            let write = RequestBody::Write(tree::Transaction::of(change));
+            client.request(write, self.patience()).map_err(|error| format!("the first write: {error}"))?;
+        }
+        let paths: Vec<_> = modules.iter().map(|module| container(module).path).collect();
+        self.wait("shards have not settled", |nodes| {
+            let statuses: Vec<Status> = nodes.running().into_iter().map(|n| nodes.status(n)).collect::<Option<_>>()?;
+            let settled = paths.iter().all(|path| {
+                let mut leaders = statuses.iter().map(|status| status.leaders.get(&status.map.route(path)));
+                let first = leaders.next().flatten();
+                first.is_some() && leaders.all(|leader| leader == first)
+            });
+            (settled && statuses.iter().all(|status| status.map.moves().is_empty())).then_some(())
+        })
+    }
+
+    /// The node that leads the shard of a module, as the leader itself says.
+    pub fn leader_now(&self, module: &str) -> Option<usize> {
+        let leads = |number: usize| {
+            let status = self.status(number)?;
+            let shard = status.map.route(&container(module).path);
+            let group = status.groups.iter().find(|group| group.shard == shard)?;
+            (group.role == RaftRole::Leader).then_some((group.term, number))
+        };
+        self.running().into_iter().filter_map(leads).max().map(|(_, number)| number)
+    }
+
+    /// The same; waits until there is one.
+    pub fn leader(&self, module: &str) -> Result<usize, String> {
+        self.wait("nobody leads the shard", |nodes| nodes.leader_now(module))
+    }
+
+    /// Has the leader of a module's shard stay where it is, while requests come from elsewhere.
+    pub fn pin_leader(&self, module: &str) -> Result<usize, String> {
+        if self.nodes.len() == 1 {
+            return Ok(0);
+        }
+        let leader = self.leader(module)?;
+        let status = self.status(leader).ok_or("the leader does not answer")?;
+        let change = Change::Pin { id: status.map.route(&container(module).path), server: status.server };
+        self.manage(change)?;
+        Ok(leader)
+    }
+
+    /// Which nodes these are, now.
+    pub fn choose(&self, target: Target, module: &str) -> Result<Vec<usize>, String> {
+        Ok(match target {
+            Target::Leader => vec![self.leader(module)?],
+            Target::Follower => {
+                let leader = self.leader(module)?;
+                self.running().into_iter().find(|&number| number != leader).into_iter().collect()
+            }
+            Target::All => (0..self.nodes.len()).collect(),
+            Target::Node(number) => vec![number as usize - 1],
+        })
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self, number: usize) {
+        self.nodes[number].kill();
+    }
+
+    /// Starts a node that was killed; `false` if it runs.
+    pub fn restart(&mut self, number: usize) -> Result<bool, String> {
+        let is_gone = self.nodes[number].child.is_none();
+        if is_gone {
+            self.spawn(number)?;
+        }
+        Ok(is_gone)
+    }
+
+    /// SIGSTOP.
+    pub fn pause(&mut self, number: usize) -> Result<(), String> {
+        self.nodes[number].paused = self.nodes[number].child.is_some();
+        self.nodes[number].signal(Signal::SIGSTOP)
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&mut self, number: usize) -> Result<(), String> {
+        self.nodes[number].paused = false;
+        self.nodes[number].signal(Signal::SIGCONT)
+    }
+
+    /// Lets no message pass between the groups of each partition, whose nodes are numbered from 1; all others pass.
+    pub fn part(&self, partitions: &[Vec<Vec<u32>>]) {
+        self.relay.as_ref().expect("a cluster with partitions has a relay").part(partitions);
+    }
+
+    /// Ends all that faults began: every node runs and hears the others.
+    pub fn mend(&mut self) -> Result<(), String> {
+        if let Some(relay) = &self.relay {
+            relay.part(&[]);
+        }
+        for number in 0..self.nodes.len() {
+            self.go_on(number)?;
+            self.restart(number)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every node has what the leader of each shard has.
+    pub fn wait_until_caught_up(&self) -> Result<(), String> {
+        self.wait("not every node has caught up", |nodes| {
+            let all = 0..nodes.nodes.len();
+            let statuses: Vec<Status> = all.map(|number| nodes.status(number)).collect::<Option<_>>()?;
+            let mut committed: BTreeMap<ShardId, u64> = BTreeMap::new();
+            for group in statuses.iter().flat_map(|status| &status.groups) {
+                let commit = committed.entry(group.shard).or_default();
+                *commit = (*commit).max(group.commit);
+            }
+            let knows_leader = |status: &Status| status.groups.iter().all(|group| group.leader.is_some());
+            let applied = statuses.iter().flat_map(|status| &status.groups).all(|g| g.applied >= committed[&g.shard]);
+            (applied && statuses.iter().all(knows_leader)).then_some(())
+        })
+    }
+
+    /// Resident memory of the node that has the most.
+    pub fn resident_max_bytes(&self) -> Option<u64> {
+        let resident = |node: &Node| {
+            let text = std::fs::read_to_string(format!("/proc/{}/status", node.child.as_ref()?.id())).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
+        };
+        self.nodes.iter().filter_map(resident).max()
+    }
+
+    /// A failure with the last words of each controller.
+    pub fn explain(&mut self, message: &str) -> String {
+        let mut text = message.to_owned();
+        for number in 0..self.nodes.len() {
+            let name = self.nodes[number].name.clone();
+            let ended = match self.nodes[number].child.as_mut().map(Child::try_wait) {
+                Some(Ok(Some(status))) => format!(" ({status})"),
+                _ => String::new(),
+            };
+            if let Some(tail) = tail(&self.log(number)).filter(|tail| !tail.is_empty()) {
+                text.push_str(&format!("\n{name}{ended}: {tail}"));
+            }
+        }
+        text
+    }
+}
+
+/// Whether all members vote in every shard that is held by all.
+fn is_whole(status: &Status, members: usize) -> bool {
+    let whole = |group: &store::status::GroupStatus| group.voters.len() == members && group.leader.is_some();
+    status.map.members().len() == members && !status.groups.is_empty() && status.groups.iter().all(whole)
+}
+
+fn replicas(replicas: &Replicas) -> placement::Replicas {
+    match replicas {
+        Replicas::All => placement::Replicas::All,
+        Replicas::Count(count) => placement::Replicas::Count(u8::try_from(*count).unwrap_or(u8::MAX)),
+        // Nodes join in their order, and the cluster numbers its servers from 1.
+        Replicas::Nodes(nodes) => placement::Replicas::Servers(nodes.iter().map(|&n| ServerId(u64::from(n))).collect()),
+    }
+}
+
+/// Addresses that nobody listens at now. All are held at once, so that they differ.
+fn free_addresses(count: usize) -> Result<Vec<String>, String> {
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>();
+    let addresses = listeners.and_then(|all| all.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>());
+    let addresses = addresses.map_err(|error| format!("no free port on loopback: {error}"))?;
+    Ok(addresses.into_iter().map(|address| address.to_string()).collect())
+}
+
+fn tail(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+}

@@ -1,0 +1,350 @@
+//! What the clients ask for, one thing after another.
+//!
+//! [`Mode::InTurn`]: all clients together ask the first operation for one entry after another, then all the second, and so
+//! on: each latency is that of one kind of request. [`Mode::Contended`]: each client goes through the operations by itself,
+//! on a few entries that all share, with conditions: what goes wrong in between shows in the answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fabric::{ClusterLoad, Operation};
+use live::cluster::Next;
+use machine::{Rng, Span, Time};
+use sim::linearizability::Ticket;
+use sim::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
+use store::protocol::{Answer, Consistency, Error, RequestBody};
+
+use super::entries::{self, ADD_PERSON, CARS};
+use super::recorder::Recorder;
+
+/// Where an operation needs no entry of its own, so many are enough.
+const SHARED_ENTRIES: u32 = 10_000;
+/// Entries that contending clients share: so many for each client.
+const ENTRIES_A_CLIENT: u32 = 2;
+/// Contending clients pause between two requests, so that hours of faults leave a history that can be checked.
+const THINK: Span = Span::from_ms(2);
+/// A request that is not answered by then has failed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who asks what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// One operation after the other.
+    InTurn,
+    /// All at once, on the same entries.
+    Contended,
+}
+
+/// All clients of a run.
+#[derive(Debug)]
+pub(super) struct Script {
+    load: ClusterLoad,
+    mode: Mode,
+    doors: usize,
+    /// The load goes on until then.
+    until: Time,
+    rng: Rng,
+    next_value: u64,
+    clients: Vec<Client>,
+    /// The first entry of this round, and how many it has.
+    first: u32,
+    entries: u32,
+    phases: Vec<Phase>,
+    phase: usize,
+    /// Requests of each operation that were asked.
+    asked: BTreeMap<Operation, u32>,
+    recorder: Recorder,
+}
+
+/// One operation, asked by all clients together.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    operation: Operation,
+    /// Otherwise it prepares what follows.
+    counts: bool,
+    requests: u32,
+    asked: u32,
+    answered: u32,
+    begun: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Client {
+    /// Requests so far, those that warm up too.
+    steps: usize,
+    request: Option<Asked>,
+    pauses_until: Option<Time>,
+    /// The entity tags that it was told last, of leaf `a`.
+    tags: BTreeMap<u32, u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Time,
+    /// Nothing while it warms up.
+    operation: Option<Operation>,
+    counts: bool,
+    entry: u32,
+    is_write: bool,
+    ticket: Option<Ticket>,
+}
+
+impl Script {
+    /// A load that lasts for `lasts` at least, with entries from `first` on.
+    pub fn new(load: &ClusterLoad, mode: Mode, doors: usize, first: u32, lasts: Span) -> Self {
+        let has = |operation| load.operations.contains(&operation);
+        let own = has(Operation::Create) || has(Operation::Delete);
+        let entries = match mode {
+            Mode::Contended => load.clients * ENTRIES_A_CLIENT,
+            Mode::InTurn if own => load.requests,
+            Mode::InTurn => load.requests.min(SHARED_ENTRIES),
+        };
+        let phase = |operation, counts, requests| Phase { operation, counts, requests, asked: 0, answered: 0, begun: None };
+        let mut phases: Vec<Phase> = load.operations.iter().map(|&it| phase(it, true, load.requests)).collect();
+        let needs_entries = load.operations.iter().find(|&&it| it != Operation::Rpc).is_some_and(|&it| it != Operation::Create);
+        if needs_entries {
+            phases.insert(0, phase(Operation::Create, false, entries));
+        }
+        Self {
+            load: load.clone(),
+            mode,
+            doors,
+            until: Time::ZERO + lasts,
+            rng: Rng::new(u64::from(first) + 1),
+            next_value: 0,
+            clients: vec![Client::default(); load.clients as usize],
+            first,
+            entries,
+            phases,
+            phase: 0,
+            asked: BTreeMap::new(),
+            recorder: Recorder::new(&load.operations),
+        }
+    }
+
+    /// What was recorded, and the first entry that was not used.
+    pub fn finish(mut self, now: Time) -> (Recorder, u32) {
+        if self.mode == Mode::Contended {
+            self.recorder.ask_writes(now, false);
+            for &operation in &self.load.operations {
+                self.recorder.lasted(operation, now.since(Time::ZERO));
+            }
+        }
+        (self.recorder, self.first + self.entries)
+    }
+
+    fn value(&mut self) -> u64 {
+        self.next_value += 1;
+        self.next_value
+    }
+
+    /// One read through each door, so that connections are there and leaders are known.
+    fn warm_up(&mut self, client: usize, now: Time) -> Next {
+        let door = self.clients[client].steps;
+        let rpc = self.load.operations == [Operation::Rpc];
+        let at = entries::container(if rpc { entries::PEOPLE } else { CARS });
+        let body = RequestBody::Get { at, consistency: Consistency::Linearizable };
+        self.ask(client, Asked { at: now, operation: None, counts: false, entry: 0, is_write: false, ticket: None });
+        Next::Ask { door, body, timeout: TIMEOUT }
+    }
+
+    fn ask(&mut self, client: usize, request: Asked) {
+        self.clients[client].request = Some(request);
+        self.clients[client].steps += 1;
+    }
+
+    fn is_warm(&self) -> bool {
+        self.clients.iter().all(|client| client.steps > self.doors || (client.steps == self.doors && client.request.is_none()))
+    }
+
+    fn in_turn(&mut self, client: usize, now: Time) -> Next {
+        if !self.is_warm() {
+            return Next::Wait;
+        }
+        let Some(phase) = self.phases.get_mut(self.phase) else { return Next::Done };
+        if phase.asked == phase.requests {
+            return Next::Wait;
+        }
+        let (operation, counts, nth) = (phase.operation, phase.counts, phase.asked);
+        phase.asked += 1;
+        if phase.begun.is_none() {
+            phase.begun = Some(now);
+            self.recorder.ask_writes(now, is_write(operation));
+        }
+        let entry = self.first + nth % self.entries;
+        let action = match operation {
+            Operation::Create => write(Change::Create(Leaf::A, self.value())),
+            Operation::Read => Action::Get(Leaf::A),
+            Operation::Update => write(Change::Replace(Leaf::A, self.value())),
+            Operation::Delete => write(Change::Delete),
+            Operation::Rpc | Operation::Election => return self.call(client, now, counts),
+        };
+        self.request(client, now, (operation, counts), entry, action)
+    }
+
+    /// The phase is over when all its answers are there.
+    fn answered_in_turn(&mut self, now: Time) {
+        let phase = &mut self.phases[self.phase];
+        phase.answered += 1;
+        if phase.answered < phase.requests {
+            return;
+        }
+        let Phase { operation, counts, begun, .. } = *phase;
+        if counts {
+            self.recorder.lasted(operation, now.since(begun.unwrap_or(now)));
+        }
+        self.recorder.ask_writes(now, false);
+        self.phase += 1;
+        if self.phase == self.phases.len() && now < self.until {
+            self.begin_again();
+        }
+    }
+
+    /// Another round: on the same entries if they are as they were at the start of the last.
+    fn begin_again(&mut self) {
+        let has = |operation| self.load.operations.contains(&operation);
+        let used_up = has(Operation::Create) != has(Operation::Delete);
+        if used_up {
+            self.first += self.entries;
+        }
+        let prepares = self.phases.iter().position(|phase| !phase.counts);
+        // Entries that were read and updated only are still there; so are those that were deleted before they were created.
+        let is_prepared = !used_up && prepares.is_some();
+        for phase in &mut self.phases {
+            (phase.asked, phase.answered, phase.begun) = (0, 0, None);
+        }
+        self.phase = usize::from(is_prepared);
+    }
+
+    fn contend(&mut self, client: usize, now: Time) -> Next {
+        let enough = |it: &Operation| self.asked.get(it).is_some_and(|&asked| asked >= self.load.requests);
+        if now >= self.until && self.load.operations.iter().all(enough) {
+            return Next::Done;
+        }
+        if let Some(until) = self.clients[client].pauses_until.take() {
+            return Next::Until(until);
+        }
+        if self.asked.is_empty() {
+            self.recorder.ask_writes(now, self.load.operations.iter().any(|&it| is_write(it)));
+        }
+        let operation = self.load.operations[(client + self.clients[client].steps) % self.load.operations.len()];
+        *self.asked.entry(operation).or_default() += 1;
+        let entry = self.first + self.rng.below(self.entries);
+        let action = match operation {
+            Operation::Create => write(Change::Create(Leaf::A, self.value())),
+            Operation::Read if self.rng.below(4) == 0 => Action::List,
+            Operation::Read => Action::Get(Leaf::A),
+            Operation::Update => self.update(client, entry),
+            Operation::Delete if self.rng.below(2) == 0 => write(Change::Remove),
+            Operation::Delete => write(Change::Delete),
+            Operation::Rpc | Operation::Election => return self.call(client, now, true),
+        };
+        self.request(client, now, (operation, true), entry, action)
+    }
+
+    fn update(&mut self, client: usize, entry: u32) -> Action {
+        let tag = self.clients[client].tags.get(&entry).copied();
+        match (self.rng.below(4), tag) {
+            (0, _) => write(Change::PutBoth { a: self.value(), b: self.value() }),
+            (1, _) => write(Change::Replace(Leaf::A, self.value())),
+            (2, Some(tag)) => Action::Write {
+                condition: Some(Condition { leaf: Leaf::A, expect: Expect::Tag(tag) }),
+                change: Change::Put(Leaf::A, self.value()),
+            },
+            _ => write(Change::Put(Leaf::A, self.value())),
+        }
+    }
+
+    fn request(&mut self, client: usize, now: Time, what: (Operation, bool), entry: u32, action: Action) -> Next {
+        let ticket = self.recorder.invoked(client as u32, now, Input { entry, action });
+        let body = entries::request(entry, action, self.load.value_bytes);
+        let (is_write, door) = (matches!(action, Action::Write { .. }), self.door(client));
+        let (operation, counts) = (Some(what.0), what.1);
+        self.ask(client, Asked { at: now, operation, counts, entry, is_write, ticket });
+        Next::Ask { door, body, timeout: TIMEOUT }
+    }
+
+    fn call(&mut self, client: usize, now: Time, counts: bool) -> Next {
+        let number = u64::from(self.first) + self.value();
+        let body = RequestBody::Call {
+            name: ADD_PERSON.to_owned(),
+            path: Some(entries::person(number).path),
+            input: entries::value(number, self.load.value_bytes),
+            idempotent: false,
+        };
+        let door = self.door(client);
+        let operation = Some(Operation::Rpc);
+        self.ask(client, Asked { at: now, operation, counts, entry: 0, is_write: false, ticket: None });
+        Next::Ask { door, body, timeout: TIMEOUT }
+    }
+
+    /// All doors in turn, each client beginning at another.
+    fn door(&self, client: usize) -> usize {
+        (client + self.clients[client].steps) % self.doors
+    }
+
+    /// What the answer says about the data; nothing if nobody knows.
+    fn told(&mut self, client: usize, asked: &Asked, result: &Result<Answer, Error>) -> Option<Output> {
+        let output = match result {
+            Ok(Answer::Written { revision }) => Output::Written { revision: *revision },
+            Ok(Answer::Value(value)) => {
+                let tagged = |(tag, bytes): &(u64, Vec<u8>)| Some(Tagged { value: entries::number(bytes)?, tag: *tag });
+                Output::Leaf(value.as_ref().and_then(tagged))
+            }
+            Ok(Answer::Values { entries: found, .. }) => entries::listed(asked.entry, found)?,
+            Err(Error::Refused(_)) => Output::Refused,
+            Err(Error::Invalid(_) | Error::SpansShards(_)) => Output::NotDone,
+            Ok(_) | Err(_) => return None,
+        };
+        match output {
+            Output::Leaf(Some(Tagged { tag, .. })) | Output::Leaves(Some(Tagged { tag, .. }), _) => {
+                self.clients[client].tags.insert(asked.entry, tag);
+            }
+            _ => {}
+        }
+        Some(output)
+    }
+}
+
+fn write(change: Change) -> Action {
+    Action::Write { condition: None, change }
+}
+
+/// Whether the operation writes an entry.
+const fn is_write(operation: Operation) -> bool {
+    matches!(operation, Operation::Create | Operation::Update | Operation::Delete)
+}
+
+impl live::cluster::Script for Script {
+    fn next(&mut self, client: usize, now: Time) -> Next {
+        if self.clients[client].steps < self.doors {
+            return self.warm_up(client, now);
+        }
+        match self.mode {
+            Mode::InTurn => self.in_turn(client, now),
+            Mode::Contended => self.contend(client, now),
+        }
+    }
+
+    fn answered(&mut self, client: usize, now: Time, result: Result<Answer, Error>) {
+        let asked = self.clients[client].request.take().expect("an answer follows a request");
+        let Some(operation) = asked.operation else { return };
+        if let Some(output) = self.told(client, &asked, &result) {
+            self.recorder.returned(asked.ticket, now, output);
+        }
+        // Contending clients are refused all the time: that is an answer.
+        let is_refusal = self.mode == Mode::Contended && matches!(result, Err(Error::Refused(_)));
+        match &result {
+            Err(error) if !is_refusal => self.recorder.fail(|| format!("{}: {error}", operation.word())),
+            _ if asked.counts => self.recorder.took(operation, now.since(asked.at)),
+            _ => {}
+        }
+        if asked.is_write && result.is_ok() {
+            self.recorder.wrote(now);
+        }
+        match self.mode {
+            Mode::InTurn => self.answered_in_turn(now),
+            Mode::Contended => self.clients[client].pauses_until = Some(now + THINK),
+        }
+    }
+}

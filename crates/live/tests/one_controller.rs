@@ -1,0 +1,288 @@
+//! A controller alone: what it was given is there when it comes back, and what it cannot be sure of it does not touch.
+
+#[allow(dead_code, reason = "each test needs a part of it")]
+mod controllers;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path as FilePath;
+use std::time::Duration;
+
+use controllers::{Controller, PATIENCE, at, client, client_with, command, get, put, status, tls_files};
+use live::cluster::load::{Load, Operation, run};
+use live::cluster::{Client, Error, Tls, certificates};
+use nix::sys::signal::Signal;
+use store::client::ClientConfig;
+use store::protocol::Error as Refused;
+
+fn refusal(command: std::process::Command) -> String {
+    let refusal = Controller::try_start(command).err().expect("it has to refuse");
+    assert_eq!(refusal.status.code(), Some(1), "{}", refusal.text);
+    refusal.text
+}
+
+/// Every file with its content.
+fn content(folder: &FilePath) -> BTreeMap<String, Vec<u8>> {
+    let file = |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
+    let mut files: BTreeMap<_, _> = fs::read_dir(folder).unwrap().map(|entry| file(entry.unwrap())).collect();
+    // Who holds it changes with each process that tries.
+    files.remove("LOCK");
+    files
+}
+
+fn newest_log(folder: &FilePath) -> std::path::PathBuf {
+    let logs = content(folder).into_keys().filter(|name| name.starts_with("log-"));
+    folder.join(logs.max().expect("there is a log"))
+}
+
+#[test]
+fn what_was_written_is_there_after_every_end() {
+    let data = tempfile::tempdir().unwrap();
+    let (mut cluster, mut written) = (None, BTreeMap::new());
+    for (round, signal) in (0_u64..).zip([Signal::SIGTERM, Signal::SIGKILL, Signal::SIGKILL, Signal::SIGINT]) {
+        let controller = Controller::start(command("c1", data.path(), &[]));
+        assert_eq!(*cluster.get_or_insert_with(|| controller.cluster.clone()), controller.cluster);
+        let client = client(&[&controller]);
+        for (key, value) in &written {
+            assert_eq!(get(&client, *key).unwrap().as_ref(), Some(value), "round {round}");
+        }
+        for key in 0..20 {
+            let value = format!("{round} {key}").into_bytes();
+            put(&client, key * (round + 1), &value, PATIENCE).unwrap();
+            written.insert(key * (round + 1), value);
+        }
+        let ended = controller.end(signal);
+        assert_eq!(ended.code(), (signal != Signal::SIGKILL).then_some(0));
+    }
+}
+
+#[test]
+fn a_folder_is_used_by_one_process_of_one_node() {
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    let text = refusal(command("c1", data.path(), &[]));
+    assert!(text.contains(&format!("another controller (process {}) uses this folder", controller.pid())), "{text}");
+    drop(controller);
+    let text = refusal(command("other", data.path(), &[]));
+    assert!(text.contains("this folder belongs to node `c1`, not to `other`"), "{text}");
+    assert!(text.contains("hint: start it with --node c1"), "{text}");
+}
+
+#[test]
+fn a_folder_of_another_cluster_is_refused() {
+    let (own, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let controller = Controller::start(command("c1", own.path(), &[]));
+    put(&client(&[&controller]), 1, b"precious", PATIENCE).unwrap();
+    drop(controller);
+    let before = content(own.path());
+    let other = Controller::start(command("x1", others.path(), &[]));
+    let text = refusal(command("c1", own.path(), &["--join", &other.address]));
+    assert!(text.contains(&format!("to cluster {}; nothing was changed", other.cluster)), "{text}");
+    assert_eq!(content(own.path()), before);
+}
+
+#[test]
+fn a_damaged_log_is_refused_and_left_alone() {
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    let client = client(&[&controller]);
+    for key in 0..50 {
+        put(&client, key, &[7; 1_000], PATIENCE).unwrap();
+    }
+    controller.end(Signal::SIGTERM);
+    let log = newest_log(data.path());
+    let mut bytes = fs::read(&log).unwrap();
+    // Far from the end, where a write may be torn.
+    let middle = bytes.windows(100).position(|window| window == [7; 100]).expect("the values are in it") + 50;
+    bytes[middle] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    let before = content(data.path());
+    let text = refusal(command("c1", data.path(), &[]));
+    assert!(text.contains(&log.file_name().unwrap().to_string_lossy().into_owned()), "{text}");
+    assert!(text.contains("corrupt at byte") && text.contains("Nothing was changed"), "{text}");
+    assert_eq!(content(data.path()), before);
+    // With the byte mended it goes on.
+    bytes[middle] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    assert_eq!(get(&client_with(&controller, None), 49).unwrap(), Some(vec![7; 1_000]));
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let data = tempfile::tempdir().unwrap();
+    Controller::start(command("c1", data.path(), &[])).end(Signal::SIGTERM);
+    let identity = data.path().join("identity");
+    let text = fs::read_to_string(&identity).unwrap();
+    fs::write(&identity, text.replacen("\"format\": 1", "\"format\": 2", 1)).unwrap();
+    let text = refusal(command("c1", data.path(), &[]));
+    assert!(text.contains("has format 2; this program knows formats up to 1"), "{text}");
+}
+
+/// The limit of a file's size stands for a disk that is full: both come from a write, and are the same to the log.
+#[test]
+fn a_full_disk_takes_no_writes_and_loses_none() {
+    let data = tempfile::tempdir().unwrap();
+    let plain = command("c1", data.path(), &["--http", "127.0.0.1:0"]);
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 2000; exec \"$0\" \"$@\""]).arg(plain.get_program()).args(plain.get_args());
+    let controller = Controller::start(limited);
+    let client = client(&[&controller]);
+    let (mut confirmed, mut refused) = (Vec::new(), None);
+    for key in 0..5_000 {
+        match put(&client, key, &[key as u8; 2_000], Duration::from_millis(500)) {
+            Ok(_) => confirmed.push(key),
+            Err(Error::Request(error)) => {
+                refused = Some(error);
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let refused = refused.expect("it cannot hold that much").to_string();
+    assert!(refused.contains("no space left") || refused.contains("disk is full"), "{refused}");
+    assert!(confirmed.len() > 100, "{}", confirmed.len());
+    // Reads go on; who watches over it is told.
+    assert_eq!(get(&client, confirmed[0]).unwrap(), Some(vec![confirmed[0] as u8; 2_000]));
+    let (code, text) = controller.page("/healthz");
+    assert_eq!(code, 503, "{text}");
+    assert!(text.contains("no space left"), "{text}");
+    drop(client);
+    controller.end(Signal::SIGKILL);
+    let controller = Controller::start(plain_again(data.path()));
+    let client = client_with(&controller, None);
+    for key in confirmed {
+        assert_eq!(get(&client, key).unwrap(), Some(vec![key as u8; 2_000]), "car {key}");
+    }
+    put(&client, 9_999, b"there is room again", PATIENCE).unwrap();
+}
+
+fn plain_again(data: &FilePath) -> std::process::Command {
+    command("c1", data, &[])
+}
+
+#[test]
+fn only_holders_of_a_certificate_get_in() {
+    let (ours, foreign) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let hosts = ["127.0.0.1,localhost".to_owned()];
+    let made = certificates::make(ours.path(), &hosts).unwrap();
+    assert_eq!(made.len(), 6, "authority, server and client, with their keys: {made:?}");
+    certificates::make(foreign.path(), &hosts).unwrap();
+    let folder = ours.path().to_str().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &["--tls", folder, "127.0.0.1"]));
+
+    let tls = Tls::load(&tls_files(ours.path(), "client")).unwrap();
+    let good = client_with(&controller, Some(&tls));
+    put(&good, 1, &vec![b'x'; 300_000], PATIENCE).unwrap();
+    assert_eq!(get(&good, 1).unwrap().map(|value| value.len()), Some(300_000));
+
+    let short = Duration::from_secs(1);
+    let stranger = Tls::load(&tls_files(foreign.path(), "client")).unwrap();
+    let error = put(&client_with(&controller, Some(&stranger)), 2, b"x", short).unwrap_err().to_string();
+    assert!(error.contains("invalid peer certificate"), "{error}");
+    // Ours for the authority, a foreign one for ourselves: the server refuses.
+    let mut mixed = tls_files(foreign.path(), "client");
+    mixed.authority = ours.path().join("ca.pem");
+    let mixed = Tls::load(&mixed).unwrap();
+    let error = put(&client_with(&controller, Some(&mixed)), 2, b"x", short).unwrap_err().to_string();
+    assert!(error.contains("no answer within 1000 ms"), "{error}");
+    let error = put(&client_with(&controller, None), 2, b"x", short).unwrap_err().to_string();
+    assert!(error.contains("no answer within 1000 ms"), "{error}");
+    assert_eq!(get(&good, 2).unwrap(), None);
+    // By a name that is not in the certificate.
+    let port = controller.address.rsplit_once(':').unwrap().1;
+    let misnamed = Client::connect(&[format!("127.0.0.2:{port}")], Some(&tls)).unwrap();
+    assert!(put(&misnamed, 2, b"x", short).is_err());
+}
+
+#[test]
+fn without_certificates_it_stays_on_loopback() {
+    let data = tempfile::tempdir().unwrap();
+    let text = refusal(at("c1", data.path(), "0.0.0.0:0", &[]));
+    assert!(text.contains("0.0.0.0:0 is not loopback") && text.contains("heddle controller certificates"), "{text}");
+    let text = refusal(command("c1", data.path(), &["--http", "0.0.0.0:0"]));
+    assert!(text.contains("is not loopback"), "{text}");
+    for wrong in ["nonsense", "127.0.0.1", "127.0.0.1:99999", ":1"] {
+        let text = refusal(at("c1", data.path(), wrong, &[]));
+        assert!(text.contains("expected HOST:PORT"), "{text}");
+    }
+    let text = refusal(command("c 1", data.path(), &[]));
+    assert!(text.contains("cannot name a node"), "{text}");
+}
+
+#[test]
+fn who_speaks_something_else_is_told_or_cut_off() {
+    use std::io::{Read, Write};
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    for first in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[0; 64], &[0xff; 64], &[4, 0, 0, 0, 1, 2, 3, 4]] {
+        let mut stream = std::net::TcpStream::connect(&controller.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(first).unwrap();
+        let mut answer = Vec::new();
+        // A reset is an end as well.
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.len() < 1_000);
+    }
+    put(&client_with(&controller, None), 1, b"still there", PATIENCE).unwrap();
+}
+
+#[test]
+fn those_who_watch_over_it_can_ask() {
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &["--http", "127.0.0.1:0"]));
+    let client = client(&[&controller]);
+    put(&client, 1, b"x", PATIENCE).unwrap();
+    assert_eq!(controller.page("/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(controller.page("/readyz"), (200, "ready\n".to_owned()));
+    assert_eq!(controller.page("/nowhere").0, 404);
+    let (code, text) = controller.page("/metrics");
+    assert_eq!(code, 200);
+    let info = format!("node=\"c1\",server=\"1\",cluster=\"{}\"", controller.cluster);
+    assert!(text.contains(&info), "{text}");
+    assert!(text.contains("\nheddle_shard_leader{shard=\"default\",group=\"1\"} 1\n"), "{text}");
+    // Each sample's family is described before it.
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        assert!(text.contains(&format!("# TYPE {name} ")), "{line}");
+    }
+    // The map learns where the metrics are.
+    controllers::eventually("the map names the metrics", || {
+        let member = status(&client).map.members().values().next().cloned().unwrap();
+        member.metrics.as_deref() == Some(controller.http.as_str())
+    });
+}
+
+#[test]
+fn load_is_measured() {
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    let mut load = Load {
+        endpoints: vec![controller.address.clone()],
+        clients: 8,
+        requests: 403,
+        value_bytes: 200,
+        operation: Operation::Create,
+        first_key: 0,
+        client: ClientConfig::default(),
+        timeout: PATIENCE,
+    };
+    for (operation, failed) in [
+        (Operation::Create, 0),
+        (Operation::Read, 0),
+        (Operation::Create, 403),
+        (Operation::Update, 0),
+        (Operation::Delete, 0),
+        (Operation::Read, 403),
+    ] {
+        load.operation = operation;
+        let measured = run(&load, None).unwrap();
+        assert_eq!(measured.failed, failed, "{operation:?}: {:?}", measured.first_failure);
+        assert_eq!(measured.latencies_ns.len() as u64 + measured.failed, 403);
+        assert_eq!(measured.latency_ns.len(), measured.latencies_ns.len() as u64);
+    }
+    let nobody = Client::connect(&["127.0.0.1:1".to_owned()], None).unwrap();
+    let error = put(&nobody, 1, b"x", Duration::from_millis(300)).unwrap_err();
+    assert!(matches!(error, Error::Request(Refused::Timeout { timeout_ms: 300, .. })), "{error}");
+}

@@ -1,0 +1,112 @@
+//! The controller cluster in simulation: many seeds, each with its own scenario, and errors planted on purpose that must be found.
+//!
+//! `HEDDLE_SEEDS` says how many seeds (300 unless set). To replay a seed with all that happened in it:
+//! `cargo run --release -p heddle-sim --example cluster -- SEED`.
+
+use machine::Span;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use sim::cluster::{Finding, Kind, Report, Scenario, run};
+
+/// How many seeds, unless set.
+const SEEDS: u64 = 300;
+
+#[allow(clippy::disallowed_methods)]
+fn seeds() -> u64 {
+    let set = std::env::var("HEDDLE_SEEDS").ok();
+    set.map_or(SEEDS, |text| text.parse().unwrap_or_else(|_| panic!("HEDDLE_SEEDS={text}: expected a number")))
+}
+
+/// Prints what was found and how to see it again.
+fn complain(bad: &[Report]) -> String {
+    let mut text = String::new();
+    for report in bad.iter().take(5) {
+        text += &format!("{report}  replay: cargo run --release -p heddle-sim --example cluster -- {}\n", report.seed);
+    }
+    format!("{} seeds failed:\n{text}", bad.len())
+}
+
+#[test]
+fn nothing_that_goes_wrong_makes_the_cluster_wrong() {
+    let seeds = seeds();
+    let reports: Vec<Report> = (0..seeds).into_par_iter().map(|seed| run(seed, &Scenario::drawn(seed))).collect();
+    let bad: Vec<Report> = reports.iter().filter(|report| !report.is_good()).cloned().collect();
+    assert!(bad.is_empty(), "{}", complain(&bad));
+    // A simulation in which nothing happens finds nothing.
+    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    assert!(sum(|report| report.operations.checked) > 250 * seeds);
+    assert!(sum(|report| report.operations.written) > 80 * seeds);
+    assert!(sum(Report::faults) > 5 * seeds);
+    assert!(sum(|report| report.elections.won) > 4 * seeds);
+    assert!(sum(|report| report.snapshots.1) > seeds / 2);
+    if seeds >= SEEDS {
+        for kind in Kind::ALL {
+            assert!(reports.iter().any(|report| report.faults.contains_key(kind.name())), "no {}", kind.name());
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    for seed in 0..12 {
+        let scenario = Scenario { trace: true, ..Scenario::drawn(seed) };
+        let (one, other) = (run(seed, &scenario), run(seed, &scenario));
+        let first_difference = one.trace.iter().zip(&other.trace).find(|(one, other)| one != other);
+        assert_eq!(first_difference, None, "seed {seed}");
+        assert_eq!(format!("{one:?}"), format!("{other:?}"), "seed {seed}");
+    }
+}
+
+/// An error was planted: the first seed that finds what it leads to must come within so many. Without the error,
+/// none of the seeds up to that one and a few more may find anything.
+fn must_be_found(scenario: &Scenario, within: u64, is_it: fn(&Finding) -> bool) {
+    let finds = |seed: &u64, scenario: &Scenario| run(*seed, scenario).findings.iter().any(is_it);
+    let found = (0..within).into_par_iter().find_first(|seed| finds(seed, scenario));
+    let Some(found) = found else { panic!("none of {within} seeds found the planted error") };
+    let without = Scenario { configure: |_| {}, drift_ppm_max: Scenario::default().drift_ppm_max, ..scenario.clone() };
+    let without = Scenario { kinds: without.kinds.into_iter().filter(|kind| *kind != Kind::ClockBeyond).collect(), ..without };
+    let mistaken = (0..=found + 10).into_par_iter().find_first(|seed| finds(seed, &without));
+    assert_eq!(mistaken, None, "this seed finds the same without the planted error");
+}
+
+/// What an error of the store leads to, as opposed to slowness.
+fn is_wrong(finding: &Finding) -> bool {
+    matches!(finding, Finding::NotLinearizable(_) | Finding::TwoLeaders { .. } | Finding::Diverged { .. })
+}
+
+fn planted(kinds: &[Kind], configure: fn(&mut store::Config)) -> Scenario {
+    Scenario { kinds: kinds.to_vec(), faults: (12, 24), configure, ..Scenario::default() }
+}
+
+#[test]
+fn a_vote_that_is_not_persisted_is_found() {
+    let mut scenario =
+        planted(&[Kind::Kill, Kind::Kill, Kind::Isolate, Kind::Blackout], |config| config.planted.vote_not_persisted = true);
+    scenario.servers = 5;
+    scenario.election.fixed = Some(Span::from_ms(100));
+    must_be_found(&scenario, 1_000, is_wrong);
+}
+
+#[test]
+fn a_read_without_a_lease_is_found() {
+    let scenario =
+        planted(&[Kind::Isolate, Kind::Split, Kind::Pause], |config| config.planted.read_without_lease = true);
+    must_be_found(&scenario, 50, |finding| matches!(finding, Finding::NotLinearizable(_)));
+}
+
+#[test]
+fn an_acknowledgement_before_the_sync_is_found() {
+    let scenario = planted(&[Kind::PowerLoss, Kind::Blackout, Kind::DiskStall], |config| {
+        config.planted.ack_before_sync = true;
+    });
+    must_be_found(&scenario, 50, is_wrong);
+}
+
+/// Not an error of the store: its promise on reads by lease holds as long as clocks keep their bound, and no longer.
+#[test]
+fn a_lease_is_only_as_good_as_the_clocks() {
+    let kinds = [Kind::ClockBeyond, Kind::ClockBeyond, Kind::Isolate, Kind::Split, Kind::OneWay];
+    let mut scenario = planted(&kinds, |_| {});
+    scenario.election.fixed = Some(Span::from_ms(150));
+    (scenario.clients, scenario.entries, scenario.think) = (8, 2, Span::from_ms(10));
+    must_be_found(&scenario, 1_000, |finding| matches!(finding, Finding::NotLinearizable(_)));
+}
