@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # The controllers' log against raft-engine and against a bare write and fdatasync, A B A B: `benches/log.sh [ROUNDS]`.
 # Prints medians over the rounds. Each system has an empty folder and a disk that has nothing else to do when its turn
-# begins; nothing else should run. TMPDIR=/a/folder chooses the file system.
+# begins; turns that other processes disturbed do not count, or are marked if there are too few others. TMPDIR=/a/folder
+# chooses the file system; MINUTES=N ends after so long with what there is; WAIT=N waits at most so many seconds before
+# each turn for the CPUs to be idle (15).
 set -euo pipefail
 rounds=${1:-9}
 here=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,10 +1,13 @@
-//! The controllers' log beside raft-engine and beside nothing but the disk: `log-bench FOLDER ROUNDS`.
+//! The controllers' log beside raft-engine and beside nothing but the disk: `log-bench FOLDER ROUNDS [WORKLOAD..]`.
 //!
 //! One thread writes batches and waits for each to be durable. The systems take turns (A B A B), each on an empty
-//! folder; what is printed are medians over the rounds.
+//! folder; what is printed are medians over the rounds. A turn begins when the CPUs are idle, and does not count if
+//! others used them meanwhile, unless there are too few others. `WAIT=N` waits at most so many seconds for idle CPUs
+//! (15); `MINUTES=N` ends after so long with what there is.
 
 mod floor;
 mod ours;
+mod quiet;
 mod theirs;
 mod workload;
 
@@ -20,6 +23,9 @@ use workload::{FILE_BYTES, Figures, Log, Pool, Workload, measure};
 /// Entries that a log is opened with.
 const REOPEN_ENTRIES: u64 = 1_000_000;
 const REOPEN_BATCH: Workload = Workload { groups: 16, entries: 64 };
+
+/// Undisturbed turns from which a median is taken; if there are fewer, all turns count.
+const TURNS_MIN: usize = 3;
 
 const SYSTEMS: [&str; 6] =
     ["heddle", "heddle, no zeros", "raft-engine, recycling", "raft-engine", "append", "overwrite"];
@@ -52,30 +58,50 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn turns(folder: &Path, rounds: usize, workload: Workload) -> Vec<Vec<Figures>> {
-    let mut figures = vec![Vec::new(); SYSTEMS.len()];
-    for round in 0..rounds {
-        for turn in 0..SYSTEMS.len() {
-            // Who begins changes, so that nobody always follows the same one.
-            let system = (turn + round) % SYSTEMS.len();
-            clear(folder);
-            let mut pool = Pool::new(round as u64);
-            let mut log = open(SYSTEMS[system], folder, workload);
-            settle(folder);
-            figures[system].push(measure(&mut *log, workload, &mut pool));
-        }
-    }
-    figures
+/// What a system's turns with a workload came to.
+type Turns = Vec<(f64, Figures)>;
+
+/// One turn, with the CPUs that others used meanwhile.
+fn turn(folder: &Path, system: &str, workload: Workload, seed: u64) -> (f64, Figures) {
+    clear(folder);
+    let mut log = open(system, folder, workload);
+    settle(folder);
+    quiet::wait();
+    let watch = quiet::Watch::start();
+    let figures = measure(&mut *log, workload, &mut Pool::new(seed));
+    (watch.others_cpus(), figures)
 }
 
-fn print_table(title: &str, results: &[(Workload, Vec<Vec<Figures>>)], value: fn(&Figures) -> Cell) {
+/// All systems, one after another; who begins changes, so that nobody always follows the same one.
+fn round(folder: &Path, round: usize, workload: Workload, turns: &mut [Turns]) {
+    for place in 0..SYSTEMS.len() {
+        let system = (place + round) % SYSTEMS.len();
+        turns[system].push(turn(folder, SYSTEMS[system], workload, round as u64));
+    }
+}
+
+/// The turns that count: those that others did not disturb, if there are enough of them.
+fn counted(turns: &Turns) -> (bool, Vec<Figures>) {
+    let quiet = |turn: &&(f64, Figures)| turn.0 <= quiet::OTHERS_CPUS_MAX;
+    let undisturbed: Vec<_> = turns.iter().filter(quiet).map(|turn| turn.1).collect();
+    if undisturbed.len() >= TURNS_MIN {
+        return (true, undisturbed);
+    }
+    (false, turns.iter().map(|turn| turn.1).collect())
+}
+
+fn print_table(title: &str, results: &[(Workload, Vec<Turns>)], value: fn(&Figures) -> Cell) {
     println!("\n{title}\n\n| groups x entries | {} |\n|---{}|", SYSTEMS.join(" | "), "|---".repeat(SYSTEMS.len()));
-    for (workload, figures) in results {
-        let cell = |all: &Vec<Figures>| {
-            let (values, decimals): (Vec<f64>, Vec<usize>) = all.iter().map(value).unzip();
-            format!("{:.*}", decimals[0], median(values))
+    for (workload, turns) in results {
+        let cell = |turns: &Turns| {
+            let (is_quiet, figures) = counted(turns);
+            if figures.is_empty() {
+                return "-".to_owned();
+            }
+            let (values, decimals): (Vec<f64>, Vec<usize>) = figures.iter().map(value).unzip();
+            format!("{:.*}{}", decimals[0], median(values), if is_quiet { "" } else { " (disturbed)" })
         };
-        let cells: Vec<_> = figures.iter().map(cell).collect();
+        let cells: Vec<_> = turns.iter().map(cell).collect();
         println!("| {} x {} | {} |", workload.groups, workload.entries, cells.join(" | "));
     }
 }
@@ -103,6 +129,7 @@ fn print_reopen(folder: &Path, rounds: usize) {
     settle(folder);
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..rounds {
+        quiet::wait();
         let start = Instant::now();
         let (_, recovered) = ours::recover(&ours_folder);
         times[0].push(start.elapsed().as_secs_f64());
@@ -123,19 +150,34 @@ fn print_reopen(folder: &Path, rounds: usize) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, folder, rounds] = &arguments[..] else { panic!("usage: log-bench FOLDER ROUNDS") };
+    let [_, folder, rounds, only @ ..] = &arguments[..] else {
+        panic!("usage: log-bench FOLDER ROUNDS [1x8 reopen ..]")
+    };
+    let is_wanted = |name: &str| only.is_empty() || only.iter().any(|it| it == name);
     let (folder, rounds) = (Path::new(folder), rounds.parse().expect("a number of rounds"));
-    let mut results = Vec::new();
-    for groups in [1, 16, 256] {
-        for entries in [1, 8, 64] {
-            let workload = Workload { groups, entries };
-            results.push((workload, turns(folder, rounds, workload)));
-            eprintln!("{groups} x {entries} done");
+    let minutes_max = std::env::var("MINUTES").map_or(u64::MAX, |text| text.parse().expect("a number of minutes"));
+    let workloads = [1, 16, 256].into_iter().flat_map(|groups| [1, 8, 64].map(|entries| Workload { groups, entries }));
+    let wanted = workloads.filter(|it| is_wanted(&format!("{}x{}", it.groups, it.entries)));
+    let mut results: Vec<_> = wanted.map(|workload| (workload, vec![Turns::new(); SYSTEMS.len()])).collect();
+    let start = Instant::now();
+    'rounds: for number in 0..rounds {
+        for (workload, turns) in &mut results {
+            if start.elapsed().as_secs() / 60 >= minutes_max {
+                break 'rounds;
+            }
+            round(folder, number, *workload, turns);
         }
+        let all = || results.iter().flat_map(|(_, turns)| turns).flatten();
+        let undisturbed = all().filter(|turn| turn.0 <= quiet::OTHERS_CPUS_MAX).count();
+        let (all, minutes) = (all().count(), start.elapsed().as_secs() / 60);
+        eprintln!("round {} of {rounds}, {undisturbed} of {all} turns undisturbed, {minutes} min", number + 1);
     }
+    print_table("p10 of a durable batch, in us", &results, |it| (it.p10.as_secs_f64() * 1e6, 0));
     print_table("p50 of a durable batch, in us", &results, |it| (it.p50.as_secs_f64() * 1e6, 0));
     print_table("p99 of a durable batch, in us", &results, |it| (it.p99.as_secs_f64() * 1e6, 0));
     print_table("Thousand entries/s", &results, |it| (it.entries_per_s / 1e3, 1));
     print_table("Bytes written by payload byte", &results, |it| (it.amplification, 2));
-    print_reopen(folder, rounds);
+    if is_wanted("reopen") {
+        print_reopen(folder, rounds);
+    }
 }

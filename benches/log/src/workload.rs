@@ -79,6 +79,8 @@ pub trait Log {
 /// What a turn took.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
+    /// What a batch costs that nothing else disturbs.
+    pub p10: Duration,
     pub p50: Duration,
     pub p99: Duration,
     pub entries_per_s: f64,
@@ -104,6 +106,7 @@ pub fn measure(log: &mut dyn Log, workload: Workload, pool: &mut Pool) -> Figure
     let total: Duration = times.iter().sum();
     times.sort_unstable();
     Figures {
+        p10: times[times.len() / 10],
         p50: times[times.len() / 2],
         p99: times[times.len() * 99 / 100],
         entries_per_s: (workload.entries_per_batch() * times.len()) as f64 / total.as_secs_f64(),

@@ -207,10 +207,35 @@ fn the_file_of_the_paper_has_all_four_tables() {
     let fabric = read(&std::fs::read_to_string(path).expect("readable"));
     let cases: Vec<(&str, usize, u32)> =
         fabric.experiments.iter().map(|e| (e.name.as_str(), e.cases().len(), e.repeat)).collect();
-    // One node (single, distributed) at its leader, then three and five nodes at leader and follower.
-    assert_eq!(cases, [("crud", 10, 5), ("rpc", 4, 5), ("election", 4, 5)]);
+    // Of a single node only its leader can be asked.
+    assert_eq!(cases, [("roles", 3, 5), ("sizes", 8, 5), ("rpc", 4, 5), ("election", 5, 4)]);
     let requests: Vec<u32> = fabric.experiments.iter().map(|e| e.work.cluster().expect("a load").requests).collect();
-    assert_eq!(requests, [500, 500, 1]);
+    assert_eq!(requests, [500, 500, 500, 1]);
+    // Three figures of four operations in three cases, four averages in six cases, four of the RPC, four elections.
+    let published: Vec<usize> = fabric.experiments.iter().map(|e| e.published.len()).collect();
+    assert_eq!(published, [36, 24, 4, 12]);
+}
+
+#[test]
+fn figures_of_others_have_a_metric_cases_and_a_unit() {
+    let file = |published: &str| {
+        format!(
+            "controllers: {{ nodes: 3 }}\nexperiments: {{ a: {{ cluster: {{ clients: 2 }}, vary: {{ at: [leader, follower] }}, published: {published} }} }}\n"
+        )
+    };
+    let text = file("{ read-mean: 1.48 ms, read-rate: { where: { at: follower }, is: 20 k/s } }");
+    assert_eq!(violations(&text), [""; 0]);
+    let published = &read(&text).experiments[0].published;
+    assert_eq!(published[0].metric, Metric::Latency(Operation::Read, Statistic::Mean));
+    assert!((published[0].value - 0.00148).abs() < 1e-12 && published[0].only.is_empty());
+    assert_eq!((published[1].value, &published[1].only[..]), (20e3, &[("at".to_owned(), "follower".to_owned())][..]));
+    let wrong = [
+        ("a claim", file("{ read-mean: \"<= 1.48 ms\" }")),
+        ("no unit", file("{ read-mean: 1.48 }")),
+        ("a case that is not", file("{ read-mean: { where: { at: edge }, is: 1 ms } }")),
+        ("what is not measured", file("{ rpc-mean: 1 ms }")),
+    ];
+    insta::assert_snapshot!("published", messages(&wrong));
 }
 
 #[test]

@@ -277,7 +277,7 @@ impl Plan {
 /// Why a case has no simulated runs.
 pub(crate) const fn why_not_simulated(asks_controllers: bool) -> &'static str {
     if asks_controllers {
-        "not simulated: the simulation knows no such load on controllers"
+        "not simulated: faults, routed RPCs and lists of shards are run live"
     } else {
         "not simulated: links without rate and delay take no time"
     }

@@ -1,15 +1,17 @@
 //! One page that holds everything: verdict, what it ran on, tables, plots. No script, no network.
 
 mod charts;
+mod cluster;
 mod network;
 mod svg;
 
 use std::fmt::Write as _;
 
-use fabric::{DriverKind, Metric};
+use fabric::{DriverKind, Metric, Operation};
 
 use self::svg::escape;
 use crate::judge::Verdict;
+use crate::latency::other_metrics;
 use crate::metric::{metric_name, metric_unit};
 use crate::plan::driver_name;
 use crate::quantity::{self, Scale};
@@ -68,7 +70,12 @@ impl Results {
         let mut tile = |value: &str, what: &str| {
             let _ = writeln!(html, "<div class=\"tile\"><b>{}</b><span>{}</span></div>", escape(value), escape(what));
         };
-        tile(&network.hosts.to_string(), &format!("hosts, {switches} switches, {} links", network.links.len()));
+        if !network.nodes.is_empty() {
+            tile(&network.hosts.to_string(), &format!("hosts, {switches} switches, {} links", network.links.len()));
+        }
+        if let Some(controllers) = network.controllers {
+            tile(&controllers.to_string(), "controllers, unless a case says otherwise");
+        }
         let count = |driver| self.records.iter().filter(|record| record.driver == driver).count();
         for &driver in &self.drivers {
             tile(&count(driver).to_string(), &format!("{} runs", driver_word(driver)));
@@ -110,32 +117,62 @@ impl Results {
         } else {
             String::new()
         };
+        let asks = !experiment.asks.is_empty();
+        let lasts = if asks { String::new() } else { format!(" of {} s{warm_up}", experiment.seconds) };
         let mut html = format!(
-            "<section>\n<h2>{}</h2>\n<p class=\"lead\"><code>{}</code> · {}. Each case: {runs} of {} s{warm_up}.</p>\n",
+            "<section>\n<h2>{}</h2>\n<p class=\"lead\"><code>{}</code> · {}. Each case: {runs}{lasts}.</p>\n",
             escape(title),
             escape(&experiment.name),
             escape(&experiment.traffic),
-            experiment.seconds,
         );
         if let Some(left_out) = experiment.left_out() {
             let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(&left_out));
         }
+        for note in self.notes(experiment) {
+            let _ = writeln!(html, "<p class=\"warning\">{}</p>", escape(&note));
+        }
         html.push_str(&verdict_table(experiment));
-        let _ = writeln!(html, "<div class=\"card\">{}</div>", self.table_html(experiment));
+        if asks {
+            html.push_str(&self.asked(experiment));
+            return html + "</section>\n";
+        }
+        let _ = writeln!(html, "<div class=\"card\">{}</div>", self.table_html(experiment, &experiment.metrics));
         html.push_str(&self.plots(experiment));
         html.push_str(&self.loads(experiment));
         html + "</section>\n"
     }
 
+    /// What an experiment that asks controllers has to show.
+    fn asked(&self, experiment: &ExperimentResult) -> String {
+        let mut html = String::new();
+        if let Some(table) = cluster::latency_table(experiment, &self.drivers) {
+            let _ = writeln!(html, "<div class=\"card\">{table}</div>");
+        }
+        let others = other_metrics(experiment);
+        if !others.is_empty() {
+            let _ = writeln!(html, "<div class=\"card\">{}</div>", self.table_html(experiment, &others));
+        }
+        let interval = if experiment.repeat > 1 {
+            "mean over the runs; whiskers: 99 % confidence interval"
+        } else {
+            "one run each"
+        };
+        html.push_str(&cluster::plots(self, experiment, &driver_key(&self.drivers), interval));
+        if !experiment.asks.contains(&Operation::Election) {
+            html.push_str(&cluster::faults(self, experiment));
+        }
+        html
+    }
+
     /// A column a metric; live, simulated and difference stand beside each other where that fits, else in one cell.
-    fn table_html(&self, experiment: &ExperimentResult) -> String {
-        if self.drivers.len() > 1 && experiment.metrics.len() > STACKED_ABOVE {
-            return self.stacked_table(experiment);
+    fn table_html(&self, experiment: &ExperimentResult, metrics: &[Metric]) -> String {
+        if self.drivers.len() > 1 && metrics.len() > STACKED_ABOVE {
+            return self.stacked_table(experiment, metrics);
         }
         let both = self.drivers.len() > 1;
         let mut head = String::from("<tr><th></th>");
         let mut second = String::from("<tr><th>case</th>");
-        for &metric in &experiment.metrics {
+        for &metric in metrics {
             let name = escape(&heading(experiment, metric));
             if both {
                 let _ = write!(head, "<th class=\"group\" colspan=\"3\">{name}</th>");
@@ -147,7 +184,7 @@ impl Results {
         }
         let head = if both { format!("{head}</tr>\n{second}</tr>") } else { format!("{second}</tr>") };
         let row = |case: &CaseResult| {
-            let cells = experiment.metrics.iter().flat_map(|&metric| {
+            let cells = metrics.iter().flat_map(|&metric| {
                 let mut cells = self.cell_texts(experiment, case, metric).into_iter();
                 let first =
                     cells.next().map(|text| format!("<td class=\"{}\">{text}</td>", if both { "first" } else { "" }));
@@ -158,14 +195,13 @@ impl Results {
         table("", &head, &experiment.cases.iter().map(row).collect::<String>())
     }
 
-    fn stacked_table(&self, experiment: &ExperimentResult) -> String {
-        let heads = experiment
-            .metrics
+    fn stacked_table(&self, experiment: &ExperimentResult, metrics: &[Metric]) -> String {
+        let heads = metrics
             .iter()
             .map(|&metric| format!("<th class=\"high\">{}</th>", escape(&heading(experiment, metric))));
         let head = format!("<tr><th>case</th>{}</tr>", heads.collect::<String>());
         let row = |case: &CaseResult| {
-            let cells = experiment.metrics.iter().map(|&metric| {
+            let cells = metrics.iter().map(|&metric| {
                 let texts = self.cell_texts(experiment, case, metric);
                 let classes = self.drivers.iter().map(|&driver| driver_class(driver)).chain(["apart"]);
                 let spans = classes.zip(texts).map(|(class, text)| format!("<span class=\"{class}\">{text}</span>"));

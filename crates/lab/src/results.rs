@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::judge::{Verdict, judge};
 use crate::metric::{metric_value, usual};
-use crate::plan::{Plan, why_not_simulated};
+use crate::plan::{Plan, driver_name, why_not_simulated};
 use crate::record::{Labels, Record};
 use crate::statistics::{Difference, Summary, paired, summarise};
 
@@ -30,6 +30,9 @@ const METRICS: [Metric; 13] = [
     Metric::UtilisationMean,
     Metric::UtilisationMax,
 ];
+
+/// So many failures of an experiment are told one by one.
+const NOTES_MAX: usize = 10;
 
 /// Everything that a report needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -269,6 +272,23 @@ impl Results {
         (lost > 0).then(|| {
             format!("live: {lost} packets lost in the machine, not in a link: the machine is too slow for these rates")
         })
+    }
+
+    /// What went wrong with the controllers of an experiment: requests that failed, answers that contradict each other.
+    pub(crate) fn notes(&self, experiment: &ExperimentResult) -> Vec<String> {
+        let mut notes = Vec::new();
+        for record in self.records.iter().filter(|record| record.experiment == experiment.name) {
+            let Some(cluster) = &record.cluster else { continue };
+            let run = format!("{}, {}, repeat {}", record.labels, driver_name(record.driver), record.repeat);
+            if let Some(first) = &cluster.first_failure {
+                notes.push(format!("{run}: {} requests failed; the first: {first}", cluster.failed));
+            }
+            if let Some(counterexample) = &cluster.counterexample {
+                notes.push(format!("{run}: {counterexample}"));
+            }
+        }
+        notes.truncate(NOTES_MAX);
+        notes
     }
 
     /// The records of one case and driver, in the order of the repetitions.

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use fabric::{Case, Experiment, Fabric, Link, NodeId, NodeKind, Routes, Side};
+use fabric::{Case, Experiment, Fabric, Link, NodeId, NodeKind, Routes, Side, Work};
 use machine::{Rng, Span, Time};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
 
-use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
+use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
 use crate::record::{FlowRecord, LinkRecord, Record};
 use crate::results::Timing;
-use crate::{Error, Options};
+use crate::{Error, Options, cluster};
 
 /// Flows start within this time of each other. Live, iperf3's clients are started within 30 ms and then exchange their
 /// parameters. It matters: flows in lockstep meet at queues in ways that no real network shows (two-way traffic on one
@@ -38,7 +38,11 @@ pub(crate) fn simulate(
             .with_max_len(1)
             .map(|run| {
                 let (index, cases) = &plan.cases[run.at.0];
-                let result = one(fabric, &routes, &fabric.experiments[*index], &cases[run.at.1], run);
+                let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
+                let result = match &case.work {
+                    Work::Traffic(_) => one(fabric, &routes, experiment, case, run),
+                    Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
+                };
                 progress.done(run.seconds);
                 result
             })
@@ -65,17 +69,39 @@ fn one(
         duration: experiment.duration,
         seed: run.seed,
     };
-    let (wall, cpu) = (Instant::now(), thread_cpu());
+    let started = (Instant::now(), thread_cpu());
     let outcome = sim::run(&scenario);
-    let timing = Timing {
+    let timing = timing(run, started);
+    Ok((record(&fabric, run, experiment.duration, &flows, &outcome), timing))
+}
+
+fn one_cluster(
+    fabric: &Fabric,
+    experiment: &Experiment,
+    case: &Case,
+    run: &PlannedRun,
+) -> Result<(Record, Timing), Error> {
+    let started = (Instant::now(), thread_cpu());
+    let controllers = controllers_of(fabric, case);
+    let outcome = cluster::simulated::run(case, &controllers, experiment.duration, run.seed);
+    let (record, seconds) = outcome.map_err(|message| Error::Controllers {
+        experiment: run.experiment.clone(),
+        case: run.labels.to_string(),
+        repeat: run.repeat,
+        message,
+    })?;
+    Ok((cluster::record(run, record, seconds), timing(run, started)))
+}
+
+fn timing(run: &PlannedRun, (wall, cpu): (Instant, Duration)) -> Timing {
+    Timing {
         experiment: run.experiment.clone(),
         labels: run.labels.clone(),
         repeat: run.repeat,
         driver: run.driver,
         wall_seconds: wall.elapsed().as_secs_f64(),
         cpu_seconds: Some(thread_cpu().saturating_sub(cpu).as_secs_f64()),
-    };
-    Ok((record(&fabric, run, experiment.duration, &flows, &outcome), timing))
+    }
 }
 
 fn overridden<'a>(fabric: &'a Fabric, case: &Case) -> Cow<'a, Fabric> {

@@ -107,6 +107,9 @@ impl Results {
             if let Some(left_out) = experiment.left_out() {
                 let _ = writeln!(text, "  {left_out}");
             }
+            for note in self.notes(experiment) {
+                let _ = writeln!(text, "  {note}");
+            }
             text.push_str(&verdict_lines(experiment));
             text.push('\n');
         }

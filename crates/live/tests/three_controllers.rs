@@ -39,14 +39,6 @@ impl Three {
         self.controllers.iter().flatten().collect()
     }
 
-    /// Waits until all three vote in all shards.
-    fn settle(&self, client: &Client) {
-        eventually("all three vote", || {
-            let status = status(client);
-            status.groups.len() >= 2 && status.groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
-        });
-    }
-
     /// Which of them leads the shard of cars.
     fn leader(&self, client: &Client) -> Option<usize> {
         let status = status(client);
@@ -60,11 +52,20 @@ impl Three {
     }
 }
 
+/// Waits until all three vote in all shards.
+fn settle(client: &Client) {
+    eventually("all three vote", || {
+        let status = status(client);
+        status.groups.len() >= 2
+            && status.groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
+    });
+}
+
 #[test]
 fn the_leader_is_killed_and_comes_back() {
     let mut three = Three::start(&[]);
     let client = client(&three.running());
-    three.settle(&client);
+    settle(&client);
     for key in 0..50 {
         put(&client, key, b"before", PATIENCE).unwrap();
     }
@@ -94,7 +95,7 @@ fn the_leader_is_killed_and_comes_back() {
 fn a_stopped_leader_is_replaced_and_believes_it_when_it_wakes() {
     let three = Three::start(&[]);
     let client = client(&three.running());
-    three.settle(&client);
+    settle(&client);
     put(&client, 1, b"old", PATIENCE).unwrap();
     let leader = three.leader(&client).expect("it has just written");
     let stopped = three.controllers[leader].as_ref().unwrap();
@@ -109,7 +110,7 @@ fn a_stopped_leader_is_replaced_and_believes_it_when_it_wakes() {
 fn an_ended_leader_hands_over() {
     let mut three = Three::start(&[]);
     let client = client(&three.running());
-    three.settle(&client);
+    settle(&client);
     put(&client, 1, b"x", PATIENCE).unwrap();
     let leader = three.leader(&client).expect("it has just written");
     let ended = three.controllers[leader].take().unwrap().end(Signal::SIGTERM);
@@ -124,7 +125,7 @@ fn an_ended_leader_hands_over() {
 fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
     let mut three = Three::start(&[]);
     let writer = client(&three.running());
-    three.settle(&writer);
+    settle(&writer);
     let mut endpoints = three.running();
     endpoints.rotate_left(1);
     let watcher = client(&endpoints);
@@ -150,7 +151,7 @@ fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
 #[test]
 fn an_rpc_is_called_wherever_its_provider_is() {
     let three = Three::start(&[]);
-    three.settle(&client(&three.running()));
+    settle(&client(&three.running()));
     let clients: Vec<Client> = three.running().iter().map(|controller| client_with(controller, None)).collect();
     let people = Path::parse("/people:people").unwrap();
     let offers = vec![("people:add-person".to_owned(), Some(people.clone()))];
@@ -158,10 +159,12 @@ fn an_rpc_is_called_wherever_its_provider_is() {
     for caller in &clients {
         let path = Some(people.child("person", &["ada"]).unwrap());
         let name = "people:add-person".to_owned();
-        let body = || RequestBody::Call { name: name.clone(), path: path.clone(), input: b"ada".to_vec(), idempotent: true };
-        eventually("the offer is known everywhere", || {
-            matches!(caller.request(body(), Duration::from_secs(5)), Ok(store::protocol::Answer::Output(output)) if output == b"hello ada")
-        });
+        let body =
+            || RequestBody::Call { name: name.clone(), path: path.clone(), input: b"ada".to_vec(), idempotent: true };
+        eventually(
+            "the offer is known everywhere",
+            || matches!(caller.request(body(), Duration::from_secs(5)), Ok(store::protocol::Answer::Output(output)) if output == b"hello ada"),
+        );
     }
     // Nobody offers this one: a clear error at once.
     let body = RequestBody::Call { name: "people:nothing".into(), path: None, input: vec![], idempotent: true };
@@ -180,7 +183,7 @@ fn servers_need_certificates_of_each_other() {
     let tls = Tls::load(&controllers::tls_files(ours.path(), "client")).unwrap();
     let endpoints: Vec<String> = three.running().iter().map(|controller| controller.address.clone()).collect();
     let client = Client::connect(&endpoints, Some(&tls)).unwrap();
-    three.settle(&client);
+    settle(&client);
     for key in 0..20 {
         put(&client, key, &vec![1; 100_000], PATIENCE).unwrap();
         assert_eq!(get(&client, key).unwrap().map(|value| value.len()), Some(100_000));

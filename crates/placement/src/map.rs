@@ -37,6 +37,7 @@ pub const REMOVED_MAX: usize = 256;
 /// It starts empty on every server ([`Map::new`]) and changes by the log alone, the first command being the
 /// [`Command::AddServer`] of the first server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Parts")]
 pub struct Map {
     version: u64,
     applied: u64,
@@ -52,6 +53,30 @@ pub struct Map {
     /// Follows from `shards`.
     #[serde(skip)]
     routes: Routes,
+}
+
+/// What is sent and stored of a map: everything but what follows from it.
+#[derive(Deserialize)]
+struct Parts {
+    version: u64,
+    applied: u64,
+    strategy: Strategy,
+    members: BTreeMap<ServerId, Member>,
+    removed: Vec<(u64, ServerId)>,
+    shards: BTreeMap<ShardId, Shard>,
+    moves: BTreeMap<MoveId, Move>,
+    next_server: u64,
+    next_shard: u64,
+    next_move: u64,
+}
+
+impl From<Parts> for Map {
+    fn from(parts: Parts) -> Self {
+        let Parts { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move } =
+            parts;
+        let routes = Routes::new(shards.values());
+        Self { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move, routes }
+    }
 }
 
 impl Default for Map {
@@ -219,8 +244,7 @@ impl Map {
     /// # Errors
     /// [`DecodeError`] if they are not a map, or one that commands cannot have made.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut map: Self = decode("map", FORMAT, bytes)?;
-        map.reindex();
+        let map: Self = decode("map", FORMAT, bytes)?;
         map.inconsistency().map_or(Ok(map), |why| Err(DecodeError::Malformed { what: "map", why }))
     }
 

@@ -263,6 +263,9 @@ proptest::proptest! {
             let _ = map.apply(at as u64 + 1, command);
             check_routes(&map);
             assert_eq!(Map::decode(&map.encode()).as_ref(), Ok(&map));
+            // Also within a larger message, a status for one: it must route there too.
+            let bytes = postcard::to_stdvec(&map).expect("a Vec takes everything");
+            assert_eq!(postcard::from_bytes(&bytes).as_ref(), Ok(&map));
         }
     }
 

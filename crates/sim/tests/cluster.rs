@@ -3,6 +3,8 @@
 //! `HEDDLE_SEEDS` says how many seeds (300 unless set). To replay a seed with all that happened in it:
 //! `cargo run --release -p heddle-sim --example cluster -- SEED`.
 
+use std::fmt::Write as _;
+
 use machine::Span;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use sim::cluster::{Finding, Kind, Report, Scenario, run};
@@ -20,7 +22,8 @@ fn seeds() -> u64 {
 fn complain(bad: &[Report]) -> String {
     let mut text = String::new();
     for report in bad.iter().take(5) {
-        text += &format!("{report}  replay: cargo run --release -p heddle-sim --example cluster -- {}\n", report.seed);
+        let seed = report.seed;
+        let _ = writeln!(text, "{report}  replay: cargo run --release -p heddle-sim --example cluster -- {seed}");
     }
     format!("{} seeds failed:\n{text}", bad.len())
 }
@@ -63,7 +66,8 @@ fn must_be_found(scenario: &Scenario, within: u64, is_it: fn(&Finding) -> bool) 
     let found = (0..within).into_par_iter().find_first(|seed| finds(seed, scenario));
     let Some(found) = found else { panic!("none of {within} seeds found the planted error") };
     let without = Scenario { configure: |_| {}, drift_ppm_max: Scenario::default().drift_ppm_max, ..scenario.clone() };
-    let without = Scenario { kinds: without.kinds.into_iter().filter(|kind| *kind != Kind::ClockBeyond).collect(), ..without };
+    let without =
+        Scenario { kinds: without.kinds.into_iter().filter(|kind| *kind != Kind::ClockBeyond).collect(), ..without };
     let mistaken = (0..=found + 10).into_par_iter().find_first(|seed| finds(seed, &without));
     assert_eq!(mistaken, None, "this seed finds the same without the planted error");
 }
@@ -79,8 +83,9 @@ fn planted(kinds: &[Kind], configure: fn(&mut store::Config)) -> Scenario {
 
 #[test]
 fn a_vote_that_is_not_persisted_is_found() {
-    let mut scenario =
-        planted(&[Kind::Kill, Kind::Kill, Kind::Isolate, Kind::Blackout], |config| config.planted.vote_not_persisted = true);
+    let mut scenario = planted(&[Kind::Kill, Kind::Kill, Kind::Isolate, Kind::Blackout], |config| {
+        config.planted.vote_not_persisted = true;
+    });
     scenario.servers = 5;
     scenario.election.fixed = Some(Span::from_ms(100));
     must_be_found(&scenario, 1_000, is_wrong);

@@ -410,7 +410,9 @@ mod tests {
     fn entries_that_cannot_be_are_refused_though_sums_are_right() {
         let stray = Entry { at: Location::config(Path::root()), ..entry(1, b"") };
         let large = entry(1, &vec![0; MAX_VALUE_BYTES + 1]);
-        for entries in [vec![entry(2, b""), entry(1, b"")], vec![entry(1, b""), entry(1, b"")], vec![stray], vec![large]] {
+        for entries in
+            [vec![entry(2, b""), entry(1, b"")], vec![entry(1, b""), entry(1, b"")], vec![stray], vec![large]]
+        {
             let mut out = Vec::new();
             let mut writer = Writer::new(head(), &mut out);
             writer.entries(ShardId::DEFAULT, entries, &mut out);

@@ -367,7 +367,7 @@ impl Client {
         self.endpoints.asked(connection, now);
         // A server that gives up a little earlier than this client can still say why.
         let span_ms = pending.due.since(now).as_ns() / 1_000_000;
-        let timeout_ms = span_ms - (span_ms / 10).min(100);
+        let timeout_ms = span_ms - (span_ms / 4).min(100);
         let request = crate::protocol::Request {
             session: self.session,
             sequence,
@@ -597,13 +597,18 @@ impl Client {
         self.release(now);
     }
 
-    fn watched(&mut self, connection: ConnectionId, events: WatchEvents) {
+    fn watched(&mut self, connection: ConnectionId, mut events: WatchEvents) {
         let found =
             self.watches.iter_mut().find(|(_, it)| it.sequence == events.watch && it.connection == Some(connection));
         // What has no owner was on its way when its watch ended.
         let Some((&token, watch)) = found else { return };
-        watch.revisions.insert(events.shard, events.revision);
-        self.outputs.push_back(Output::Event { token, events });
+        let known = watch.revisions.entry(events.shard).or_insert(0);
+        // A replica that was behind when the watch was resumed there comes to what another has told already.
+        events.events.retain(|event| event.revision > *known);
+        *known = events.revision.max(*known);
+        if events.skipped || !events.events.is_empty() {
+            self.outputs.push_back(Output::Event { token, events });
+        }
     }
 
     fn message(&mut self, now: Time, connection: ConnectionId, message: ServerMessage) {

@@ -22,7 +22,7 @@ pub struct Config {
     /// A segment that has reached this many bytes takes no further batch.
     pub segment_bytes: u64,
     /// A batch that reaches the end of its segment's file extends it with zeros to the next multiple of this, though
-    /// not beyond `segment_bytes`; 0 never does. See [`Operation::Allocate`](crate::Operation::Allocate).
+    /// not beyond `segment_bytes`, and not if it is larger than a quarter of this; 0 never does. See [`Operation::Allocate`](crate::Operation::Allocate).
     pub allocate_bytes: u64,
     /// [`Log::pinned_by`](crate::Log::pinned_by) speaks when there are more segments than this.
     pub segments_max: usize,

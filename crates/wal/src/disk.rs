@@ -147,9 +147,9 @@ impl Write {
     /// Bytes that it puts on the disk, without the zeros of [`Operation::Allocate`].
     pub fn bytes(&self) -> usize {
         let bytes = |operation: &Operation| match operation {
-            Operation::Append { bytes, .. }
-            | Operation::WriteAt { bytes, .. }
-            | Operation::Replace { bytes, .. } => bytes.len(),
+            Operation::Append { bytes, .. } | Operation::WriteAt { bytes, .. } | Operation::Replace { bytes, .. } => {
+                bytes.len()
+            }
             _ => 0,
         };
         self.operations.iter().map(bytes).sum()

@@ -56,11 +56,16 @@ pub(crate) struct Segments {
     pub(crate) allocated: u64,
 }
 
+/// Zeros are written only if they are enough for so many batches.
+const ALLOCATE_BATCHES_MIN: u64 = 4;
+
 impl Segments {
     /// Counts a batch, and gives the length to which the file has to be extended after it, if it reached the end.
     fn grow(&mut self, bytes: u64, config: &Config) -> Option<u64> {
         self.len += bytes;
-        let is_due = self.len > self.allocated && self.len < config.segment_bytes;
+        // A large batch takes much longer than the journal, and zeros for the next one would double what is written.
+        let is_small = bytes <= config.allocate_bytes / ALLOCATE_BATCHES_MIN;
+        let is_due = is_small && self.len > self.allocated && self.len < config.segment_bytes;
         let next = (self.len + 1).checked_next_multiple_of(config.allocate_bytes).filter(|_| is_due)?;
         self.allocated = next.min(config.segment_bytes);
         Some(self.allocated)

@@ -38,7 +38,7 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let segment_bytes = [1, 700, 5_000, 1 << 20][rng.below(4) as usize];
-        let allocate_bytes = [0, 100, 700, 4_096, 100_000][rng.below(5) as usize];
+        let allocate_bytes = [0, 700, 4_096, 20_000, 100_000][rng.below(5) as usize];
         let config = Config { segment_bytes, allocate_bytes, ..Config::default() };
         let disk = MemoryDisk::new();
         let (mut log, _) = Log::recover(&disk, config).expect("an empty folder is a new one");

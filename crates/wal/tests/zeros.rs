@@ -85,6 +85,17 @@ fn a_file_grows_in_steps_and_a_full_segment_ends_with_its_last_batch() {
 }
 
 #[test]
+fn a_large_batch_takes_no_zeros_with_it() {
+    let (mut log, _) = founded();
+    log.append(1, &[entry(1, 9_000)]).expect("there is room");
+    let batch = take(&mut log);
+    assert_eq!(allocated(&batch), None);
+    log.done(batch.id);
+    log.append(1, &[entry(2, 10)]).expect("there is room");
+    assert_eq!(allocated(&take(&mut log)), Some(2 * STEP_BYTES));
+}
+
+#[test]
 fn zeros_are_no_batch_and_are_cut_off_before_the_next_segment() {
     let (mut log, mut disk) = founded();
     log.append(1, &[entry(1, 300)]).expect("there is room");
@@ -168,29 +179,31 @@ fn a_batch_before_others_is_not_torn() {
 fn zeros_that_find_no_room_stop_no_batch() {
     let (mut log, mut disk) = founded();
     let end = written(&disk, 1) as u64;
+    log.append(1, &[entry(1, (STEP_BYTES - end) as usize - 1_000)]).expect("there is room");
+    write(&mut log, &mut disk);
     // The next batch reaches the end of the file; there is room for it, and for a few of the zeros that go with it.
     disk.fill_after(Some(disk.used_bytes() + 1_000));
-    log.append(1, &[entry(1, (STEP_BYTES - end) as usize)]).expect("there is room");
+    log.append(1, &[entry(2, 1_000)]).expect("there is room");
     let batch = take(&mut log);
     assert_eq!(allocated(&batch), Some(2 * STEP_BYTES));
     disk.carry_out(&batch).expect("its own bytes have room");
     log.done(batch.id);
     assert_eq!(disk.files()[&segment(1)].len() as u64, STEP_BYTES + 1_000);
-    log.append(1, &[entry(2, 700)]).expect("there is room");
-    write(&mut log, &mut disk);
     log.append(1, &[entry(3, 700)]).expect("there is room");
+    write(&mut log, &mut disk);
+    log.append(1, &[entry(4, 700)]).expect("there is room");
     let batch = take(&mut log);
     assert_eq!(disk.carry_out(&batch), Err(DiskError::Full));
     log.failed(batch.id, DiskError::Full).expect("it can be tried again");
     let mut crashed = disk.clone();
     crashed.crash(&mut Rng::new(1));
-    assert_eq!(last_index(&recover(&crashed).expect("nothing is wrong").1), 2);
+    assert_eq!(last_index(&recover(&crashed).expect("nothing is wrong").1), 3);
     disk.fill_after(None);
     assert_eq!(take(&mut log), batch, "the same again, in the same place");
     disk.carry_out(&batch).expect("there is room now");
     log.done(batch.id);
     disk.crash(&mut Rng::new(2));
-    assert_eq!(last_index(&recover(&disk).expect("nothing is wrong").1), 3);
+    assert_eq!(last_index(&recover(&disk).expect("nothing is wrong").1), 4);
 }
 
 #[test]

@@ -396,7 +396,8 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
         assert_eq!(duration("1m"), Ok(Duration::from_secs(60)));
-        for wrong in ["", "5", "s", "-1s", "0s", "1h", "11m", "1.5s", "99999999999999999999s", "18446744073709551615m"] {
+        for wrong in ["", "5", "s", "-1s", "0s", "1h", "11m", "1.5s", "99999999999999999999s", "18446744073709551615m"]
+        {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

@@ -30,25 +30,16 @@ impl Tls {
 }
 
 /// How to reach the cluster.
-#[derive(Debug, Args)]
+#[derive(Debug)]
 pub struct Endpoints {
-    /// Controllers of the cluster; one is enough to find the others
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        value_delimiter = ',',
-        env = "HEDDLE_ENDPOINTS",
-        default_values_t = [format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT)]
-    )]
+    /// Controllers of the cluster; one is enough to find the others.
     pub endpoints: Vec<String>,
-    #[command(flatten)]
+    /// Our certificate.
     pub tls: Tls,
 }
 
 #[derive(Debug, Args)]
 pub struct Bench {
-    #[command(flatten)]
-    pub connection: Endpoints,
     /// Whom to ask
     #[arg(long, value_enum, default_value_t = At::Leader)]
     pub at: At,

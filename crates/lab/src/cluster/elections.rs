@@ -10,6 +10,7 @@ use store::client::ClientConfig;
 use store::protocol::{Answer, Error};
 
 use super::entries::{self, CARS};
+use super::history::LiveReader;
 use super::nodes::Nodes;
 use super::recorder::Recorder;
 use super::{conclude, history};
@@ -46,7 +47,7 @@ pub(super) fn run(nodes: &mut Nodes, load: &ClusterLoad) -> Result<ClusterRecord
         nodes.restart(victim)?;
     }
     nodes.wait_until_caught_up()?;
-    history::read_all(nodes, &clock, &mut recorder)?;
+    history::read_all(&mut LiveReader::new(nodes, clock)?, &mut recorder)?;
     let resident = nodes.resident_max_bytes();
     Ok(ClusterRecord { resident_max_bytes: resident, faults: happened, ..conclude(&recorder) })
 }

@@ -30,28 +30,59 @@ pub(super) struct Judged {
 
 type Told = Operation<Input, Output>;
 
+/// Who reads after a run.
+pub(super) trait Reader {
+    /// On the clock of the history.
+    fn now(&self) -> Time;
+
+    /// Asks, and waits for the answer.
+    fn read(&mut self, body: RequestBody) -> Result<Answer, String>;
+}
+
+/// Reads at processes.
+pub(super) struct LiveReader {
+    client: Client,
+    clock: BootClock,
+}
+
+impl LiveReader {
+    /// At whichever of the nodes is best.
+    pub fn new(nodes: &Nodes, clock: BootClock) -> Result<Self, String> {
+        Ok(Self { client: nodes.client(&nodes.running(), ClientConfig::default())?, clock })
+    }
+}
+
+impl Reader for LiveReader {
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn read(&mut self, body: RequestBody) -> Result<Answer, String> {
+        self.client.request(body, READ).map_err(|error| error.to_string())
+    }
+}
+
 /// Reads every entry that was written, as part of the history.
-pub(super) fn read_all(nodes: &Nodes, clock: &BootClock, recorder: &mut Recorder) -> Result<(), String> {
+pub(super) fn read_all(reader: &mut impl Reader, recorder: &mut Recorder) -> Result<(), String> {
     let Some(history) = recorder.history() else { return Ok(()) };
     let written = |told: &&Told| matches!(told.input.action, Action::Write { .. });
     let touched: BTreeSet<u32> = history.operations().iter().filter(written).map(|told| told.input.entry).collect();
     if touched.is_empty() {
         return Ok(());
     }
-    let client = nodes.client(&nodes.running(), ClientConfig::default())?;
-    let asked = clock.now();
+    let asked = reader.now();
     // Entries may be in several shards, of which one list is not: then they are read one by one.
-    if let Some(mut found) = all_cars(&client) {
+    if let Some(mut found) = all_cars(reader) {
         for entry in touched {
             let leaves = found.remove(&entry).unwrap_or_default();
-            note(recorder, clock, asked, entry, &leaves);
+            note(recorder, (asked, reader.now()), entry, &leaves);
         }
         return Ok(());
     }
     for entry in touched {
-        let asked = clock.now();
-        match client.request(entries::request(entry, Action::List, 0), READ) {
-            Ok(Answer::Values { entries, .. }) => note(recorder, clock, asked, entry, &entries),
+        let asked = reader.now();
+        match reader.read(entries::request(entry, Action::List, 0)) {
+            Ok(Answer::Values { entries, .. }) => note(recorder, (asked, reader.now()), entry, &entries),
             Ok(other) => return Err(format!("a list was answered by {other:?}")),
             Err(error) => return Err(format!("reading an entry after the run: {error}")),
         }
@@ -61,22 +92,22 @@ pub(super) fn read_all(nodes: &Nodes, clock: &BootClock, recorder: &mut Recorder
 
 type Values = Vec<(tree::Path, u64, Vec<u8>)>;
 
-fn note(recorder: &mut Recorder, clock: &BootClock, asked: Time, entry: u32, leaves: &Values) {
+fn note(recorder: &mut Recorder, (asked, told): (Time, Time), entry: u32, leaves: &Values) {
     let ticket = recorder.invoked(READER, asked, Input { entry, action: Action::List });
     // What no client wrote is no answer that the model knows: it stays unknown, and every write of it is lost.
     if let Some(output) = entries::listed(entry, leaves) {
-        recorder.returned(ticket, clock.now(), output);
+        recorder.returned(ticket, told, output);
     }
 }
 
 /// All entries of `car` by their number; nothing if they cannot be listed at once.
-fn all_cars(client: &Client) -> Option<BTreeMap<u32, Values>> {
+fn all_cars(reader: &mut impl Reader) -> Option<BTreeMap<u32, Values>> {
     let mut found: BTreeMap<u32, Values> = BTreeMap::new();
     let mut after = None;
     loop {
         let (at, consistency) = (container(CARS), Consistency::Linearizable);
         let body = RequestBody::List { at, after: after.take(), limit: LIST_MAX, consistency };
-        let Ok(Answer::Values { entries, more }) = client.request(body, READ) else { return None };
+        let Ok(Answer::Values { entries, more }) = reader.read(body) else { return None };
         after = entries.last().map(|(path, _, _)| path.clone());
         for value in entries {
             if let Some(entry) = number_of(&value.0) {

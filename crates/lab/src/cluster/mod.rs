@@ -1,4 +1,5 @@
-//! What is asked of the controllers, live: a process a node, clients in one thread, faults in another.
+//! What is asked of the controllers. Live: a process a node, clients in one thread, faults in another. Simulated: the same
+//! script on [`sim::cluster::session`], see [`simulated`].
 //!
 //! ```text
 //!   nodes: processes, data folders <--kill, pause-- faults --partition--> relay (only where there are partitions)
@@ -18,6 +19,7 @@ mod provider;
 mod recorder;
 mod relay;
 mod script;
+pub(crate) mod simulated;
 
 use std::path::Path;
 use std::time::Instant;
@@ -27,6 +29,7 @@ use fabric::{
 };
 use live::cluster::BootClock;
 
+use self::history::LiveReader;
 use self::nodes::Nodes;
 use self::provider::Provider;
 use self::recorder::Recorder;
@@ -50,8 +53,8 @@ pub(crate) fn why_not_live(controllers: &Controllers, load: &ClusterLoad) -> Opt
 }
 
 /// Why what is asked of these controllers cannot be simulated, if it can't.
-pub(crate) fn why_not_simulated(_controllers: &Controllers, _load: &ClusterLoad) -> Option<&'static str> {
-    Some("the simulation knows no such load on controllers")
+pub(crate) fn why_not_simulated(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
+    simulated::why_not(controllers, load)
 }
 
 fn has_partitions(load: &ClusterLoad) -> bool {
@@ -166,8 +169,9 @@ fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result
     let doors = doors::of(nodes, load, leader);
     let mode = if calm { Mode::InTurn } else { Mode::Contended };
     let first_entry = nodes.entries_used();
-    let mut script = Script::new(load, mode, doors.len(), first_entry, duration.max(load.faults_end()));
     let clock = BootClock::start();
+    let lasts = duration.max(load.faults_end());
+    let mut script = Script::new(load, mode, doors.len(), first_entry, (clock.now(), lasts));
     let tls = nodes.tls().cloned();
     let mut happened = Vec::new();
     std::thread::scope(|scope| {
@@ -180,7 +184,7 @@ fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result
     drop(provider);
     let (mut recorder, used) = script.finish(clock.now());
     nodes.use_entries(used);
-    history::read_all(nodes, &clock, &mut recorder)?;
+    history::read_all(&mut LiveReader::new(nodes, clock)?, &mut recorder)?;
     let resident = nodes.resident_max_bytes();
     let mut record = conclude(&recorder);
     record.resident_max_bytes = resident;

@@ -473,3 +473,38 @@ fn tail(path: &Path) -> Option<String> {
     file.read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use super::*;
+
+    fn start(program: &Path) -> String {
+        let (election, shards) = (ElectionTimeout::default(), ShardPlan::Single);
+        let controllers = Controllers { nodes: 1, election, shards, tls: false };
+        Nodes::start(program, &controllers, false).err().expect("it cannot start")
+    }
+
+    #[test]
+    fn a_controller_that_does_not_start_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("heddle");
+        let mut file = File::options().create(true).write(true).truncate(true).mode(0o755).open(&program).unwrap();
+        file.write_all(b"#!/bin/sh\necho the disk is full >&2\nexit 2\n").unwrap();
+        drop(file);
+        let error = start(&program);
+        assert!(error.starts_with("n1 has ended while starting"), "{error}");
+        assert!(error.ends_with("n1 (exit status: 2): the disk is full"), "{error}");
+        assert!(start(&folder.path().join("nosuch")).contains("nosuch cannot be started: "));
+    }
+
+    #[test]
+    fn addresses_differ() {
+        let mut addresses = free_addresses(9).unwrap();
+        addresses.sort();
+        addresses.dedup();
+        assert_eq!(addresses.len(), 9);
+    }
+}

@@ -41,6 +41,7 @@ pub(super) struct Script {
     load: ClusterLoad,
     mode: Mode,
     doors: usize,
+    begun: Time,
     /// The load goes on until then.
     until: Time,
     rng: Rng,
@@ -90,8 +91,8 @@ struct Asked {
 }
 
 impl Script {
-    /// A load that lasts for `lasts` at least, with entries from `first` on.
-    pub fn new(load: &ClusterLoad, mode: Mode, doors: usize, first: u32, lasts: Span) -> Self {
+    /// A load that begins at a time and lasts for so long at least, with entries from `first` on.
+    pub fn new(load: &ClusterLoad, mode: Mode, doors: usize, first: u32, (begun, lasts): (Time, Span)) -> Self {
         let has = |operation| load.operations.contains(&operation);
         let own = has(Operation::Create) || has(Operation::Delete);
         let entries = match mode {
@@ -109,7 +110,8 @@ impl Script {
             load: load.clone(),
             mode,
             doors,
-            until: Time::ZERO + lasts,
+            begun,
+            until: begun + lasts,
             rng: Rng::new(u64::from(first) + 1),
             next_value: 0,
             clients: vec![Client::default(); load.clients as usize],
@@ -127,7 +129,7 @@ impl Script {
         if self.mode == Mode::Contended {
             self.recorder.ask_writes(now, false);
             for &operation in &self.load.operations {
-                self.recorder.lasted(operation, now.since(Time::ZERO));
+                self.recorder.lasted(operation, now.since(self.begun));
             }
         }
         (self.recorder, self.first + self.entries)

@@ -62,17 +62,60 @@ fn an_experiment_that_does_not_exist_is_named() {
     assert!(matches!(plan(&empty, &Options::default()), Err(Error::NoExperiments { .. })));
 }
 
+/// Controllers and nothing else.
+fn controllers(experiments: &str) -> Fabric {
+    let text = format!("controllers: {{ nodes: 3 }}\nexperiments:\n{experiments}");
+    fabric::parse(&fabric::Source { name: "cluster".to_owned(), text }).unwrap()
+}
+
+fn live() -> Options {
+    Options { drivers: vec![DriverKind::Live], ..Options::default() }
+}
+
 #[test]
-fn an_experiment_that_asks_the_controllers_is_refused_by_name() {
-    let mut fabric = fabric();
-    let text = "controllers: { nodes: 3 }\nexperiments: { crud: { cluster: { at: leader } } }\n";
-    let source = fabric::Source { name: "cluster".to_owned(), text: text.to_owned() };
-    fabric.experiments.extend(fabric::parse(&source).unwrap().experiments);
-    let error = plan(&fabric, &Options::default()).unwrap_err();
-    assert!(error.to_string().contains("\"crud\""), "{error}");
-    assert!(error.hint().unwrap().contains("--experiment"));
-    let only = Options { only: vec!["scatter".to_owned()], ..Options::default() };
-    assert!(plan(&fabric, &only).is_ok(), "the other experiments still run");
+fn controllers_are_asked_in_the_order_of_their_cases() {
+    let fabric = controllers(
+        "  crud: { cluster: { clients: 4 }, vary: { nodes: [1, 3], at: [leader, follower] }, repeat: 2 }\n",
+    );
+    let plan = plan(&fabric, &live()).unwrap();
+    let order: Vec<String> = plan.runs.iter().map(|run| run.labels.to_string()).collect();
+    // Who is asked varies fastest, so that a cluster serves both.
+    let once = ["nodes 1, leader", "nodes 3, leader", "nodes 3, follower"];
+    assert_eq!(order, [once, once].concat());
+    assert!(plan.runs.iter().all(|run| run.flows == 4 && run.seconds > 0.0 && plan.asks_controllers(&fabric, run)));
+    insta::assert_snapshot!(plan.table());
+}
+
+#[test]
+fn elections_are_estimated_by_their_timeout() {
+    let fabric = controllers(
+        "  election: { cluster: { operations: [election], requests: 2 }, vary: { election-timeout: [10s, 1s] } }\n",
+    );
+    let plan = plan(&fabric, &live()).unwrap();
+    assert_eq!(plan.runs.iter().map(|run| run.seconds).collect::<Vec<_>>(), [33.5, 6.5]);
+}
+
+#[test]
+fn partitions_under_tls_are_refused() {
+    let mut fabric = controllers(
+        "  parted: { cluster: { faults: [ { at: 1s, partition: [[1], [2, 3]], for: 1s } ] } }\n  plain: { cluster: {} }\n",
+    );
+    assert!(plan(&fabric, &live()).is_ok());
+    fabric.controllers.as_mut().unwrap().tls = true;
+    let error = plan(&fabric, &live()).unwrap_err();
+    assert!(error.to_string().starts_with("experiment \"parted\" (all) cannot run live: "), "{error}");
+    let only = Options { only: vec!["plain".to_owned()], ..live() };
+    assert!(plan(&fabric, &only).is_ok());
+}
+
+#[test]
+fn memory_of_simulated_controllers_cannot_be_expected() {
+    let mut fabric = controllers("  crud: { cluster: {}, expect: { resident-max: \"<= 700 MB\" } }\n");
+    assert!(plan(&fabric, &live()).is_ok());
+    fabric.experiments[0].expect[0].driver = Some(DriverKind::Sim);
+    let error = plan(&fabric, &both()).unwrap_err();
+    assert!(error.to_string().ends_with("cannot be measured: sim runs do not know resident memory, largest node"), "{error}");
+    assert!(error.hint().unwrap().contains("driver: live"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use fabric::{DriverKind, Metric};
 
 use super::svg::{Anchor, Svg};
 use super::{driver_class, driver_word};
+use crate::latency::latency_scale;
 use crate::metric::{metric_name, metric_unit};
 use crate::quantity::{self, Scale};
 use crate::results::{ExperimentResult, Results};
@@ -75,14 +76,20 @@ fn nice_step(x: f64) -> f64 {
 pub(super) fn bars(experiment: &ExperimentResult, drivers: &[DriverKind], metric: Metric) -> Option<String> {
     let reach = |case: &crate::CaseResult| {
         let summaries = drivers.iter().filter_map(|&driver| case.summary(metric, driver));
-        summaries.map(|s| s.mean + s.interval.unwrap_or(0.0).min(s.mean * WHISKER_ROOM)).fold(0.0, f64::max)
+        let ours = summaries.map(|s| s.mean + s.interval.unwrap_or(0.0).min(s.mean * WHISKER_ROOM));
+        ours.chain(case.published(metric)).fold(0.0, f64::max)
     };
     let max = experiment.cases.iter().map(reach).fold(0.0, f64::max);
     if max <= 0.0 {
         return None;
     }
-    let axis = Axis::new(max, scale_of(experiment, metric));
-    let row = LABEL + BAR * drivers.len() as f64 + GAP;
+    let scale = match metric {
+        Metric::Latency(..) => latency_scale(experiment),
+        _ => scale_of(experiment, metric),
+    };
+    let axis = Axis::new(max, scale);
+    let published = experiment.cases.iter().any(|case| case.published(metric).is_some());
+    let row = LABEL + BAR * (drivers.len() + usize::from(published)) as f64 + GAP;
     let height = TOP + row * experiment.cases.len() as f64;
     let mut svg = Svg::new(WIDTH, height);
     axis.draw(&mut svg, height - GAP / 2.0);
@@ -107,6 +114,13 @@ pub(super) fn bars(experiment: &ExperimentResult, drivers: &[DriverKind], metric
                 label_x = label_x.max(ends[1].0);
             }
             svg.text("value", (label_x + 5.0, y + 9.5), Anchor::Start, &shown);
+        }
+        if let Some(value) = case.published(metric) {
+            let (y, end) = (y + LABEL + BAR * drivers.len() as f64, axis.x(value));
+            let shown = axis.scale.plain(value);
+            let tip = format!("{}, published: {shown} {}", case.labels, axis.scale.unit);
+            svg.rect("bar theirs", [LEFT, y + 1.0, end - LEFT, BAR - 2.0], &tip);
+            svg.text("value", (end + 5.0, y + 9.5), Anchor::Start, &shown);
         }
     }
     Some(svg.finish(&format!("{} of each case of {}", metric_name(metric), experiment.name)))

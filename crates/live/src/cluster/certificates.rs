@@ -13,7 +13,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
 
 use super::Error;
 
@@ -40,7 +42,9 @@ const CLIENT: &str = "client";
 /// cannot be in a certificate.
 pub fn make(folder: &Path, hosts: &[String]) -> Result<Vec<PathBuf>, Error> {
     match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::path(folder, "make it")(error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::path(folder, "make it")(error));
+        }
         _ => {}
     }
     let mut made = Vec::new();
@@ -86,7 +90,8 @@ fn read_authority(folder: &Path) -> Result<Option<Issuer<'static, KeyPair>>, Err
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(Error::path(&key, "read it"))?,
     };
-    let bad = |path: &Path, error: &rcgen::Error| Error::Certificate { path: path.to_owned(), reason: error.to_string() };
+    let bad =
+        |path: &Path, error: &rcgen::Error| Error::Certificate { path: path.to_owned(), reason: error.to_string() };
     let pair = KeyPair::from_pem(&text).map_err(|error| bad(&key, &error))?;
     if !certificate.exists() {
         return Err(Error::Certificate { path: certificate, reason: "it is missing, while its key is there".into() });

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::{Error, Tls};
 /// Rung when the user wants something.
 const WAKER: Token = Token(0);
 
-/// Events of a watch that wait for the user; the thread waits when there are more, and the server then says what it skipped.
+/// Messages of a watch that wait for the user; of what comes when there are as many, he is told that he has to read again.
 const EVENTS_MAX: usize = 1_024;
 
 /// A call of an RPC that this client offers.
@@ -40,17 +40,83 @@ type Handler = Box<dyn FnMut(Call) -> Result<Vec<u8>, String> + Send>;
 
 /// To the thread.
 enum Order {
-    Request { token: u64, body: RequestBody, timeout: Duration, to: Listener },
-    Unwatch { token: u64 },
+    Request {
+        token: u64,
+        body: RequestBody,
+        timeout: Duration,
+        to: Listener,
+    },
+    Unwatch {
+        token: u64,
+    },
+    /// There is room again for a watch that is behind.
+    CatchUp {
+        token: u64,
+    },
     Serve(Handler),
-    Reply { connection: ConnectionId, call: u64, result: Result<Vec<u8>, String> },
+    Reply {
+        connection: ConnectionId,
+        call: u64,
+        result: Result<Vec<u8>, String>,
+    },
     End,
 }
 
 /// Whom something is told.
 enum Listener {
     Request(SyncSender<Result<Answer, store::protocol::Error>>),
-    Watch { begun: SyncSender<Result<Answer, store::protocol::Error>>, events: SyncSender<WatchEvents> },
+    Watch(Watcher),
+}
+
+/// Whom the events of a watch are told.
+struct Watcher {
+    /// Told once, when it begins.
+    begun: Option<SyncSender<Result<Answer, store::protocol::Error>>>,
+    events: SyncSender<WatchEvents>,
+    /// What there was no room for, by shard, without the events themselves.
+    skipped: BTreeMap<ShardId, WatchEvents>,
+    /// Whether there is any of that; the user then tells when there is room again.
+    is_behind: Arc<AtomicBool>,
+}
+
+impl Watcher {
+    /// Tells events, or notes that they were skipped; `false` if nobody listens any more.
+    fn tell(&mut self, told: WatchEvents) -> bool {
+        if !self.catch_up() {
+            return false;
+        }
+        if !self.skipped.contains_key(&told.shard) {
+            match self.events.try_send(told) {
+                Ok(()) => return true,
+                Err(TrySendError::Disconnected(_)) => return false,
+                Err(TrySendError::Full(told)) => self.skip(told),
+            }
+        } else {
+            self.skip(told);
+        }
+        true
+    }
+
+    fn skip(&mut self, told: WatchEvents) {
+        self.skipped.insert(told.shard, WatchEvents { skipped: true, events: Vec::new(), ..told });
+        self.is_behind.store(true, Ordering::Release);
+    }
+
+    /// Tells what was skipped, as far as there is room; `false` if nobody listens any more.
+    fn catch_up(&mut self) -> bool {
+        while let Some((shard, told)) = self.skipped.pop_first() {
+            match self.events.try_send(told) {
+                Ok(()) => {}
+                Err(TrySendError::Disconnected(_)) => return false,
+                Err(TrySendError::Full(told)) => {
+                    self.skipped.insert(shard, told);
+                    self.is_behind.store(true, Ordering::Release);
+                    return true;
+                }
+            }
+        }
+        true
+    }
 }
 
 /// A client of the cluster. It connects when there is something to ask, and again whenever it has to.
@@ -139,9 +205,12 @@ impl Client {
         let (to, events) = mpsc::sync_channel(EVENTS_MAX);
         let token = self.token();
         let body = RequestBody::Watch { at, from };
-        self.order(Order::Request { token, body, timeout, to: Listener::Watch { begun, events: to } })?;
+        let is_behind = Arc::new(AtomicBool::new(false));
+        let (begun, behind) = (Some(begun), Arc::clone(&is_behind));
+        let watcher = Watcher { begun, events: to, skipped: BTreeMap::new(), is_behind: behind };
+        self.order(Order::Request { token, body, timeout, to: Listener::Watch(watcher) })?;
         match beginning.recv().map_err(|_| Error::Closed)?? {
-            Answer::Watching { from } => Ok(Watch { client: self, token, events, from }),
+            Answer::Watching { from } => Ok(Watch { client: self, token, events, is_behind, from }),
             other => unreachable!("a watch is answered by its beginning, not by {other:?}"),
         }
     }
@@ -166,9 +235,9 @@ fn check(endpoints: &[String]) -> Result<(), Error> {
     if endpoints.is_empty() {
         return Err(Error::Address(String::new()));
     }
-    let is_address = |text: &String| text.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && port.parse::<u16>().is_ok()
-    });
+    let is_address = |text: &String| {
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
     endpoints.iter().find(|text| !is_address(text)).map_or(Ok(()), |text| Err(Error::Address(text.clone())))
 }
 
@@ -187,6 +256,7 @@ pub struct Watch<'a> {
     client: &'a Client,
     token: u64,
     events: Receiver<WatchEvents>,
+    is_behind: Arc<AtomicBool>,
     /// The revisions after which it began.
     pub from: BTreeMap<ShardId, u64>,
 }
@@ -194,7 +264,17 @@ pub struct Watch<'a> {
 impl Watch<'_> {
     /// The next events, if some come in time.
     pub fn next_within(&mut self, timeout: Duration) -> Option<WatchEvents> {
-        self.events.recv_timeout(timeout).ok()
+        let told = self.events.recv_timeout(timeout).ok();
+        self.ask_for_more();
+        told
+    }
+
+    /// There is room now for what there was none for.
+    fn ask_for_more(&self) {
+        if self.is_behind.swap(false, Ordering::AcqRel) {
+            // A client that has ended has nothing more to tell.
+            let _ = self.client.order(Order::CatchUp { token: self.token });
+        }
     }
 }
 
@@ -202,7 +282,9 @@ impl Iterator for Watch<'_> {
     type Item = WatchEvents;
 
     fn next(&mut self) -> Option<WatchEvents> {
-        self.events.recv().ok()
+        let told = self.events.recv().ok();
+        self.ask_for_more();
+        told
     }
 }
 
@@ -273,6 +355,12 @@ impl Agent {
                 self.listeners.remove(&token);
                 self.caller.handle(now, Input::Unwatch { token });
             }
+            Order::CatchUp { token } => {
+                if let Some(Listener::Watch(watcher)) = self.listeners.get_mut(&token) {
+                    // Who does not listen any more says so by ending the watch.
+                    let _ = watcher.catch_up();
+                }
+            }
             Order::Serve(handler) => self.serve(handler),
             Order::Reply { connection, call, result } => {
                 self.caller.handle(now, Input::Reply { connection, call, result });
@@ -306,8 +394,8 @@ impl Agent {
         let told = |output| match output {
             Output::Answer { token, result } => answer(listeners, token, result),
             Output::Event { token, events } => {
-                if let Some(Listener::Watch { events: to, .. }) = listeners.get(&token)
-                    && to.send(events).is_err()
+                if let Some(Listener::Watch(watcher)) = listeners.get_mut(&token)
+                    && !watcher.tell(events)
                 {
                     ended.push(token);
                 }
@@ -339,13 +427,14 @@ fn answer(listeners: &mut HashMap<u64, Listener>, token: u64, result: Result<Ans
     // Whoever asked may have stopped waiting.
     match listeners.remove(&token) {
         Some(Listener::Request(to)) => drop(to.send(result)),
-        Some(Listener::Watch { begun, events }) => {
-            let is_begun = result.is_ok();
-            drop(begun.send(result));
-            if is_begun {
+        Some(Listener::Watch(mut watcher)) => {
+            let has_begun = result.is_ok();
+            if let Some(begun) = watcher.begun.take() {
+                drop(begun.send(result));
+            }
+            if has_begun {
                 // The end of the request is the beginning of the events.
-                let (nobody, _) = mpsc::sync_channel(1);
-                listeners.insert(token, Listener::Watch { begun: nobody, events });
+                listeners.insert(token, Listener::Watch(watcher));
             }
         }
         None => {}

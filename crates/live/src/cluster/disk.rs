@@ -134,8 +134,8 @@ impl Work {
         for write in inbox {
             let result = self.carry_out(&write);
             // At the end nobody listens any more.
-            if results.send(Done { id: write.id, result }).is_err() || waker.wake().is_err() {
-                continue;
+            if results.send(Done { id: write.id, result }).is_ok() {
+                let _ = waker.wake();
             }
         }
     }
@@ -297,7 +297,10 @@ mod tests {
                     // What is renamed or synced has to be there.
                     let (file, to) = (file(rng), file(rng));
                     let append = Operation::Append { file: file.clone(), bytes: bytes(rng) };
-                    vec![append, if which == 3 { Operation::Rename { from: file, to } } else { Operation::Sync { file } }]
+                    vec![
+                        append,
+                        if which == 3 { Operation::Rename { from: file, to } } else { Operation::Sync { file } },
+                    ]
                 }
                 5 | 6 => {
                     let (file, len, offset) = (file(rng), rng.below(150_000).into(), rng.below(80).into());

@@ -75,7 +75,7 @@ pub fn drive(
             let opened = |door, token| {
                 owners.insert(token, (index, door));
             };
-            let turn = workers[index].turn(index, clock, poll.registry(), &mut tokens, script, opened);
+            let turn = workers[index].turn(index, *clock, poll.registry(), &mut tokens, script, opened);
             wakes[index] = turn.wake;
             answered |= turn.answered;
         }
@@ -141,7 +141,7 @@ impl Worker {
     fn turn(
         &mut self,
         index: usize,
-        clock: &BootClock,
+        clock: BootClock,
         registry: &Registry,
         tokens: &mut Tokens,
         script: &mut impl Script,

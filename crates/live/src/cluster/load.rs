@@ -154,7 +154,7 @@ pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
     let mut wakes = vec![Time::NEVER; workers.len()];
     loop {
         for index in touched.drain(..) {
-            let wake = workers[index].turn(&clock, load, poll.registry(), &mut tokens, &mut measured, |token| {
+            let wake = workers[index].turn(clock, load, poll.registry(), &mut tokens, &mut measured, |token| {
                 owners.insert(token, index);
             });
             wakes[index] = wake;
@@ -185,8 +185,7 @@ pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
 fn worker(load: &Load, n: u64, tls: Option<&Tls>) -> Worker {
     let session = random_bits();
     let clients = u64::from(load.clients);
-    let caller =
-        Caller::new(session, load.endpoints.clone(), Rng::new(session), load.client.clone(), tls.cloned());
+    let caller = Caller::new(session, load.endpoints.clone(), Rng::new(session), load.client.clone(), tls.cloned());
     let left = load.requests / clients + u64::from(n < load.requests % clients);
     Worker { caller, key: load.first_key + n, left, asked: Time::ZERO }
 }
@@ -203,7 +202,7 @@ impl Worker {
     /// Goes on until the client waits for its server.
     fn turn(
         &mut self,
-        clock: &BootClock,
+        clock: BootClock,
         load: &Load,
         registry: &mio::Registry,
         tokens: &mut Tokens,

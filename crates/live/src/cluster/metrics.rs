@@ -42,10 +42,10 @@ impl Page {
         &mut self,
         (name, kind, help): (&str, &str, &str),
         items: &[T],
-        mut sample: impl FnMut(&T) -> Option<(Vec<(&'static str, String)>, f64)>,
+        sample: impl FnMut(&T) -> Option<(Vec<(&'static str, String)>, f64)>,
     ) {
         self.family(name, kind, help);
-        for (labels, value) in items.iter().filter_map(|item| sample(item)) {
+        for (labels, value) in items.iter().filter_map(sample) {
             let labels: Vec<_> = labels.iter().map(|(label, text)| (*label, text.as_str())).collect();
             self.sample(name, &labels, value);
         }
@@ -146,7 +146,9 @@ fn groups(page: &mut Page, status: &Status) {
     gauge("heddle_shard_term", "The Raft term.", |group| group.term as f64);
     gauge("heddle_shard_commit_index", "The highest log index that is committed.", |group| group.commit as f64);
     gauge("heddle_shard_applied_index", "The highest log index that is applied.", |group| group.applied as f64);
-    gauge("heddle_shard_log_entries", "Entries in the log.", |group| (group.last + 1).saturating_sub(group.first) as f64);
+    gauge("heddle_shard_log_entries", "Entries in the log.", |group| {
+        (group.last + 1).saturating_sub(group.first) as f64
+    });
     gauge("heddle_shard_values", "Values in the shard.", |group| group.entries as f64);
     gauge("heddle_shard_bytes", "Bytes of data in the shard, about.", |group| group.bytes as f64);
     gauge("heddle_shard_revision", "The data's revision.", |group| group.revision as f64);
@@ -175,7 +177,7 @@ fn process(page: &mut Page) {
     }
 }
 
-/// Memory of this process (proc_pid_statm(5), second field, in pages).
+/// Memory of this process (`proc_pid_statm(5)`, second field, in pages).
 fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;

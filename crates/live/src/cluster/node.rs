@@ -68,12 +68,17 @@ const HANDOVER_PATIENCE: Span = Span::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// It has not said so.
-    Unknown { since: Time },
+    Unknown {
+        since: Time,
+    },
     Client(ClientId),
     /// A peer talks to us.
     From(ServerId),
     /// We talk to a peer.
-    To { peer: ServerId, welcomed: bool },
+    To {
+        peer: ServerId,
+        welcomed: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -283,7 +288,7 @@ impl Node {
     fn carry_out(&mut self, now: Time, output: Output) -> Result<(), Error> {
         match output {
             Output::Peer { to, envelope } => self.tell_peer(to, &envelope),
-            Output::Client { client, message } => self.tell_client(client, &message),
+            Output::Client { client, message } => self.tell_client(now, client, &message),
             Output::Disk(write) => self.parts.disk.submit(write),
             Output::Peers(peers) => {
                 let own = self.parts.server.id();
@@ -316,7 +321,7 @@ impl Node {
         }
     }
 
-    fn tell_client(&mut self, client: ClientId, message: &ServerMessage) {
+    fn tell_client(&mut self, now: Time, client: ClientId, message: &ServerMessage) {
         if client == OURSELVES {
             if let ServerMessage::Response(Response { result: Err(error), .. }) = message {
                 tracing::warn!("our own request: {error}");
@@ -334,29 +339,36 @@ impl Node {
             let response = Response { sequence: response.sequence, leader: response.leader.clone(), result };
             connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");
         }
-        if self.dirty.last() != Some(&token) {
+        if connection.stream.waiting() > CLIENT_OUTBOX_MAX {
+            // At once: there may be as much again to come.
+            self.send(now, token);
+        } else if self.dirty.last() != Some(&token) {
             self.dirty.push(token);
         }
     }
 
     /// Sends what waits. Whether connections were lost, of which the server then knows.
     fn flush(&mut self, now: Time) -> bool {
-        let mut lost = false;
-        for token in std::mem::take(&mut self.dirty) {
-            let Some(connection) = self.connections.get_mut(&token) else { continue };
-            let outcome = connection.stream.flush();
-            let waiting = connection.stream.waiting();
-            if let Err(reason) = outcome {
-                self.close(now, token, &reason);
-                lost = true;
-            } else if matches!(connection.kind, Kind::Client(_)) && waiting > CLIENT_OUTBOX_MAX {
-                let peer = connection.stream.peer();
-                tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
-                self.close(now, token, "it does not read");
-                lost = true;
-            }
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.into_iter().fold(false, |lost, token| !self.send(now, token) || lost)
+    }
+
+    /// Sends what waits for one connection; `false` if it is lost by that.
+    fn send(&mut self, now: Time, token: Token) -> bool {
+        let Some(connection) = self.connections.get_mut(&token) else { return true };
+        let outcome = connection.stream.flush();
+        let waiting = connection.stream.waiting();
+        if let Err(reason) = outcome {
+            self.close(now, token, &reason);
+            return false;
         }
-        lost
+        if matches!(connection.kind, Kind::Client(_)) && waiting > CLIENT_OUTBOX_MAX {
+            let peer = connection.stream.peer();
+            tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
+            self.close(now, token, "it does not read");
+            return false;
+        }
+        true
     }
 
     fn accept(&mut self, now: Time) {
@@ -430,7 +442,7 @@ impl Node {
                 }
                 Kind::Unknown { .. } => {
                     let hello = decode(body).map_err(|error| error.to_string())?;
-                    let outcome = self.greeted(now, token, connection, hello);
+                    let outcome = self.greeted(now, token, connection, &hello);
                     let welcome = match &outcome {
                         Ok(()) => Welcome::Accepted {
                             version: store::protocol::VERSION,
@@ -453,7 +465,7 @@ impl Node {
     }
 
     /// Somebody says who he is.
-    fn greeted(&mut self, now: Time, token: Token, connection: &mut Connection, hello: Hello) -> Result<(), String> {
+    fn greeted(&mut self, now: Time, token: Token, connection: &mut Connection, hello: &Hello) -> Result<(), String> {
         hello.check()?;
         connection.stream.limit_frames(store::protocol::FRAME_MAX);
         match hello.role {
@@ -493,7 +505,8 @@ impl Node {
                 Ok(())
             }
             Welcome::Accepted { cluster, server, .. } => {
-                let message = format!("server {server} of cluster {cluster:016x} answers where server {peer} should be");
+                let message =
+                    format!("server {server} of cluster {cluster:016x} answers where server {peer} should be");
                 tracing::warn!("{message}");
                 Err(message)
             }

@@ -100,7 +100,10 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
     let (log, recovered) = Log::recover(&folder, wal::Config::default())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     if recovered.discarded_tail_bytes > 0 {
-        tracing::info!("{} bytes of an unfinished write, of which nobody was told, left out", recovered.discarded_tail_bytes);
+        tracing::info!(
+            "{} bytes of an unfinished write, of which nobody was told, left out",
+            recovered.discarded_tail_bytes
+        );
     }
     let listener = TcpListener::bind(listen).map_err(|source| Error::Listen { address: listen, source })?;
     let listen = listener.local_addr().map_err(|source| Error::Listen { address: listen, source })?;
@@ -283,8 +286,7 @@ fn found(
         log.done(write.id);
     }
     drop(log);
-    let (log, recovered) =
-        Log::recover(folder, wal::Config::default()).map_err(|error| failed(error.to_string()))?;
+    let (log, recovered) = Log::recover(folder, wal::Config::default()).map_err(|error| failed(error.to_string()))?;
     tracing::info!("founded cluster {cluster:016x}");
     Ok(Begun { cluster, server, log, recovered, members: BTreeMap::new() })
 }

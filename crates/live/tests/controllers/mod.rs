@@ -66,7 +66,7 @@ impl Controller {
     }
 
     pub fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id() as i32)
+        Pid::from_raw(self.child.id().cast_signed())
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -110,7 +110,7 @@ pub fn client(controllers: &[&Controller]) -> Client {
 }
 
 pub fn client_with(controller: &Controller, tls: Option<&Tls>) -> Client {
-    Client::connect(&[controller.address.clone()], tls).expect("an address")
+    Client::connect(std::slice::from_ref(&controller.address), tls).expect("an address")
 }
 
 pub fn car(key: u64) -> Location {

@@ -98,7 +98,7 @@ impl Administrator {
         let admin = match &task.task {
             Task::Join { nonce, replaces } => Admin::Join {
                 name: format!("joined-{nonce:x}"),
-                address: format!("10.1.0.{}:4000", number),
+                address: format!("10.1.0.{number}:4000"),
                 nonce: *nonce,
                 replaces: *replaces,
             },
@@ -118,7 +118,9 @@ impl Administrator {
         let Some(running) = self.tasks.get(&number) else { return };
         match (running.task.clone(), response.result) {
             (_, Err(error)) if error.is_transient() => return,
-            (Task::Join { .. }, Ok(Answer::Joined { server, members, .. })) => self.joined(core, number, server, members),
+            (Task::Join { .. }, Ok(Answer::Joined { server, members, .. })) => {
+                self.joined(core, number, server, members);
+            }
             (Task::Remove(id), Ok(_)) => leaves(core, id),
             // Two tasks may want what excludes each other; and a member may be what a shard must have.
             (task, Err(Error::Invalid(reason))) => core.note(|| format!("administrator: {task:?}: {reason}")),

@@ -107,11 +107,6 @@ impl Clients {
         clients
     }
 
-    /// Whether this is one of them.
-    pub fn has(&self, number: u32) -> bool {
-        self.all.contains_key(&number)
-    }
-
     /// Whether nobody does anything.
     pub fn are_idle(&self) -> bool {
         self.all.values().all(|client| client.doing.is_none())
@@ -252,13 +247,13 @@ impl Clients {
         }
         let number = client.number;
         let output = match response.result {
-            Ok(answer) => self.output(doing.input, answer),
-            Err(Error::Refused(
-                Refusal::ConditionFailed { .. } | Refusal::Exists { .. } | Refusal::Missing { .. },
-            )) => Ok(Output::Refused),
+            Ok(answer) => Self::output(doing.input, answer),
+            Err(Error::Refused(Refusal::ConditionFailed { .. } | Refusal::Exists { .. } | Refusal::Missing { .. })) => {
+                Ok(Output::Refused)
+            }
             Err(Error::Refused(Refusal::Forgotten)) => return self.give_up(core, client, &doing),
-            Err(Error::Refused(refusal)) if refusal.is_retryable() => return self.later(core, client, doing),
-            Err(error) if error.is_transient() => return self.later(core, client, doing),
+            Err(Error::Refused(refusal)) if refusal.is_retryable() => return Self::later(core, client, doing),
+            Err(error) if error.is_transient() => return Self::later(core, client, doing),
             Err(error) => Err(format!("client {number} is told \"{error}\" for {}", doing.input)),
         };
         match output {
@@ -278,8 +273,8 @@ impl Clients {
     }
 
     /// The answer in the model's words.
-    fn output(&self, input: Input, answer: Answer) -> Result<Output, String> {
-        let strange = || format!("the answer to {} holds what no client wrote", input);
+    fn output(input: Input, answer: Answer) -> Result<Output, String> {
+        let strange = || format!("the answer to {input} holds what no client wrote");
         match (input.action, answer) {
             (Action::Get(_), Answer::Value(None)) => Ok(Output::Leaf(None)),
             (Action::Get(_), Answer::Value(Some((tag, bytes)))) => {
@@ -294,7 +289,7 @@ impl Clients {
     }
 
     /// Tries again in a little while.
-    fn later(&mut self, core: &mut Core, client: &mut Client, doing: Doing) {
+    fn later(core: &mut Core, client: &mut Client, doing: Doing) {
         let number = client.number;
         core.note(|| format!("client {number} will try again"));
         let pause = core.between_ms(5, 60).min(doing.deadline.since(core.now));
@@ -322,7 +317,7 @@ impl Clients {
                 self.finally.insert((entry, Leaf::B), b.map(|seen| seen.tag));
             }
         }
-        self.rest(core, client);
+        Self::rest(core, client);
     }
 
     /// A stale read may be old, but must have been written there.
@@ -349,10 +344,10 @@ impl Clients {
         if client.rng.below(8) == 0 {
             client.session = client.rng.bits() >> 1;
         }
-        self.rest(core, client);
+        Self::rest(core, client);
     }
 
-    fn rest(&mut self, core: &mut Core, client: &mut Client) {
+    fn rest(core: &mut Core, client: &mut Client) {
         let think = -(1.0 - client.rng.fraction()).ln() * core.scenario.think.as_ns() as f64;
         client.set_alarm(core, Span::from_ns(1 + think as u64));
     }
@@ -410,4 +405,3 @@ impl Client {
         }
     }
 }
-

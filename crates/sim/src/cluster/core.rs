@@ -135,7 +135,7 @@ impl Core {
     /// A drift within the bound.
     pub fn drift(&mut self) -> i32 {
         let max = self.scenario.drift_ppm_max;
-        self.rng.below(2 * max as u32 + 1) as i32 - max
+        self.rng.below(2 * max.unsigned_abs() + 1).cast_signed() - max
     }
 
     /// Starts a server.
@@ -155,11 +155,17 @@ impl Core {
     pub fn stop(&mut self, id: ServerId, power_fails: bool) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.process.is_some()) else { return };
         node.stop();
-        if power_fails { node.disk.power_fails() } else { node.disk.process_dies() }
+        if power_fails {
+            node.disk.power_fails();
+        } else {
+            node.disk.process_dies();
+        }
         self.note(|| format!("server {id} stops{}", if power_fails { " without power" } else { "" }));
         let lost: Vec<ClientId> =
             self.streams.iter().filter(|(_, stream)| stream.server == id).map(|(client, _)| *client).collect();
-        lost.into_iter().for_each(|client| self.break_stream(client));
+        for client in lost {
+            self.break_stream(client);
+        }
         if !power_fails {
             let others: Vec<ServerId> = self.nodes.keys().copied().filter(|other| *other != id).collect();
             for other in others {
@@ -210,7 +216,7 @@ impl Core {
                 let input = Input::Peer { from, envelope: self.through_bytes(envelope) };
                 self.deliver(copies, to, input);
             }
-            Output::Client { client, message } => self.to_client(from, client, message),
+            Output::Client { client, message } => self.answer(from, client, message),
             Output::Disk(write) => {
                 let (now, lane) = (self.now, write.lane);
                 let Some(node) = self.nodes.get_mut(&from) else { return };
@@ -307,6 +313,7 @@ impl Core {
     }
 
     /// A client sends something.
+    #[allow(clippy::wrong_self_convention, reason = "it is the message that goes to the server")]
     pub fn to_server(&mut self, connection: ClientId, to: ServerId, message: ClientMessage) {
         let (client, server) = (Party::Client(client_of(connection)), Party::Server(to));
         let input = Input::Client { client: connection, message };
@@ -328,7 +335,7 @@ impl Core {
         }
     }
 
-    fn to_client(&mut self, from: ServerId, connection: ClientId, message: ServerMessage) {
+    fn answer(&mut self, from: ServerId, connection: ClientId, message: ServerMessage) {
         let (server, client) = (Party::Server(from), Party::Client(client_of(connection)));
         let Some(stream) = self.streams.get(&connection).copied() else {
             for span in self.network.send(server, client).into_iter().flatten() {

@@ -29,6 +29,9 @@ impl Default for Speed {
     }
 }
 
+/// The number of a write and what came of it.
+pub type Done = (u64, Result<(), DiskError>);
+
 /// A disk and what is being written to it: one write of each lane at a time, in order.
 #[derive(Clone, Debug)]
 pub struct Disk {
@@ -78,7 +81,7 @@ impl Disk {
 
     /// The first write of a lane has had its time: its number and what came of it, and when the next one will be done.
     /// Or, if the disk stalls, when to come back.
-    pub fn done(&mut self, now: Time, lane: Lane) -> (Option<(u64, Result<(), DiskError>)>, Option<Time>) {
+    pub fn done(&mut self, now: Time, lane: Lane) -> (Option<Done>, Option<Time>) {
         if now < self.stalled_until {
             return (None, Some(self.done_at(now)));
         }

@@ -26,6 +26,7 @@ mod network;
 mod node;
 mod report;
 mod scenario;
+pub mod session;
 mod world;
 
 mod watchers;

@@ -175,7 +175,7 @@ impl Nemesis {
         let kind = self.schedule[fault];
         let done = match kind {
             Kind::Kill | Kind::PowerLoss => self.crash(core, kind == Kind::PowerLoss),
-            Kind::Blackout => self.blackout(core),
+            Kind::Blackout => Self::blackout(core),
             Kind::Pause => self.pause(core),
             Kind::Isolate | Kind::Split | Kind::OneWay => self.partition(core, kind),
             Kind::ClockDrift | Kind::ClockBeyond => self.clock(core, kind == Kind::ClockBeyond),
@@ -248,7 +248,7 @@ impl Nemesis {
         true
     }
 
-    fn blackout(&mut self, core: &mut Core) -> bool {
+    fn blackout(core: &mut Core) -> bool {
         let ids: Vec<ServerId> = core.nodes.keys().copied().collect();
         for id in ids {
             core.stop(id, true);
@@ -399,8 +399,7 @@ impl Nemesis {
             0 => Replicas::Count(1 + self.rng.below(4) as u8),
             1 => {
                 let members = core.members();
-                let mut some: BTreeSet<ServerId> =
-                    members.iter().copied().filter(|_| self.rng.below(2) == 0).collect();
+                let mut some: BTreeSet<ServerId> = members.iter().copied().filter(|_| self.rng.below(2) == 0).collect();
                 some.insert(members[0]);
                 Replicas::Servers(some)
             }
@@ -416,4 +415,3 @@ fn resume(core: &mut Core, id: ServerId) {
         core.schedule(id, now);
     }
 }
-

@@ -57,8 +57,6 @@ impl Party {
 pub struct Parties(u64);
 
 impl Parties {
-    /// Everybody.
-    pub const ALL: Self = Self(u64::MAX);
     /// All clients.
     pub const CLIENTS: Self = Self(u64::MAX << 32);
 

@@ -135,7 +135,10 @@ impl Display for Finding {
                 write!(f, "servers {one} and {other} both lead shard {shard} in term {term}")
             }
             Self::Diverged { shard, index, server } => {
-                write!(f, "server {server} has other data in shard {shard} at index {index} than another replica had there")
+                write!(
+                    f,
+                    "server {server} has other data in shard {shard} at index {index} than another replica had there"
+                )
             }
             Self::DoesNotStart { server, reason } => write!(f, "server {server} does not start: {reason}"),
         }
@@ -162,7 +165,11 @@ impl Report {
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Operations { checked, written, read, refused, unknown, stale, repeated } = self.operations;
-        writeln!(f, "seed {}: {} servers, {} ms simulated, {} events", self.seed, self.servers, self.simulated_ms, self.events)?;
+        writeln!(
+            f,
+            "seed {}: {} servers, {} ms simulated, {} events",
+            self.seed, self.servers, self.simulated_ms, self.events
+        )?;
         writeln!(
             f,
             "  operations {checked}: written {written}, read {read}, refused {refused}, unknown {unknown}; stale {stale}, sent again {repeated}"

@@ -62,10 +62,10 @@ impl Default for Scenario {
             clients: 5,
             watchers: 1,
             entries: 6,
-            think: Span::from_ms(40),
-            active: Span::from_secs(8),
+            think: Span::from_ms(25),
+            active: Span::from_secs(9),
             settle: Span::from_secs(12),
-            faults: (5, 15),
+            faults: (6, 20),
             kinds: Kind::ALL.into_iter().filter(|kind| *kind != Kind::ClockBeyond).collect(),
             quality: Quality::default(),
             speed: Speed::default(),
@@ -86,10 +86,12 @@ impl Scenario {
     /// One of many kinds of scenarios, by chance: sizes, networks, clocks, what may go wrong.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed).fork(0x5ce7);
-        let mut scenario = Self::default();
-        scenario.servers = [3, 3, 3, 3, 5, 1][rng.below(6) as usize];
-        scenario.clients = 3 + rng.below(4);
-        scenario.entries = 2 + rng.below(6);
+        let mut scenario = Self {
+            servers: [3, 3, 3, 3, 5, 1][rng.below(6) as usize],
+            clients: 3 + rng.below(4),
+            entries: 2 + rng.below(6),
+            ..Self::default()
+        };
         if rng.below(3) == 0 {
             scenario.strategy = Strategy::Distributed;
         }

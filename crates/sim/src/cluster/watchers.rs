@@ -3,6 +3,7 @@
 //! What a watcher was told is held against what other clients were told of their writes, and against the data at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use machine::{ServerId, Span};
 use placement::ShardId;
@@ -80,9 +81,10 @@ impl Watchers {
         self.counts
     }
 
-    /// Whether all of them are connected.
-    pub fn are_watching(&self) -> bool {
-        self.all.values().all(|watcher| watcher.is_watching)
+    /// Whether all of them are connected and have been answered.
+    pub fn are_watching(&self, core: &Core) -> bool {
+        let is_open = |watcher: &Watcher| watcher.connection.is_some_and(|(connection, _)| core.is_open(connection));
+        self.all.values().all(|watcher| watcher.is_watching && is_open(watcher))
     }
 
     /// A watcher's time has come: if it is not watching, it tries another server.
@@ -112,7 +114,11 @@ impl Watchers {
             ServerMessage::Response(response) if response.sequence == watcher.sequence => match response.result {
                 Ok(Answer::Watching { from }) => watcher.begins(core, from),
                 Ok(_) => core.found(Finding::Surprise(format!("watcher {} got a strange answer", watcher.number))),
-                Err(_) => watcher.try_later(core),
+                Err(error) => {
+                    core.note(|| format!("watcher is told that it cannot watch there: {error}"));
+                    watcher.is_watching = false;
+                    watcher.try_later(core);
+                }
             },
             ServerMessage::Watched(events) if events.watch == watcher.sequence => {
                 self.counts.0 += events.events.len() as u64;
@@ -270,7 +276,7 @@ fn brief(batch: &WatchEvents) -> String {
             EventKind::Deleted => "deleted",
             EventKind::Reset => "reset",
         };
-        text.push_str(&format!(", {} {kind} {}", event.revision, event.at.path));
+        let _ = write!(text, ", {} {kind} {}", event.revision, event.at.path);
     }
     text
 }

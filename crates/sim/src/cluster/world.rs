@@ -57,7 +57,17 @@ impl World {
         let clients = Clients::new(&mut core);
         let watchers = Watchers::new(&mut core);
         core.after(SAMPLE, Event::Sample);
-        Self { seed, core, clients, watchers, nemesis, events: 0, led: BTreeMap::new(), held: BTreeMap::new(), noted: Vec::new() }
+        Self {
+            seed,
+            core,
+            clients,
+            watchers,
+            nemesis,
+            events: 0,
+            led: BTreeMap::new(),
+            held: BTreeMap::new(),
+            noted: Vec::new(),
+        }
     }
 
     /// Runs to the end.
@@ -74,7 +84,7 @@ impl World {
         if agreed {
             self.turn_off_removed();
         }
-        let settled = agreed && self.run_until(last, |world| world.watchers.are_watching());
+        let settled = agreed && self.run_until(last, |world| world.watchers.are_watching(&world.core));
         let recovered = self.core.now.since(mended);
         if settled {
             // What was written last has still to be told to watchers.
@@ -83,7 +93,9 @@ impl World {
         } else {
             let why = self.why_unsettled();
             let state = self.state();
-            state.into_iter().for_each(|line| self.core.note(|| line));
+            for line in state {
+                self.core.note(|| line);
+            }
             self.core.found(Finding::NoProgress(why));
         }
         self.conclude(settled, recovered)
@@ -187,7 +199,9 @@ impl World {
         if self.core.scenario.trace {
             let state = self.state();
             let news: Vec<String> = state.iter().filter(|line| !self.noted.contains(line)).cloned().collect();
-            news.into_iter().for_each(|line| self.core.note(|| line));
+            for line in news {
+                self.core.note(|| line);
+            }
             self.noted = state;
         }
         for finding in findings {
@@ -245,6 +259,12 @@ impl World {
                 ));
             }
         }
+        let moves = self.core.map().map(placement::Map::moves).into_iter().flatten();
+        lines.extend(
+            moves.map(|(id, it)| {
+                format!("move {id} of {} from shard {} to {}: {}", it.prefix, it.from, it.to, it.phase)
+            }),
+        );
         lines
     }
 

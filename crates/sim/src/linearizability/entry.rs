@@ -257,7 +257,9 @@ impl Model for EntryModel {
             (Action::Write { condition, change }, _) => {
                 let done = condition.is_none_or(|condition| state.holds(condition)) && state.admits(change);
                 match output {
-                    Some(&(Output::Written { revision } | Output::Seen { revision })) if done => state.changed(change, Some(revision)),
+                    Some(&(Output::Written { revision } | Output::Seen { revision })) if done => {
+                        state.changed(change, Some(revision))
+                    }
                     None if done => state.changed(change, None),
                     Some(Output::Refused) | None if !done => Some(state),
                     _ => None,
@@ -268,7 +270,8 @@ impl Model for EntryModel {
     }
 
     fn has_no_effect(&self, input: &Input, output: Option<&Output>) -> bool {
-        matches!(input.action, Action::Get(_) | Action::List) || matches!(output, Some(Output::Refused | Output::NotDone))
+        matches!(input.action, Action::Get(_) | Action::List)
+            || matches!(output, Some(Output::Refused | Output::NotDone))
     }
 
     /// Writes go by their revisions. A removal of nothing has no revision of its own.

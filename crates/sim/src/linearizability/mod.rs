@@ -126,11 +126,7 @@ pub struct Check<K> {
 /// Checks a history against a model. The same history gives the same answer, the same counterexample too.
 ///
 /// The first key in order that is not linearizable is reported, even if others could not be decided.
-pub fn check<M: Model>(
-    model: &M,
-    history: &[Operation<M::Input, M::Output>],
-    limits: Limits,
-) -> Check<M::Key> {
+pub fn check<M: Model>(model: &M, history: &[Operation<M::Input, M::Output>], limits: Limits) -> Check<M::Key> {
     let parts = partition(model, history);
     let (keys, mut steps, mut undecided) = (parts.len() as u64, 0, Vec::new());
     let mut illegal = None;

@@ -126,13 +126,16 @@ where
     M::State: Hash,
 {
     pub fn new(model: &'a M, key: &M::Key, calls: &'a [Call<'a, M>], steps_max: u64) -> Self {
-        let mut optional: Vec<u32> = (0..calls.len() as u32).filter(|&i| calls[i as usize].returned.is_none()).collect();
+        let mut optional: Vec<u32> =
+            (0..calls.len() as u32).filter(|&i| calls[i as usize].returned.is_none()).collect();
         optional.sort_by_key(|&i| calls[i as usize].invoked);
         let (events, places) = list(calls);
         let words = optional.len().div_ceil(64);
         let ordered = ordered(model, calls);
         let mut is_ordered = vec![false; calls.len()];
-        ordered.iter().for_each(|&call| is_ordered[call as usize] = true);
+        for &call in &ordered {
+            is_ordered[call as usize] = true;
+        }
         let is_idle = |call: &Call<'_, M>| call.returned.is_some() && model.has_no_effect(call.input, call.output);
         Self {
             is_idle: calls.iter().map(is_idle).collect(),
@@ -333,9 +336,9 @@ fn twins<M: Model>(calls: &[Call<'_, M>], optional: &[u32]) -> Vec<Option<u32>> 
 
 /// The calls that must be placed and that the model orders.
 fn ordered<M: Model>(model: &M, calls: &[Call<'_, M>]) -> Vec<u32> {
-    let place = |call: &Call<'_, M>| call.output.filter(|_| call.returned.is_some()).and_then(|o| model.place(call.input, o));
-    let mut order: Vec<(u64, u32)> =
-        (0..).zip(calls).filter_map(|(index, call)| Some((place(call)?, index))).collect();
+    let place =
+        |call: &Call<'_, M>| call.output.filter(|_| call.returned.is_some()).and_then(|o| model.place(call.input, o));
+    let mut order: Vec<(u64, u32)> = (0..).zip(calls).filter_map(|(index, call)| Some((place(call)?, index))).collect();
     order.sort_unstable();
     order.into_iter().map(|(_, index)| index).collect()
 }
@@ -353,7 +356,8 @@ fn list<M: Model>(calls: &[Call<'_, M>]) -> (Vec<Event>, Vec<(u32, u32)>) {
     order.sort_unstable();
     let end = order.len() as u32;
     let mut places = vec![(0, 0); calls.len()];
-    let mut events = vec![Event { previous: end, next: u32::from(end > 0), call: 0, is_return: true, time: Time::NEVER }];
+    let mut events =
+        vec![Event { previous: end, next: u32::from(end > 0), call: 0, is_return: true, time: Time::NEVER }];
     for (at, (time, is_return, call)) in (1..).zip(order) {
         let next = if at == end { 0 } else { at + 1 };
         events.push(Event { previous: at - 1, next, call, is_return, time });

@@ -28,6 +28,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         spread: Spread::Single,
         mtu: 1_500,
         seed: 1,
+        controllers: None,
         experiments: Vec::new(),
     };
     for &(a, b, spec) in links {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::{Rng, ServerId};
 use placement::ShardId;
 use proptest::prelude::*;
-use tree::{Change, Transaction};
+use tree::{Change, Event, EventKind, Transaction};
 
 use super::*;
 use crate::protocol::{Consistency, Leader, Request};
@@ -301,10 +301,16 @@ fn a_watch_goes_on_where_it_was_and_offers_are_renewed() {
     bed.respond(first, 2, Ok(Answer::Done), None);
     bed.sent.clear();
     let told = |watch, revision| {
-        ServerMessage::Watched(WatchEvents { watch, shard: ShardId(1), revision, skipped: false, events: vec![] })
+        let event = |revision| Event { revision, kind: EventKind::Deleted, at: car(1) };
+        let events = vec![event(revision - 1), event(revision)];
+        ServerMessage::Watched(WatchEvents { watch, shard: ShardId(1), revision, skipped: false, events })
+    };
+    let seen: fn(Option<Output>) -> Vec<u64> = |output| match output {
+        Some(Output::Event { token: 1, events }) => events.events.iter().map(|event| event.revision).collect(),
+        other => panic!("{other:?}"),
     };
     bed.handle(Input::Message { connection: first, message: told(1, 9) });
-    assert!(matches!(bed.other.pop(), Some(Output::Event { token: 1, .. })));
+    assert_eq!(seen(bed.other.pop()), [8, 9]);
     bed.close(first);
     let (second, address, watch) = bed.next();
     assert_eq!(address, "b:1");
@@ -325,8 +331,11 @@ fn a_watch_goes_on_where_it_was_and_offers_are_renewed() {
     };
     assert_ne!(last, second);
     bed.respond(last, sequence, Ok(Answer::Watching { from: BTreeMap::from([(ShardId(1), 9)]) }), None);
+    // This replica was behind the first one, and comes to what that one has told.
+    bed.handle(Input::Message { connection: last, message: told(sequence, 9) });
+    assert!(bed.other.is_empty());
     bed.handle(Input::Message { connection: last, message: told(sequence, 10) });
-    assert!(matches!(bed.other.pop(), Some(Output::Event { token: 1, .. })));
+    assert_eq!(seen(bed.other.pop()), [10]);
     bed.sent.clear();
     bed.handle(Input::Unwatch { token: 1 });
     assert!(bed.sent.iter().any(|(_, request)| request.body == RequestBody::Unwatch { watch: sequence }));

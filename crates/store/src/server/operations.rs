@@ -160,6 +160,17 @@ impl Operations {
         }
     }
 
+    /// Another leads the shard now: those that the one before was asked will hardly be answered by it.
+    pub(super) fn ask_again(&mut self, shard: ShardId) {
+        let asked = |operation: &Operation| matches!(operation.stage, Stage::Waiting(until) if until != Time::NEVER);
+        for (id, operation) in &mut self.all {
+            if operation.shard == shard && asked(operation) {
+                operation.stage = Stage::Idle;
+                self.idle.insert(*id);
+            }
+        }
+    }
+
     pub(super) fn set_applying(&mut self, id: u64, index: u64) {
         if let Some(operation) = self.all.get_mut(&id) {
             operation.stage = Stage::Applying(index);

@@ -236,6 +236,7 @@ impl Server {
         for (shard, term) in &leads.terms {
             if self.peers.note_leader(*shard, *term, from) {
                 news.push(*shard);
+                self.operations.ask_again(*shard);
             }
         }
         if let Some(peer) = self.peers.all.get_mut(&from) {

@@ -204,8 +204,10 @@ impl Server {
                 self.remove_replica(*shard);
                 continue;
             }
-            if let Some(leader) = group.leader() {
-                self.peers.note_leader(*shard, group.term(), leader);
+            if let Some(leader) = group.leader()
+                && self.peers.note_leader(*shard, group.term(), leader)
+            {
+                self.operations.ask_again(*shard);
             }
         }
         if self.map.members().contains_key(&me) {

@@ -28,6 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct Access {
     pub client: Client,
     pub timeout: Duration,
+    endpoints: Vec<String>,
     tls: Option<Tls>,
     /// The authority's file, for commands that are shown.
     authority: Option<PathBuf>,
@@ -41,7 +42,15 @@ impl Access {
         // It says what is wrong with an address.
         let client = Client::connect(&connection.endpoints, tls.as_ref()).map_err(explain)?;
         knock(&connection.endpoints, args.timeout.min(KNOCK_TIMEOUT))?;
-        Ok(Self { client, timeout: args.timeout, tls, authority: args.authority.clone() })
+        let (endpoints, authority) = (connection.endpoints, args.authority.clone());
+        Ok(Self { client, timeout: args.timeout, endpoints, tls, authority })
+    }
+
+    /// The same by way of other controllers.
+    pub fn by_way_of(&self, endpoints: &[String]) -> Result<Self, Report> {
+        let client = Client::connect(endpoints, self.tls.as_ref()).map_err(explain)?;
+        let (endpoints, tls, authority) = (endpoints.to_vec(), self.tls.clone(), self.authority.clone());
+        Ok(Self { client, timeout: self.timeout, endpoints, tls, authority })
     }
 
     /// What a command that starts a server of this cluster has to say of certificates.
@@ -66,7 +75,10 @@ impl Access {
         let Error::Request(request) = &error else { return explain(error) };
         let text = request.to_string();
         let hint = match request {
-            store::protocol::Error::Timeout { reason, .. } if reason.contains("connection to") => {
+            // Others that were tried are leaders that were known, and may be down.
+            store::protocol::Error::Timeout { reason, .. }
+                if self.endpoints.iter().any(|endpoint| reason.contains(&format!("connection to {endpoint} "))) =>
+            {
                 if self.tls.is_some() {
                     "does the controller use certificates of the same authority, and name the host in its own?"
                 } else {

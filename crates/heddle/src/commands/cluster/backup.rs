@@ -51,8 +51,7 @@ pub fn backup(args: &actions::Access, file: &Path, force: bool, quiet: bool, for
     partial.keep()?;
     let entries: u64 = contents.values().map(|content| content.entries).sum();
     let (file, shards) = (file.display().to_string(), contents.len() as u64);
-    let (of_entries, of_shards) =
-        (if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") }, count(shards, "shard"));
+    let (of_entries, of_shards) = (count(entries, "entry"), count(shards, "shard"));
     let data = [("file", json!(file)), ("shards", json!(shards)), ("entries", json!(entries)), ("bytes", json!(bytes))];
     tell(format, &format!("Wrote {file}: {of_entries} of {of_shards}, {bytes} bytes"), data)
 }
@@ -121,7 +120,7 @@ pub fn at_rest(access: &Access) -> Result<View, Report> {
 }
 
 /// Whether the same data is in the same shards.
-fn same_places(a: &Map, b: &Map) -> bool {
+pub fn same_places(a: &Map, b: &Map) -> bool {
     let places = |map: &Map| map.shards().values().map(|it| (it.id, it.prefixes.clone())).collect::<Vec<_>>();
     places(a) == places(b)
 }

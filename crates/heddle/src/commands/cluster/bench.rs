@@ -13,33 +13,40 @@ use tree::{Change, Location, Path, Transaction};
 
 use super::{connect, explain, tls};
 use crate::Ending;
-use crate::cli::{At, Bench, BenchOperation, Format};
+use crate::cli::{At, Bench, BenchOperation, Endpoints, Format};
 use crate::output::{Rows, put};
 
 /// A request that takes longer has failed.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The first latency percentiles of the table, with their columns.
+/// So many clients at least prepare what is not measured.
+const PREPARING_CLIENTS: u32 = 16;
+
+/// What the table says of each operation.
 const COLUMNS: [&str; 11] = [
     "operation", "clients", "at", "requests", "failed", "min_ms", "mean_ms", "p50_ms", "p99_ms", "max_ms", "per_second",
 ];
 
 /// Measures; [`Ending::Missed`] if requests failed.
-pub fn bench(args: &Bench, format: Format) -> Result<Ending, Report> {
-    let tls = tls(&args.connection)?;
-    let client = connect(&args.connection)?;
+pub fn bench(args: &Bench, connection: &Endpoints, format: Format) -> Result<Ending, Report> {
+    let tls = tls(connection)?;
+    let client = connect(connection)?;
     let operations: Vec<Operation> = args.operations.iter().map(|operation| (*operation).into()).collect();
     warm_up(&client)?;
     let provider = if operations.contains(&Operation::Rpc) { Some(provide(&client, tls.as_ref())?) } else { None };
     let mut totals: Vec<Option<Measured>> = operations.iter().map(|_| None).collect();
     for _ in 0..args.repeat {
+        let mut cars = Cars { are_there: false };
         for (operation, total) in operations.iter().zip(&mut totals) {
+            cars.prepare(*operation, args, &client, tls.as_ref())?;
             let measured = run(&load(args, &client, *operation)?, tls.as_ref()).map_err(explain)?;
             match total {
                 Some(total) => total.add(&measured),
                 None => *total = Some(measured),
             }
         }
+        // The next repetition begins like this one, and nothing stays behind.
+        cars.prepare(Operation::Create, args, &client, tls.as_ref())?;
     }
     drop(provider);
     let mut rows = Rows::new(&COLUMNS);
@@ -53,6 +60,38 @@ pub fn bench(args: &Bench, format: Format) -> Result<Ending, Report> {
     }
     put(&rows.render(format))?;
     Ok(ending)
+}
+
+/// The cars of a repetition.
+struct Cars {
+    are_there: bool,
+}
+
+impl Cars {
+    /// Makes or removes all of them, unmeasured, if the operation needs that; knows what there is after it.
+    fn prepare(
+        &mut self,
+        operation: Operation,
+        args: &Bench,
+        client: &Client,
+        tls: Option<&Tls>,
+    ) -> Result<(), Report> {
+        let needed = match operation {
+            Operation::Create => false,
+            Operation::Read | Operation::StaleRead | Operation::Update | Operation::Delete => true,
+            Operation::Rpc => return Ok(()),
+        };
+        if needed != self.are_there {
+            let change = if needed { Operation::Create } else { Operation::Delete };
+            let load = Load { clients: args.clients.max(PREPARING_CLIENTS), ..load(args, client, change)? };
+            let prepared = run(&load, tls).map_err(explain)?;
+            if let Some(failure) = prepared.first_failure {
+                return Err(miette!("cannot prepare for {}: {failure}", operation.name()));
+            }
+        }
+        self.are_there = !matches!(operation, Operation::Delete);
+        Ok(())
+    }
 }
 
 fn row(args: &Bench, operation: Operation, measured: &Measured) -> [Value; COLUMNS.len()] {

@@ -4,12 +4,14 @@ use std::io::{IsTerminal, Read, Write};
 
 use live::cluster::Error;
 use miette::{Context, IntoDiagnostic, Report, miette};
-use serde_json::{Map, Value, json};
+use placement::{Map, ShardId};
+use serde_json::{Value, json};
 use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};
 use tree::transaction::MAX_VALUE_BYTES;
-use tree::{Change, Expect, Location, Path, Refusal, Transaction};
+use tree::{Change, Entry, Expect, Location, Path, Refusal, Transaction};
 
 use super::access::Access;
+use super::backup::{read_shard, same_places};
 use super::tell;
 use crate::Ending;
 use crate::cli::Format;
@@ -69,33 +71,78 @@ pub fn list(
     limit: Option<u32>,
     format: Format,
 ) -> Result<(), Report> {
-    let mut found = Vec::new();
-    let mut after = None;
-    loop {
-        let left = limit.map_or(LIST_MAX, |limit| limit - found.len() as u32).min(LIST_MAX);
-        let body = RequestBody::List { at: at.location(), after, limit: left, consistency: consistency(freshness) };
-        let Answer::Values { entries, more } = access.ask(body)? else { unreachable!("a list was asked for") };
-        found.extend(entries);
-        after = found.last().map(|(path, ..)| path.clone());
-        let is_enough = limit.is_some_and(|limit| found.len() >= limit as usize);
-        if !more || is_enough || after.is_none() {
-            if more && format == Format::Table {
-                eprintln!("There are more");
-            }
-            break;
-        }
+    let map = access.status()?.map;
+    let shards = map.shards_under(&at.path);
+    let (found, more) = if shards.len() > 1 {
+        across(access, &at.location(), &shards, &map, limit)?
+    } else {
+        within(access, &at.location(), consistency(freshness), limit)?
+    };
+    if more && format == Format::Table {
+        eprintln!("There are more");
     }
     match format {
         Format::Table => put(&rows_of(found, SHOWN_CHARACTERS).render(format)),
         Format::Csv => put(&rows_of(found, usize::MAX).render(format)),
         Format::Json => {
-            let objects: Vec<_> = found.iter().map(|(path, etag, value)| object(path, Some(*etag), Some(value))).collect();
+            let objects: Vec<_> =
+                found.iter().map(|(path, etag, value)| object(path, Some(*etag), Some(value))).collect();
             print_json(&objects)
         }
     }
 }
 
-fn rows_of(found: impl IntoIterator<Item = (Path, u64, Vec<u8>)>, characters: usize) -> Rows {
+/// Path, entity tag and value.
+type Found = (Path, u64, Vec<u8>);
+
+/// What is at and below a location of one shard, and whether there is more than the limit.
+fn within(
+    access: &Access,
+    at: &Location,
+    consistency: Consistency,
+    limit: Option<u32>,
+) -> Result<(Vec<Found>, bool), Report> {
+    let mut found: Vec<Found> = Vec::new();
+    let mut after = None;
+    loop {
+        let left = limit.map_or(LIST_MAX, |limit| limit - found.len() as u32).min(LIST_MAX);
+        let body = RequestBody::List { at: at.clone(), after, limit: left, consistency };
+        let Answer::Values { entries, more } = access.ask(body)? else { unreachable!("a list was asked for") };
+        found.extend(entries);
+        after = found.last().map(|(path, ..)| path.clone());
+        let is_enough = limit.is_some_and(|limit| found.len() >= limit as usize);
+        if !more || is_enough || after.is_none() {
+            return Ok((found, more));
+        }
+    }
+}
+
+/// The same where several shards have a part of it. Each is read as it is at one moment.
+fn across(
+    access: &Access,
+    at: &Location,
+    shards: &[ShardId],
+    map: &Map,
+    limit: Option<u32>,
+) -> Result<(Vec<Found>, bool), Report> {
+    let mut found: Vec<Found> = Vec::new();
+    for shard in shards {
+        read_shard(access, *shard, |entries| {
+            let wanted = entries.into_iter().filter(|entry| at.contains(&entry.at));
+            found.extend(wanted.map(|Entry { at, value }| (at.path, value.etag, value.bytes.to_vec())));
+            true
+        })?;
+    }
+    if !same_places(map, &access.status()?.map) {
+        return Err(miette!(help = "list it again", "data has been moved from one shard to another meanwhile"));
+    }
+    found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    let more = limit.is_some_and(|limit| found.len() > limit as usize);
+    found.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
+    Ok((found, more))
+}
+
+fn rows_of(found: impl IntoIterator<Item = Found>, characters: usize) -> Rows {
     let mut rows = Rows::new(&["path", "etag", "value"]);
     for (path, etag, value) in found {
         rows.push([json!(path.as_str()), json!(etag), json!(shown(&value, characters))]);
@@ -103,9 +150,12 @@ fn rows_of(found: impl IntoIterator<Item = (Path, u64, Vec<u8>)>, characters: us
     rows
 }
 
+/// An object of JSON.
+type Object = serde_json::Map<String, Value>;
+
 /// A value as an object: as text if it is text, else in hexadecimal.
-pub fn object(path: &Path, etag: Option<u64>, value: Option<&[u8]>) -> Map<String, Value> {
-    let mut object = Map::new();
+pub fn object(path: &Path, etag: Option<u64>, value: Option<&[u8]>) -> Object {
+    let mut object = Object::new();
     object.insert("path".into(), json!(path.as_str()));
     if let Some(etag) = etag {
         object.insert("etag".into(), json!(etag));
@@ -118,12 +168,11 @@ pub fn object(path: &Path, etag: Option<u64>, value: Option<&[u8]>) -> Map<Strin
 }
 
 fn text_or_hex(name: &str, bytes: &[u8]) -> (String, Value) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (name.to_owned(), json!(text)),
-        Err(_) => {
-            (format!("{name}-hex"), json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
-        }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return (name.to_owned(), json!(text));
     }
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    (format!("{name}-hex"), json!(digits.concat()))
 }
 
 /// A value on one line: text as it is, other bytes escaped, no longer than so many characters.
@@ -244,7 +293,7 @@ pub fn call(access: &Access, call: &Call, format: Format) -> Result<(), Report> 
     let Answer::Output(output) = access.ask(body)? else { unreachable!("an RPC was called") };
     match format {
         Format::Table => put_bytes(&output),
-        Format::Json => print_json(&Map::from_iter([text_or_hex("output", &output)])),
+        Format::Json => print_json(&Object::from_iter([text_or_hex("output", &output)])),
         Format::Csv => {
             let mut rows = Rows::new(&["output"]);
             rows.push([json!(shown(&output, usize::MAX))]);
@@ -269,7 +318,10 @@ mod tests {
     #[test]
     fn objects_hold_text_or_hexadecimal() {
         let path = Path::parse("/car:cars").unwrap();
-        assert_eq!(Value::Object(object(&path, Some(3), Some(b"red"))), json!({"path": "/car:cars", "etag": 3, "value": "red"}));
+        assert_eq!(
+            Value::Object(object(&path, Some(3), Some(b"red"))),
+            json!({"path": "/car:cars", "etag": 3, "value": "red"})
+        );
         assert_eq!(Value::Object(object(&path, None, Some(&[0xff]))), json!({"path": "/car:cars", "value-hex": "ff"}));
     }
 }

@@ -64,16 +64,35 @@ pub fn replace(
     let join = join(&view.map, Some(old.id));
     let command = format!("heddle controller --node {name} --listen {listen} --join {join} --replace {}", old.id);
     let command = command + &access.certificates();
-    let data = [("old", json!(old.name)), ("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))];
+    let data =
+        [("old", json!(old.name)), ("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))];
     tell(format, &command, data)?;
     if format == Format::Table {
-        let first = if view.is_live(old.id) { format!("{} is running: stop it first. ", old.name) } else { String::new() };
+        let first =
+            if view.is_live(old.id) { format!("{} is running: stop it first. ", old.name) } else { String::new() };
         eprintln!(
             "\n{first}Run this on the machine of the new server, with an empty data folder: it takes the place of {} in one step",
             old.name
         );
+        let stuck = stuck(&view, old.id);
+        if !stuck.is_empty() {
+            eprintln!(
+                "Too few servers of {} are running without it: the new one gets these only after the old one was there again",
+                stuck.join(", ")
+            );
+        }
     }
     Ok(())
+}
+
+/// Shards without a majority of running voters when this server is down.
+fn stuck(view: &View, down: ServerId) -> Vec<String> {
+    let is_stuck = |shard: &&placement::Shard| {
+        let Some(group) = view.group(shard.id).filter(|group| group.voters.contains(&down)) else { return false };
+        let live = group.voters.iter().filter(|voter| **voter != down && view.is_live(**voter)).count();
+        live * 2 <= group.voters.len()
+    };
+    view.map.shards().values().filter(is_stuck).map(|shard| shard.name.clone()).collect()
 }
 
 /// `c2`, or the next that is free.
@@ -116,23 +135,27 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
             endangered.join(", ")
         ));
     }
+    // The one that was asked may be the one that has to go: it could not say what came of it.
+    let others = view.map.members().values().filter(|it| it.id != member.id && view.is_live(it.id));
+    let others: Vec<String> = others.map(|it| it.address.clone()).collect();
+    let by_others = if others.is_empty() { None } else { Some(access.by_way_of(&others)?) };
+    let access = by_others.as_ref().unwrap_or(access);
     access.place(Command::RemoveServer { id: member.id })?;
     let settled = access.wait(|| {
         let view = View::take(access)?;
         let is_left = |shard: &placement::ShardId| {
-            view.group(*shard).is_none_or(|group| group.voters.contains(&member.id) || group.learners.contains(&member.id))
+            view.group(*shard)
+                .is_none_or(|group| group.voters.contains(&member.id) || group.learners.contains(&member.id))
         };
         let is_gone = !view.map.members().contains_key(&member.id);
         Ok((is_gone && !view.map.shards().keys().any(is_left)).then_some(view.map.members().len()))
     })?;
     let data = [("removed", json!(member.name)), ("id", json!(member.id.0)), ("settled", json!(settled.is_some()))];
-    let sentence = match settled {
-        Some(left) => format!("{} is no server of this cluster any more; {} left", member.name, count(left as u64, "server")),
-        None => {
-            eprintln!("Its replicas are being taken over by others: `heddle cluster shards` shows how far that is");
-            format!("{} is no server of this cluster any more", member.name)
-        }
-    };
+    let left = settled.map_or_else(String::new, |left| format!("; {} left", count(left as u64, "server")));
+    if settled.is_none() {
+        eprintln!("Its replicas are being taken over by others: `heddle cluster shards` shows how far that is");
+    }
+    let sentence = format!("{} is no server of this cluster any more{left}", member.name);
     tell(format, &sentence, data)?;
     if format == Format::Table {
         eprintln!("Its data folder is of no more use: it can join again with an empty one only");
@@ -140,13 +163,15 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
     Ok(())
 }
 
-/// Shards that had a majority of running voters, and would not have one without this server.
+/// Shards of this server that cannot let it go, or would have no majority of running voters without it: a change needs a
+/// majority before and after it.
 fn endangered(view: &View, leaving: ServerId) -> Vec<String> {
     let is_endangered = |shard: &&placement::Shard| {
-        let Some(group) = view.group(shard.id) else { return false };
+        let Some(group) = view.group(shard.id).filter(|group| group.voters.contains(&leaving)) else { return false };
+        let has_majority =
+            |voters: &[ServerId]| voters.iter().filter(|voter| view.is_live(**voter)).count() * 2 > voters.len();
         let rest: Vec<ServerId> = group.voters.iter().copied().filter(|voter| *voter != leaving).collect();
-        let live = rest.iter().filter(|voter| view.is_live(**voter)).count();
-        !rest.is_empty() && group.voters.contains(&leaving) && live * 2 <= rest.len()
+        !has_majority(&group.voters) || !(rest.is_empty() || has_majority(&rest))
     };
     view.map.shards().values().filter(is_endangered).map(|shard| shard.name.clone()).collect()
 }

@@ -33,7 +33,7 @@ use access::Access;
 /// Does what is asked of the cluster.
 pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, Report> {
     if let Action::Bench(bench) = &args.action {
-        return bench::bench(bench, format);
+        return bench::bench(bench, &args.access.connection(), format);
     }
     let open = || Access::open(&args.access);
     match &args.action {
@@ -97,7 +97,11 @@ fn tell<const N: usize>(format: Format, sentence: &str, data: [(&'static str, Va
     }
 }
 
-/// A count with its noun: `1 server`, `2 servers`.
+/// A count with its noun: `1 server`, `2 servers`, `3 entries`.
 fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    match (number, noun.strip_suffix('y')) {
+        (1, _) => format!("{number} {noun}"),
+        (_, Some(stem)) => format!("{number} {stem}ies"),
+        (_, None) => format!("{number} {noun}s"),
+    }
 }

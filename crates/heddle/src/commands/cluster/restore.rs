@@ -52,8 +52,8 @@ pub fn restore(args: &actions::Access, file: &Path, quiet: bool, format: Format)
         )
     })?;
     let (entries, shards) = (contents.values().map(|it| it.entries).sum::<u64>(), contents.len() as u64);
-    let of_entries = if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") };
-    let sentence = format!("Restored {of_entries} in {}; all of it was read back and compared", count(shards, "shard"));
+    let (of_entries, of_shards) = (count(entries, "entry"), count(shards, "shard"));
+    let sentence = format!("Restored {of_entries} in {of_shards}; all of it was read back and compared");
     tell(format, &sentence, [("entries", json!(entries)), ("shards", json!(shards))])
 }
 
@@ -119,7 +119,8 @@ fn parts(
 
 /// Refuses a cluster that holds something.
 fn empty(view: &View) -> Result<(), Report> {
-    let entries: u64 = view.map.shards().keys().filter(|id| **id != ShardId::META).filter_map(|id| view.group(*id)).map(|group| group.entries).sum();
+    let groups = view.map.shards().keys().filter(|id| **id != ShardId::META).filter_map(|id| view.group(*id));
+    let entries: u64 = groups.map(|group| group.entries).sum();
     let made: Vec<&str> = (view.map.shards().values())
         .filter(|shard| shard.id > ShardId::DEFAULT)
         .map(|shard| shard.name.as_str())
@@ -129,8 +130,10 @@ fn empty(view: &View) -> Result<(), Report> {
     }
     let shards = if made.is_empty() { String::new() } else { format!(" and the shards {}", made.join(", ")) };
     Err(miette!(
-        help = "restore into a new one: `heddle controller --data DIR --listen HOST:PORT` starts it, --endpoints names it",
-        "this cluster is not empty: it has {entries} entries{shards}"
+        help =
+            "restore into a new one: `heddle controller --data DIR --listen HOST:PORT` starts it, --endpoints names it",
+        "this cluster is not empty: it has {}{shards}",
+        count(entries, "entry")
     ))
 }
 
@@ -228,13 +231,11 @@ fn split(prefixes: &BTreeSet<Prefix>) -> (BTreeSet<Prefix>, Vec<Prefix>) {
 fn replicas(shard: &Shard, old: &Map, here: &Map) -> Replicas {
     let Replicas::Servers(servers) = &shard.replicas else { return shard.replicas.clone() };
     let named = |id| Some(here.member_named(&old.members().get(id)?.name)?.id);
-    match servers.iter().map(named).collect::<Option<BTreeSet<_>>>() {
-        Some(servers) => Replicas::Servers(servers),
-        None => {
-            eprintln!("{} was on servers that are not here: any {} will hold it", shard.name, servers.len());
-            Replicas::Count(u8::try_from(servers.len()).unwrap_or(u8::MAX))
-        }
+    if let Some(servers) = servers.iter().map(named).collect::<Option<BTreeSet<_>>>() {
+        return Replicas::Servers(servers);
     }
+    eprintln!("{} was on servers that are not here: any {} will hold it", shard.name, servers.len());
+    Replicas::Count(u8::try_from(servers.len()).unwrap_or(u8::MAX))
 }
 
 /// The map, once all servers that can be reached have the same.
@@ -274,13 +275,14 @@ fn pin(access: &Access, old: &Map) -> Result<(), Report> {
         let Some(pinned) = shard.pinned.and_then(|id| old.members().get(&id)) else { continue };
         let same = (here.shard_named(&shard.name), here.member_named(&pinned.name));
         let pinned_here = match same {
-            (Some(shard), Some(server)) => {
-                access.place(Command::Pin { id: shard.id, server: server.id }).is_ok()
-            }
+            (Some(shard), Some(server)) => access.place(Command::Pin { id: shard.id, server: server.id }).is_ok(),
             _ => false,
         };
         if !pinned_here {
-            eprintln!("{} was pinned to {}, and is not here: `heddle cluster shards pin` does that", shard.name, pinned.name);
+            eprintln!(
+                "{} was pinned to {}, and is not here: `heddle cluster shards pin` does that",
+                shard.name, pinned.name
+            );
         }
     }
     Ok(())

@@ -84,7 +84,11 @@ pub fn change(access: &Access, action: &ShardAction, format: Format) -> Result<(
         ShardAction::Unpin { name } => {
             let id = view::shard(&access.status()?.map, name)?.id;
             access.place(Command::Unpin { id })?;
-            tell(format, &format!("The load decides who leads {name}"), [("shard", json!(name)), ("pinned", json!(null))])
+            tell(
+                format,
+                &format!("The load decides who leads {name}"),
+                [("shard", json!(name)), ("pinned", json!(null))],
+            )
         }
     }
 }
@@ -145,16 +149,13 @@ fn move_parts(access: &Access, name: &str, parts: &Parts, format: Format) -> Res
     let status = access.status()?;
     let to = view::shard(&status.map, name)?.id;
     let moved = move_prefixes(access, prefixes(parts), to)?;
-    let sentence = if moved { format!("{words} is in shard {name}") } else { format!("{words} is on its way to {name}") };
+    let sentence =
+        if moved { format!("{words} is in shard {name}") } else { format!("{words} is on its way to {name}") };
     tell(format, &sentence, [("shard", json!(name)), ("moved", json!(moved))])
 }
 
 /// Moves prefixes to a shard; whether they have arrived.
-pub fn move_prefixes(
-    access: &Access,
-    prefixes: impl IntoIterator<Item = Prefix>,
-    to: ShardId,
-) -> Result<bool, Report> {
+pub fn move_prefixes(access: &Access, prefixes: impl IntoIterator<Item = Prefix>, to: ShardId) -> Result<bool, Report> {
     let mut moves = Vec::new();
     for prefix in prefixes {
         if let Effect::Move(id) = access.place(Command::BeginMove { prefix, to })? {
@@ -180,24 +181,19 @@ fn set_replicas(access: &Access, name: &str, replicas: &str, format: Format) -> 
         let is_set = view.map.shards().get(&id).is_some_and(|shard| shard.replicas == replicas);
         Ok((is_set && view.group(id).is_some_and(has)).then_some(view))
     })?;
-    let (sentence, voters) = match &arrived {
-        Some(view) => {
-            let voters = view.names(&view.map.desired_replicas(id).voters);
-            (format!("{name} is held by {voters}"), Some(voters))
-        }
-        None => {
-            eprintln!("It goes on by itself: `heddle cluster shards` shows how far it is");
-            (format!("{name} is on its way to its new replicas"), None)
-        }
+    let voters = arrived.as_ref().map(|view| view.names(&view.map.desired_replicas(id).voters));
+    let sentence = if let Some(voters) = &voters {
+        format!("{name} is held by {voters}")
+    } else {
+        eprintln!("It goes on by itself: `heddle cluster shards` shows how far it is");
+        format!("{name} is on its way to its new replicas")
     };
     tell(format, &sentence, [("shard", json!(name)), ("voters", json!(voters)), ("settled", json!(arrived.is_some()))])
 }
 
 fn set_strategy(access: &Access, strategy: Strategy, format: Format) -> Result<(), Report> {
     let (strategy, sentence) = match strategy {
-        Strategy::Single => {
-            (placement::Strategy::Single, "Everything is in `default`, but for shards made by hand")
-        }
+        Strategy::Single => (placement::Strategy::Single, "Everything is in `default`, but for shards made by hand"),
         Strategy::Distributed => {
             (placement::Strategy::Distributed, "Each module gets a shard of its own when it is first written")
         }

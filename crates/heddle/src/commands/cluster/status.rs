@@ -32,7 +32,7 @@ pub fn status(access: &Access, format: Format, verbose: bool) -> Result<(), Repo
 
 fn text(view: &View, verbose: bool) -> String {
     let live = view.map.members().keys().filter(|id| view.is_live(**id)).count();
-    let mut text = format!(
+    let head = format!(
         "Cluster {:016x}: {live} of {} live; strategy {}; asked {}\n\n{}\n",
         view.cluster,
         count(view.map.members().len() as u64, "server"),
@@ -40,14 +40,9 @@ fn text(view: &View, verbose: bool) -> String {
         view.name(view.asked),
         servers(view).render(Format::Table)
     );
-    if verbose {
-        text += &shards::rows(view).render(Format::Table);
-        text += &format!("\n{}", counters(view).render(Format::Table));
-        text += &format!("\n{}", offers(view).render(Format::Table));
-    } else {
-        text += &short(view).render(Format::Table);
-    }
-    text
+    let tables = if verbose { vec![shards::rows(view), counters(view), offers(view)] } else { vec![short(view)] };
+    let tables: Vec<String> = tables.iter().map(|rows| rows.render(Format::Table)).collect();
+    head + &tables.join("\n")
 }
 
 /// The strategy's word on the command line.

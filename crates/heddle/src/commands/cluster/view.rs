@@ -53,11 +53,14 @@ impl View {
         peers.iter().find(|peer| peer.server == server).and_then(|peer| peer.round_trip_us)
     }
 
-    /// Who leads a shard: the leader of the highest term, else whom most were told of last.
+    /// Who leads a shard: the leader of the highest term, else whom another server takes for it.
     pub fn leader(&self, shard: ShardId) -> Option<ServerId> {
-        let leads = |(id, group): (ServerId, &GroupStatus)| (group.role == RaftRole::Leader).then_some((group.term, id));
+        let leads =
+            |(id, group): (ServerId, &GroupStatus)| (group.role == RaftRole::Leader).then_some((group.term, id));
         let leader = self.replicas(shard).filter_map(leads).max().map(|(_, id)| id);
-        leader.or_else(|| self.servers.values().find_map(|status| status.leaders.get(&shard).copied()))
+        let told =
+            |status: &Status| status.leaders.get(&shard).copied().filter(|id| self.map.members().contains_key(id));
+        leader.or_else(|| self.servers.values().find_map(told))
     }
 
     /// All replicas of a shard that could be seen.

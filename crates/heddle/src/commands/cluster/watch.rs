@@ -83,10 +83,8 @@ mod tests {
         let path = Path::parse("/car:cars/car-entry=1").unwrap();
         let at = Location::config(path.clone());
         let put = EventKind::Put { etag: 7, value: b"a, b".into() };
-        let events = vec![
-            Event { revision: 7, kind: put, at: at.clone() },
-            Event { revision: 8, kind: EventKind::Deleted, at },
-        ];
+        let events =
+            vec![Event { revision: 7, kind: put, at: at.clone() }, Event { revision: 8, kind: EventKind::Deleted, at }];
         let told = WatchEvents { watch: 1, shard: ShardId(1), revision: 8, skipped: true, events };
         let watched = Path::parse("/car:cars").unwrap();
         assert_eq!(

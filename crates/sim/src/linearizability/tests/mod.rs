@@ -77,8 +77,7 @@ fn concurrent_operations_may_take_effect_in_either_order() {
 
 #[test]
 fn an_unknown_write_may_take_effect_late_or_never() {
-    let late =
-        [lost(1, 0, put(1)), done(2, 1, 2, GET, ABSENT), done(2, 9, 10, GET, found(1, 5))];
+    let late = [lost(1, 0, put(1)), done(2, 1, 2, GET, ABSENT), done(2, 9, 10, GET, found(1, 5))];
     assert_eq!(verdict(&late), Verdict::Linearizable);
     assert_eq!(verdict(&late[..2]), Verdict::Linearizable);
 }
@@ -123,7 +122,9 @@ fn a_revision_grows_over_a_deletion() {
 #[test]
 fn a_condition_that_held_is_not_refused() {
     let first = done(1, 0, 1, put(1), written(1));
-    for (expect, text) in [(Expect::Tag(1), "a has tag 1"), (Expect::Value(1), "a is 1"), (Expect::Present, "a is present")] {
+    for (expect, text) in
+        [(Expect::Tag(1), "a has tag 1"), (Expect::Value(1), "a is 1"), (Expect::Present, "a is present")]
+    {
         let history = [first.clone(), done(1, 2, 3, put_if(expect, 2), Output::Refused)];
         let found = contradiction(&history);
         assert!(found.contains(&format!("put a=2 if {text} -> refused")), "{found}");

@@ -1,0 +1,469 @@
+//! `heddle cluster` against real controllers: processes on loopback, each with a data folder of its own.
+
+mod program;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use live::cluster::Client;
+use program::Desk;
+use serde_json::Value;
+
+/// What does not happen within this does not happen.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A controller process, ended with the test.
+struct Node {
+    process: Child,
+    address: String,
+    server: u64,
+}
+
+impl Node {
+    /// Starts one with these options and waits until it says where it listens.
+    fn start(desk: &Desk, data: &str, options: &[&str]) -> Self {
+        let args = [&["controller", "-o", "json", "--data", data], options].concat();
+        let log = std::fs::File::create(desk.path().join(format!("{data}.log"))).expect("a file for its log");
+        let mut process =
+            desk.command(&args).stdout(Stdio::piped()).stderr(log).spawn().expect("the program can be started");
+        let mut said = String::new();
+        let mut lines = BufReader::new(process.stdout.take().expect("it is piped"));
+        while !said.ends_with("}\n") {
+            let read = lines.read_line(&mut said).expect("it speaks UTF-8");
+            assert!(read > 0, "{args:?} ended: {}", desk.read(&format!("{data}.log")));
+        }
+        let ready: Value = serde_json::from_str(&said).expect("JSON");
+        let address = ready["listen"].as_str().expect("an address").to_owned();
+        Self { process, address, server: ready["server"].as_u64().expect("a number") }
+    }
+
+    /// A crash.
+    fn kill(&mut self) {
+        self.process.kill().expect("it is ours to kill");
+        self.process.wait().expect("it ends");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Controllers `c1`, `c2`, ... of one cluster, and how to talk to it.
+struct Cluster {
+    desk: Desk,
+    nodes: Vec<Node>,
+}
+
+impl Cluster {
+    fn start(size: usize) -> Self {
+        let desk = Desk::new();
+        let mut nodes = vec![Node::start(&desk, "c1", &["--node", "c1", "--listen", "127.0.0.1:0"])];
+        let first = nodes[0].address.clone();
+        for number in 2..=size {
+            let name = format!("c{number}");
+            nodes.push(Node::start(&desk, &name, &["--node", &name, "--listen", "127.0.0.1:0", "--join", &first]));
+        }
+        let cluster = Self { desk, nodes };
+        cluster.wait("all vote", |status| {
+            status["shards"].as_array().is_some_and(|shards| {
+                shards.iter().all(|shard| names(&shard["voters"]).len() == size && shard["leader"].is_string())
+            })
+        });
+        cluster
+    }
+
+    fn endpoints(&self) -> String {
+        self.nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// `heddle cluster ...`, which has to end with `status`: its standard output and standard error.
+    fn expect(&self, status: i32, args: &[&str]) -> (String, String) {
+        let endpoints = self.endpoints();
+        self.desk.expect(status, &[&["cluster", "--endpoints", &endpoints, "--timeout", "10s"], args].concat())
+    }
+
+    /// What it says when it works.
+    fn run(&self, args: &[&str]) -> String {
+        self.expect(0, args).0
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.run(&[args, &["-o", "json"]].concat())).expect("JSON")
+    }
+
+    fn wait(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let status = self.json(&["status"]);
+            if wanted(&status) {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{what}: {status:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Writes without arguments' limits: the value comes by standard input.
+    fn put_from_stdin(&self, path: &str, value: &[u8]) {
+        let endpoints = self.endpoints();
+        let mut process = self
+            .desk
+            .command(&["cluster", "--endpoints", &endpoints, "put", path, "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program can be started");
+        process.stdin.take().expect("it is piped").write_all(value).expect("it reads");
+        assert!(process.wait().expect("it ends").success());
+    }
+
+    fn get_bytes(&self, path: &str) -> Vec<u8> {
+        let endpoints = self.endpoints();
+        let output = self.desk.heddle(&["cluster", "--endpoints", &endpoints, "get", path]);
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    }
+
+    /// The row of a shard.
+    fn shard(&self, name: &str) -> Value {
+        let shards = self.json(&["shards"]);
+        let rows = shards.as_array().expect("rows");
+        rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {shards:#}")).clone()
+    }
+}
+
+/// Names that stand with commas in one cell.
+fn names(cell: &Value) -> Vec<&str> {
+    cell.as_str().unwrap_or_default().split(", ").filter(|name| !name.is_empty()).collect()
+}
+
+/// A path, a value: what stays of a list when entity tags are left out.
+fn values(list: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let row = |row: &Value| (text(&row["path"]).unwrap(), text(&row["value"]).or(text(&row["value-hex"])).unwrap());
+    list.as_array().expect("rows").iter().map(row).collect()
+}
+
+#[test]
+fn values_are_written_read_listed_and_taken_away() {
+    let cluster = Cluster::start(1);
+    let path = "/car:cars/car-entry=17";
+    assert_eq!(cluster.expect(1, &["get", path]), (String::new(), format!("There is nothing at {path} of config\n")));
+    let etag = cluster.json(&["put", path, "red"])["etag"].as_u64().expect("an entity tag");
+    assert_eq!(cluster.run(&["get", path]), "red", "not a byte more");
+    assert_eq!(cluster.run(&["get", path, "--stale"]), "red");
+    let (_, stderr) = cluster.expect(1, &["put", path, "blue", "--create"]);
+    assert!(stderr.contains("already"), "{stderr}");
+    let (_, stderr) = cluster.expect(1, &["put", path, "blue", "--if-etag", "99"]);
+    assert!(stderr.contains(&format!("entity tag {etag}")), "{stderr}");
+    cluster.expect(1, &["put", "/car:cars/car-entry=18", "blue", "--replace"]);
+    assert_eq!(cluster.run(&["get", path]), "red", "nothing of this was carried out");
+    cluster.run(&["put", path, "blue", "--if-etag", &etag.to_string()]);
+    cluster.run(&["put", path, "green", "--replace"]);
+    cluster.run(&["put", "/car:cars/car-entry=18", "white", "--create"]);
+    cluster.run(&["put", path, "17 km/h", "--datastore", "operational"]);
+    cluster.put_from_stdin("/bin:blob", b"\x00\xff\n");
+    assert_eq!(cluster.get_bytes("/bin:blob"), b"\x00\xff\n");
+    assert_eq!(cluster.json(&["get", "/bin:blob"])["value-hex"], "00ff0a");
+    let all = cluster.json(&["list", "/"]);
+    let expected = [("/bin:blob", "00ff0a"), (path, "green"), ("/car:cars/car-entry=18", "white")];
+    assert_eq!(values(&all), expected.map(|(path, value)| (path.to_owned(), value.to_owned())));
+    let (csv, _) = cluster.expect(0, &["list", "/car:cars", "--limit", "1", "-o", "csv"]);
+    assert_eq!((csv.lines().next(), csv.lines().count()), (Some("path,etag,value"), 2));
+    assert_eq!(values(&cluster.json(&["list", "/", "--datastore", "operational"])).len(), 1);
+    cluster.expect(1, &["delete", path, "--if-etag", "1"]);
+    cluster.run(&["delete", "/car:cars"]);
+    cluster.expect(1, &["delete", "/car:cars"]);
+    assert_eq!(values(&cluster.json(&["list", "/"])).len(), 1);
+    // What is no path, and what fits nowhere.
+    let (_, stderr) = cluster.expect(2, &["get", "cars"]);
+    assert!(stderr.contains("/car:cars/car-entry=17"), "{stderr}");
+    let (_, stderr) = cluster.expect(2, &["put", "/car:", "x"]);
+    assert!(stderr.contains("at no node"), "{stderr}");
+}
+
+#[test]
+fn changes_are_followed_and_rpcs_called() {
+    let cluster = Cluster::start(1);
+    let endpoints = cluster.endpoints();
+    let args = ["cluster", "--endpoints", &endpoints, "watch", "/car:cars", "-o", "json"];
+    let mut command = cluster.desk.command(&args);
+    let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut begun = String::new();
+    let mut stderr = BufReader::new(watch.stderr.take().expect("it is piped"));
+    stderr.read_line(&mut begun).expect("it says that it has begun");
+    assert!(begun.starts_with("Watching /car:cars of config"), "{begun}");
+    cluster.run(&["put", "/car:cars/car-entry=1", "red"]);
+    cluster.run(&["put", "/people:people", "not watched"]);
+    cluster.run(&["delete", "/car:cars/car-entry=1"]);
+    let mut lines = BufReader::new(watch.stdout.take().expect("it is piped")).lines();
+    let mut event = || -> Value { serde_json::from_str(&lines.next().expect("a line").expect("UTF-8")).expect("JSON") };
+    let (first, second) = (event(), event());
+    assert_eq!(
+        (&first["event"], &first["path"], &first["value"]),
+        (&"put".into(), &"/car:cars/car-entry=1".into(), &"red".into())
+    );
+    assert_eq!((&second["event"], &second["path"]), (&"deleted".into(), &"/car:cars/car-entry=1".into()));
+    watch.kill().expect("it is ours to kill");
+    watch.wait().expect("it ends");
+
+    let (_, stderr) = cluster.expect(2, &["call", "people:greet"]);
+    assert!(stderr.contains("no server offers people:greet"), "{stderr}");
+    let provider = Client::connect(&[cluster.nodes[0].address.clone()], None).expect("a client");
+    let path = tree::Path::parse("/people:people").expect("a path");
+    let offers = vec![("people:greet".to_owned(), Some(path))];
+    let greet = |call: live::cluster::Call| match &call.input[..] {
+        b"" => Err("whom?".to_owned()),
+        name => Ok([b"hello ", name].concat()),
+    };
+    provider.serve(offers, Duration::from_secs(5), greet).expect("the offer is taken");
+    let path = "/people:people/person=7";
+    assert_eq!(cluster.run(&["call", "people:greet", "Ada", "--path", path]), "hello Ada");
+    assert_eq!(cluster.json(&["call", "people:greet", "Ada", "--path", path, "--idempotent"])["output"], "hello Ada");
+    let (_, stderr) = cluster.expect(2, &["call", "people:greet", "--path", path]);
+    assert!(stderr.contains("whom?"), "{stderr}");
+    let (verbose, _) = cluster.expect(0, &["status", "-v"]);
+    assert!(verbose.contains("people:greet") && verbose.contains("lease-reads"), "{verbose}");
+}
+
+#[test]
+fn shards_are_made_moved_and_deleted_while_values_stay() {
+    let cluster = Cluster::start(3);
+    let (path, other) = ("/car:cars/car-entry=17", "/car:cars/car-entry=18");
+    cluster.run(&["put", path, "red"]);
+    cluster.run(&["put", other, "blue"]);
+    let made = cluster.json(&["shards", "create", "cars", "--module", "car"]);
+    assert_eq!(made["moved"], true);
+    assert_eq!(cluster.run(&["get", path]), "red", "it was written before the shard was made");
+    let row = cluster.shard("cars");
+    assert_eq!((&row["prefixes"], &row["entries"], &row["made"]), (&"module car".into(), &2.into(), &"by hand".into()));
+    cluster.run(&["shards", "create", "one", "--replicas", "1"]);
+    assert_eq!(cluster.json(&["shards", "move", "one", "--prefix", path])["moved"], true);
+    assert_eq!(names(&cluster.shard("one")["voters"]).len(), 1);
+    assert_eq!((cluster.run(&["get", path]), cluster.run(&["get", other])), ("red".into(), "blue".into()));
+    assert_eq!(values(&cluster.json(&["list", "/car:cars"])).len(), 2, "over two shards");
+    // Who holds it, and who leads it.
+    assert_eq!(cluster.json(&["shards", "replicas", "one", "c1,c3"])["settled"], true);
+    assert_eq!(names(&cluster.shard("one")["voters"]), ["c1", "c3"]);
+    let (_, stderr) = cluster.expect(2, &["move-leader", "one", "c2"]);
+    assert!(stderr.contains("no voting replica"), "{stderr}");
+    for server in ["c3", "c1"] {
+        assert_eq!(cluster.json(&["shards", "pin", "one", server])["leads"], true);
+        assert_eq!(cluster.shard("one")["leader"], *server);
+    }
+    let (_, stderr) = cluster.expect(2, &["move-leader", "one", "c3"]);
+    assert!(stderr.contains("pinned"), "{stderr}");
+    cluster.run(&["shards", "unpin", "one"]);
+    assert!(cluster.shard("one")["pinned"].is_null());
+    for server in ["2", "c3"] {
+        cluster.run(&["move-leader", "cars", server]);
+    }
+    let (_, stderr) = cluster.expect(2, &["shards", "pin", "trucks", "c1"]);
+    assert!(stderr.contains("no shard `trucks`") && stderr.contains("default"), "{stderr}");
+    let (_, stderr) = cluster.expect(2, &["shards", "replicas", "meta", "1"]);
+    assert!(stderr.contains("always there"), "{stderr}");
+    // Back again.
+    assert_eq!(cluster.json(&["shards", "delete", "one"])["gone"], true);
+    assert_eq!(cluster.run(&["get", path]), "red");
+    assert_eq!(cluster.shard("cars")["entries"], 2);
+    // Shards that come by themselves.
+    cluster.run(&["shards", "strategy", "distributed"]);
+    cluster.run(&["put", "/people:people/person=1", "Ada"]);
+    cluster.wait("people has its shard", |status| {
+        let rows = status["shards"].as_array().expect("rows");
+        rows.iter().any(|row| row["prefixes"] == "module people" && row["moving"].is_null())
+    });
+    cluster.run(&["shards", "strategy", "single"]);
+    assert_eq!(cluster.run(&["get", "/people:people/person=1"]), "Ada");
+    assert_eq!(cluster.json(&["shards"]).as_array().expect("rows").len(), 3);
+}
+
+#[test]
+fn a_backup_fills_another_cluster() {
+    let cluster = Cluster::start(1);
+    for number in 0..20 {
+        cluster.run(&["put", &format!("/car:cars/car-entry={number}"), &format!("car {number}")]);
+    }
+    cluster.run(&["put", "/car:cars/car-entry=7", "130 km/h", "--datastore", "operational"]);
+    cluster.put_from_stdin("/car:photo", &vec![7; 700_000]);
+    cluster.run(&["shards", "create", "seven", "--prefix", "/car:cars/car-entry=7"]);
+    cluster.run(&["shards", "pin", "seven", "c1"]);
+    cluster.run(&["put", "/lab:bench", "in default, made before the strategy"]);
+    cluster.run(&["shards", "strategy", "distributed"]);
+    cluster.run(&["put", "/people:people/person=1", "Ada"]);
+    let told = cluster.json(&["backup", "monday.heddle"]);
+    assert_eq!(told["entries"], 24);
+    let (_, stderr) = cluster.expect(2, &["backup", "monday.heddle"]);
+    assert!(stderr.contains("--force"), "{stderr}");
+    cluster.run(&["backup", "monday.heddle", "--force", "--quiet"]);
+
+    let whole = std::fs::read(cluster.desk.path().join("monday.heddle")).expect("it is there");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(cluster.desk.path().join("damaged.heddle"), damaged).expect("room");
+    std::fs::write(cluster.desk.path().join("short.heddle"), &whole[..whole.len() - 1]).expect("room");
+    let second = Cluster { desk: Desk::new(), nodes: Vec::new() };
+    let new = Node::start(&second.desk, "c1", &["--node", "c1", "--listen", "127.0.0.1:0"]);
+    let second = Cluster { nodes: vec![new], ..second };
+    let file = |name: &str| cluster.desk.path().join(name).display().to_string();
+    cluster.desk.write("letter.heddle", "Dear cluster");
+    for (name, reason) in [
+        ("damaged.heddle", "checksum"),
+        ("short.heddle", "too early"),
+        ("letter.heddle", "no backup"),
+        ("none.heddle", "cannot read"),
+    ] {
+        let (_, stderr) = second.expect(2, &["restore", &file(name)]);
+        assert!(stderr.contains(reason), "{stderr}");
+    }
+    assert_eq!(values(&second.json(&["list", "/"])), [], "nothing was written");
+    let told = second.json(&["restore", &file("monday.heddle")]);
+    assert_eq!(told["entries"], 24);
+    for datastore in ["config", "operational"] {
+        let list = ["list", "/", "--datastore", datastore];
+        assert_eq!(values(&second.json(&list)), values(&cluster.json(&list)));
+    }
+    assert_eq!(second.shard("seven")["prefixes"], "/car:cars/car-entry=7");
+    assert_eq!((&second.shard("seven")["pinned"], &second.shard("seven")["entries"]), (&"c1".into(), &2.into()));
+    assert_eq!(second.shard("people")["made"], "by strategy");
+    assert_eq!(second.json(&["status"])["strategy"], "distributed");
+    let (_, stderr) = second.expect(2, &["restore", &file("monday.heddle")]);
+    assert!(stderr.contains("not empty") && stderr.contains("seven"), "{stderr}");
+}
+
+#[test]
+fn servers_come_go_and_are_replaced() {
+    let mut cluster = Cluster::start(3);
+    let path = "/car:cars/car-entry=17";
+    cluster.run(&["put", path, "red"]);
+    cluster.run(&["shards", "create", "cars", "--module", "car", "--replicas", "c1,c2,c3"]);
+    let (_, stderr) = cluster.expect(0, &["replace", "c2"]);
+    assert!(stderr.contains("c2 is running: stop it first"), "{stderr}");
+    let (_, stderr) = cluster.expect(2, &["replace", "c9"]);
+    assert!(stderr.contains("no server `c9`") && stderr.contains("c1, c2, c3"), "{stderr}");
+
+    // The second one crashes for good, and another takes its place: name, address, replicas.
+    cluster.nodes[1].kill();
+    let status = cluster.wait("c2 is missed", |status| status["servers"][1]["live"] == "no");
+    assert_eq!(status["servers"][0]["live"], "yes");
+    let (_, stderr) = cluster.expect(2, &["remove", "c3"]);
+    assert!(stderr.contains("too few servers of meta"), "{stderr}");
+    let command = cluster.run(&["replace", "c2"]);
+    let options: Vec<&str> = command.split_whitespace().skip(2).collect();
+    let replacement = Node::start(&cluster.desk, "c2-again", &options);
+    assert_eq!((replacement.server, &replacement.address), (4, &cluster.nodes[1].address));
+    cluster.nodes[1] = replacement;
+    cluster.wait("it holds what the old one held", |status| {
+        let rows = status["shards"].as_array().expect("rows");
+        let cars = rows.iter().find(|row| row["name"] == "cars").expect("it is there");
+        status["servers"].as_array().is_some_and(|servers| servers.iter().all(|server| server["live"] == "yes"))
+            && names(&cars["voters"]) == ["c1", "c3", "c2"]
+    });
+
+    // A fourth one, as `add` says.
+    let (_, stderr) = cluster.expect(2, &["add", "c3"]);
+    assert!(stderr.contains("already") && stderr.contains("replace c3"), "{stderr}");
+    let command = cluster.json(&["add"]);
+    assert_eq!(command["name"], "c4");
+    let command = cluster.run(&["add", "c4", "--listen", "127.0.0.1:0"]);
+    let options: Vec<&str> = command.split_whitespace().skip(2).collect();
+    cluster.nodes.push(Node::start(&cluster.desk, "c4", &options));
+    cluster.wait("c4 votes", |status| names(&status["shards"][0]["voters"]).contains(&"c4"));
+
+    // The first one, which may lead everything, is taken out; the data stays.
+    assert_eq!(cluster.json(&["shards", "replicas", "cars", "c1,c2,c4"])["settled"], true);
+    assert_eq!(cluster.run(&["get", path]), "red");
+    let first = cluster.nodes[0].address.clone();
+    let (told, _) = cluster.desk.expect(0, &["cluster", "--endpoints", &first, "remove", "1", "-o", "json"]);
+    assert!(told.contains("\"settled\": true"), "{told}");
+    cluster.nodes[0].kill();
+    cluster.nodes.remove(0);
+    let status = cluster.json(&["status"]);
+    let servers: Vec<&str> =
+        status["servers"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(servers, ["c3", "c2", "c4"], "by number");
+    assert_eq!(names(&cluster.shard("cars")["voters"]).len(), 2);
+    assert_eq!(cluster.run(&["get", path]), "red");
+    let (csv, _) = cluster.expect(0, &["status", "-o", "csv"]);
+    assert_eq!(csv.lines().count(), 1 + 3);
+}
+
+#[test]
+fn without_a_majority_only_stale_reads_are_answered() {
+    let mut cluster = Cluster::start(3);
+    let path = "/car:cars/car-entry=17";
+    cluster.run(&["put", path, "red"]);
+    cluster.wait("all have it", |status| status["servers"].as_array().is_some_and(|rows| rows.len() == 3));
+    cluster.nodes[0].kill();
+    cluster.nodes[1].kill();
+    let last = cluster.nodes[2].address.clone();
+    let ask = |status: i32, args: &[&str]| {
+        cluster.desk.expect(status, &[&["cluster", "--endpoints", &last, "--timeout", "1s"], args].concat())
+    };
+    for args in [&["put", path, "blue"][..], &["get", path], &["shards", "create", "cars", "--module", "car"]] {
+        let (_, stderr) = ask(2, args);
+        assert!(stderr.contains("1000 ms") && stderr.contains("majority"), "{args:?}: {stderr}");
+    }
+    assert_eq!(ask(0, &["get", path, "--stale"]).0, "red");
+    let (status, _) = ask(0, &["status"]);
+    assert!(status.contains("1 of 3 servers live"), "{status}");
+}
+
+#[test]
+fn certificates_are_asked_for_and_told_of() {
+    let desk = Desk::new();
+    desk.expect(0, &["controller", "certificates", "--out", "tls", "127.0.0.1"]);
+    let tls = ["--tls-cert", "tls/127.0.0.1.pem", "--tls-key", "tls/127.0.0.1.key", "--tls-ca", "tls/ca.pem"];
+    let options = [&["--node", "c1", "--listen", "127.0.0.1:0"], &tls[..]].concat();
+    let node = Node::start(&desk, "c1", &options);
+    let ask = |status: i32, args: &[&str]| {
+        desk.expect(status, &[&["cluster", "--endpoints", &node.address, "--timeout", "2s"], args].concat())
+    };
+    assert!(ask(0, &[&["put", "/car:cars", "red"], &tls[..]].concat()).0.starts_with("etag"));
+    let (_, stderr) = ask(2, &["get", "/car:cars"]);
+    assert!(stderr.contains("--tls-cert"), "{stderr}");
+    let (command, _) = ask(0, &[&["add", "c2"], &tls[..]].concat());
+    assert!(command.contains("--tls-cert FILE --tls-key FILE --tls-ca tls/ca.pem"), "{command}");
+    let bench = ["bench", "--requests", "20", "--repeat", "1", "--operations", "create,delete", "-o", "json"];
+    let (rows, _) = ask(0, &[&bench[..], &tls[..]].concat());
+    let rows: Value = serde_json::from_str(&rows).expect("JSON");
+    assert_eq!((rows.as_array().map(Vec::len), &rows[0]["failed"]), (Some(2), &0.into()));
+}
+
+#[test]
+fn without_a_cluster_the_way_to_one_is_shown() {
+    let desk = Desk::new();
+    // A port that was free a moment ago, and one that speaks something else.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let begun = Instant::now();
+    let (_, stderr) = desk.expect(2, &["cluster", "status", "--endpoints", &closed.to_string()]);
+    assert!(stderr.contains(&closed.to_string()) && stderr.contains("heddle controller"), "{stderr}");
+    assert!(begun.elapsed() < Duration::from_secs(3), "at once, not when the time is over");
+    let strange = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = strange.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in strange.incoming().flatten() {
+            let mut stream = stream;
+            let _ = stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .and_then(|()| stream.read(&mut [0; 64]).map(|_| ()));
+        }
+    });
+    let (_, stderr) = desk.expect(2, &["cluster", "status", "--endpoints", &address, "--timeout", "500ms"]);
+    assert!(stderr.contains("500 ms") && stderr.contains("--tls-cert"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["cluster", "get", "/car:cars", "--timeout", "5"]);
+    assert!(stderr.contains("500ms, 5s or 1m"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["cluster", "status", "--tls-cert", "c.pem"]);
+    assert!(stderr.contains("--tls-key") && stderr.contains("--tls-ca"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["cluster", "put", "/car:cars", "x", "--create", "--replace"]);
+    assert!(stderr.contains("cannot be used with"), "{stderr}");
+    desk.expect(0, &["man", "pages"]);
+    assert!(desk.read("pages/heddle-cluster.1").contains("EXIT STATUS"));
+    assert!(desk.read("pages/heddle-cluster-shards-create.1").contains("replicas"));
+    let (script, _) = desk.expect(0, &["completions", "bash"]);
+    assert!(script.contains("move-leader"));
+}

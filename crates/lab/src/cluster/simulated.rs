@@ -1,0 +1,245 @@
+//! The same load on simulated controllers: their disks and their network take what a disk with a fast cache and a
+//! network of 1 Gbit/s take, and nothing else goes wrong.
+
+use std::time::Duration;
+
+use fabric::{Case, ClusterLoad, Controllers, ElectionTimeout, Operation, Role, ShardPlan, Target, Work};
+use live::cluster::Next;
+use machine::{ServerId, Span, Time};
+use placement::{Strategy, TimeoutConfig};
+use sim::cluster::session::{self, Session, Setting, Turn};
+use sim::cluster::{Quality, Speed};
+use sim::linearizability::entry::{Action, Change, Input, Leaf, Output};
+use store::protocol::{Answer, Error, RequestBody};
+
+use super::entries::{self, CARS, container};
+use super::history::Reader;
+use super::recorder::Recorder;
+use super::script::{Mode, Script};
+use super::{conclude, history};
+use crate::cluster_record::ClusterRecord;
+
+/// One way through the network: a switch, two kernels; and what single messages take longer.
+const QUALITY: Quality = Quality {
+    delay_min: Span::from_us(60),
+    delay_more: Span::from_us(20),
+    lost_per_mille: 0,
+    doubled_per_mille: 0,
+    late_per_mille: 0,
+    late: Span::ZERO,
+};
+/// A write with its sync.
+const SPEED: Speed = Speed {
+    write_min: Span::from_us(300),
+    write_more: Span::from_us(200),
+    slow_per_mille: 0,
+    slow: Span::ZERO,
+};
+/// One request.
+const TIMEOUT: Span = Span::from_secs(60);
+
+/// What simulated controllers are not put through.
+pub(super) fn why_not(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
+    if !load.faults.is_empty() {
+        return Some("faults are run live");
+    }
+    if load.operations.contains(&Operation::Rpc) {
+        return Some("routed RPCs are run live");
+    }
+    matches!(controllers.shards, ShardPlan::List(_)).then_some("lists of shards are run live")
+}
+
+/// Runs one case. The same seed gives the same record.
+pub(crate) fn run(case: &Case, controllers: &Controllers, duration: Span, seed: u64) -> Result<(ClusterRecord, f64), String> {
+    let Work::Cluster(load) = &case.work else { unreachable!("the run asks controllers") };
+    let mut session = Session::new(seed, &setting(controllers));
+    settle(&mut session, controllers)?;
+    let first = session.running()[0];
+    for module in [CARS, entries::PEOPLE] {
+        let change = tree::Change::Put { at: container(module), value: entries::value(1, 0).into() };
+        let answer = session.ask(first, RequestBody::Write(tree::Transaction::of(change)), TIMEOUT);
+        if !matches!(answer, Some(Ok(_))) {
+            return Err(format!("the first write came to {answer:?}"));
+        }
+    }
+    settle(&mut session, controllers)?;
+    let begun = session.now();
+    let record = if load.is_election() {
+        elections(&mut session, controllers, load)?
+    } else {
+        ask(&mut session, load, duration)?
+    };
+    Ok((record, session.now().since(begun).as_secs_f64()))
+}
+
+fn setting(controllers: &Controllers) -> Setting {
+    let election = match controllers.election {
+        ElectionTimeout::Fixed(timeout) => TimeoutConfig { min: timeout, max: timeout, fixed: Some(timeout) },
+        ElectionTimeout::Measured { min, max } => TimeoutConfig { min, max, fixed: None },
+    };
+    let strategy =
+        if controllers.shards == ShardPlan::Distributed { Strategy::Distributed } else { Strategy::Single };
+    Setting { servers: u64::from(controllers.nodes), strategy, election, quality: QUALITY, speed: SPEED }
+}
+
+fn settle(session: &mut Session, controllers: &Controllers) -> Result<(), String> {
+    let timeout = match controllers.election {
+        ElectionTimeout::Fixed(timeout) => timeout,
+        ElectionTimeout::Measured { max, .. } => max,
+    };
+    let within = TIMEOUT + Span::from_ns(timeout.as_ns() * 6);
+    let settled = session.wait(within, |session| session.is_settled() && session.leader(&container(CARS).path).is_some());
+    settled.then_some(()).ok_or_else(|| format!("the simulated cluster has not settled within {within}"))
+}
+
+fn leader(session: &Session) -> Result<ServerId, String> {
+    session.leader(&container(CARS).path).ok_or_else(|| "nobody leads the shard".to_owned())
+}
+
+fn ask(session: &mut Session, load: &ClusterLoad, duration: Span) -> Result<ClusterRecord, String> {
+    let leader = leader(session)?;
+    let servers = session.running();
+    let doors = match load.at {
+        Role::Leader => vec![leader],
+        Role::Follower => servers.iter().copied().filter(|server| *server != leader).take(1).collect(),
+        Role::Any => servers,
+    };
+    let begun = session.now();
+    let mut script = Simulated(Script::new(load, Mode::InTurn, doors.len(), 0, (begun, duration)));
+    session.drive(load.clients as usize, &doors, &mut script)?;
+    let (mut recorder, _) = script.0.finish(session.now());
+    history::read_all(&mut At { session, server: leader }, &mut recorder)?;
+    Ok(conclude(&recorder))
+}
+
+fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoad) -> Result<ClusterRecord, String> {
+    let mut recorder = Recorder::new(&[Operation::Election]);
+    let mut happened = Vec::new();
+    for number in 0..u64::from(load.requests) {
+        settle(session, controllers)?;
+        let leader = leader(session)?;
+        let servers = session.running();
+        let victim = match load.victim {
+            Target::Node(node) => ServerId(u64::from(node)),
+            Target::Follower => *servers.iter().find(|server| **server != leader).ok_or("there is no follower")?,
+            Target::Leader | Target::All => leader,
+        };
+        let survivor = *servers.iter().find(|server| **server != victim).ok_or("nobody would survive")?;
+        write(session, &mut recorder, survivor, 2 * number + 1)?;
+        let killed = session.now();
+        session.kill(victim);
+        write(session, &mut recorder, survivor, 2 * number + 2)?;
+        let took = session.now().since(killed);
+        recorder.took(Operation::Election, took);
+        recorder.lasted(Operation::Election, took);
+        happened.push(format!("{:.2} s: n{victim} killed", killed.since(Time::ZERO).as_secs_f64()));
+        session.start(victim);
+    }
+    settle(session, controllers)?;
+    let server = leader(session)?;
+    history::read_all(&mut At { session, server }, &mut recorder)?;
+    Ok(ClusterRecord { faults: happened, ..conclude(&recorder) })
+}
+
+fn write(session: &mut Session, recorder: &mut Recorder, server: ServerId, value: u64) -> Result<(), String> {
+    let action = Action::Write { condition: None, change: Change::Put(Leaf::A, value) };
+    let ticket = recorder.invoked(0, session.now(), Input { entry: 0, action });
+    match session.ask(server, entries::request(0, action, 0), TIMEOUT) {
+        Some(Ok(Answer::Written { revision })) => {
+            recorder.returned(ticket, session.now(), Output::Written { revision });
+            Ok(())
+        }
+        other => Err(format!("a write came to {other:?}")),
+    }
+}
+
+/// Reads at one server.
+struct At<'a> {
+    session: &'a mut Session,
+    server: ServerId,
+}
+
+impl Reader for At<'_> {
+    fn now(&self) -> Time {
+        self.session.now()
+    }
+
+    fn read(&mut self, body: RequestBody) -> Result<Answer, String> {
+        match self.session.ask(self.server, body, TIMEOUT) {
+            Some(answer) => answer.map_err(|error| error.to_string()),
+            None => Err("no answer".to_owned()),
+        }
+    }
+}
+
+/// The script by the simulation's clock.
+struct Simulated(Script);
+
+impl session::Script for Simulated {
+    fn next(&mut self, client: usize, now: Time) -> Turn {
+        match live::cluster::Script::next(&mut self.0, client, now) {
+            Next::Ask { door, body, timeout } => Turn::Ask { door, body, timeout: span(timeout) },
+            Next::Until(time) => Turn::Until(time),
+            Next::Wait => Turn::Wait,
+            Next::Done => Turn::Done,
+        }
+    }
+
+    fn answered(&mut self, client: usize, now: Time, result: Result<Answer, Error>) {
+        live::cluster::Script::answered(&mut self.0, client, now, result);
+    }
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(text: &str) -> (Vec<Case>, fabric::Fabric) {
+        let text = format!("controllers: {{ nodes: 3 }}\nexperiments: {{ it: {text} }}\n");
+        let fabric = fabric::parse(&fabric::Source { name: "it".to_owned(), text }).unwrap();
+        (fabric.experiments[0].cases(), fabric)
+    }
+
+    fn records(text: &str, seed: u64) -> Vec<ClusterRecord> {
+        let (cases, fabric) = experiment(text);
+        let one = |case: &Case| run(case, &crate::plan::controllers_of(&fabric, case), Span::ZERO, seed).unwrap().0;
+        cases.iter().map(one).collect()
+    }
+
+    const CRUD: &str = "{ cluster: { requests: 100 }, vary: { nodes: [1, 3], shards: [single, distributed], at: [leader, follower] } }";
+
+    #[test]
+    fn everything_asked_is_answered_and_holds_together() {
+        let all = records(CRUD, 3);
+        assert_eq!(all.len(), 6);
+        for record in &all {
+            assert_eq!((record.failed, record.lost_writes, record.linearizable), (0, Some(0), Some(true)), "{record:?}");
+            assert!(record.operations.iter().all(|operation| operation.latencies.count == 100));
+        }
+        let mean = |record: &ClusterRecord, at: usize| record.operations[at].latencies.statistic(fabric::Statistic::Mean).unwrap();
+        let (writes, reads): (Vec<f64>, Vec<f64>) = all.iter().map(|record| (mean(record, 0), mean(record, 1))).unzip();
+        assert!(writes[2] > writes[0], "three nodes write more slowly than one: {writes:?}");
+        assert!(reads[3] > reads[2] + 1e-4, "a follower asks the leader: {reads:?}");
+    }
+
+    #[test]
+    fn elections_take_longer_with_longer_timeouts() {
+        let text = "{ cluster: { operations: [election], requests: 3 }, vary: { election-timeout: [10s, 100ms, measured] } }";
+        let all = records(text, 5);
+        let most = |record: &ClusterRecord| record.operations[0].latencies.max_ns / 1_000_000;
+        assert!((10_000..40_000).contains(&most(&all[0])), "{} ms", most(&all[0]));
+        assert!(most(&all[1]) < 1_000 && most(&all[2]) < 1_000, "{} ms, {} ms", most(&all[1]), most(&all[2]));
+        assert!(all.iter().all(|record| record.lost_writes == Some(0) && record.linearizable == Some(true)));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_record() {
+        let text = "{ cluster: { requests: 20, clients: 3, at: any } }";
+        assert_eq!(records(text, 9), records(text, 9));
+        assert_ne!(records(text, 9), records(text, 10));
+    }
+}
