@@ -348,8 +348,8 @@ fn servers_come_go_and_are_replaced() {
 
     // The second one crashes for good, and another takes its place: name, address, replicas.
     cluster.nodes[1].kill();
-    let status = cluster.wait("c2 is missed", |status| status["servers"][1]["live"] == "no");
-    assert_eq!(status["servers"][0]["live"], "yes");
+    let status = cluster.wait("c2 is missed", |status| status["servers"][1]["live"] == false);
+    assert_eq!(status["servers"][0]["live"], true);
     let (_, stderr) = cluster.expect(2, &["remove", "c3"]);
     assert!(stderr.contains("too few servers of meta"), "{stderr}");
     let command = cluster.run(&["replace", "c2"]);
@@ -360,7 +360,7 @@ fn servers_come_go_and_are_replaced() {
     cluster.wait("it holds what the old one held", |status| {
         let rows = status["shards"].as_array().expect("rows");
         let cars = rows.iter().find(|row| row["name"] == "cars").expect("it is there");
-        status["servers"].as_array().is_some_and(|servers| servers.iter().all(|server| server["live"] == "yes"))
+        status["servers"].as_array().is_some_and(|servers| servers.iter().all(|server| server["live"] == true))
             && names(&cars["voters"]) == ["c1", "c3", "c2"]
     });
 

@@ -10,8 +10,7 @@ use crate::results::{CaseResult, ExperimentResult};
 const USUAL: [Statistic; 4] = [Statistic::Min, Statistic::Mean, Statistic::P99, Statistic::Max];
 
 /// In the order of their columns.
-const STATISTICS: [Statistic; 5] =
-    [Statistic::Min, Statistic::Mean, Statistic::P50, Statistic::P99, Statistic::Max];
+const STATISTICS: [Statistic; 5] = [Statistic::Min, Statistic::Mean, Statistic::P50, Statistic::P99, Statistic::Max];
 
 /// Latencies of an experiment.
 #[derive(Clone, Debug)]
@@ -127,8 +126,13 @@ fn given(case: &CaseResult, operation: Operation) -> Vec<(Statistic, f64)> {
 
 fn published(case: &CaseResult, operation: Operation, scale: Scale) -> Option<String> {
     let figures = given(case, operation);
-    let texts = figures.iter().map(|(_, value)| scale.plain(*value)).collect::<Vec<_>>().join(" / ");
+    let texts = figures.iter().map(|(_, value)| as_published(&scale.plain(*value))).collect::<Vec<_>>().join(" / ");
     (!figures.is_empty()).then_some(texts)
+}
+
+/// Without digits that others did not give.
+fn as_published(number: &str) -> String {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.').to_owned() } else { number.to_owned() }
 }
 
 fn heading_of_published(experiment: &ExperimentResult, scale: Scale) -> Option<String> {
@@ -145,5 +149,86 @@ const fn word(statistic: Statistic) -> &'static str {
         Statistic::P50 => "p50",
         Statistic::P99 => "p99",
         Statistic::Max => "max",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Fabric;
+
+    use super::*;
+    use crate::cluster_record::{ClusterRecord, Latencies, OperationRecord};
+    use crate::plan::plan;
+    use crate::results::{Results, Timing};
+    use crate::{Options, cluster};
+
+    const FILE: &str = "\
+controllers: { nodes: 3 }
+experiments:
+  crud:
+    cluster: { operations: [create, read] }
+    vary: { at: [leader, follower] }
+    repeat: 2
+    report: [create-min, create-mean, create-max, read-rate, failed]
+    published:
+      create-min: { where: { at: leader }, is: 8.18 ms }
+      create-mean: [ { where: { at: leader }, is: 12.6 ms }, { where: { at: follower }, is: 16.7 ms } ]
+    expect: { failed: \"<= 0\", create-mean: \"<= 2 ms\" }
+";
+
+    /// As if it had run: latencies of 1, 2, .. 10 ms, times 1 for creates and 0.1 for reads, and twice as long in second runs.
+    fn results(failed: u64) -> Results {
+        let source = fabric::Source { name: "crud.fabric.yaml".to_owned(), text: FILE.to_owned() };
+        let fabric: Fabric = fabric::parse(&source).unwrap();
+        let options = Options { drivers: vec![DriverKind::Live], ..Options::default() };
+        let plan = plan(&fabric, &options).unwrap();
+        let record = |operation, step: u64| OperationRecord {
+            operation,
+            seconds: 2.0,
+            latencies: Latencies::of(&(1..=10).map(|n| n * step).collect::<Vec<_>>()),
+        };
+        let measured = plan.runs.iter().map(|run| {
+            let step = 1_000_000 * u64::from(run.repeat);
+            let cluster = ClusterRecord {
+                operations: vec![record(Operation::Create, step), record(Operation::Read, step / 10)],
+                failed,
+                first_failure: (failed > 0).then(|| "create: no answer within 10000 ms".to_owned()),
+                ..ClusterRecord::default()
+            };
+            let timing = Timing {
+                experiment: run.experiment.clone(),
+                labels: run.labels.clone(),
+                repeat: run.repeat,
+                driver: run.driver,
+                wall_seconds: 1.0,
+                cpu_seconds: None,
+            };
+            (cluster::record(run, cluster, 4.0), timing)
+        });
+        Results::new(&fabric, &plan, measured.collect(), crate::testing::environment())
+    }
+
+    #[test]
+    fn what_others_measured_stands_beside() {
+        let results = results(0);
+        let table = LatencyTable::of(&results.experiments[0], &[DriverKind::Live]).unwrap();
+        assert_eq!(table.headings, ["min (ms)", "mean (ms)", "max (ms)", "a second"]);
+        assert_eq!(table.published.as_deref(), Some("published min / mean (ms)"));
+        let published: Vec<Option<&str>> = table.rows.iter().map(|row| row.published.as_deref()).collect();
+        assert_eq!(published, [Some("8.18 / 12.6"), None, Some("16.7"), None]);
+        // The least and the most of all runs, the mean of the runs' means.
+        assert_eq!((&table.rows[0].cells[0][..], &table.rows[0].cells[2][..]), ("1", "20"));
+        assert!(table.rows[0].cells[1].starts_with("8 ±"), "{}", table.rows[0].cells[1]);
+        assert_eq!(table.rows[0].cells[3], "5 ± 0", "ten requests in two seconds");
+        insta::assert_snapshot!(results.table_within(120));
+    }
+
+    #[test]
+    fn failures_are_told_in_their_own_words() {
+        let results = results(3);
+        let told = "leader, live, repeat 1: 3 requests failed; the first: create: no answer within 10000 ms";
+        assert!(results.table_within(120).contains(told) && results.html().contains(told));
+        assert!(!results.passed());
+        assert_eq!(results.csv().lines().filter(|line| line.contains(",failed,2,3,")).count(), 2, "{}", results.csv());
     }
 }

@@ -114,7 +114,8 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Failed => "failed requests",
         Metric::UnavailableMax => "longest time without a write",
         Metric::ResidentMax => "resident memory, largest node",
-        Metric::Latency(..) | Metric::Throughput(_) | Metric::Linearizable => metric.word(),
+        Metric::Linearizable => "linearizable (1: yes)",
+        Metric::Latency(..) | Metric::Throughput(_) => metric.word(),
     }
 }
 

@@ -196,9 +196,8 @@ impl Results {
     }
 
     fn stacked_table(&self, experiment: &ExperimentResult, metrics: &[Metric]) -> String {
-        let heads = metrics
-            .iter()
-            .map(|&metric| format!("<th class=\"high\">{}</th>", escape(&heading(experiment, metric))));
+        let heads =
+            metrics.iter().map(|&metric| format!("<th class=\"high\">{}</th>", escape(&heading(experiment, metric))));
         let head = format!("<tr><th>case</th>{}</tr>", heads.collect::<String>());
         let row = |case: &CaseResult| {
             let cells = metrics.iter().map(|&metric| {

@@ -2,8 +2,7 @@
 
 use fabric::{
     ClusterLoad, DriverKind, Experiment, Fabric, Metric, NodeKind, Operation, Pattern, Role, Setting, Side, Target,
-    TransportKind,
-    TransportSpec, Work,
+    TransportKind, TransportSpec, Work,
 };
 use serde::{Deserialize, Serialize};
 

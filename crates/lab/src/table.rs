@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use fabric::{DriverKind, Metric};
 
+use crate::judge::Verdict;
 use crate::latency::{LatencyTable, other_metrics};
 use crate::metric::{metric_name, metric_unit};
 use crate::plan::{driver_name, quoted};
@@ -15,6 +16,9 @@ use crate::statistics::Summary;
 
 /// Where nothing is known about the terminal (a pipe), lines may be this long.
 const WIDTH_WITHOUT_TERMINAL: u16 = 140;
+
+/// An expectation that is met in more cases than this has one line.
+const VERDICTS_MAX: usize = 4;
 
 /// Rows and columns of text.
 pub(crate) struct Grid {
@@ -312,7 +316,20 @@ fn cells(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, drive
 
 fn verdict_lines(experiment: &ExperimentResult) -> String {
     let mut text = String::new();
-    for verdict in &experiment.verdicts {
+    for same in experiment.verdicts.chunk_by(|a, b| a.line == b.line && a.metric == b.metric) {
+        let Verdict { line, metric, text: claim, .. } = &same[0];
+        if same.len() > VERDICTS_MAX && same.iter().all(|verdict| verdict.passed) {
+            let _ = writeln!(text, "  met    line {line}: {} {claim}, {} times", metric_key(*metric), same.len());
+        } else {
+            text.push_str(&each_verdict(same));
+        }
+    }
+    text
+}
+
+fn each_verdict(verdicts: &[Verdict]) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
         let word = if verdict.passed { "met   " } else { "MISSED" };
         let scale = Scale::of(metric_unit(verdict.metric), verdict.measured.unwrap_or(0.0));
         let measured = verdict.measured.map_or_else(|| "not measured".to_owned(), |mean| scale.with_unit(mean));

@@ -155,6 +155,11 @@ impl Map {
         }
     }
 
+    /// The number that the next shard gets: shards below it that are not in [`Map::shards`] are gone.
+    pub fn next_shard(&self) -> ShardId {
+        ShardId(self.next_shard)
+    }
+
     /// How many commands have changed something.
     pub fn version(&self) -> u64 {
         self.version

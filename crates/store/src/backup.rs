@@ -212,7 +212,7 @@ impl Reader {
     /// # Errors
     /// [`BackupError`]: then it must not be asked again.
     pub fn next(&mut self, bytes: &[u8]) -> Result<Option<(Part, usize)>, BackupError> {
-        let start = if self.at == 0 { self.magic(bytes)? } else { Some(0) };
+        let start = if self.at == 0 { behind_magic(bytes)? } else { Some(0) };
         let Some(start) = start else { return Ok(None) };
         let at = self.at + start as u64;
         let damaged = |why: &str| BackupError::Damaged { at, why: why.to_owned() };
@@ -251,19 +251,6 @@ impl Reader {
     /// [`BackupError::Short`] if there should be.
     pub fn finish(&self) -> Result<(), BackupError> {
         if self.is_done { Ok(()) } else { Err(BackupError::Short { at: self.at }) }
-    }
-
-    /// Where the records begin; none while it cannot be told.
-    fn magic(&self, bytes: &[u8]) -> Result<Option<usize>, BackupError> {
-        let shared = bytes.len().min(MAGIC.len() - 1);
-        if bytes[..shared] != MAGIC[..shared] {
-            return Err(BackupError::Foreign);
-        }
-        match bytes.get(MAGIC.len() - 1) {
-            None => Ok(None),
-            Some(format) if *format == MAGIC[7] => Ok(Some(MAGIC.len())),
-            Some(format) => Err(BackupError::Format { found: *format }),
-        }
     }
 
     fn accept(&mut self, record: Record) -> Result<Part, String> {
@@ -316,6 +303,19 @@ impl Reader {
                 Ok(Part::End)
             }
         }
+    }
+}
+
+/// Where the records begin; none while it cannot be told.
+fn behind_magic(bytes: &[u8]) -> Result<Option<usize>, BackupError> {
+    let shared = bytes.len().min(MAGIC.len() - 1);
+    if bytes[..shared] != MAGIC[..shared] {
+        return Err(BackupError::Foreign);
+    }
+    match bytes.get(MAGIC.len() - 1) {
+        None => Ok(None),
+        Some(format) if *format == MAGIC[7] => Ok(Some(MAGIC.len())),
+        Some(format) => Err(BackupError::Format { found: *format }),
     }
 }
 

@@ -524,6 +524,15 @@ impl Client {
 
     fn responded(&mut self, now: Time, connection: ConnectionId, response: Response) {
         let Response { sequence, leader, result } = response;
+        if result.is_err() {
+            // A second answer ends a watch: its server has lost its replica. The watch is begun again elsewhere.
+            let ended = |watch: &&mut Watch| watch.sequence == sequence && watch.connection == Some(connection);
+            if let Some(watch) = self.watches.values_mut().find(ended) {
+                watch.connection = None;
+                self.keep_up(now);
+                return;
+            }
+        }
         let Some(pending) = self.pending.get_mut(&sequence) else { return };
         if let Some(leader) = leader.filter(|_| self.config.go_to_leader)
             && let Some(path) = pending.path().cloned()

@@ -96,6 +96,9 @@ pub(crate) struct Group {
     pub(crate) load: BTreeMap<ServerId, u64>,
     /// Ticks since a leader was heard or this replica led.
     pub(crate) leaderless_ticks: u32,
+    /// The index of a snapshot that was taken over and whose mark is not on the disk yet. Until it is, raft-rs may neither
+    /// be stepped nor ticked: it looks for entries that are gone.
+    installing: Option<u64>,
 }
 
 /// What a group is opened with.
@@ -144,6 +147,7 @@ impl Group {
             reported: (0, 0, StateRole::Follower),
             load: BTreeMap::new(),
             leaderless_ticks: 0,
+            installing: None,
         };
         group.reset_timer(rng);
         group
@@ -188,6 +192,9 @@ impl Group {
 
     /// One tick of Raft's clock.
     pub(crate) fn tick(&mut self, now: Time, rng: &mut Rng, counters: &mut Counters) {
+        if self.installing.is_some() {
+            return;
+        }
         if self.timer.0 != self.timer_stamp() {
             self.reset_timer(rng);
         }
@@ -214,6 +221,9 @@ impl Group {
 
     /// A message of another replica.
     pub(crate) fn step(&mut self, from: ServerId, mut message: RaftMessage) {
+        if self.installing.is_some() {
+            return;
+        }
         message.limit_commit(self.raw.raft.raft_log.last_index());
         if let Some(message) = message.into_raft(from, self.me) {
             // An error means that the message is late: of a replica that left, or of a term that is over.
@@ -409,6 +419,11 @@ impl Group {
         }
         if let Some(ready) = last {
             self.raw.on_persist_ready(ready);
+            if let Some(index) = self.installing.take_if(|index| *index <= self.raw.raft.raft_log.persisted)
+                && self.raw.raft.raft_log.applied < index
+            {
+                self.raw.advance_apply_to(index);
+            }
         }
     }
 
@@ -438,6 +453,7 @@ impl Group {
         let (content, mark) = self.received.take().expect("it is stepped only once it is there");
         self.content = content;
         self.snapshot_index = meta.index;
+        self.installing = Some(meta.index);
         self.raw.mut_store().restore(meta);
         log.snapshot(self.id.0, mark, wal::Entries::Drop);
         effects.changed.push(self.id);

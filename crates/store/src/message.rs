@@ -236,6 +236,11 @@ impl RaftMessage {
         matches!(self.kind, Kind::RequestVote | Kind::RequestPreVote) && self.context != "CampaignTransfer".as_bytes()
     }
 
+    /// The last index in the log of the candidate that asks for a vote.
+    pub(crate) fn candidate_index(&self) -> u64 {
+        self.index
+    }
+
     /// Whether it tells the receiver to campaign at once: the sender hands over its leadership.
     pub(crate) fn is_hand_over(&self) -> bool {
         self.kind == Kind::TimeoutNow

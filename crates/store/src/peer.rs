@@ -143,6 +143,8 @@ pub enum Told {
 /// What a server leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leads {
+    /// The sender's address: the receiver may not know it yet, or not any more, and must be able to answer.
+    pub address: String,
     /// Group and term.
     pub terms: BTreeMap<ShardId, u64>,
     /// Requests since the last such message, by group and by the server that they came in at.

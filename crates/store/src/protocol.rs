@@ -161,6 +161,7 @@ pub enum RequestBody {
         /// Chooses the provider of a routed RPC.
         path: Option<Path>,
         /// Its input.
+        #[serde(with = "serde_bytes")]
         input: Vec<u8>,
         /// May be carried out twice: it is tried elsewhere when a provider is lost in the midst of it.
         idempotent: bool,
@@ -233,6 +234,7 @@ pub enum ServerMessage {
         /// The path that chose you.
         path: Option<Path>,
         /// Its input.
+        #[serde(with = "serde_bytes")]
         input: Vec<u8>,
     },
 }
@@ -263,10 +265,11 @@ pub struct Leader {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// Of [`RequestBody::Get`]: entity tag and value, if there is one.
-    Value(Option<(u64, Vec<u8>)>),
+    Value(#[serde(with = "octets::tagged")] Option<(u64, Vec<u8>)>),
     /// Of [`RequestBody::List`].
     Values {
         /// Path, entity tag and value.
+        #[serde(with = "octets::entries")]
         entries: Vec<(Path, u64, Vec<u8>)>,
         /// There are more after the last.
         more: bool,
@@ -282,7 +285,7 @@ pub enum Answer {
         from: BTreeMap<ShardId, u64>,
     },
     /// Of [`RequestBody::Call`].
-    Output(Vec<u8>),
+    Output(#[serde(with = "serde_bytes")] Vec<u8>),
     /// Done, with nothing to say.
     Done,
     /// Of [`Admin::Status`].
@@ -305,6 +308,40 @@ pub enum Answer {
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
+}
+
+/// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.
+mod octets {
+    /// `Option<(u64, Vec<u8>)>`.
+    pub(super) mod tagged {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+        use serde_bytes::{ByteBuf, Bytes};
+
+        pub fn serialize<S: Serializer>(value: &Option<(u64, Vec<u8>)>, serializer: S) -> Result<S::Ok, S::Error> {
+            value.as_ref().map(|(tag, bytes)| (tag, Bytes::new(bytes))).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<(u64, Vec<u8>)>, D::Error> {
+            let value = Option::<(u64, ByteBuf)>::deserialize(deserializer)?;
+            Ok(value.map(|(tag, bytes)| (tag, bytes.into_vec())))
+        }
+    }
+
+    /// `Vec<(Path, u64, Vec<u8>)>`.
+    pub(super) mod entries {
+        use serde::{Deserialize, Deserializer, Serializer};
+        use serde_bytes::{ByteBuf, Bytes};
+        use tree::Path;
+
+        pub fn serialize<S: Serializer>(entries: &[(Path, u64, Vec<u8>)], serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(entries.iter().map(|(path, tag, bytes)| (path, tag, Bytes::new(bytes))))
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Path, u64, Vec<u8>)>, D::Error> {
+            let entries = Vec::<(Path, u64, ByteBuf)>::deserialize(deserializer)?;
+            Ok(entries.into_iter().map(|(path, tag, bytes)| (path, tag, bytes.into_vec())).collect())
+        }
+    }
 }
 
 /// What changed below a watched path, in order, nothing left out unless it says so.

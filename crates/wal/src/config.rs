@@ -3,8 +3,8 @@
 /// A segment's size at which the next one begins, unless set.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// Zeros that are written ahead of the batches at a time, unless set. So much takes about half a millisecond, as long
-/// as a few batches; a step of 4 MiB would take as long as fifty.
+/// Zeros that are written ahead of the batches at a time, unless set. So much takes about half a millisecond, as
+/// long as a few batches; a step of 4 MiB takes 6 ms and more, and every batch would wait for it.
 pub const ALLOCATE_BYTES: u64 = 256 << 10;
 
 /// Segments after which the group that holds the oldest one should make a snapshot, unless set.

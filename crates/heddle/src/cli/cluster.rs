@@ -56,7 +56,13 @@ pub struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: u32,
     /// What to measure, in this order
-    #[arg(long, value_enum, value_name = "OPERATION", value_delimiter = ',', default_value = "create,read,update,delete")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "OPERATION",
+        value_delimiter = ',',
+        default_value = "create,read,update,delete"
+    )]
     pub operations: Vec<BenchOperation>,
 }
 

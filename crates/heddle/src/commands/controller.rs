@@ -79,9 +79,9 @@ fn announce(options: &ControllerOptions, ready: &Ready, format: Format) {
 /// Where this user's programs keep what they need again (XDG Base Directory Specification).
 fn state_folder() -> Result<PathBuf, Report> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_STATE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".local/state")))
-        .ok_or_else(|| miette!(help = "give it one with --data DIR", "there is no place for the controller's data: HOME is not set"))
+    absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state"))).ok_or_else(|| {
+        miette!(help = "give it one with --data DIR", "there is no place for the controller's data: HOME is not set")
+    })
 }
 
 fn make_certificates(out: &Path, hosts: &[String], format: Format) -> Result<(), Report> {

@@ -81,7 +81,9 @@ impl Writer<'_> {
                 Ok(now)
             }
             Ok(other) => Err(format!("a write was answered by {other:?}")),
-            Err(live::cluster::Error::Request(error @ Error::Timeout { .. })) => Err(format!("nobody was elected: {error}")),
+            Err(live::cluster::Error::Request(error @ Error::Timeout { .. })) => {
+                Err(format!("nobody was elected: {error}"))
+            }
             Err(error) => Err(error.to_string()),
         }
     }

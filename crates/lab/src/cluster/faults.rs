@@ -14,7 +14,14 @@ const LEADER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Has the faults happen, and returns when the last one is over: what happened, one line each.
 pub(super) fn run(nodes: &mut Nodes, faults: &[Fault], module: &str) -> Result<Vec<String>, String> {
-    let mut running = Running { nodes, module, started: Instant::now(), paused: BTreeMap::new(), parted: BTreeMap::new(), happened: Vec::new() };
+    let mut running = Running {
+        nodes,
+        module,
+        started: Instant::now(),
+        paused: BTreeMap::new(),
+        parted: BTreeMap::new(),
+        happened: Vec::new(),
+    };
     for (at, index, begins) in moments(faults) {
         let due = running.started + Duration::from_nanos(at.as_ns());
         sleep(due.saturating_duration_since(Instant::now()));
@@ -53,7 +60,9 @@ impl Running<'_> {
         match action {
             FaultAction::Kill(target) => {
                 let whom = self.choose(*target)?;
-                whom.iter().for_each(|&number| self.nodes.kill(number));
+                for &number in &whom {
+                    self.nodes.kill(number);
+                }
                 self.note(&whom, "killed");
             }
             FaultAction::Restart(target) => {

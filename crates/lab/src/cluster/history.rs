@@ -157,11 +157,13 @@ fn lost_writes(operations: &[Told]) -> u64 {
     for told in operations {
         entries.entry(told.input.entry).or_default().push(told);
     }
-    entries.values().flat_map(|told| [Leaf::A, Leaf::B].map(|leaf| is_lost(told, leaf))).filter(|lost| *lost).count() as u64
+    entries.values().flat_map(|told| [Leaf::A, Leaf::B].map(|leaf| is_lost(told, leaf))).filter(|lost| *lost).count()
+        as u64
 }
 
 fn is_lost(operations: &[&Told], leaf: Leaf) -> bool {
-    let writes: Vec<(Time, Option<Time>, Option<u64>)> = operations.iter().filter_map(|told| effect(told, leaf)).collect();
+    let writes: Vec<(Time, Option<Time>, Option<u64>)> =
+        operations.iter().filter_map(|told| effect(told, leaf)).collect();
     let acknowledged = writes.iter().filter(|(_, returned, _)| returned.is_some());
     let Some(last) = acknowledged.map(|(invoked, _, _)| *invoked).max() else { return false };
     let read = operations.iter().rev().find(|told| told.client == READER);
@@ -214,7 +216,9 @@ mod tests {
             }
         }
         let ticket = recorder.invoked(READER, at(900), Input { entry: 1, action: Action::List });
-        let tag = writes.iter().position(|(_, _, change)| matches!((change, finally), (Change::Put(_, v), Some(f)) if *v == f));
+        let tag = writes
+            .iter()
+            .position(|(_, _, change)| matches!((change, finally), (Change::Put(_, v), Some(f)) if *v == f));
         let held = finally.map(|value| Tagged { value, tag: tag.map_or(99, |tag| tag as u64 + 1) });
         recorder.returned(ticket, at(901), Output::Leaves(held, None));
         recorder
@@ -244,7 +248,10 @@ mod tests {
             assert_eq!(judge(&recorded(&unknown, finally)).lost_writes, Some(0), "{finally:?}");
         }
         assert_eq!(judge(&recorded(&[(1, Some(2), put(1)), (3, Some(4), Change::Remove)], None)).lost_writes, Some(0));
-        assert_eq!(judge(&recorded(&[(1, Some(2), put(1)), (3, Some(4), Change::Remove)], Some(1))).lost_writes, Some(1));
+        assert_eq!(
+            judge(&recorded(&[(1, Some(2), put(1)), (3, Some(4), Change::Remove)], Some(1))).lost_writes,
+            Some(1)
+        );
     }
 
     #[test]

@@ -24,9 +24,7 @@ pub(crate) mod simulated;
 use std::path::Path;
 use std::time::Instant;
 
-use fabric::{
-    Case, ClusterLoad, Controllers, ElectionTimeout, Fabric, FaultAction, Operation, Work,
-};
+use fabric::{Case, ClusterLoad, Controllers, ElectionTimeout, Fabric, FaultAction, Operation, Work};
 use live::cluster::BootClock;
 
 use self::history::LiveReader;

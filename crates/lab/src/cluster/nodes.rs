@@ -1,6 +1,7 @@
 //! The controllers' processes and their data folders.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::TcpListener;
@@ -33,11 +34,14 @@ const LOG_TAIL_BYTES: u64 = 2_000;
 /// Where data folders are made: on a disk, while /tmp may be in memory.
 const ON_DISK: &str = "/var/tmp";
 
+/// What the names of data folders begin with; the number of the process that they belong to follows.
+const FOLDER: &str = "heddle-controllers-";
+
 /// A cluster of processes. They end with it.
 pub(super) struct Nodes {
     program: PathBuf,
     controllers: Controllers,
-    nodes: Vec<Node>,
+    members: Vec<Node>,
     relay: Option<Relay>,
     tls: Option<(Tls, PathBuf)>,
     /// Entries below this number may exist.
@@ -73,7 +77,8 @@ impl Node {
 
     fn signal(&self, signal: Signal) -> Result<(), String> {
         let Some(child) = &self.child else { return Ok(()) };
-        kill(Pid::from_raw(child.id() as i32), signal).map_err(|error| format!("{signal} to {}: {error}", self.name))
+        kill(Pid::from_raw(child.id().cast_signed()), signal)
+            .map_err(|error| format!("{signal} to {}: {error}", self.name))
     }
 
     fn answers(&self) -> bool {
@@ -86,7 +91,9 @@ impl Nodes {
     pub fn start(program: &Path, controllers: &Controllers, relayed: bool) -> Result<Self, String> {
         let on_disk = Path::new(ON_DISK);
         let parent = if on_disk.is_dir() { on_disk.to_owned() } else { std::env::temp_dir() };
-        let folder = tempfile::Builder::new().prefix("heddle-controllers-").tempdir_in(&parent);
+        sweep(&parent);
+        let prefix = format!("{FOLDER}{}-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
         let folder = folder.map_err(|error| format!("no data folder in {}: {error}", parent.display()))?;
         let listen = free_addresses(controllers.nodes as usize)?;
         let relay = relayed.then(|| Relay::start(&listen)).transpose().map_err(|error| format!("relay: {error}"))?;
@@ -101,7 +108,7 @@ impl Nodes {
         let mut cluster = Self {
             program: program.to_owned(),
             controllers: controllers.clone(),
-            nodes: nodes.collect(),
+            members: nodes.collect(),
             relay,
             tls: None,
             entries_used: 0,
@@ -110,7 +117,7 @@ impl Nodes {
         if controllers.tls {
             cluster.tls = Some(cluster.certify()?);
         }
-        for number in 0..cluster.nodes.len() {
+        for number in 0..cluster.members.len() {
             cluster.spawn(number)?;
             if let Err(error) = cluster.wait_for_members(number + 1) {
                 return Err(cluster.explain(&error));
@@ -134,12 +141,12 @@ impl Nodes {
     }
 
     fn log(&self, number: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.log", self.nodes[number].name))
+        self.folder.path().join(format!("{}.log", self.members[number].name))
     }
 
     /// Starts the process of a node, on the data that it has.
     fn spawn(&mut self, number: usize) -> Result<(), String> {
-        let node = &self.nodes[number];
+        let node = &self.members[number];
         let log = File::options().create(true).append(true).open(self.log(number));
         let log = log.map_err(|error| format!("{}: {error}", self.log(number).display()))?;
         let mut command = Command::new(&self.program);
@@ -150,7 +157,7 @@ impl Nodes {
             command.args(["--shards", "distributed"]);
         }
         if number > 0 {
-            command.args(["--join", &self.nodes[0].address]);
+            command.args(["--join", &self.members[0].address]);
         }
         if let Some((_, tls)) = &self.tls {
             let file = |name| tls.join(name);
@@ -160,7 +167,7 @@ impl Nodes {
         let errors = log.try_clone().map_err(|error| error.to_string())?;
         let child = command.stdin(Stdio::piped()).stdout(log).stderr(errors).spawn();
         let child = child.map_err(|error| format!("{} cannot be started: {error}", self.program.display()))?;
-        self.nodes[number].child = Some(child);
+        self.members[number].child = Some(child);
         Ok(())
     }
 
@@ -183,7 +190,7 @@ impl Nodes {
 
     /// Whether these are such controllers, all well, with or without a relay.
     pub fn are(&self, controllers: &Controllers, relayed: bool) -> bool {
-        self.controllers == *controllers && self.relay.is_some() == relayed && self.nodes.iter().all(Node::answers)
+        self.controllers == *controllers && self.relay.is_some() == relayed && self.members.iter().all(Node::answers)
     }
 
     /// How to secure connections to them, if that is wanted.
@@ -193,22 +200,22 @@ impl Nodes {
 
     /// How many there are, killed ones too.
     pub fn count(&self) -> usize {
-        self.nodes.len()
+        self.members.len()
     }
 
     /// Where a node is reached.
     pub fn address(&self, number: usize) -> &str {
-        &self.nodes[number].address
+        &self.members[number].address
     }
 
     /// Its name.
     pub fn name(&self, number: usize) -> &str {
-        &self.nodes[number].name
+        &self.members[number].name
     }
 
     /// Nodes that run, from 0.
     pub fn running(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|&number| self.nodes[number].answers()).collect()
+        (0..self.members.len()).filter(|&number| self.members[number].answers()).collect()
     }
 
     /// Entries below this may exist.
@@ -223,7 +230,7 @@ impl Nodes {
 
     /// A client that asks these nodes, the first one first.
     pub fn client(&self, numbers: &[usize], config: ClientConfig) -> Result<Client, String> {
-        let endpoints: Vec<String> = numbers.iter().map(|&number| self.nodes[number].address.clone()).collect();
+        let endpoints: Vec<String> = numbers.iter().map(|&number| self.members[number].address.clone()).collect();
         Client::with_config(&endpoints, self.tls(), config).map_err(|error| error.to_string())
     }
 
@@ -257,15 +264,15 @@ impl Nodes {
         let until = Instant::now() + self.patience();
         loop {
             let is_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
-            if self.nodes[last].child.as_mut().is_some_and(is_ended) {
-                return Err(format!("{} has ended while starting", self.nodes[last].name));
+            if self.members[last].child.as_mut().is_some_and(is_ended) {
+                return Err(format!("{} has ended while starting", self.members[last].name));
             }
             if (0..members).all(|number| self.status(number).is_some_and(|status| is_whole(&status, members))) {
                 return Ok(());
             }
             if Instant::now() > until {
                 let seconds = self.patience().as_secs();
-                return Err(format!("within {seconds} s {} has not become a voter", self.nodes[last].name));
+                return Err(format!("within {seconds} s {} has not become a voter", self.members[last].name));
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -333,7 +340,7 @@ impl Nodes {
 
     /// Has the leader of a module's shard stay where it is, while requests come from elsewhere.
     pub fn pin_leader(&self, module: &str) -> Result<usize, String> {
-        if self.nodes.len() == 1 {
+        if self.members.len() == 1 {
             return Ok(0);
         }
         let leader = self.leader(module)?;
@@ -351,19 +358,19 @@ impl Nodes {
                 let leader = self.leader(module)?;
                 self.running().into_iter().find(|&number| number != leader).into_iter().collect()
             }
-            Target::All => (0..self.nodes.len()).collect(),
+            Target::All => (0..self.members.len()).collect(),
             Target::Node(number) => vec![number as usize - 1],
         })
     }
 
     /// SIGKILL.
     pub fn kill(&mut self, number: usize) {
-        self.nodes[number].kill();
+        self.members[number].kill();
     }
 
     /// Starts a node that was killed; `false` if it runs.
     pub fn restart(&mut self, number: usize) -> Result<bool, String> {
-        let is_gone = self.nodes[number].child.is_none();
+        let is_gone = self.members[number].child.is_none();
         if is_gone {
             self.spawn(number)?;
         }
@@ -372,14 +379,14 @@ impl Nodes {
 
     /// SIGSTOP.
     pub fn pause(&mut self, number: usize) -> Result<(), String> {
-        self.nodes[number].paused = self.nodes[number].child.is_some();
-        self.nodes[number].signal(Signal::SIGSTOP)
+        self.members[number].paused = self.members[number].child.is_some();
+        self.members[number].signal(Signal::SIGSTOP)
     }
 
     /// SIGCONT.
     pub fn go_on(&mut self, number: usize) -> Result<(), String> {
-        self.nodes[number].paused = false;
-        self.nodes[number].signal(Signal::SIGCONT)
+        self.members[number].paused = false;
+        self.members[number].signal(Signal::SIGCONT)
     }
 
     /// Lets no message pass between the groups of each partition, whose nodes are numbered from 1; all others pass.
@@ -392,7 +399,7 @@ impl Nodes {
         if let Some(relay) = &self.relay {
             relay.part(&[]);
         }
-        for number in 0..self.nodes.len() {
+        for number in 0..self.members.len() {
             self.go_on(number)?;
             self.restart(number)?;
         }
@@ -402,7 +409,7 @@ impl Nodes {
     /// Waits until every node has what the leader of each shard has.
     pub fn wait_until_caught_up(&self) -> Result<(), String> {
         self.wait("not every node has caught up", |nodes| {
-            let all = 0..nodes.nodes.len();
+            let all = 0..nodes.members.len();
             let statuses: Vec<Status> = all.map(|number| nodes.status(number)).collect::<Option<_>>()?;
             let mut committed: BTreeMap<ShardId, u64> = BTreeMap::new();
             for group in statuses.iter().flat_map(|status| &status.groups) {
@@ -422,20 +429,20 @@ impl Nodes {
             let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
             Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
         };
-        self.nodes.iter().filter_map(resident).max()
+        self.members.iter().filter_map(resident).max()
     }
 
     /// A failure with the last words of each controller.
     pub fn explain(&mut self, message: &str) -> String {
         let mut text = message.to_owned();
-        for number in 0..self.nodes.len() {
-            let name = self.nodes[number].name.clone();
-            let ended = match self.nodes[number].child.as_mut().map(Child::try_wait) {
+        for number in 0..self.members.len() {
+            let name = self.members[number].name.clone();
+            let ended = match self.members[number].child.as_mut().map(Child::try_wait) {
                 Some(Ok(Some(status))) => format!(" ({status})"),
                 _ => String::new(),
             };
             if let Some(tail) = tail(&self.log(number)).filter(|tail| !tail.is_empty()) {
-                text.push_str(&format!("\n{name}{ended}: {tail}"));
+                let _ = write!(text, "\n{name}{ended}: {tail}");
             }
         }
         text
@@ -454,6 +461,19 @@ fn replicas(replicas: &Replicas) -> placement::Replicas {
         Replicas::Count(count) => placement::Replicas::Count(u8::try_from(*count).unwrap_or(u8::MAX)),
         // Nodes join in their order, and the cluster numbers its servers from 1.
         Replicas::Nodes(nodes) => placement::Replicas::Servers(nodes.iter().map(|&n| ServerId(u64::from(n))).collect()),
+    }
+}
+
+/// Removes data folders of processes that were killed before they could do so.
+fn sweep(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
+            // Another user's, or somebody else was faster: neither matters.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -498,6 +518,20 @@ mod tests {
         assert!(error.starts_with("n1 has ended while starting"), "{error}");
         assert!(error.ends_with("n1 (exit status: 2): the disk is full"), "{error}");
         assert!(start(&folder.path().join("nosuch")).contains("nosuch cannot be started: "));
+    }
+
+    #[test]
+    fn folders_of_dead_processes_are_removed_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = format!("{FOLDER}{}-abc", std::process::id());
+        // No process has this number: Linux counts to 2^22.
+        let names = [own.as_str(), "heddle-controllers-4194305-abc", "heddle-controllers-", "other-4194305-abc"];
+        for name in names {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        sweep(folder.path());
+        let left = names.map(|name| folder.path().join(name).exists());
+        assert_eq!(left, [true, false, true, true]);
     }
 
     #[test]

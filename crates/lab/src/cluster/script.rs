@@ -100,9 +100,11 @@ impl Script {
             Mode::InTurn if own => load.requests,
             Mode::InTurn => load.requests.min(SHARED_ENTRIES),
         };
-        let phase = |operation, counts, requests| Phase { operation, counts, requests, asked: 0, answered: 0, begun: None };
+        let phase =
+            |operation, counts, requests| Phase { operation, counts, requests, asked: 0, answered: 0, begun: None };
         let mut phases: Vec<Phase> = load.operations.iter().map(|&it| phase(it, true, load.requests)).collect();
-        let needs_entries = load.operations.iter().find(|&&it| it != Operation::Rpc).is_some_and(|&it| it != Operation::Create);
+        let needs_entries =
+            load.operations.iter().find(|&&it| it != Operation::Rpc).is_some_and(|&it| it != Operation::Create);
         if needs_entries {
             phases.insert(0, phase(Operation::Create, false, entries));
         }
@@ -156,7 +158,9 @@ impl Script {
     }
 
     fn is_warm(&self) -> bool {
-        self.clients.iter().all(|client| client.steps > self.doors || (client.steps == self.doors && client.request.is_none()))
+        self.clients
+            .iter()
+            .all(|client| client.steps > self.doors || (client.steps == self.doors && client.request.is_none()))
     }
 
     fn in_turn(&mut self, client: usize, now: Time) -> Next {

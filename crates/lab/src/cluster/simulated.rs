@@ -29,12 +29,8 @@ const QUALITY: Quality = Quality {
     late: Span::ZERO,
 };
 /// A write with its sync.
-const SPEED: Speed = Speed {
-    write_min: Span::from_us(300),
-    write_more: Span::from_us(200),
-    slow_per_mille: 0,
-    slow: Span::ZERO,
-};
+const SPEED: Speed =
+    Speed { write_min: Span::from_us(300), write_more: Span::from_us(200), slow_per_mille: 0, slow: Span::ZERO };
 /// One request.
 const TIMEOUT: Span = Span::from_secs(60);
 
@@ -50,7 +46,12 @@ pub(super) fn why_not(controllers: &Controllers, load: &ClusterLoad) -> Option<&
 }
 
 /// Runs one case. The same seed gives the same record.
-pub(crate) fn run(case: &Case, controllers: &Controllers, duration: Span, seed: u64) -> Result<(ClusterRecord, f64), String> {
+pub(crate) fn run(
+    case: &Case,
+    controllers: &Controllers,
+    duration: Span,
+    seed: u64,
+) -> Result<(ClusterRecord, f64), String> {
     let Work::Cluster(load) = &case.work else { unreachable!("the run asks controllers") };
     let mut session = Session::new(seed, &setting(controllers));
     settle(&mut session, controllers)?;
@@ -77,8 +78,7 @@ fn setting(controllers: &Controllers) -> Setting {
         ElectionTimeout::Fixed(timeout) => TimeoutConfig { min: timeout, max: timeout, fixed: Some(timeout) },
         ElectionTimeout::Measured { min, max } => TimeoutConfig { min, max, fixed: None },
     };
-    let strategy =
-        if controllers.shards == ShardPlan::Distributed { Strategy::Distributed } else { Strategy::Single };
+    let strategy = if controllers.shards == ShardPlan::Distributed { Strategy::Distributed } else { Strategy::Single };
     Setting { servers: u64::from(controllers.nodes), strategy, election, quality: QUALITY, speed: SPEED }
 }
 
@@ -88,7 +88,8 @@ fn settle(session: &mut Session, controllers: &Controllers) -> Result<(), String
         ElectionTimeout::Measured { max, .. } => max,
     };
     let within = TIMEOUT + Span::from_ns(timeout.as_ns() * 6);
-    let settled = session.wait(within, |session| session.is_settled() && session.leader(&container(CARS).path).is_some());
+    let settled =
+        session.wait(within, |session| session.is_settled() && session.leader(&container(CARS).path).is_some());
     settled.then_some(()).ok_or_else(|| format!("the simulated cluster has not settled within {within}"))
 }
 
@@ -217,10 +218,16 @@ mod tests {
         let all = records(CRUD, 3);
         assert_eq!(all.len(), 6);
         for record in &all {
-            assert_eq!((record.failed, record.lost_writes, record.linearizable), (0, Some(0), Some(true)), "{record:?}");
+            assert_eq!(
+                (record.failed, record.lost_writes, record.linearizable),
+                (0, Some(0), Some(true)),
+                "{record:?}"
+            );
             assert!(record.operations.iter().all(|operation| operation.latencies.count == 100));
         }
-        let mean = |record: &ClusterRecord, at: usize| record.operations[at].latencies.statistic(fabric::Statistic::Mean).unwrap();
+        let mean = |record: &ClusterRecord, at: usize| {
+            record.operations[at].latencies.statistic(fabric::Statistic::Mean).unwrap()
+        };
         let (writes, reads): (Vec<f64>, Vec<f64>) = all.iter().map(|record| (mean(record, 0), mean(record, 1))).unzip();
         assert!(writes[2] > writes[0], "three nodes write more slowly than one: {writes:?}");
         assert!(reads[3] > reads[2] + 1e-4, "a follower asks the leader: {reads:?}");
@@ -228,7 +235,8 @@ mod tests {
 
     #[test]
     fn elections_take_longer_with_longer_timeouts() {
-        let text = "{ cluster: { operations: [election], requests: 3 }, vary: { election-timeout: [10s, 100ms, measured] } }";
+        let text =
+            "{ cluster: { operations: [election], requests: 3 }, vary: { election-timeout: [10s, 100ms, measured] } }";
         let all = records(text, 5);
         let most = |record: &ClusterRecord| record.operations[0].latencies.max_ns / 1_000_000;
         assert!((10_000..40_000).contains(&most(&all[0])), "{} ms", most(&all[0]));

@@ -114,7 +114,10 @@ fn memory_of_simulated_controllers_cannot_be_expected() {
     assert!(plan(&fabric, &live()).is_ok());
     fabric.experiments[0].expect[0].driver = Some(DriverKind::Sim);
     let error = plan(&fabric, &both()).unwrap_err();
-    assert!(error.to_string().ends_with("cannot be measured: sim runs do not know resident memory, largest node"), "{error}");
+    assert!(
+        error.to_string().ends_with("cannot be measured: sim runs do not know resident memory, largest node"),
+        "{error}"
+    );
     assert!(error.hint().unwrap().contains("driver: live"));
 }
 

@@ -40,9 +40,15 @@ pub(super) fn latency_table(experiment: &ExperimentResult, drivers: &[DriverKind
         last = Some(row.case);
         let case = if is_new { escape(&experiment.cases[row.case].labels.to_string()) } else { String::new() };
         let class = if is_new { " class=\"begins\"" } else { "" };
-        let _ = write!(rows, "<tr{class}><th scope=\"row\">{case}</th><td class=\"left\">{}</td>", row.operation.word());
+        let _ =
+            write!(rows, "<tr{class}><th scope=\"row\">{case}</th><td class=\"left\">{}</td>", row.operation.word());
         if both {
-            let _ = write!(rows, "<td class=\"left\"><span class=\"{}\">{}</span></td>", driver_class(row.driver), driver_word(row.driver));
+            let _ = write!(
+                rows,
+                "<td class=\"left\"><span class=\"{}\">{}</span></td>",
+                driver_class(row.driver),
+                driver_word(row.driver)
+            );
         }
         row.cells.iter().for_each(|cell| {
             let _ = write!(rows, "<td>{}</td>", escape(cell));
@@ -62,7 +68,8 @@ pub(super) fn plots(results: &Results, experiment: &ExperimentResult, key: &str,
     let mut card = |title: &str, note: &str, drawing: Option<String>| {
         if let Some(drawing) = drawing {
             let (title, note) = (escape(title), escape(note));
-            let _ = writeln!(html, "<div class=\"card\"><h3>{title}</h3><p class=\"small\">{note}</p>{key}{drawing}</div>");
+            let _ =
+                writeln!(html, "<div class=\"card\"><h3>{title}</h3><p class=\"small\">{note}</p>{key}{drawing}</div>");
         }
     };
     for &operation in &experiment.asks {
@@ -83,10 +90,17 @@ pub(super) fn faults(results: &Results, experiment: &ExperimentResult) -> String
     for (number, case) in experiment.cases.iter().enumerate() {
         let first = results.records_of(experiment, number, DriverKind::Live).find_map(|record| record.cluster.as_ref());
         let Some(cluster) = first.filter(|cluster| !cluster.faults.is_empty()) else { continue };
-        let lines: String = cluster.faults.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
-        let _ = write!(html, "<h3>{}</h3><ul class=\"small\">{lines}</ul>", escape(&case.labels.to_string()));
+        let _ = write!(html, "<h3>{}</h3><ul class=\"small\">", escape(&case.labels.to_string()));
+        for line in &cluster.faults {
+            let _ = write!(html, "<li>{}</li>", escape(line));
+        }
+        html.push_str("</ul>");
     }
-    if html.is_empty() { html } else { format!("<div class=\"card\"><h3>What befell them (first run)</h3>{html}</div>\n") }
+    if html.is_empty() {
+        html
+    } else {
+        format!("<div class=\"card\"><h3>What befell them (first run)</h3>{html}</div>\n")
+    }
 }
 
 /// A logarithmic axis.
@@ -110,7 +124,8 @@ impl LogAxis {
     /// At 1, 2 and 5 of each power of ten; at 1 alone where there are many.
     fn draw(&self, svg: &mut Svg, height: f64) {
         let steps: &[f64] = if self.high / self.low > 150.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let powers = (self.low / self.scale.one).log10().floor() as i32..=(self.high / self.scale.one).log10().ceil() as i32;
+        let powers =
+            (self.low / self.scale.one).log10().floor() as i32..=(self.high / self.scale.one).log10().ceil() as i32;
         for value in powers.flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power))) {
             let own = value * self.scale.one;
             if (self.low..=self.high).contains(&own) {
@@ -131,8 +146,9 @@ fn strips(results: &Results, experiment: &ExperimentResult, operation: Operation
         all
     };
     let drivers = &results.drivers;
-    let all: Vec<Vec<Vec<f64>>> =
-        (0..experiment.cases.len()).map(|case| drivers.iter().map(|&driver| latencies(case, driver)).collect()).collect();
+    let all: Vec<Vec<Vec<f64>>> = (0..experiment.cases.len())
+        .map(|case| drivers.iter().map(|&driver| latencies(case, driver)).collect())
+        .collect();
     let ends = all.iter().flatten().filter_map(|sorted| Some((*sorted.first()?, *sorted.last()?)));
     let (low, high) = ends.reduce(|(low, high), (first, last)| (low.min(first), high.max(last)))?;
     let axis = LogAxis::new(low, high, latency_scale(experiment));

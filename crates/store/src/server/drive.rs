@@ -151,7 +151,7 @@ impl Server {
                     self.operations.set_applying(id, index);
                 }
             }
-            Ok(Told::Outcome(Err(refusal))) if refusal.is_retryable() => self.operations.set_idle(id),
+            Ok(Told::Outcome(Err(refusal))) if refusal.is_retryable() => self.operations.set_paused(id, now),
             told => self.finish(now, id, told),
         }
     }
@@ -172,7 +172,7 @@ impl Server {
         let state = self.groups.get(&shard).and_then(|group| group.content.state());
         match state.map(|state| read.evaluate(state)) {
             Some(Ok(found)) => self.finish(now, id, Ok(Told::Read(found))),
-            Some(Err(refusal)) if refusal.is_retryable() => self.operations.set_idle(id),
+            Some(Err(refusal)) if refusal.is_retryable() => self.operations.set_paused(id, now),
             Some(Err(refusal)) => self.finish(now, id, Err(Error::Refused(refusal))),
             None => self.operations.set_idle(id),
         }

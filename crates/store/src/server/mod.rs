@@ -88,6 +88,12 @@ pub struct Server {
     own_leads: crate::peer::Leads,
     outputs: VecDeque<Output>,
     counters: Counters,
+    /// The server's own, as the map had it last.
+    address: String,
+    /// Removed from the cluster, and perhaps still needed by some groups.
+    leaving: bool,
+    /// Not even meta counts on it any more, though its own log doesn't say so.
+    out_of_meta: bool,
     stopped: bool,
 }
 

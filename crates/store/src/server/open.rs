@@ -91,6 +91,7 @@ impl Server {
         mut rng: Rng,
         now: Time,
     ) -> Result<Self, OpenError> {
+        let me = config.server;
         let started_before = recovered.groups.values().any(|group| group.hard_state.term > 1);
         let mut timeout = ElectionTimeout::new(config.election);
         timeout.set_voters(1);
@@ -126,6 +127,9 @@ impl Server {
             own_leads: crate::peer::Leads::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
+            address: members.get(&me).cloned().unwrap_or_default(),
+            leaving: false,
+            out_of_meta: false,
             stopped: false,
             rng,
             log,

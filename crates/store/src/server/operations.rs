@@ -79,6 +79,8 @@ pub(super) enum Stage {
     Idle,
     /// Somebody was asked; if nothing is heard until then, it is tried again.
     Waiting(Time),
+    /// It was refused since its data are being moved: not before then, or when the map changes.
+    Paused(Time),
     /// The replica here must have applied this index.
     Applying(u64),
 }
@@ -104,6 +106,9 @@ pub(super) struct Operations {
     pub(super) idle: BTreeSet<u64>,
     applying: BTreeMap<ShardId, BTreeSet<(u64, u64)>>,
 }
+
+/// Between two attempts while data are being moved.
+const MOVING_PAUSE: Span = Span::from_ms(20);
 
 /// How long a server that was asked may take before it is asked again.
 const PATIENCE: Span = Span::from_ms(300);
@@ -160,6 +165,24 @@ impl Operations {
         }
     }
 
+    /// Its data are on their way to another shard: each attempt is an entry in the log, so they are not made too often.
+    pub(super) fn set_paused(&mut self, id: u64, now: Time) {
+        if let Some(operation) = self.all.get_mut(&id) {
+            operation.stage = Stage::Paused(now + MOVING_PAUSE);
+            self.idle.remove(&id);
+        }
+    }
+
+    /// Where data are may have changed.
+    pub(super) fn wake(&mut self) {
+        for (id, operation) in &mut self.all {
+            if matches!(operation.stage, Stage::Paused(_)) {
+                operation.stage = Stage::Idle;
+                self.idle.insert(*id);
+            }
+        }
+    }
+
     /// Another leads the shard now: those that the one before was asked will hardly be answered by it.
     pub(super) fn ask_again(&mut self, shard: ShardId) {
         let asked = |operation: &Operation| matches!(operation.stage, Stage::Waiting(until) if until != Time::NEVER);
@@ -193,7 +216,7 @@ impl Operations {
         for (id, operation) in &self.all {
             if operation.deadline <= now {
                 over.push(*id);
-            } else if matches!(operation.stage, Stage::Waiting(until) if until <= now) {
+            } else if matches!(operation.stage, Stage::Waiting(until) | Stage::Paused(until) if until <= now) {
                 again.push(*id);
             }
         }
@@ -213,6 +236,7 @@ impl Operation {
         let timeout_ms = if let Origin::Client { timeout_ms, .. } = self.origin { timeout_ms } else { 0 };
         let shard = self.shard;
         let reason = match self.stage {
+            Stage::Paused(_) => format!("its data are being moved from shard {shard} to another"),
             Stage::Idle => format!("shard {shard} has no leader that this server can reach"),
             Stage::Waiting(_) => {
                 format!("the leader of shard {shard} did not answer: is a majority of its servers up?")

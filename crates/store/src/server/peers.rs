@@ -17,6 +17,12 @@ use super::operations::{Origin, Route, What};
 /// Items for one peer at most; more are dropped, and Raft or the asker repeats them.
 const ITEMS_MAX: usize = 65_536;
 
+/// Servers that are in no map known here, and are answered all the same.
+const STRANGERS_MAX: usize = 64;
+
+/// They are forgotten when they have been silent for so long.
+const STRANGER_KEPT: Span = Span::from_secs(30);
+
 /// An envelope is closed when it has so many bytes. The largest item, an answer to a list, has half a frame: both fit.
 const ENVELOPE_BYTES: usize = 4 << 20;
 
@@ -40,6 +46,8 @@ pub(super) struct Peers {
     /// Term and leader of each shard, as leaders say.
     leaders: BTreeMap<ShardId, (u64, ServerId)>,
     addresses: BTreeMap<ServerId, String>,
+    /// Who is not in the map here and has spoken: when last, and where it is.
+    strangers: BTreeMap<ServerId, (Time, String)>,
     pub(super) dropped: u64,
 }
 
@@ -74,6 +82,20 @@ impl Peers {
 
     pub(super) fn address(&self, server: ServerId) -> Option<&String> {
         self.addresses.get(&server)
+    }
+
+    /// Notes where a server is that the map here does not have. Gives whether that is news.
+    fn note_stranger(&mut self, now: Time, server: ServerId, address: &str) -> bool {
+        self.strangers.retain(|_, (heard, _)| now.since(*heard) < STRANGER_KEPT);
+        if address.is_empty() || (self.strangers.len() >= STRANGERS_MAX && !self.strangers.contains_key(&server)) {
+            return false;
+        }
+        self.strangers.insert(server, (now, address.to_owned()));
+        !self.addresses.contains_key(&server)
+    }
+
+    pub(super) fn strangers(&self) -> impl Iterator<Item = (ServerId, String)> {
+        self.strangers.iter().map(|(id, (_, address))| (*id, address.clone()))
     }
 
     pub(super) fn addresses(&self) -> &BTreeMap<ServerId, String> {
@@ -172,12 +194,14 @@ impl Server {
             if now < self.deaf_until {
                 return;
             }
-            if let Some(group) = self.groups.get(&shard)
-                && group.is_leader()
-                && !group.members().has(from)
-            {
+            // A replica that is empty was made by a message. It may have been here before, with a log that is gone: its vote
+            // could elect somebody who lacks what that log had acknowledged. Nobody needs the vote: it is filled as a learner.
+            let Some(group) = self.groups.get(&shard).filter(|group| group.applied() > 0) else { return };
+            if !group.members().has(from) {
                 let index = group.applied();
-                self.peers.push(from, Item::NoMember { group: shard, index });
+                if message.candidate_index() <= index {
+                    self.peers.push(from, Item::NoMember { group: shard, index });
+                }
                 return;
             }
         }
@@ -232,6 +256,9 @@ impl Server {
     }
 
     fn note_leads(&mut self, now: Time, from: ServerId, leads: Leads) {
+        if !self.map.members().contains_key(&from) && self.peers.note_stranger(now, from, &leads.address) {
+            self.adopt_addresses();
+        }
         let mut news = Vec::new();
         for (shard, term) in &leads.terms {
             if self.peers.note_leader(*shard, *term, from) {

@@ -78,19 +78,24 @@ impl Server {
         self.adopt_members(now);
         self.make_founded_replicas();
         self.reroute_watches();
-        let gone: Vec<ShardId> = self.groups.keys().filter(|id| !self.map.shards().contains_key(id)).copied().collect();
+        // After a restart the map may be older than the groups: what it has never heard of is not gone.
+        let known = self.map.next_shard();
+        let gone = |id: &&ShardId| **id < known && !self.map.shards().contains_key(id);
+        let gone: Vec<ShardId> = self.groups.keys().filter(gone).copied().collect();
         for shard in gone {
             self.remove_replica(shard);
         }
+        self.end_watches();
+        self.operations.wake();
         self.operations_due(now);
         self.retry_idle(now);
     }
 
     fn adopt_members(&mut self, now: Time) {
         let me = self.config.server;
-        if !self.map.members().contains_key(&me) {
-            self.stop(format!("server {me} is no member of the cluster any more: its data folder may be deleted"));
-            return;
+        match self.map.members().get(&me) {
+            Some(member) => self.address = member.address.clone(),
+            None => self.leaving = self.groups[&ShardId::META].applied() > 0,
         }
         self.adopt_addresses();
         self.timeout.set_voters(self.map.members().len());
@@ -98,10 +103,11 @@ impl Server {
     }
 
     /// The members' addresses; and of those who have left, while they are in a group here: they must hear that they have.
-    fn adopt_addresses(&mut self) {
+    pub(super) fn adopt_addresses(&mut self) {
         let me = self.config.server;
         let mut addresses: BTreeMap<ServerId, String> = self.peers.addresses().clone();
         addresses.retain(|id, _| self.groups.values().any(|group| group.members().has(*id)));
+        addresses.extend(self.peers.strangers());
         addresses.extend(self.map.members().values().map(|member| (member.id, member.address.clone())));
         if self.peers.set_addresses(addresses) {
             let others = self.peers.addresses().iter().filter(|(id, _)| **id != me);
@@ -167,15 +173,22 @@ impl Server {
         self.dirty.remove(&shard);
         self.unsynced.remove(&shard);
         self.watches_lost(shard);
+        self.end_watches();
     }
 
     pub(super) fn no_member(&mut self, now: Time, shard: ShardId, index: u64) {
         let stale = |group: &Group| !group.is_leader() && group.applied() < index;
-        if shard == ShardId::META || !self.groups.get(&shard).is_some_and(stale) {
+        if !self.groups.get(&shard).is_some_and(stale) {
+            return;
+        }
+        if shard == ShardId::META {
+            // A number that was removed is never given again.
+            self.leaving = true;
+            self.out_of_meta = true;
             return;
         }
         // Only if the map says so too: the word may be older than a change that made it a member again.
-        if !self.map.desired_replicas(shard).contains(self.config.server) {
+        if self.leaving || !self.map.desired_replicas(shard).contains(self.config.server) {
             self.remove_replica(shard);
             self.retry_idle(now);
         }
@@ -210,17 +223,39 @@ impl Server {
                 self.operations.ask_again(*shard);
             }
         }
-        if self.map.members().contains_key(&me) {
-            self.adopt_addresses();
-        }
+        self.adopt_addresses();
         self.next_upkeep = self.next_upkeep.min(now + Span::from_ms(1));
         self.retry_idle(now);
+    }
+
+    /// A server that was removed hands over what it leads, goes on as a voter until each of its groups has done without it,
+    /// and then stops.
+    pub(super) fn leave(&mut self) {
+        if !self.leaving {
+            return;
+        }
+        let me = self.config.server;
+        for (shard, group) in &mut self.groups {
+            if group.is_leader()
+                && let Some(to) = Self::ready_to_lead(group).into_iter().find(|id| *id != me)
+            {
+                let _ = group.transfer(to);
+                self.dirty.insert(*shard);
+            }
+        }
+        let needed = |group: &Group| group.members().has(me) && !(group.id == ShardId::META && self.out_of_meta);
+        if !self.groups.values().any(needed) {
+            self.stop(format!("server {me} is no member of the cluster any more: its data folder may be deleted"));
+        }
     }
 
     /// One step towards the desired replicas, in every group that is led from here.
     pub(super) fn reconcile_members(&mut self, now: Time) {
         let me = self.config.server;
         let live: BTreeSet<ServerId> = self.live_peers(now).into_iter().chain([me]).collect();
+        if self.leaving {
+            return;
+        }
         for (shard, group) in &mut self.groups {
             if !group.is_leader() {
                 continue;
@@ -392,10 +427,15 @@ impl Server {
         if let Some((from, message, content)) = received {
             let mut effects = Effects::default();
             let (log, counters) = (&mut self.log, &mut self.counters);
+            let before = group.applied();
             let _unused = group.receive(now, (from, message), (content, mark), log, counters, &mut effects);
+            let jumped = group.applied() > before;
             self.unsynced.insert(shard);
             self.dirty.insert(shard);
             self.carry_out(now, effects);
+            if jumped {
+                self.watches_lost(shard);
+            }
         } else if group.snapshot_index < meta.index {
             group.snapshot_index = meta.index;
             self.log.snapshot(shard.0, mark, wal::Entries::Keep);
@@ -431,7 +471,7 @@ impl Server {
 
     /// Tells everybody what is led from here.
     pub(super) fn tell_leads(&mut self) {
-        let mut leads = crate::peer::Leads::default();
+        let mut leads = crate::peer::Leads { address: self.address.clone(), ..crate::peer::Leads::default() };
         let mut load = Vec::new();
         for (shard, group) in &mut self.groups {
             if group.is_leader() {

@@ -205,10 +205,7 @@ impl Server {
                     return self.next_backup_chunk((client, sequence), shard, &whole(after));
                 }
                 if self.groups.get(&shard).is_none_or(|group| group.applied() == 0 || shard == ShardId::META) {
-                    let holders = self.map.desired_replicas(shard).voters;
-                    let servers = holders.iter().filter_map(|id| self.peers.address(*id).cloned()).collect();
-                    let reason = format!("this server has no replica of a shard {shard} of data");
-                    return Err(Error::Elsewhere { reason, servers });
+                    return Err(self.no_replica(shard));
                 }
                 let what = What::Read(whole(None), Consistency::Linearizable);
                 self.start(now, origin(Purpose::Backup), Route::Shard(shard), what, deadline);
@@ -247,10 +244,7 @@ impl Server {
         let shards = self.map.shards_under(&at.path);
         let absent = shards.iter().find(|shard| self.groups.get(shard).is_none_or(|group| group.applied() == 0));
         if let Some(shard) = absent {
-            let holders = self.map.desired_replicas(*shard).voters;
-            let servers = holders.iter().filter_map(|id| self.peers.address(*id).cloned()).collect();
-            let reason = format!("this server has no replica of shard {shard}, which is to be watched");
-            return Err((Error::Elsewhere { reason, servers }, Some(*shard)));
+            return Err((self.no_replica(*shard), Some(*shard)));
         }
         Ok(self.begin_watch(client, sequence, at, &shards, from))
     }

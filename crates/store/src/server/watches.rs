@@ -10,7 +10,7 @@ use tree::{Event, Location};
 
 use super::{ClientId, Output, Server};
 use crate::content::Content;
-use crate::protocol::{ServerMessage, WatchEvents};
+use crate::protocol::{Error, Response, ServerMessage, WatchEvents};
 
 #[derive(Debug)]
 struct Watch {
@@ -24,6 +24,8 @@ struct Pending {
     events: Vec<Event>,
     skipped: bool,
     revision: u64,
+    /// What the watcher has seen, perhaps at a replica that is further than this one.
+    seen: u64,
 }
 
 /// All of them.
@@ -77,6 +79,8 @@ impl Server {
                     revision
                 }
             };
+            first.seen = since;
+            first.revision = first.revision.max(since);
             began.insert(*shard, since);
             pending.insert(*shard, first);
         }
@@ -94,6 +98,9 @@ impl Server {
             for (id, watch) in self.watches.all.iter_mut().filter(|(_, watch)| event.concerns(&watch.at)) {
                 self.watches.dirty.insert(*id);
                 let Some(pending) = watch.pending.get_mut(&shard) else { continue };
+                if event.revision <= pending.seen && event.kind != tree::EventKind::Reset {
+                    continue;
+                }
                 pending.revision = pending.revision.max(event.revision);
                 pending.events.push(event.clone());
             }
@@ -114,6 +121,29 @@ impl Server {
         }
     }
 
+    /// Ends the watches of what has no replica here any more: a second answer to the request says where there is one.
+    pub(super) fn end_watches(&mut self) {
+        let empty = |shard: &ShardId| self.groups.get(shard).is_none_or(|group| group.applied() == 0);
+        let ended: Vec<(ClientId, u64, ShardId)> = (self.watches.all.iter())
+            .filter_map(|((client, sequence), watch)| {
+                let shard = self.map.shards_under(&watch.at.path).into_iter().find(empty)?;
+                Some((*client, *sequence, shard))
+            })
+            .collect();
+        for (client, sequence, shard) in ended {
+            self.watches.all.remove(&(client, sequence));
+            let error = self.no_replica(shard);
+            self.respond(client, Response { sequence, leader: None, result: Err(error) });
+        }
+    }
+
+    /// What is answered when only a replica here would do.
+    pub(super) fn no_replica(&self, shard: ShardId) -> Error {
+        let holders = self.map.desired_replicas(shard).voters;
+        let servers = holders.iter().filter_map(|id| self.peers.address(*id).cloned()).collect();
+        Error::Elsewhere { reason: format!("this server has no replica of shard {shard}"), servers }
+    }
+
     /// After the map changed: watches follow their paths to the shards that hold them now.
     pub(super) fn reroute_watches(&mut self) {
         for (id, watch) in &mut self.watches.all {
@@ -123,7 +153,7 @@ impl Server {
                 let revision = group.content.revision();
                 watch.pending.entry(shard).or_insert_with(|| {
                     self.watches.dirty.insert(*id);
-                    Pending { skipped: true, revision, events: Vec::new() }
+                    Pending { skipped: true, revision, ..Pending::default() }
                 });
             }
         }

@@ -24,7 +24,17 @@ const PREPARING_CLIENTS: u32 = 16;
 
 /// What the table says of each operation.
 const COLUMNS: [&str; 11] = [
-    "operation", "clients", "at", "requests", "failed", "min_ms", "mean_ms", "p50_ms", "p99_ms", "max_ms", "per_second",
+    "operation",
+    "clients",
+    "at",
+    "requests",
+    "failed",
+    "min_ms",
+    "mean_ms",
+    "p50_ms",
+    "p99_ms",
+    "max_ms",
+    "per_second",
 ];
 
 /// Measures; [`Ending::Missed`] if requests failed.
@@ -188,7 +198,8 @@ fn follower(status: &Status, path: &Path) -> Result<String, Report> {
     let shard = status.map.route(path);
     let leader = status.leaders.get(&shard);
     let replicas = status.map.desired_replicas(shard);
-    let others = status.map.members().values().filter(|member| Some(&member.id) != leader && replicas.contains(member.id));
+    let others =
+        status.map.members().values().filter(|member| Some(&member.id) != leader && replicas.contains(member.id));
     let address = others.map(|member| member.address.clone()).next();
     address.ok_or_else(|| miette!(help = "measure it --at leader", "the shard of {path} has no follower"))
 }

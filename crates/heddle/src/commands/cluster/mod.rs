@@ -88,7 +88,9 @@ fn connect(connection: &Endpoints) -> Result<Client, Report> {
 fn tell<const N: usize>(format: Format, sentence: &str, data: [(&'static str, Value); N]) -> Result<(), Report> {
     match format {
         Format::Table => put(&format!("{sentence}\n")),
-        Format::Json => print_json(&data.map(|(name, value)| (name.to_owned(), value)).into_iter().collect::<Map<_, _>>()),
+        Format::Json => {
+            print_json(&data.map(|(name, value)| (name.to_owned(), value)).into_iter().collect::<Map<_, _>>())
+        }
         Format::Csv => {
             let mut rows = Rows::new(&data.each_ref().map(|(column, _)| *column));
             rows.push(data.map(|(_, cell)| cell));

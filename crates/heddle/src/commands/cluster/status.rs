@@ -63,7 +63,7 @@ fn servers(view: &View) -> Rows {
             json!(id.0),
             json!(member.name),
             json!(member.address),
-            json!(if view.is_live(*id) { "yes" } else { "no" }),
+            json!(view.is_live(*id)),
             json!(role(view, *id)),
             json!(view.map.shards().keys().filter(|shard| view.leader(**shard) == Some(*id)).count()),
             json!(status.map(|status| status.groups.len())),
