@@ -3,8 +3,8 @@
 //! The way through this crate is a straight line:
 //!
 //! ```text
-//! plan ──> simulate ─┐
-//!      └─> traffic ──┴─> record ──> metric ──> statistics ──> judge ──> table, report, files
+//! plan ──> simulate ──────────┐
+//!      └─> traffic, cluster ──┴─> record ──> metric ──> statistics ──> judge ──> table, report, files
 //! ```
 //!
 //! A [`Plan`] lists runs (experiment x case x repeat x driver), each with its own seed. Both drivers yield the same
@@ -42,6 +42,7 @@ mod table;
 mod testing;
 mod traffic;
 mod tuning;
+mod words;
 
 use std::path::PathBuf;
 

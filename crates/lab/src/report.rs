@@ -16,7 +16,7 @@ use crate::metric::{metric_name, metric_unit};
 use crate::plan::driver_name;
 use crate::quantity::{self, Scale};
 use crate::results::{CaseResult, ExperimentResult, Results};
-use crate::table::{heading, metric_key, scale_of};
+use crate::table::{alike, heading, is_told_at_once, metric_key, scale_of};
 
 /// More small drawings than this would be a wall.
 const DRAWINGS_MAX: usize = 32;
@@ -136,7 +136,8 @@ impl Results {
             html.push_str(&self.asked(experiment));
             return html + "</section>\n";
         }
-        let _ = writeln!(html, "<div class=\"card\">{}</div>", self.table_html(experiment, &experiment.metrics));
+        let _ =
+            writeln!(html, "<div class=\"card\">{}</div>", table_html(experiment, &experiment.metrics, &self.drivers));
         html.push_str(&self.plots(experiment));
         html.push_str(&self.loads(experiment));
         html + "</section>\n"
@@ -144,87 +145,25 @@ impl Results {
 
     /// What an experiment that asks controllers has to show.
     fn asked(&self, experiment: &ExperimentResult) -> String {
+        let drivers = &experiment.drivers_of(&self.drivers);
         let mut html = String::new();
-        if let Some(table) = cluster::latency_table(experiment, &self.drivers) {
+        if let Some(table) = cluster::latency_table(experiment, drivers) {
             let _ = writeln!(html, "<div class=\"card\">{table}</div>");
         }
         let others = other_metrics(experiment);
         if !others.is_empty() {
-            let _ = writeln!(html, "<div class=\"card\">{}</div>", self.table_html(experiment, &others));
+            let _ = writeln!(html, "<div class=\"card\">{}</div>", table_html(experiment, &others, drivers));
         }
         let interval = if experiment.repeat > 1 {
             "mean over the runs; whiskers: 99 % confidence interval"
         } else {
             "one run each"
         };
-        html.push_str(&cluster::plots(self, experiment, &driver_key(&self.drivers), interval));
+        html.push_str(&cluster::plots(self, experiment, drivers, interval));
         if !experiment.asks.contains(&Operation::Election) {
             html.push_str(&cluster::faults(self, experiment));
         }
         html
-    }
-
-    /// A column a metric; live, simulated and difference stand beside each other where that fits, else in one cell.
-    fn table_html(&self, experiment: &ExperimentResult, metrics: &[Metric]) -> String {
-        if self.drivers.len() > 1 && metrics.len() > STACKED_ABOVE {
-            return self.stacked_table(experiment, metrics);
-        }
-        let both = self.drivers.len() > 1;
-        let mut head = String::from("<tr><th></th>");
-        let mut second = String::from("<tr><th>case</th>");
-        for &metric in metrics {
-            let name = escape(&heading(experiment, metric));
-            if both {
-                let _ = write!(head, "<th class=\"group\" colspan=\"3\">{name}</th>");
-                second
-                    .push_str("<th class=\"live first\">live</th><th class=\"sim\">simulated</th><th>difference</th>");
-            } else {
-                let _ = write!(second, "<th class=\"high\">{name}</th>");
-            }
-        }
-        let head = if both { format!("{head}</tr>\n{second}</tr>") } else { format!("{second}</tr>") };
-        let row = |case: &CaseResult| {
-            let cells = metrics.iter().flat_map(|&metric| {
-                let mut cells = self.cell_texts(experiment, case, metric).into_iter();
-                let first =
-                    cells.next().map(|text| format!("<td class=\"{}\">{text}</td>", if both { "first" } else { "" }));
-                first.into_iter().chain(cells.map(|text| format!("<td>{text}</td>"))).collect::<Vec<_>>()
-            });
-            format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
-        };
-        table("", &head, &experiment.cases.iter().map(row).collect::<String>())
-    }
-
-    fn stacked_table(&self, experiment: &ExperimentResult, metrics: &[Metric]) -> String {
-        let heads =
-            metrics.iter().map(|&metric| format!("<th class=\"high\">{}</th>", escape(&heading(experiment, metric))));
-        let head = format!("<tr><th>case</th>{}</tr>", heads.collect::<String>());
-        let row = |case: &CaseResult| {
-            let cells = metrics.iter().map(|&metric| {
-                let texts = self.cell_texts(experiment, case, metric);
-                let classes = self.drivers.iter().map(|&driver| driver_class(driver)).chain(["apart"]);
-                let spans = classes.zip(texts).map(|(class, text)| format!("<span class=\"{class}\">{text}</span>"));
-                format!("<td>{}</td>", spans.collect::<String>())
-            });
-            format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
-        };
-        let rows: String = experiment.cases.iter().map(row).collect();
-        let key = "<div class=\"key\"><span><i class=\"live\"></i>live</span><span><i class=\"sim\"></i>simulated</span>\
-                   <span>below: live against simulated</span></div>";
-        format!("{key}{}", table("wraps", &head, &rows))
-    }
-
-    /// One text a driver, and the difference if there are two.
-    fn cell_texts(&self, experiment: &ExperimentResult, case: &CaseResult, metric: Metric) -> Vec<String> {
-        let scale = scale_of(experiment, metric);
-        let unknown = || "–".to_owned();
-        let show = |&driver: &DriverKind| case.summary(metric, driver).map_or_else(unknown, |s| scale.with_interval(s));
-        let mut texts: Vec<String> = self.drivers.iter().map(show).collect();
-        if self.drivers.len() > 1 {
-            let difference = case.cell(metric).and_then(|cell| cell.difference.as_ref());
-            texts.push(difference.map_or_else(unknown, quantity::difference));
-        }
-        texts
     }
 
     fn plots(&self, experiment: &ExperimentResult) -> String {
@@ -330,6 +269,68 @@ impl Results {
     }
 }
 
+/// A column a metric; live, simulated and difference stand beside each other where that fits, else in one cell.
+fn table_html(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind]) -> String {
+    if drivers.len() > 1 && metrics.len() > STACKED_ABOVE {
+        return stacked_table(experiment, metrics, drivers);
+    }
+    let both = drivers.len() > 1;
+    let mut head = String::from("<tr><th></th>");
+    let mut second = String::from("<tr><th>case</th>");
+    for &metric in metrics {
+        let name = escape(&heading(experiment, metric));
+        if both {
+            let _ = write!(head, "<th class=\"group\" colspan=\"3\">{name}</th>");
+            second.push_str("<th class=\"live first\">live</th><th class=\"sim\">simulated</th><th>difference</th>");
+        } else {
+            let _ = write!(second, "<th class=\"high\">{name}</th>");
+        }
+    }
+    let head = if both { format!("{head}</tr>\n{second}</tr>") } else { format!("{second}</tr>") };
+    let row = |case: &CaseResult| {
+        let cells = metrics.iter().flat_map(|&metric| {
+            let mut cells = cell_texts(experiment, case, metric, drivers).into_iter();
+            let first =
+                cells.next().map(|text| format!("<td class=\"{}\">{text}</td>", if both { "first" } else { "" }));
+            first.into_iter().chain(cells.map(|text| format!("<td>{text}</td>"))).collect::<Vec<_>>()
+        });
+        format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
+    };
+    table("", &head, &experiment.cases.iter().map(row).collect::<String>())
+}
+
+fn stacked_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind]) -> String {
+    let heads =
+        metrics.iter().map(|&metric| format!("<th class=\"high\">{}</th>", escape(&heading(experiment, metric))));
+    let head = format!("<tr><th>case</th>{}</tr>", heads.collect::<String>());
+    let row = |case: &CaseResult| {
+        let cells = metrics.iter().map(|&metric| {
+            let texts = cell_texts(experiment, case, metric, drivers);
+            let classes = drivers.iter().map(|&driver| driver_class(driver)).chain(["apart"]);
+            let spans = classes.zip(texts).map(|(class, text)| format!("<span class=\"{class}\">{text}</span>"));
+            format!("<td>{}</td>", spans.collect::<String>())
+        });
+        format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
+    };
+    let rows: String = experiment.cases.iter().map(row).collect();
+    let key = "<div class=\"key\"><span><i class=\"live\"></i>live</span><span><i class=\"sim\"></i>simulated</span>\
+               <span>below: live against simulated</span></div>";
+    format!("{key}{}", table("wraps", &head, &rows))
+}
+
+/// One text a driver, and the difference if there are two.
+fn cell_texts(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, drivers: &[DriverKind]) -> Vec<String> {
+    let scale = scale_of(experiment, metric);
+    let unknown = || "–".to_owned();
+    let show = |&driver: &DriverKind| case.summary(metric, driver).map_or_else(unknown, |s| scale.with_interval(s));
+    let mut texts: Vec<String> = drivers.iter().map(show).collect();
+    if drivers.len() > 1 {
+        let difference = case.cell(metric).and_then(|cell| cell.difference.as_ref());
+        texts.push(difference.map_or_else(unknown, quantity::difference));
+    }
+    texts
+}
+
 fn case_head(case: &CaseResult) -> String {
     format!("<th scope=\"row\">{}</th>", escape(&case.labels.to_string()))
 }
@@ -384,7 +385,19 @@ fn verdict_table(experiment: &ExperimentResult) -> String {
             verdict.line
         )
     };
-    let rows: String = experiment.verdicts.iter().map(row).collect();
+    let all = |same: &[Verdict]| {
+        let Verdict { metric, text, line, .. } = &same[0];
+        format!(
+            "<tr><td class=\"met\">✓ met</td><td class=\"left\"><code>{} {}</code></td><td class=\"left\">{} times</td>\
+             <td></td><td></td><td>{line}</td></tr>\n",
+            escape(&metric_key(*metric)),
+            escape(text),
+            same.len()
+        )
+    };
+    let rows: String = alike(&experiment.verdicts)
+        .map(|same| if is_told_at_once(same) { all(same) } else { same.iter().map(row).collect() })
+        .collect();
     format!(
         "<div class=\"card\"><h3>Expectations</h3><div class=\"scroll\"><table>\n<thead><tr><th></th><th class=\"left\">expected</th>\
          <th class=\"left\">case</th><th class=\"left\">driver</th><th>measured</th><th>line</th></tr></thead>\n\

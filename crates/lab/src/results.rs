@@ -1,9 +1,6 @@
 //! What the runs of a plan amount to: summaries, comparisons, verdicts.
 
-use fabric::{
-    ClusterLoad, DriverKind, Experiment, Fabric, Metric, NodeKind, Operation, Pattern, Role, Setting, Side, Target,
-    TransportKind, TransportSpec, Work,
-};
+use fabric::{DriverKind, Experiment, Fabric, Metric, NodeKind, Operation, Setting, Side, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
@@ -12,6 +9,7 @@ use crate::metric::{metric_value, usual};
 use crate::plan::{Plan, driver_name, why_not_simulated};
 use crate::record::{Labels, Record};
 use crate::statistics::{Difference, Summary, paired, summarise};
+use crate::words;
 
 /// Every metric of traffic, in the order in which they are shown.
 const METRICS: [Metric; 13] = [
@@ -311,6 +309,14 @@ fn records_of<'a>(
 }
 
 impl ExperimentResult {
+    /// Which of these drivers have measured anything.
+    pub(crate) fn drivers_of(&self, drivers: &[DriverKind]) -> Vec<DriverKind> {
+        let measured = |driver: &DriverKind| {
+            self.cases.iter().flat_map(|case| &case.cells).any(|cell| cell.summary(*driver).is_some())
+        };
+        drivers.iter().copied().filter(measured).collect()
+    }
+
     /// Which cases have no simulated runs, and why, in one line.
     pub(crate) fn left_out(&self) -> Option<String> {
         let (first, rest) = self.not_simulated.split_first()?;
@@ -382,7 +388,7 @@ fn experiment_result(
     ExperimentResult {
         name: experiment.name.clone(),
         title: experiment.title.clone(),
-        traffic: work_in_words(experiment),
+        traffic: words::of(experiment),
         asks,
         seconds: experiment.duration.as_secs_f64(),
         warm_up_seconds: experiment.warm_up.as_secs_f64(),
@@ -452,89 +458,6 @@ fn comparisons(
 
 fn without(labels: &Labels, key: &str) -> Labels {
     Labels(labels.0.iter().filter(|(k, _)| k != key).cloned().collect())
-}
-
-/// What a reader must know to compare with another's figures.
-fn work_in_words(experiment: &Experiment) -> String {
-    match &experiment.work {
-        Work::Traffic(_) => traffic_in_words(experiment),
-        Work::Cluster(load) => load_in_words(experiment, load),
-    }
-}
-
-fn load_in_words(experiment: &Experiment, load: &ClusterLoad) -> String {
-    let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);
-    if load.is_election() {
-        let whom = match load.victim {
-            Target::Node(number) => format!("n{number}"),
-            other => format!("{other:?}").to_lowercase(),
-        };
-        return format!("from killing (SIGKILL) the {whom} to the first write, {} times a run", load.requests);
-    }
-    let mut words = Vec::new();
-    if !varies("clients") {
-        words.push(if load.clients == 1 { "one client".to_owned() } else { format!("{} clients", load.clients) });
-    }
-    words.push(format!("{} requests of each operation", load.requests));
-    if !varies("at") {
-        let whom = match load.at {
-            Role::Leader => "at the leader",
-            Role::Follower => "at a follower",
-            Role::Any => "at all nodes in turn",
-        };
-        words.push(whom.to_owned());
-    }
-    if !varies("value") {
-        words.push(format!("values of {} bytes", load.value_bytes));
-    }
-    if !load.faults.is_empty() {
-        words.push(format!("{} faults", load.faults.len()));
-    }
-    words.join(", ")
-}
-
-/// The conclusion turns on window, threshold and headers.
-fn traffic_in_words(experiment: &Experiment) -> String {
-    let Work::Traffic(traffic) = &experiment.work else { return String::new() };
-    let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);
-    let TransportSpec { window, initial_window, duplicate_ack_threshold, segment_bytes, header_bytes, .. } =
-        traffic.transport;
-    let mut words = Vec::new();
-    let mut say = |key: &str, text: String| {
-        if !varies(key) {
-            words.push(text);
-        }
-    };
-    say("pattern", pattern_name(&traffic.pattern));
-    say("transport", transport_name(traffic.transport.kind).to_owned());
-    say("window", format!("window {window}"));
-    say("initial-window", format!("initial window {initial_window}"));
-    say("duplicate-ack-threshold", format!("threshold {duplicate_ack_threshold}"));
-    let ack = traffic.transport.delayed_ack;
-    words.push(ack.map_or_else(|| "every segment acknowledged".to_owned(), |after| format!("delayed ACKs {after}")));
-    words.push(format!("{segment_bytes}-byte segments with {header_bytes} bytes of headers"));
-    words.join(", ")
-}
-
-const fn transport_name(kind: TransportKind) -> &'static str {
-    match kind {
-        TransportKind::Reno => "Reno",
-        TransportKind::NewReno => "NewReno",
-        TransportKind::Sack => "SACK",
-    }
-}
-
-fn pattern_name(pattern: &Pattern) -> String {
-    match pattern {
-        Pattern::Random => "random".to_owned(),
-        Pattern::Stride(i) => format!("stride({i})"),
-        Pattern::Staggered(edge, pod) => format!("staggered({edge}, {pod})"),
-        Pattern::Permutation => "permutation".to_owned(),
-        Pattern::Incast(n) => format!("incast({n})"),
-        Pattern::AllToAll => "all-to-all".to_owned(),
-        Pattern::Pairs(pairs) if pairs.len() == 1 => "one pair of hosts".to_owned(),
-        Pattern::Pairs(pairs) => format!("{} pairs of hosts", pairs.len()),
-    }
 }
 
 fn speed(records: &[Record], timings: &[Timing]) -> Option<SimulatorSpeed> {

@@ -206,6 +206,7 @@ fn experiment_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: 
 
 /// Latencies, then whatever else the experiment shows.
 fn cluster_tables(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+    let drivers = &experiment.drivers_of(drivers);
     let mut text = String::new();
     if let Some(latencies) = LatencyTable::of(experiment, drivers) {
         text.push_str(&latency_table(experiment, &latencies, drivers.len() > 1, width));
@@ -316,15 +317,25 @@ fn cells(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, drive
 
 fn verdict_lines(experiment: &ExperimentResult) -> String {
     let mut text = String::new();
-    for same in experiment.verdicts.chunk_by(|a, b| a.line == b.line && a.metric == b.metric) {
+    for same in alike(&experiment.verdicts) {
         let Verdict { line, metric, text: claim, .. } = &same[0];
-        if same.len() > VERDICTS_MAX && same.iter().all(|verdict| verdict.passed) {
+        if is_told_at_once(same) {
             let _ = writeln!(text, "  met    line {line}: {} {claim}, {} times", metric_key(*metric), same.len());
         } else {
             text.push_str(&each_verdict(same));
         }
     }
     text
+}
+
+/// What came of one expectation after the other.
+pub(crate) fn alike(verdicts: &[Verdict]) -> impl Iterator<Item = &[Verdict]> {
+    verdicts.chunk_by(|a, b| a.line == b.line && a.metric == b.metric && a.text == b.text)
+}
+
+/// Whether one line is enough.
+pub(crate) fn is_told_at_once(same: &[Verdict]) -> bool {
+    same.len() > VERDICTS_MAX && same.iter().all(|verdict| verdict.passed)
 }
 
 fn each_verdict(verdicts: &[Verdict]) -> String {

@@ -452,8 +452,8 @@ impl Client {
         // The first time another server is asked at once, unless this one has too much to do.
         let steps = pending.attempts - u32::from(!matches!(error, Error::Busy(_) | Error::Disk(_)));
         if let Error::Elsewhere { servers, .. } = &error {
-            let known = servers.iter().filter(|address| Some(*address) != pending.avoid.as_ref());
-            pending.preferred = known.cloned().next();
+            let mut known = servers.iter().filter(|address| Some(*address) != pending.avoid.as_ref());
+            pending.preferred = known.next().cloned();
         }
         pending.last_error = Some(error);
         pending.at = At::Pause;

@@ -91,6 +91,9 @@ pub enum Item {
         group: ShardId,
         /// Applied when that was found.
         index: u64,
+        /// For meta, the map as it is without you: what you lead must still find its way to others.
+        #[serde(with = "serde_bytes")]
+        map: Option<Vec<u8>>,
     },
     /// RPC registry and calls.
     Rpc(rpc::Message),

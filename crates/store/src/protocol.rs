@@ -317,6 +317,7 @@ mod octets {
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
         use serde_bytes::{ByteBuf, Bytes};
 
+        #[allow(clippy::ref_option, reason = "serde calls it so")]
         pub fn serialize<S: Serializer>(value: &Option<(u64, Vec<u8>)>, serializer: S) -> Result<S::Ok, S::Error> {
             value.as_ref().map(|(tag, bytes)| (tag, Bytes::new(bytes))).serialize(serializer)
         }
@@ -333,11 +334,13 @@ mod octets {
         use serde_bytes::{ByteBuf, Bytes};
         use tree::Path;
 
+        type Entries = Vec<(Path, u64, Vec<u8>)>;
+
         pub fn serialize<S: Serializer>(entries: &[(Path, u64, Vec<u8>)], serializer: S) -> Result<S::Ok, S::Error> {
             serializer.collect_seq(entries.iter().map(|(path, tag, bytes)| (path, tag, Bytes::new(bytes))))
         }
 
-        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Path, u64, Vec<u8>)>, D::Error> {
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Entries, D::Error> {
             let entries = Vec::<(Path, u64, ByteBuf)>::deserialize(deserializer)?;
             Ok(entries.into_iter().map(|(path, tag, bytes)| (path, tag, bytes.into_vec())).collect())
         }

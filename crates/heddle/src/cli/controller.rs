@@ -26,8 +26,9 @@ FILES
   DIR/identity, DIR/*    cluster and server, the log, snapshots: only the controller changes them
   DIR/LOCK               held while a controller uses the folder
 
-A controller of one node needs no configuration. More nodes join it with --join; three of them survive the loss of one. The same
-command line starts a node again: once it has joined, --join only makes sure that it still means the same cluster."
+A controller of one node needs no configuration. More nodes join it with --join; three of them
+survive the loss of one. The same command line starts a node again: once it has joined, --join
+only makes sure that it still means the same cluster."
 )]
 pub struct Controller {
     #[command(subcommand)]
@@ -35,7 +36,7 @@ pub struct Controller {
     /// Name of this node, unique in its cluster
     #[arg(long, value_name = "NAME", default_value = "c1")]
     pub node: String,
-    /// Data folder [default: $XDG_STATE_HOME/heddle/NAME, or ~/.local/state/heddle/NAME]
+    /// Data folder [default: heddle/NAME in `$XDG_STATE_HOME`, or in ~/.local/state]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
     /// Where to listen for other nodes and for clients; port 0 takes a free one

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fabric::{DriverKind, Metric, Operation, Statistic};
 
 use super::svg::{Anchor, Svg, escape};
-use super::{charts, driver_class, driver_word};
+use super::{charts, driver_class, driver_key, driver_word};
 use crate::latency::{LatencyTable, latency_scale};
 use crate::quantity::Scale;
 use crate::results::{ExperimentResult, Results};
@@ -62,7 +62,13 @@ pub(super) fn latency_table(experiment: &ExperimentResult, drivers: &[DriverKind
 }
 
 /// For each operation its mean in each case, and every request.
-pub(super) fn plots(results: &Results, experiment: &ExperimentResult, key: &str, interval: &str) -> String {
+pub(super) fn plots(
+    results: &Results,
+    experiment: &ExperimentResult,
+    drivers: &[DriverKind],
+    interval: &str,
+) -> String {
+    let key = driver_key(drivers);
     let unit = latency_scale(experiment).unit;
     let mut html = String::from("<div class=\"two\">\n");
     let mut card = |title: &str, note: &str, drawing: Option<String>| {
@@ -77,9 +83,9 @@ pub(super) fn plots(results: &Results, experiment: &ExperimentResult, key: &str,
         let published = experiment.cases.iter().any(|case| case.published(metric).is_some());
         let note = if published { format!("{interval}; grey: published") } else { interval.to_owned() };
         let word = operation.word();
-        card(&format!("{word}, mean ({unit})"), &note, charts::bars(experiment, &results.drivers, metric));
+        card(&format!("{word}, mean ({unit})"), &note, charts::bars(experiment, drivers, metric));
         let note = "a dot a request, a stroke at the median; logarithmic";
-        card(&format!("every {word} ({unit})"), note, strips(results, experiment, operation));
+        card(&format!("every {word} ({unit})"), note, strips(results, experiment, operation, drivers));
     }
     html + "</div>\n"
 }
@@ -137,7 +143,12 @@ impl LogAxis {
     }
 }
 
-fn strips(results: &Results, experiment: &ExperimentResult, operation: Operation) -> Option<String> {
+fn strips(
+    results: &Results,
+    experiment: &ExperimentResult,
+    operation: Operation,
+    drivers: &[DriverKind],
+) -> Option<String> {
     let latencies = |case: usize, driver: DriverKind| -> Vec<f64> {
         let records = results.records_of(experiment, case, driver).filter_map(|record| record.cluster.as_ref());
         let raw = records.filter_map(|cluster| cluster.operation(operation)).flat_map(|it| &it.latencies.raw_ns);
@@ -145,7 +156,6 @@ fn strips(results: &Results, experiment: &ExperimentResult, operation: Operation
         all.sort_by(f64::total_cmp);
         all
     };
-    let drivers = &results.drivers;
     let all: Vec<Vec<Vec<f64>>> = (0..experiment.cases.len())
         .map(|case| drivers.iter().map(|&driver| latencies(case, driver)).collect())
         .collect();

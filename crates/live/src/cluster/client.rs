@@ -85,20 +85,22 @@ impl Watcher {
         if !self.catch_up() {
             return false;
         }
-        if !self.skipped.contains_key(&told.shard) {
-            match self.events.try_send(told) {
-                Ok(()) => return true,
-                Err(TrySendError::Disconnected(_)) => return false,
-                Err(TrySendError::Full(told)) => self.skip(told),
-            }
-        } else {
-            self.skip(told);
+        if self.skipped.contains_key(&told.shard) {
+            self.skip(&told);
+            return true;
+        }
+        match self.events.try_send(told) {
+            Err(TrySendError::Full(told)) => self.skip(&told),
+            Err(TrySendError::Disconnected(_)) => return false,
+            Ok(()) => {}
         }
         true
     }
 
-    fn skip(&mut self, told: WatchEvents) {
-        self.skipped.insert(told.shard, WatchEvents { skipped: true, events: Vec::new(), ..told });
+    fn skip(&mut self, told: &WatchEvents) {
+        let WatchEvents { watch, shard, revision, .. } = *told;
+        let told = WatchEvents { watch, shard, revision, skipped: true, events: Vec::new() };
+        self.skipped.insert(shard, told);
         self.is_behind.store(true, Ordering::Release);
     }
 

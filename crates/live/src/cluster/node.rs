@@ -349,8 +349,11 @@ impl Node {
 
     /// Sends what waits. Whether connections were lost, of which the server then knows.
     fn flush(&mut self, now: Time) -> bool {
-        let dirty = std::mem::take(&mut self.dirty);
-        dirty.into_iter().fold(false, |lost, token| !self.send(now, token) || lost)
+        let mut lost = false;
+        for token in std::mem::take(&mut self.dirty) {
+            lost |= !self.send(now, token);
+        }
+        lost
     }
 
     /// Sends what waits for one connection; `false` if it is lost by that.

@@ -184,7 +184,7 @@ impl Server {
                 }
             }
             Item::Leads(leads) => self.note_leads(now, from, leads),
-            Item::NoMember { group, index } => self.no_member(now, group, index),
+            Item::NoMember { group, index, map } => self.no_member(now, group, index, map),
             Item::Rpc(message) => self.rpc_said(now, from, message),
         }
     }
@@ -200,7 +200,8 @@ impl Server {
             if !group.members().has(from) {
                 let index = group.applied();
                 if message.candidate_index() <= index {
-                    self.peers.push(from, Item::NoMember { group: shard, index });
+                    let map = group.content.map().map(placement::Map::encode);
+                    self.peers.push(from, Item::NoMember { group: shard, index, map });
                 }
                 return;
             }

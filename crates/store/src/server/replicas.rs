@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{ServerId, Span, Time};
-use placement::{ShardId, membership};
+use placement::{Map, ShardId, membership};
 
 use super::{DISK_BACKLOG_MAX, Output, Server, UPKEEP};
 use crate::content::{Content, Reader};
@@ -71,10 +71,14 @@ impl Server {
     /// The map as the replica of meta here has it now.
     pub(super) fn adopt_map(&mut self, now: Time) {
         let Some(map) = self.groups.get(&ShardId::META).and_then(|group| group.content.map()) else { return };
-        if map.version() == self.map.version() {
-            return;
+        // A server that has left may have been told of a map that its own replica will never reach.
+        if map.version() > self.map.version() {
+            self.follow_map(now, map.clone());
         }
-        self.map = map.clone();
+    }
+
+    fn follow_map(&mut self, now: Time, map: Map) {
+        self.map = map;
         self.adopt_members(now);
         self.make_founded_replicas();
         self.reroute_watches();
@@ -176,7 +180,7 @@ impl Server {
         self.end_watches();
     }
 
-    pub(super) fn no_member(&mut self, now: Time, shard: ShardId, index: u64) {
+    pub(super) fn no_member(&mut self, now: Time, shard: ShardId, index: u64, map: Option<Vec<u8>>) {
         let stale = |group: &Group| !group.is_leader() && group.applied() < index;
         if !self.groups.get(&shard).is_some_and(stale) {
             return;
@@ -185,6 +189,11 @@ impl Server {
             // A number that was removed is never given again.
             self.leaving = true;
             self.out_of_meta = true;
+            match map.map(|bytes| Map::decode(&bytes)) {
+                Some(Ok(map)) if map.version() > self.map.version() => self.follow_map(now, map),
+                Some(Err(_)) => self.counters.malformed += 1,
+                _ => {}
+            }
             return;
         }
         // Only if the map says so too: the word may be older than a change that made it a member again.
@@ -253,9 +262,6 @@ impl Server {
     pub(super) fn reconcile_members(&mut self, now: Time) {
         let me = self.config.server;
         let live: BTreeSet<ServerId> = self.live_peers(now).into_iter().chain([me]).collect();
-        if self.leaving {
-            return;
-        }
         for (shard, group) in &mut self.groups {
             if !group.is_leader() {
                 continue;
