@@ -74,7 +74,9 @@ fn controllers_are_measured_live_and_simulated() {
     let desk = Desk::new();
     desk.write("crud.fabric.yaml", LATENCIES);
     let (table, _) = desk.expect(0, &["run", "crud.fabric.yaml", "--quiet"]);
-    for expected in ["published mean (ms)", "12.6", "nodes 3, follower", "simulated", "not simulated: faults, routed RPCs"] {
+    for expected in
+        ["published mean (ms)", "12.6", "nodes 3, follower", "simulated", "not simulated: faults, routed RPCs"]
+    {
         assert!(table.contains(expected), "{expected} is missing:\n{table}");
     }
     let record = first_record(&desk, "results/crud");

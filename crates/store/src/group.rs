@@ -99,6 +99,20 @@ pub(crate) struct Group {
     /// The index of a snapshot that was taken over and whose mark is not on the disk yet. Until it is, raft-rs may neither
     /// be stepped nor ticked: it looks for entries that are gone.
     installing: Option<u64>,
+    seal: Seal,
+}
+
+/// Whether a majority of the present members knows by its disks that they are the members.
+///
+/// raft-rs goes by the members that were applied last, and a server that restarts may have forgotten that the last change
+/// was committed: it then needs votes of those whom the change removed. So nobody who was removed may forget its log before
+/// the change is sealed: before an entry that was proposed after the change was applied is committed. Whoever acknowledged
+/// that entry wrote the commit index that came with it in the same batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seal {
+    Open,
+    Proposed(u64),
+    Sealed,
 }
 
 /// What a group is opened with.
@@ -148,6 +162,7 @@ impl Group {
             load: BTreeMap::new(),
             leaderless_ticks: 0,
             installing: None,
+            seal: Seal::Open,
         };
         group.reset_timer(rng);
         group
@@ -256,6 +271,21 @@ impl Group {
         let index = self.raw.raft.raft_log.last_index();
         self.proposed.insert(index, (self.term(), asker));
         Ok(())
+    }
+
+    /// Seals the members, if this leader has not done so yet.
+    pub(crate) fn seal(&mut self) {
+        if self.seal == Seal::Open && self.is_leader() && self.raw.raft.commit_to_current_term() {
+            // An entry without data: nothing is applied.
+            if self.raw.propose(Vec::new(), Vec::new()).is_ok() {
+                self.seal = Seal::Proposed(self.raw.raft.raft_log.last_index());
+            }
+        }
+    }
+
+    /// Whether it leads members of which a majority knows that it belongs.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.is_leader() && self.seal == Seal::Sealed
     }
 
     /// Begins a change of members, if none is under way.
@@ -480,11 +510,21 @@ impl Group {
                 change.merge_from_bytes(&entry.data).expect("a change of members that this cluster wrote");
                 let members = self.raw.apply_conf_change(&change).expect("Raft committed it");
                 applied.members = Members::of(&members);
+                self.seal = Seal::Open;
+                let votes = applied.members.votes(self.me);
                 self.raw.mut_store().set_applied(applied);
+                if self.is_leader() && !votes {
+                    // raft-rs would lead on and look for its own progress, which is gone. The others elect.
+                    let term = self.raw.raft.term;
+                    self.raw.raft.become_follower(term, 0);
+                }
                 effects.changed.push(self.id);
             }
         }
         self.raw.advance_apply_to(last);
+        if matches!(self.seal, Seal::Proposed(index) if index <= last) {
+            self.seal = Seal::Sealed;
+        }
         effects.applied.push(self.id);
     }
 
@@ -524,6 +564,7 @@ impl Group {
         }
         counters.elected += u64::from(now.2 == StateRole::Leader);
         self.reported = now;
+        self.seal = Seal::Open;
         effects.changed.push(self.id);
     }
 

@@ -105,6 +105,11 @@ impl Members {
             .any(|list| list.contains(&server.0))
     }
 
+    /// Whether the server has a vote.
+    pub fn votes(&self, server: ServerId) -> bool {
+        self.voters.contains(&server.0) || self.voters_outgoing.contains(&server.0)
+    }
+
     pub(crate) fn of(conf: &ConfState) -> Self {
         let sorted = |list: &[u64]| {
             let mut list = list.to_vec();

@@ -85,7 +85,12 @@ pub enum Item {
     },
     /// What the sender leads, and how busy it is.
     Leads(Leads),
-    /// You are no member of this group any more, as of this log index: you may forget it.
+    /// The sender has a replica that the map does not want there: is it still a member, or needed as a voter?
+    Leaving {
+        /// Which group.
+        group: ShardId,
+    },
+    /// You are no member of this group any more, as of this log index.
     NoMember {
         /// Which group.
         group: ShardId,
@@ -94,6 +99,8 @@ pub enum Item {
         /// For meta, the map as it is without you: what you lead must still find its way to others.
         #[serde(with = "serde_bytes")]
         map: Option<Vec<u8>>,
+        /// A majority of the members knows by its disks that you are not among them: you may forget the group.
+        sealed: bool,
     },
     /// RPC registry and calls.
     Rpc(rpc::Message),

@@ -52,8 +52,10 @@ impl Server {
         }
     }
 
-    fn has_replica(&self, shard: ShardId) -> bool {
-        self.groups.get(&shard).is_some_and(|group| group.applied() > 0)
+    /// Whether there is a replica here that is kept up.
+    pub(super) fn has_replica(&self, shard: ShardId) -> bool {
+        let me = self.config.server;
+        self.groups.get(&shard).is_some_and(|group| group.applied() > 0 && group.members().has(me))
     }
 
     fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Vec<u8>) {

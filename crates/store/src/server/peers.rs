@@ -184,7 +184,8 @@ impl Server {
                 }
             }
             Item::Leads(leads) => self.note_leads(now, from, leads),
-            Item::NoMember { group, index, map } => self.no_member(now, group, index, map),
+            Item::Leaving { group } => self.say_no_member(from, group),
+            Item::NoMember { group, index, map, sealed } => self.no_member(now, group, index, map, sealed),
             Item::Rpc(message) => self.rpc_said(now, from, message),
         }
     }
@@ -197,12 +198,9 @@ impl Server {
             // A replica that is empty was made by a message. It may have been here before, with a log that is gone: its vote
             // could elect somebody who lacks what that log had acknowledged. Nobody needs the vote: it is filled as a learner.
             let Some(group) = self.groups.get(&shard).filter(|group| group.applied() > 0) else { return };
-            if !group.members().has(from) {
-                let index = group.applied();
-                if message.candidate_index() <= index {
-                    let map = group.content.map().map(placement::Map::encode);
-                    self.peers.push(from, Item::NoMember { group: shard, index, map });
-                }
+            // The members here may be the older ones: then the candidate's log is longer, and it gets its vote.
+            if !group.members().has(from) && message.candidate_index() <= group.applied() {
+                self.say_no_member(from, shard);
                 return;
             }
         }
@@ -214,6 +212,16 @@ impl Server {
             group.step(from, message);
             self.dirty.insert(shard);
         }
+    }
+
+    fn say_no_member(&mut self, to: ServerId, shard: ShardId) {
+        let Some(group) = self.groups.get(&shard) else { return };
+        let sealed = group.is_sealed();
+        if group.members().has(to) || !(sealed || shard == ShardId::META) {
+            return;
+        }
+        let map = group.content.map().map(placement::Map::encode);
+        self.peers.push(to, Item::NoMember { group: shard, index: group.applied(), map, sealed });
     }
 
     fn asked(&mut self, now: Time, (from, id): (ServerId, u64), shard: ShardId, ask: Ask) {

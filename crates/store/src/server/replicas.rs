@@ -180,7 +180,7 @@ impl Server {
         self.end_watches();
     }
 
-    pub(super) fn no_member(&mut self, now: Time, shard: ShardId, index: u64, map: Option<Vec<u8>>) {
+    pub(super) fn no_member(&mut self, now: Time, shard: ShardId, index: u64, map: Option<Vec<u8>>, sealed: bool) {
         let stale = |group: &Group| !group.is_leader() && group.applied() < index;
         if !self.groups.get(&shard).is_some_and(stale) {
             return;
@@ -188,7 +188,7 @@ impl Server {
         if shard == ShardId::META {
             // A number that was removed is never given again.
             self.leaving = true;
-            self.out_of_meta = true;
+            self.out_of_meta |= sealed;
             match map.map(|bytes| Map::decode(&bytes)) {
                 Some(Ok(map)) if map.version() > self.map.version() => self.follow_map(now, map),
                 Some(Err(_)) => self.counters.malformed += 1,
@@ -197,7 +197,7 @@ impl Server {
             return;
         }
         // Only if the map says so too: the word may be older than a change that made it a member again.
-        if self.leaving || !self.map.desired_replicas(shard).contains(self.config.server) {
+        if sealed && (self.leaving || !self.map.desired_replicas(shard).contains(self.config.server)) {
             self.remove_replica(shard);
             self.retry_idle(now);
         }
@@ -219,13 +219,8 @@ impl Server {
 
     /// Leaders, members or content of groups have changed.
     pub(super) fn groups_changed(&mut self, now: Time, changed: &[ShardId]) {
-        let me = self.config.server;
         for shard in changed {
             let Some(group) = self.groups.get(shard) else { continue };
-            if group.applied() > 0 && !group.members().has(me) && *shard != ShardId::META {
-                self.remove_replica(*shard);
-                continue;
-            }
             if let Some(leader) = group.leader()
                 && self.peers.note_leader(*shard, group.term(), leader)
             {
@@ -233,8 +228,23 @@ impl Server {
             }
         }
         self.adopt_addresses();
+        self.end_watches();
         self.next_upkeep = self.next_upkeep.min(now + Span::from_ms(1));
         self.retry_idle(now);
+    }
+
+    /// Asks whether replicas that the map does not want here may go.
+    pub(super) fn ask_leave(&mut self) {
+        let me = self.config.server;
+        let unwanted = |group: &&Group| {
+            !group.is_leader() && (self.leaving || !self.map.desired_replicas(group.id).contains(me))
+        };
+        let unwanted: Vec<ShardId> = self.groups.values().filter(unwanted).map(|group| group.id).collect();
+        for group in unwanted {
+            if let Some(leader) = self.leader_of(group).filter(|leader| *leader != me) {
+                self.peers.push(leader, Item::Leaving { group });
+            }
+        }
     }
 
     /// A server that was removed hands over what it leads, goes on as a voter until each of its groups has done without it,
@@ -252,7 +262,7 @@ impl Server {
                 self.dirty.insert(*shard);
             }
         }
-        let needed = |group: &Group| group.members().has(me) && !(group.id == ShardId::META && self.out_of_meta);
+        let needed = |group: &Group| group.applied() > 0 && !(group.id == ShardId::META && self.out_of_meta);
         if !self.groups.values().any(needed) {
             self.stop(format!("server {me} is no member of the cluster any more: its data folder may be deleted"));
         }
@@ -266,6 +276,8 @@ impl Server {
             if !group.is_leader() {
                 continue;
             }
+            group.seal();
+            self.dirty.insert(*shard);
             let near: BTreeSet<ServerId> = group.caught_up(LAG).into_iter().filter(|id| live.contains(id)).collect();
             let present = configuration(group.members());
             let change = match membership::next(&self.map.desired_replicas(*shard), &present, &near, me) {

@@ -23,6 +23,7 @@ impl Server {
         self.snapshots_due(now);
         self.begin_snapshots();
         self.reconcile_members(now);
+        self.ask_leave();
         self.leave();
         self.remove_strays();
         self.rpc_live(now);

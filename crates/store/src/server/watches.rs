@@ -123,10 +123,9 @@ impl Server {
 
     /// Ends the watches of what has no replica here any more: a second answer to the request says where there is one.
     pub(super) fn end_watches(&mut self) {
-        let empty = |shard: &ShardId| self.groups.get(shard).is_none_or(|group| group.applied() == 0);
         let ended: Vec<(ClientId, u64, ShardId)> = (self.watches.all.iter())
             .filter_map(|((client, sequence), watch)| {
-                let shard = self.map.shards_under(&watch.at.path).into_iter().find(empty)?;
+                let shard = self.map.shards_under(&watch.at.path).into_iter().find(|shard| !self.has_replica(*shard))?;
                 Some((*client, *sequence, shard))
             })
             .collect();
