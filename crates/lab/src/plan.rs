@@ -129,8 +129,8 @@ fn labels_of(case: &Case) -> Labels {
 }
 
 /// The cases that cannot be simulated: those in which simulated time would stand still, and what the simulated controllers
-/// cannot be put through. They are left out if they run live as well, and refused if they were to be simulated only, or if
-/// something is expected that only a simulated run can tell.
+/// are not put through. They are left out if they run live as well, and refused if something is expected that only a
+/// simulated run can tell. Were they to be simulated only, the former are refused; the latter if nothing else is left to run.
 fn stand_still(
     fabric: &Fabric,
     cases: &[(usize, Vec<Case>)],
@@ -139,16 +139,19 @@ fn stand_still(
 ) -> Result<Vec<(usize, usize)>, Error> {
     let standstill = Standstill::new(fabric);
     let mut found = Vec::new();
+    let mut first_refused = None;
     for (slot, (index, of_experiment)) in cases.iter().enumerate() {
         let experiment = &fabric.experiments[*index];
         for (number, case) in of_experiment.iter().enumerate() {
             let labels = labels_of(case);
             if let Work::Cluster(load) = &case.work {
                 let Some(reason) = cluster::why_not_simulated(&controllers_of(fabric, case), load) else { continue };
-                if drivers == [DriverKind::Sim] || judge::needs_simulation(experiment, &labels) {
-                    let (experiment, case) = (experiment.name.clone(), labels.to_string());
-                    return Err(Error::NotSimulated { experiment, case, reason });
+                let (experiment, case) = (experiment.name.clone(), labels.to_string());
+                let refused = Error::NotSimulated { experiment, case, reason };
+                if judge::needs_simulation(&fabric.experiments[*index], &labels) {
+                    return Err(refused);
                 }
+                first_refused.get_or_insert(refused);
                 found.push((slot, number));
                 continue;
             }
@@ -164,6 +167,10 @@ fn stand_still(
             }
             found.push((slot, number));
         }
+    }
+    let all: usize = cases.iter().map(|(_, cases)| cases.len()).sum();
+    if let Some(refused) = first_refused.filter(|_| drivers == [DriverKind::Sim] && found.len() == all) {
+        return Err(refused);
     }
     Ok(found)
 }

@@ -96,6 +96,19 @@ fn elections_are_estimated_by_their_timeout() {
 }
 
 #[test]
+fn what_controllers_are_not_put_through_in_simulation_is_left_out() {
+    let file = "  crud: { cluster: {} }\n  rpc: { cluster: { operations: [rpc] }, vary: { at: [leader, any] } }\n";
+    let fabric = controllers(file);
+    let only = |name: &str| Options { only: vec![name.to_owned()], ..Options::default() };
+    let plan = super::plan(&fabric, &Options::default()).unwrap();
+    assert_eq!(plan.runs.iter().map(|run| run.experiment.as_str()).collect::<Vec<_>>(), ["crud"]);
+    assert!(plan.table().ends_with("any: not simulated: faults, routed RPCs and lists of shards are run live\n"));
+    let error = super::plan(&fabric, &only("rpc")).unwrap_err();
+    assert_eq!(error.to_string(), "experiment \"rpc\" (leader) cannot be simulated: routed RPCs are run live");
+    assert_eq!(super::plan(&fabric, &both()).unwrap().runs.len(), 4);
+}
+
+#[test]
 fn partitions_under_tls_are_refused() {
     let mut fabric = controllers(
         "  parted: { cluster: { faults: [ { at: 1s, partition: [[1], [2, 3]], for: 1s } ] } }\n  plain: { cluster: {} }\n",

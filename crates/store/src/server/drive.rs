@@ -5,7 +5,7 @@ use placement::ShardId;
 
 use super::Server;
 use super::operations::{Origin, Purpose, Route, Stage, What};
-use crate::group::{Asker, Effects, Miss};
+use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
 use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
 use crate::read::{Found, Read};
@@ -52,10 +52,15 @@ impl Server {
         }
     }
 
-    /// Whether there is a replica here that is kept up.
-    pub(super) fn has_replica(&self, shard: ShardId) -> bool {
-        let me = self.config.server;
-        self.groups.get(&shard).is_some_and(|group| group.applied() > 0 && group.members().has(me))
+    /// Whether there is a replica here that can be read.
+    fn has_replica(&self, shard: ShardId) -> bool {
+        self.is_kept_up(shard) || self.groups.get(&shard).is_some_and(Group::is_leader)
+    }
+
+    /// Whether there is a replica here that its leader goes on sending everything to, as far as is known.
+    pub(super) fn is_kept_up(&self, shard: ShardId) -> bool {
+        let member = |group: &Group| group.applied() > 0 && group.members().has(self.config.server);
+        self.wanted.contains(&shard) && self.groups.get(&shard).is_some_and(member)
     }
 
     fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Vec<u8>) {

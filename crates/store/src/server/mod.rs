@@ -66,6 +66,8 @@ pub struct Server {
     /// Groups that wait for the disk.
     unsynced: BTreeSet<ShardId>,
     map: Map,
+    /// The shards that have a replica here by the map.
+    wanted: BTreeSet<ShardId>,
     peers: Peers,
     timeout: ElectionTimeout,
     next_tick: Time,
@@ -228,10 +230,9 @@ impl Server {
 
     /// Who leads a shard, as far as is known here.
     pub fn leader_of(&self, shard: ShardId) -> Option<ServerId> {
-        match self.groups.get(&shard) {
-            Some(group) => group.leader().or_else(|| self.peers.leader_of(shard)),
-            None => self.peers.leader_of(shard),
-        }
+        // A replica that was left behind remembers an older leader than the one that others tell of.
+        let here = self.groups.get(&shard).and_then(|group| Some((group.term(), group.leader()?)));
+        here.max(self.peers.term_and_leader(shard)).map(|(_, leader)| leader)
     }
 
     /// Whether it can serve: meta has a leader that is known here, and no replica here lags.

@@ -107,6 +107,7 @@ impl Server {
             dirty: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             map: Map::new(),
+            wanted: BTreeSet::new(),
             peers: Peers::default(),
             timeout,
             next_tick: now,

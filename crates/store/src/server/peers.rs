@@ -65,6 +65,10 @@ impl Peers {
         self.leaders.get(&shard).map(|(_, leader)| *leader)
     }
 
+    pub(super) fn term_and_leader(&self, shard: ShardId) -> Option<(u64, ServerId)> {
+        self.leaders.get(&shard).copied()
+    }
+
     /// A leader was heard of.
     pub(super) fn note_leader(&mut self, shard: ShardId, term: u64, leader: ServerId) -> bool {
         let known = self.leaders.entry(shard).or_insert((0, leader));

@@ -79,6 +79,9 @@ impl Server {
 
     fn follow_map(&mut self, now: Time, map: Map) {
         self.map = map;
+        let me = self.config.server;
+        let wanted = |shard: &ShardId| self.map.desired_replicas(*shard).contains(me);
+        self.wanted = self.map.shards().keys().copied().filter(wanted).collect();
         self.adopt_members(now);
         self.make_founded_replicas();
         self.reroute_watches();

@@ -204,7 +204,7 @@ impl Server {
                 if after.is_some() {
                     return self.next_backup_chunk((client, sequence), shard, &whole(after));
                 }
-                if shard == ShardId::META || !self.has_replica(shard) {
+                if shard == ShardId::META || !self.is_kept_up(shard) {
                     return Err(self.no_replica(shard));
                 }
                 let what = What::Read(whole(None), Consistency::Linearizable);
@@ -242,7 +242,7 @@ impl Server {
         from: &BTreeMap<ShardId, u64>,
     ) -> Result<BTreeMap<ShardId, u64>, (Error, Option<ShardId>)> {
         let shards = self.map.shards_under(&at.path);
-        let absent = shards.iter().find(|shard| !self.has_replica(**shard));
+        let absent = shards.iter().find(|shard| !self.is_kept_up(**shard));
         if let Some(shard) = absent {
             return Err((self.no_replica(*shard), Some(*shard)));
         }

@@ -125,7 +125,7 @@ impl Server {
     pub(super) fn end_watches(&mut self) {
         let ended: Vec<(ClientId, u64, ShardId)> = (self.watches.all.iter())
             .filter_map(|((client, sequence), watch)| {
-                let shard = self.map.shards_under(&watch.at.path).into_iter().find(|shard| !self.has_replica(*shard))?;
+                let shard = self.map.shards_under(&watch.at.path).into_iter().find(|shard| !self.is_kept_up(*shard))?;
                 Some((*client, *sequence, shard))
             })
             .collect();
