@@ -76,6 +76,9 @@ impl RoundTrip {
     }
 }
 
+/// A sample counts for at most so many times what was measured before.
+const OUTLIER: u64 = 2;
+
 /// The election timeout of one server, for all of its groups.
 #[derive(Clone, Debug)]
 pub struct ElectionTimeout {
@@ -109,9 +112,15 @@ impl ElectionTimeout {
     pub fn sample(&mut self, now: Time, peer: ServerId, rtt: Span) {
         // Far above all bounds, and far below overflow.
         let rtt_ps = rtt.as_ps().min(Span::from_secs(3_600).as_ps());
+        let least_ps = self.config.min.as_ps() / ROUND_TRIPS;
         self.peers
             .entry(peer)
-            .and_modify(|round_trip| round_trip.sample(rtt_ps, now))
+            .and_modify(|round_trip| {
+                // One outlier (a server that was stopped for a moment) shall not hold up elections for seconds; a network
+                // that has become slow says so again and again.
+                let believed_ps = round_trip.bound_ps().saturating_mul(OUTLIER).max(least_ps);
+                round_trip.sample(rtt_ps.min(believed_ps), now);
+            })
             .or_insert_with(|| RoundTrip::first(rtt_ps, now));
         while self.peers.len() > PEERS_MAX {
             let oldest = self.peers.iter().min_by_key(|(id, it)| (it.heard, **id)).map(|(id, _)| *id);

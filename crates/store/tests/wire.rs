@@ -1,7 +1,8 @@
 //! The bytes that `docs/protocol.md` shows are the bytes that are sent.
 
 use store::protocol::{
-    ClientMessage, Consistency, FRAME_MAX, FrameError, Hello, Request, RequestBody, Role, decode, encode_frame, split_frame,
+    ClientMessage, Consistency, FRAME_MAX, FrameError, Hello, Request, RequestBody, Role, decode, encode_frame,
+    split_frame,
 };
 use tree::{Change, Location, Path, Transaction};
 

@@ -39,8 +39,9 @@ struct Watcher {
     from: BTreeMap<ShardId, u64>,
     /// Tags of values that it was told of.
     told: BTreeSet<(Path, u64)>,
-    /// The last tag of each path; none after its deletion.
-    last: BTreeMap<Path, Option<u64>>,
+    /// The last revision of each path, and its tag; none after its deletion. A replica of the shard that held a path before
+    /// may tell of it after one of the shard that holds it now: revisions go on over a move, so the higher one counts.
+    last: BTreeMap<Path, (u64, Option<u64>)>,
     /// It was told that events up to this revision may be missing, everywhere and below some paths.
     excused: u64,
     excused_below: Vec<(Path, u64)>,
@@ -84,7 +85,10 @@ impl Watchers {
     /// Whether all of them are connected and have been answered.
     pub fn are_watching(&self, core: &Core) -> bool {
         let is_open = |watcher: &Watcher| watcher.connection.is_some_and(|(connection, _)| core.is_open(connection));
-        self.all.values().all(|watcher| watcher.is_watching && is_open(watcher))
+        let settled = |watcher: &Watcher| {
+            (watcher.is_watching && is_open(watcher)) || !somebody_holds_all(core, &watcher.at.path)
+        };
+        self.all.values().all(settled)
     }
 
     /// A watcher's time has come: if it is not watching, it tries another server.
@@ -131,7 +135,8 @@ impl Watchers {
 
     /// Holds what they were told against what clients did. Every operation must have returned long ago.
     pub fn check(&self, core: &mut Core, history: &[Operation<entry::Input, Output>], finally: &Finally) {
-        for watcher in self.all.values() {
+        // Who can watch nowhere was told so, and has nothing to complain of.
+        for watcher in self.all.values().filter(|watcher| watcher.is_watching) {
             watcher.check_writes(core, history);
             watcher.check_data(core, finally);
         }
@@ -197,10 +202,10 @@ impl Watcher {
                 }
                 EventKind::Put { etag, .. } => {
                     self.told.insert((event.at.path.clone(), etag));
-                    self.last.insert(event.at.path, Some(etag));
+                    self.note_last(event.at.path, event.revision, Some(etag));
                 }
                 EventKind::Deleted => {
-                    self.last.insert(event.at.path, None);
+                    self.note_last(event.at.path, event.revision, None);
                 }
             }
             newest = newest.max(event.revision);
@@ -243,6 +248,13 @@ impl Watcher {
         }
     }
 
+    fn note_last(&mut self, path: Path, revision: u64, tag: Option<u64>) {
+        let last = self.last.entry(path).or_insert((revision, tag));
+        if revision >= last.0 {
+            *last = (revision, tag);
+        }
+    }
+
     /// What was told last must be what is there.
     fn check_data(&self, core: &mut Core, finally: &Finally) {
         for ((number, leaf), found) in finally {
@@ -250,7 +262,7 @@ impl Watcher {
             if !self.at.path.contains(&path) {
                 continue;
             }
-            let last = self.last.get(&path).copied().flatten();
+            let last = self.last.get(&path).and_then(|(_, tag)| *tag);
             let excused = self.excused(&path);
             let wrong = match (last, *found) {
                 (Some(told), None) => told > excused,
@@ -279,4 +291,11 @@ fn brief(batch: &WatchEvents) -> String {
         let _ = write!(text, ", {} {kind} {}", event.revision, event.at.path);
     }
     text
+}
+
+/// Whether one server has replicas of all shards below a path: only such a one takes a watch of all of it.
+fn somebody_holds_all(core: &Core, path: &Path) -> bool {
+    let Some(map) = core.map() else { return true };
+    let shards = map.shards_under(path);
+    map.members().keys().any(|id| shards.iter().all(|shard| map.desired_replicas(*shard).contains(*id)))
 }

@@ -47,6 +47,9 @@ use watches::Watches;
 /// What waits for nothing in particular is looked at so often.
 const UPKEEP: Span = Span::from_ms(50);
 
+/// A server asks to be called every [`UPKEEP`]: after so long it must have stood still.
+const STALL: Span = Span::from_ms(150);
+
 /// A server that has more entries than this still to apply is not ready.
 const READY_LAG: u64 = 10_000;
 
@@ -70,6 +73,9 @@ pub struct Server {
     wanted: BTreeSet<ShardId>,
     peers: Peers,
     timeout: ElectionTimeout,
+    /// When it was called last, and when it was called again after it had stood still.
+    seen: Time,
+    stalled: Time,
     next_tick: Time,
     next_upkeep: Time,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
@@ -107,6 +113,7 @@ impl Control for Server {
         if self.stopped {
             return;
         }
+        self.note_time(now);
         match input {
             Input::Peer { from, envelope } => self.peer_said(now, from, envelope),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
@@ -125,6 +132,7 @@ impl Control for Server {
         if self.stopped {
             return Step::Wait(Time::NEVER);
         }
+        self.note_time(now);
         self.work(now);
         match self.outputs.pop_front() {
             Some(output) => Step::Do(output),
@@ -137,6 +145,14 @@ impl Server {
     /// Who this is.
     pub fn id(&self) -> ServerId {
         self.config.server
+    }
+
+    /// A server that was not called for long stood still: stopped, swapped out, or on a machine that was.
+    fn note_time(&mut self, now: Time) {
+        if now.since(self.seen) > STALL {
+            self.stalled = now;
+        }
+        self.seen = now;
     }
 
     /// Everything that is due, and everything that follows from what came in.

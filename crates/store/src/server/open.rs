@@ -110,6 +110,8 @@ impl Server {
             wanted: BTreeSet::new(),
             peers: Peers::default(),
             timeout,
+            seen: now,
+            stalled: now,
             next_tick: now,
             next_upkeep: now,
             deaf_until,

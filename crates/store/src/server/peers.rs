@@ -157,7 +157,10 @@ impl Server {
         if let Some((sent, delay_ps)) = envelope.echo {
             let round_trip = Span::from_ps(now.since(sent).as_ps().saturating_sub(delay_ps));
             peer.round_trip = Some(round_trip);
-            self.timeout.sample(now, from, round_trip + self.disk.latency());
+            // What was on its way while this server stood still says nothing of the network.
+            if sent >= self.stalled {
+                self.timeout.sample(now, from, round_trip + self.disk.latency());
+            }
         }
         for item in envelope.items {
             self.take_item(now, from, item);

@@ -239,9 +239,8 @@ impl Server {
     /// Asks whether replicas that the map does not want here may go.
     pub(super) fn ask_leave(&mut self) {
         let me = self.config.server;
-        let unwanted = |group: &&Group| {
-            !group.is_leader() && (self.leaving || !self.map.desired_replicas(group.id).contains(me))
-        };
+        let unwanted =
+            |group: &&Group| !group.is_leader() && (self.leaving || !self.map.desired_replicas(group.id).contains(me));
         let unwanted: Vec<ShardId> = self.groups.values().filter(unwanted).map(|group| group.id).collect();
         for group in unwanted {
             if let Some(leader) = self.leader_of(group).filter(|leader| *leader != me) {
