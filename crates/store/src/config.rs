@@ -19,6 +19,8 @@ pub struct Config {
     pub server: ServerId,
     /// What people call it.
     pub name: String,
+    /// Where other servers reach it, `host:port`: for those whose map does not have it (any more).
+    pub address: String,
     /// Bounds of the election timeout, or a fixed one.
     pub election: TimeoutConfig,
     /// How reads are made linearizable.
@@ -72,6 +74,7 @@ impl Config {
             cluster,
             server,
             name: name.into(),
+            address: String::new(),
             election: TimeoutConfig::default(),
             reads: Reads::Lease { drift_per_mille: 50 },
             pre_vote: true,

@@ -128,6 +128,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
     let clock = BootClock::start();
     let rng = Rng::new(random_bits());
     let mut config = store::Config::new(begun.cluster, begun.server, options.node.as_str());
+    config.address.clone_from(&advertise);
     config.election = options.election;
     config.balance_leaders = options.balance_leaders;
     // Of the wall clock, which is later at each start unless it was set back; the registry then finds out.

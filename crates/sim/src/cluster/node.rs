@@ -99,6 +99,7 @@ impl Node {
             log.identify(self.identity()).map_err(|error| error.to_string())?;
         }
         let mut config = store::Config::new(CLUSTER, self.id, format!("n{}", self.id));
+        config.address = address(self.id);
         config.election = scenario.election;
         config.reads = scenario.reads;
         config.snapshot_log_bytes = scenario.snapshot_log_bytes;

@@ -130,7 +130,7 @@ impl Server {
             own_leads: crate::peer::Leads::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
-            address: members.get(&me).cloned().unwrap_or_default(),
+            address: members.get(&me).unwrap_or(&config.address).clone(),
             leaving: false,
             out_of_meta: false,
             stopped: false,
