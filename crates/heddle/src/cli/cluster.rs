@@ -64,6 +64,9 @@ pub struct Bench {
         default_value = "create,read,update,delete"
     )]
     pub operations: Vec<BenchOperation>,
+    /// The processes of the endpoints, in their order; for `election`, which kills one of them
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub pids: Vec<i32>,
 }
 
 /// Whom to ask.
@@ -73,6 +76,8 @@ pub enum At {
     Leader,
     /// Another server that holds the shard
     Follower,
+    /// All servers, a client each in turn
+    Any,
 }
 
 /// What is measured.
@@ -90,4 +95,6 @@ pub enum BenchOperation {
     Delete,
     /// Call a routed RPC that writes
     Rpc,
+    /// Kill the leader and take the time to the first write elsewhere; stands alone and needs --pids
+    Election,
 }

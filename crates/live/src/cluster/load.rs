@@ -185,7 +185,11 @@ pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
 fn worker(load: &Load, n: u64, tls: Option<&Tls>) -> Worker {
     let session = random_bits();
     let clients = u64::from(load.clients);
-    let caller = Caller::new(session, load.endpoints.clone(), Rng::new(session), load.client.clone(), tls.cloned());
+    // Each client begins at another endpoint.
+    let mut endpoints = load.endpoints.clone();
+    let first = n as usize % endpoints.len().max(1);
+    endpoints.rotate_left(first);
+    let caller = Caller::new(session, endpoints, Rng::new(session), load.client.clone(), tls.cloned());
     let left = load.requests / clients + u64::from(n < load.requests % clients);
     Worker { caller, key: load.first_key + n, left, asked: Time::ZERO }
 }

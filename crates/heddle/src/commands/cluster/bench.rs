@@ -11,7 +11,7 @@ use store::protocol::{Admin, Answer, RequestBody};
 use store::status::Status;
 use tree::{Change, Location, Path, Transaction};
 
-use super::{connect, explain, tls};
+use super::{connect, election, explain, tls};
 use crate::Ending;
 use crate::cli::{At, Bench, BenchOperation, Endpoints, Format};
 use crate::output::{Rows, put};
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const PREPARING_CLIENTS: u32 = 16;
 
 /// What the table says of each operation.
-const COLUMNS: [&str; 11] = [
+pub(super) const COLUMNS: [&str; 11] = [
     "operation",
     "clients",
     "at",
@@ -40,6 +40,9 @@ const COLUMNS: [&str; 11] = [
 /// Measures; [`Ending::Missed`] if requests failed.
 pub fn bench(args: &Bench, connection: &Endpoints, format: Format) -> Result<Ending, Report> {
     let tls = tls(connection)?;
+    if args.operations.contains(&BenchOperation::Election) {
+        return election::election(args, connection, tls.as_ref(), format);
+    }
     let client = connect(connection)?;
     let operations: Vec<Operation> = args.operations.iter().map(|operation| (*operation).into()).collect();
     warm_up(&client)?;
@@ -115,7 +118,12 @@ fn row(args: &Bench, operation: Operation, measured: &Measured) -> [Value; COLUM
     [
         operation.name().into(),
         args.clients.into(),
-        if args.at == At::Leader { "leader" } else { "follower" }.into(),
+        match args.at {
+            At::Leader => "leader",
+            At::Follower => "follower",
+            At::Any => "any",
+        }
+        .into(),
         (sorted.len() as u64 + measured.failed).into(),
         measured.failed.into(),
         sorted.first().map_or(Value::Null, |ns| ms(*ns as f64)),
@@ -136,6 +144,7 @@ impl From<BenchOperation> for Operation {
             BenchOperation::Update => Self::Update,
             BenchOperation::Delete => Self::Delete,
             BenchOperation::Rpc => Self::Rpc,
+            BenchOperation::Election => unreachable!("it stands alone"),
         }
     }
 }
@@ -147,6 +156,7 @@ fn load(args: &Bench, client: &Client, operation: Operation) -> Result<Load, Rep
     let endpoints = match args.at {
         At::Leader => vec![leader(&status, &data)?],
         At::Follower => vec![follower(&status, &data)?],
+        At::Any => status.map.members().values().map(|member| member.address.clone()).collect(),
     };
     Ok(Load {
         endpoints,
@@ -160,7 +170,7 @@ fn load(args: &Bench, client: &Client, operation: Operation) -> Result<Load, Rep
     })
 }
 
-fn cars() -> Path {
+pub(super) fn cars() -> Path {
     Path::parse("/car:cars").expect("it is a path")
 }
 
@@ -169,7 +179,7 @@ fn people() -> Path {
 }
 
 /// Both modules have been written once, so that their shards are there, and nothing is left of earlier runs.
-fn warm_up(client: &Client) -> Result<(), Report> {
+pub(super) fn warm_up(client: &Client) -> Result<(), Report> {
     for path in [cars(), people()] {
         let at = Location::config(path);
         let put = Change::Put { at: at.clone(), value: b"warm-up".into() };
@@ -180,14 +190,14 @@ fn warm_up(client: &Client) -> Result<(), Report> {
     Ok(())
 }
 
-fn status(client: &Client) -> Result<Status, Report> {
+pub(super) fn status(client: &Client) -> Result<Status, Report> {
     match client.request(RequestBody::Admin(Admin::Status), TIMEOUT).map_err(explain)? {
         Answer::Status(status) => Ok(*status),
         other => unreachable!("a status is not answered by {other:?}"),
     }
 }
 
-fn leader(status: &Status, path: &Path) -> Result<String, Report> {
+pub(super) fn leader(status: &Status, path: &Path) -> Result<String, Report> {
     let shard = status.map.route(path);
     let leader = status.leaders.get(&shard).and_then(|server| status.map.members().get(server));
     leader.map(|member| member.address.clone()).ok_or_else(|| miette!("nobody leads the shard of {path} now"))

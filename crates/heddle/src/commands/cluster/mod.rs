@@ -13,6 +13,7 @@ mod access;
 mod backup;
 mod bench;
 mod data;
+mod election;
 mod members;
 mod restore;
 mod shards;
