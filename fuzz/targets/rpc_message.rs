@@ -30,7 +30,14 @@ fuzz_target!(|bytes: &[u8]| {
         step(&mut rpc, now, Input::Message { from, message });
         calls += 1;
         let timeout = Span::from_ms(20);
-        let call = Call { id: CallId(calls), name: NAME.to_owned(), path: None, input: [1][..].into(), timeout, idempotent: true };
+        let call = Call {
+            id: CallId(calls),
+            name: NAME.to_owned(),
+            path: None,
+            input: [1][..].into(),
+            timeout,
+            idempotent: true,
+        };
         step(&mut rpc, now, Input::Call(call));
         assert!(rpc.registry().buckets().len() <= SERVERS_MAX);
         assert!(rpc.registry().buckets().iter().all(|(server, bucket)| bucket.check(*server).is_ok()));

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;
+use store::status::Status;
 use tree::{Change, Location, Transaction};
 
 use super::bench::{COLUMNS, cars, leader, status, warm_up};
@@ -36,7 +37,7 @@ pub fn election(args: &Bench, connection: &Endpoints, tls: Option<&Tls>, format:
     }
     let client = connect(connection)?;
     warm_up(&client)?;
-    let address = leader(&status(&client)?, &cars())?;
+    let address = leader(&settled(&client)?, &cars())?;
     let place = connection.endpoints.iter().position(|endpoint| *endpoint == address);
     let place = place.ok_or_else(|| miette!("the leader, {address}, is not among the endpoints"))?;
     let others: Vec<&String> = connection.endpoints.iter().filter(|endpoint| **endpoint != address).collect();
@@ -63,6 +64,24 @@ pub fn election(args: &Bench, connection: &Endpoints, tls: Option<&Tls>, format:
     let took = first.recv_timeout(PATIENCE).map_err(|_| miette!("no write succeeded for {PATIENCE:?}"))?;
     put(&rows(took, others.len()).render(format))?;
     Ok(Ending::Passed)
+}
+
+/// The status once the cars' shard has all the voters that it should have: those who joined a moment ago as well.
+fn settled(client: &Client) -> Result<Status, Report> {
+    let begun = Instant::now();
+    loop {
+        let status = status(client)?;
+        let shard = status.map.route(&cars());
+        let desired = status.map.desired_replicas(shard).voters;
+        let voters = status.groups.iter().find(|group| group.shard == shard).map(|group| &group.voters);
+        if voters.is_some_and(|voters| voters.iter().copied().eq(desired.iter().copied())) {
+            return Ok(status);
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(miette!("shard {shard} has not got its voters for {PATIENCE:?}: {voters:?} of {desired:?}"));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn write() -> RequestBody {
