@@ -389,11 +389,9 @@ impl Group {
         let entries = ready.take_entries();
         let mut write_state = !entries.is_empty();
         #[cfg(feature = "planted-bugs")]
-        if self.planted.vote_not_persisted {
-            if let Some(state) = ready.hs() {
-                self.logged.term = state.term;
-                self.logged.vote = state.vote;
-            }
+        if let Some(state) = ready.hs().filter(|_| self.planted.vote_not_persisted) {
+            self.logged.term = state.term;
+            self.logged.vote = state.vote;
         }
         if let Some(state) = ready.hs() {
             write_state |= state.term != self.logged.term || state.vote != self.logged.vote;

@@ -37,6 +37,7 @@ fn fabric() -> Fabric {
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 1,
+        controllers: None,
         experiments: Vec::new(),
     }
 }

@@ -37,6 +37,7 @@ pub fn fabric_of(hosts: u32) -> Fabric {
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 1,
+        controllers: None,
         experiments: Vec::new(),
     }
 }

@@ -88,7 +88,11 @@ fn make_certificates(out: &Path, hosts: &[String], format: Format) -> Result<(),
     let made = certificates::make(out, hosts).map_err(explain)?;
     match format {
         Format::Json => print_json(&made),
-        Format::Table => put(&made.iter().map(|path| format!("{}\n", path.display())).collect::<String>()),
+        Format::Table => {
+            let mut lines: Vec<String> = made.iter().map(|path| path.display().to_string()).collect();
+            lines.push(String::new());
+            put(&lines.join("\n"))
+        }
         Format::Csv => {
             let mut rows = Rows::new(&["file"]);
             for path in &made {

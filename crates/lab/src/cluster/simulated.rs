@@ -79,7 +79,14 @@ fn setting(controllers: &Controllers) -> Setting {
         ElectionTimeout::Measured { min, max } => TimeoutConfig { min, max, fixed: None },
     };
     let strategy = if controllers.shards == ShardPlan::Distributed { Strategy::Distributed } else { Strategy::Single };
-    Setting { servers: u64::from(controllers.nodes), strategy, election, quality: QUALITY, speed: SPEED }
+    Setting {
+        servers: u64::from(controllers.nodes),
+        strategy,
+        election,
+        quality: QUALITY,
+        speed: SPEED,
+        pre_vote: true,
+    }
 }
 
 fn settle(session: &mut Session, controllers: &Controllers) -> Result<(), String> {

@@ -33,6 +33,8 @@ pub struct Setting {
     pub quality: Quality,
     /// The disks.
     pub speed: Speed,
+    /// Whether candidates ask first whether they would be elected.
+    pub pre_vote: bool,
 }
 
 /// What a client does next.
@@ -89,7 +91,7 @@ impl Session {
             snapshot_log_bytes: 16 << 20,
             keep_log_bytes: 2 << 20,
             segment_bytes: wal::Config::default().segment_bytes,
-            configure: |config| config.balance_leaders = false,
+            configure: if setting.pre_vote { leaders_stay } else { leaders_stay_and_no_pre_vote },
             ..Scenario::default()
         };
         let mut core = Core::new(seed, &scenario);
@@ -268,6 +270,15 @@ impl Session {
     }
 }
 
+fn leaders_stay(config: &mut store::Config) {
+    config.balance_leaders = false;
+}
+
+fn leaders_stay_and_no_pre_vote(config: &mut store::Config) {
+    leaders_stay(config);
+    config.pre_vote = false;
+}
+
 /// What a client is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -289,7 +300,7 @@ mod tests {
         let quality = Quality { lost_per_mille: 0, doubled_per_mille: 0, late_per_mille: 0, ..Quality::default() };
         let election =
             TimeoutConfig { min: Span::from_ms(100), max: Span::from_secs(10), fixed: Some(Span::from_ms(100)) };
-        Setting { servers, strategy: Strategy::Single, election, quality, speed: Speed::default() }
+        Setting { servers, strategy: Strategy::Single, election, quality, speed: Speed::default(), pre_vote: true }
     }
 
     fn at() -> Location {

@@ -321,10 +321,7 @@ fn a_watch_goes_on_where_it_was_and_offers_are_renewed() {
     bed.pass(Span::from_secs(100));
     assert!(bed.sent.len() > 20);
     let (last, sequence) = loop {
-        let (connection, _, request) = {
-            let (connection, request) = bed.sent.pop_back().unwrap();
-            (connection, (), request)
-        };
+        let (connection, request) = bed.sent.pop_back().unwrap();
         if bed.open.contains_key(&connection) && matches!(request.body, RequestBody::Watch { .. }) {
             break (connection, request.sequence);
         }
