@@ -37,7 +37,7 @@ fn bounds_hold_from_the_start_and_whatever_is_measured() {
     assert_eq!(server.timeout.current(), UNMEASURED);
     server.run(50, |_| vec![100, 100]);
     assert_eq!(server.timeout.current(), Span::from_ms(100));
-    server.run(1, |_| vec![u64::MAX; 2]);
+    server.run(20, |_| vec![u64::MAX; 2]);
     assert_eq!(server.timeout.current(), Span::from_secs(10));
     let narrow = Config { min: Span::from_ms(5), max: Span::from_ms(50), fixed: None };
     assert_eq!(ElectionTimeout::new(narrow).current(), Span::from_ms(50));
@@ -81,13 +81,15 @@ fn votes_come_back_well_before_the_timeout_though_round_trips_jitter() {
 }
 
 #[test]
-fn it_rises_at_once_and_falls_slowly() {
+fn it_rises_within_few_samples_and_falls_slowly() {
     let mut server = Server::new(3);
     server.run(200, |_| vec![20_000, 20_000]);
     let low = server.ms();
     server.run(1, |_| vec![200_000, 200_000]);
+    assert!(server.ms() < 3 * low, "an outlier is not believed: {} ms", server.ms());
+    server.run(5, |_| vec![200_000, 200_000]);
     let high = server.ms();
-    assert!(high >= 200 * ROUND_TRIPS, "one sample is enough: {high} ms");
+    assert!(high >= 200 * ROUND_TRIPS, "six samples are: {high} ms");
     server.run(10, |_| vec![20_000, 20_000]);
     assert!(server.ms() > high / 2, "a second later: {} ms", server.ms());
     server.run(900, |_| vec![20_000, 20_000]);
