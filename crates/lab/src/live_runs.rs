@@ -103,14 +103,7 @@ impl<'a> LiveRuns<'a> {
         };
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = traffic::run(&self.network, &flows, &schedule, count).map_err(|failure| failed(run, failure))?;
-        let timing = Timing {
-            experiment: run.experiment.clone(),
-            labels: run.labels.clone(),
-            repeat: run.repeat,
-            driver: run.driver,
-            wall_seconds: started.elapsed().as_secs_f64(),
-            cpu_seconds: None,
-        };
+        let timing = Timing::since(started, run);
         Ok((record(&fabric, run, &flows, &schedule, &measured), timing))
     }
 

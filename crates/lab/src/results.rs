@@ -183,6 +183,20 @@ pub struct Timing {
     pub cpu_seconds: Option<f64>,
 }
 
+impl Timing {
+    /// Of a run that began then and ends now.
+    pub(crate) fn since(started: std::time::Instant, run: &crate::PlannedRun) -> Self {
+        Self {
+            experiment: run.experiment.clone(),
+            labels: run.labels.clone(),
+            repeat: run.repeat,
+            driver: run.driver,
+            wall_seconds: started.elapsed().as_secs_f64(),
+            cpu_seconds: None,
+        }
+    }
+}
+
 /// How fast the simulator was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatorSpeed {

@@ -94,14 +94,8 @@ fn one_cluster(
 }
 
 fn timing(run: &PlannedRun, (wall, cpu): (Instant, Duration)) -> Timing {
-    Timing {
-        experiment: run.experiment.clone(),
-        labels: run.labels.clone(),
-        repeat: run.repeat,
-        driver: run.driver,
-        wall_seconds: wall.elapsed().as_secs_f64(),
-        cpu_seconds: Some(thread_cpu().saturating_sub(cpu).as_secs_f64()),
-    }
+    let cpu_seconds = Some(thread_cpu().saturating_sub(cpu).as_secs_f64());
+    Timing { cpu_seconds, ..Timing::since(wall, run) }
 }
 
 fn overridden<'a>(fabric: &'a Fabric, case: &Case) -> Cow<'a, Fabric> {

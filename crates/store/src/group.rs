@@ -317,7 +317,7 @@ impl Group {
         }
     }
 
-    /// Replicas that lack more than `bytes_or_entries` entries of what this leader has, and those that lack nothing much.
+    /// Replicas that lack at most `lag` entries of what this leader has.
     pub(crate) fn caught_up(&self, lag: u64) -> Vec<ServerId> {
         let last = self.raw.raft.raft_log.last_index();
         let mut near: Vec<ServerId> = (self.raw.raft.prs().iter())

@@ -22,7 +22,7 @@ use machine::ServerId;
 use placement::ShardId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tree::{Datastore, Event, Location, Path, Refusal, Transaction};
+use tree::{Event, Location, Path, Refusal, Transaction};
 
 /// The version of this protocol. Both sides must speak the same one.
 pub const VERSION: u32 = 1;
@@ -488,19 +488,5 @@ impl Hello {
             ));
         }
         Ok(())
-    }
-}
-
-/// A request that reads or writes, in short.
-impl Request {
-    /// The datastore and path that it is about, if it is about data.
-    pub fn location(&self) -> Option<(Datastore, &Path)> {
-        match &self.body {
-            RequestBody::Get { at, .. } | RequestBody::List { at, .. } | RequestBody::Watch { at, .. } => {
-                Some((at.datastore, &at.path))
-            }
-            RequestBody::Write(transaction) => transaction.locations().next().map(|at| (at.datastore, &at.path)),
-            _ => None,
-        }
     }
 }

@@ -94,21 +94,10 @@ pub(crate) fn run(
             let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
             Error::Controllers { experiment, case, repeat: run.repeat, message }
         })?;
-        measured.push((record(run, cluster, seconds), timing(run, started)));
+        measured.push((record(run, cluster, seconds), Timing::since(started, run)));
         progress.done(run.seconds);
     }
     Ok(measured)
-}
-
-fn timing(run: &PlannedRun, started: Instant) -> Timing {
-    Timing {
-        experiment: run.experiment.clone(),
-        labels: run.labels.clone(),
-        repeat: run.repeat,
-        driver: run.driver,
-        wall_seconds: started.elapsed().as_secs_f64(),
-        cpu_seconds: None,
-    }
 }
 
 /// A run's record: nothing of flows and links.

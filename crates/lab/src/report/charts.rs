@@ -168,19 +168,36 @@ fn strip(svg: &mut Svg, axis: &Axis, sorted: &[f64], middle: f64, driver: Driver
     if sorted.is_empty() {
         return;
     }
-    let dots = sorted.len().min(DOTS_MAX);
-    for dot in 0..dots {
-        let value = quantile(sorted, if dots == 1 { 0.5 } else { dot as f64 / (dots - 1) as f64 });
-        // The golden ratio spreads neighbours evenly without chance.
-        let offset = ((dot as f64 * 0.618_034).fract() - 0.5) * (BAR - 5.0);
-        svg.circle(&format!("dot {}", driver_class(driver)), (axis.x(value), middle + offset), 2.2, "");
-    }
-    let median = quantile(sorted, 0.5);
-    let x = axis.x(median);
-    svg.line("median", (x, middle - BAR / 2.0 + 0.5), (x, middle + BAR / 2.0 - 0.5));
+    let strip = Strip { middle, height: BAR, radius: 2.2, dots_max: DOTS_MAX };
+    samples(svg, |value| axis.x(value), sorted, strip, driver);
     let (least, most) = (axis.scale.short(sorted[0]), axis.scale.short(sorted[sorted.len() - 1]));
     let range = if least == most { least } else { format!("{least}–{most}") };
     svg.text("value", (WIDTH - RIGHT + 8.0, middle + 3.5), Anchor::Start, &range);
+}
+
+/// Where and how samples are drawn, in the drawing's units.
+#[derive(Clone, Copy)]
+pub(super) struct Strip {
+    pub(super) middle: f64,
+    pub(super) height: f64,
+    /// Of a dot.
+    pub(super) radius: f64,
+    /// More are thinned out to as many quantiles.
+    pub(super) dots_max: usize,
+}
+
+/// Samples as dots in a strip, and their median as a line.
+pub(super) fn samples(svg: &mut Svg, x: impl Fn(f64) -> f64, sorted: &[f64], strip: Strip, driver: DriverKind) {
+    let Strip { middle, height, radius, dots_max } = strip;
+    let dots = sorted.len().min(dots_max);
+    for dot in 0..dots {
+        let value = quantile(sorted, if dots == 1 { 0.5 } else { dot as f64 / (dots - 1) as f64 });
+        // The golden ratio spreads neighbours evenly without chance.
+        let offset = ((dot as f64 * 0.618_034).fract() - 0.5) * (height - 5.0);
+        svg.circle(&format!("dot {}", driver_class(driver)), (x(value), middle + offset), radius, "");
+    }
+    let median = x(quantile(sorted, 0.5));
+    svg.line("median", (median, middle - height / 2.0 + 0.5), (median, middle + height / 2.0 - 0.5));
 }
 
 /// How policies compare: each difference in per cent with its interval, around a line at zero.

@@ -9,7 +9,6 @@ use super::{charts, driver_class, driver_key, driver_word};
 use crate::latency::{LatencyTable, latency_scale};
 use crate::quantity::Scale;
 use crate::results::{ExperimentResult, Results};
-use crate::statistics::quantile;
 
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 4.0;
@@ -181,15 +180,8 @@ fn strip(svg: &mut Svg, axis: &LogAxis, sorted: &[f64], middle: f64, driver: Dri
         svg.text("value", (LEFT + 4.0, middle + 3.5), Anchor::Start, "none");
         return;
     }
-    let dots = sorted.len().min(DOTS_MAX);
-    for dot in 0..dots {
-        let value = quantile(sorted, if dots == 1 { 0.5 } else { dot as f64 / (dots - 1) as f64 });
-        // The golden ratio spreads neighbours evenly without chance.
-        let offset = ((dot as f64 * 0.618_034).fract() - 0.5) * (STRIP - 5.0);
-        svg.circle(&format!("dot {}", driver_class(driver)), (axis.x(value), middle + offset), 2.0, "");
-    }
-    let x = axis.x(quantile(sorted, 0.5));
-    svg.line("median", (x, middle - STRIP / 2.0 + 0.5), (x, middle + STRIP / 2.0 - 0.5));
+    let strip = charts::Strip { middle, height: STRIP, radius: 2.0, dots_max: DOTS_MAX };
+    charts::samples(svg, |value| axis.x(value), sorted, strip, driver);
     let (least, most) = (axis.scale.short(sorted[0]), axis.scale.short(sorted[sorted.len() - 1]));
     svg.text("value", (WIDTH - RIGHT + 8.0, middle + 3.5), Anchor::Start, &format!("{least}–{most}"));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
 
-use super::{Output, Server};
+use super::{DISK_BACKLOG_MAX, Output, Server};
 use crate::group::{Asker, Effects, Miss};
 use crate::message::RaftMessage;
 use crate::peer::{Ask, Envelope, Item, Leads, Told};
@@ -48,7 +48,6 @@ pub(super) struct Peers {
     addresses: BTreeMap<ServerId, String>,
     /// Who is not in the map here and has spoken: when last, and where it is.
     strangers: BTreeMap<ServerId, (Time, String)>,
-    pub(super) dropped: u64,
 }
 
 impl Peers {
@@ -56,8 +55,6 @@ impl Peers {
         let peer = self.all.entry(to).or_default();
         if peer.items.len() < ITEMS_MAX {
             peer.items.push(item);
-        } else {
-            self.dropped += 1;
         }
     }
 
@@ -212,7 +209,7 @@ impl Server {
             }
         }
         // A disk that cannot follow takes no more: what is not acknowledged is sent again.
-        if self.log.backlog_bytes() > 2 * DISK_BACKLOG || !self.ensure_replica(shard) {
+        if self.log.backlog_bytes() > 2 * DISK_BACKLOG_MAX || !self.ensure_replica(shard) {
             return;
         }
         if let Some(group) = self.groups.get_mut(&shard) {
@@ -338,8 +335,6 @@ impl Server {
         self.peers.push(to, Item::Told { id, told });
     }
 }
-
-const DISK_BACKLOG: usize = super::DISK_BACKLOG_MAX;
 
 /// Whether bytes of another server are what the shard's log may hold.
 fn is_command(shard: ShardId, data: &[u8]) -> bool {
