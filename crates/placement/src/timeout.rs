@@ -2,33 +2,27 @@
 //! round trip.
 //!
 //! A timeout below the round trip makes elections repeat: candidates give up before their votes come back, and followers
-//! stand before the leader's heartbeat can reach them. So the timeout is a multiple of what a round trip takes at most,
-//! smoothed round trip plus four times its variation (RFC 6298, section 2, which never lets a TCP sender give up sooner).
+//! stand before the leader's heartbeat can reach them. So the timeout is what a round trip takes at most: smoothed round
+//! trip plus four times its variation (RFC 6298, section 2, which never lets a TCP sender give up sooner).
 //!
 //! Of which peer? Of the one that completes a quorum, when peers are sorted by that sum: an election is won when its vote
 //! is in, however far the rest are. Each server measures for itself, so a server far from the others waits longer, and the
 //! near ones get to stand first.
 //!
-//! Why [`ROUND_TRIPS`] of it? Servers draw their timeout from `[T, 2 T)`. Two collide if they stand within one way, half a
-//! round trip, of each other: with `T` of ten round trips that is one election in ten among three servers (two followers,
-//! each within 1/20 of the range before or behind the other), and pre-vote makes such a one cost a round trip rather than a term.
+//! Why not a multiple of it, as is usual with fixed timeouts? A timeout that is too short for once costs one question: the
+//! others answer a pre-vote only when they miss the leader, too, and of two that ask at once one gives way (see
+//! `store::group`). One that is too long delays every election.
 //!
-//! What is to be sampled is a round trip as votes have it, with the disk's part: from sending entries to their acknowledgement.
+//! What is to be sampled is a round trip as votes have it, with the disk's part.
 
 use std::collections::BTreeMap;
 
 use machine::{ServerId, Span, Time};
 
-/// The timeout is so many times the longest round trip to be expected.
-pub const ROUND_TRIPS: u64 = 10;
-/// Heartbeats come so many times an election timeout: three in a row may be lost or late.
-pub const HEARTBEATS_A_TIMEOUT: u64 = 5;
 /// What is used before anything was measured.
 pub const UNMEASURED: Span = Span::from_secs(1);
 /// A peer that was not heard for so long counts no more: it is dead, and completes no quorum.
 pub const PEER_STALE_AFTER: Span = Span::from_secs(30);
-/// The time constant by which the timeout falls towards a lower measurement; it rises at once.
-pub const FALL_TIME: Span = Span::from_secs(10);
 /// Most peers that are measured; of more, the one unheard for the longest is forgotten.
 pub const PEERS_MAX: usize = 64;
 
@@ -87,15 +81,13 @@ pub struct ElectionTimeout {
     voters: usize,
     peers: BTreeMap<ServerId, RoundTrip>,
     current_ps: u64,
-    /// When `current_ps` was last adjusted, if ever.
-    adjusted: Option<Time>,
 }
 
 impl ElectionTimeout {
     /// A server that knows of no peer yet. `min` above `max` is taken as `max`.
     pub fn new(config: Config) -> Self {
         let current_ps = UNMEASURED.as_ps().min(config.max.as_ps()).max(config.min.as_ps().min(config.max.as_ps()));
-        Self { config, voters: 1, peers: BTreeMap::new(), current_ps, adjusted: None }
+        Self { config, voters: 1, peers: BTreeMap::new(), current_ps }
     }
 
     /// The size of the largest group that this server votes in, itself counted.
@@ -108,11 +100,11 @@ impl ElectionTimeout {
         self.peers.remove(&peer);
     }
 
-    /// Sending entries to `peer` and their acknowledgement took `rtt`.
+    /// A vote of `peer` would have taken `rtt`: there, on its disk, and back.
     pub fn sample(&mut self, now: Time, peer: ServerId, rtt: Span) {
         // Far above all bounds, and far below overflow.
         let rtt_ps = rtt.as_ps().min(Span::from_secs(3_600).as_ps());
-        let least_ps = self.config.min.as_ps() / ROUND_TRIPS;
+        let least_ps = self.config.min.as_ps();
         self.peers
             .entry(peer)
             .and_modify(|round_trip| {
@@ -126,23 +118,7 @@ impl ElectionTimeout {
             let oldest = self.peers.iter().min_by_key(|(id, it)| (it.heard, **id)).map(|(id, _)| *id);
             self.peers.remove(&oldest.expect("there are more than none"));
         }
-        self.adjust(now);
-    }
-
-    /// Rises to the measured value at once, since a timeout that is too short costs elections; falls slowly, since one that
-    /// is too long costs only time when a leader dies.
-    fn adjust(&mut self, now: Time) {
-        let target = self.measured_ps(now);
-        // What stands there before the first measurement is a guess, and need not be held on to.
-        let elapsed = self.adjusted.map_or(FALL_TIME, |adjusted| now.since(adjusted));
-        let elapsed_ps = elapsed.as_ps().min(FALL_TIME.as_ps());
-        self.adjusted = Some(now);
-        if target >= self.current_ps {
-            self.current_ps = target;
-        } else {
-            let above = u128::from(self.current_ps - target);
-            self.current_ps -= (above * u128::from(elapsed_ps) / u128::from(FALL_TIME.as_ps())) as u64;
-        }
+        self.current_ps = self.measured_ps(now);
     }
 
     /// The timeout that the round trips ask for now, within bounds.
@@ -153,16 +129,11 @@ impl ElectionTimeout {
         // With its own vote, a candidate needs `voters / 2` others. Fewer known: the slowest of them.
         let completes = (self.voters / 2).clamp(1, bounds.len().max(1)) - 1;
         let bound = bounds.get(completes).copied().unwrap_or(0);
-        bound.saturating_mul(ROUND_TRIPS).max(self.config.min.as_ps()).min(self.config.max.as_ps())
+        bound.max(self.config.min.as_ps()).min(self.config.max.as_ps())
     }
 
     /// The election timeout `T`; a follower draws its own from `[T, 2 T)`.
     pub fn current(&self) -> Span {
         self.config.fixed.unwrap_or(Span::from_ps(self.current_ps))
-    }
-
-    /// How often a leader shows that it is there.
-    pub fn heartbeat(&self) -> Span {
-        Span::from_ps((self.current().as_ps() / HEARTBEATS_A_TIMEOUT).max(1))
     }
 }

@@ -100,6 +100,8 @@ pub(crate) struct Group {
     /// be stepped nor ticked: it looks for entries that are gone.
     installing: Option<u64>,
     seal: Seal,
+    /// A pre-vote that was asked for while this replica still heard its leader.
+    early: Option<(ServerId, RaftMessage)>,
 }
 
 /// Whether a majority of the present members knows by its disks that they are the members.
@@ -163,6 +165,7 @@ impl Group {
             leaderless_ticks: 0,
             installing: None,
             seal: Seal::Open,
+            early: None,
         };
         group.reset_timer(rng);
         group
@@ -202,7 +205,10 @@ impl Group {
     }
 
     fn reset_timer(&mut self, rng: &mut Rng) {
-        self.timer = (self.timer_stamp(), ELECTION_TICKS + rng.below(ELECTION_TICKS as u32) as usize);
+        // Whoever has asked for votes gives them longer: a vote needs the voter's disk, too.
+        let asked = matches!(self.raw.raft.state, StateRole::PreCandidate | StateRole::Candidate);
+        let longer = if asked && self.raw.raft.pre_vote { ELECTION_TICKS / 2 } else { 0 };
+        self.timer = (self.timer_stamp(), ELECTION_TICKS + longer + rng.below(ELECTION_TICKS as u32) as usize);
     }
 
     /// One tick of Raft's clock.
@@ -214,6 +220,9 @@ impl Group {
             self.reset_timer(rng);
         }
         self.raw.tick();
+        if let Some((from, message)) = self.early.take_if(|_| self.raw.raft.election_elapsed >= ELECTION_TICKS) {
+            self.step(from, message);
+        }
         let raft = &mut self.raw.raft;
         self.leaderless_ticks = if raft.leader_id == 0 { self.leaderless_ticks + 1 } else { 0 };
         if raft.state != StateRole::Leader && raft.promotable() && raft.election_elapsed >= self.timer.1 {
@@ -239,11 +248,47 @@ impl Group {
         if self.installing.is_some() {
             return;
         }
+        if self.gives_no_way(from, &message) {
+            return;
+        }
+        if self.is_early(&message) {
+            self.early = Some((from, message));
+            return;
+        }
         message.limit_commit(self.raw.raft.raft_log.last_index());
         if let Some(message) = message.into_raft(from, self.me) {
             // An error means that the message is late: of a replica that left, or of a term that is over.
             let _ = self.raw.step(message);
         }
+    }
+
+    /// Two that ask for pre-votes at the same time would both be promised them, and then split the votes: an election
+    /// timeout lost. One of them gives way, the one with the shorter log or, of equals, the lower number; the other does
+    /// not answer it. No vote is touched: a pre-vote is a question only.
+    fn gives_no_way(&mut self, from: ServerId, message: &RaftMessage) -> bool {
+        let raft = &mut self.raw.raft;
+        let Some((log_term, index)) = message.pre_candidate_log() else { return false };
+        if raft.state != StateRole::PreCandidate || message.term() <= raft.term {
+            return false;
+        }
+        if (raft.raft_log.last_term(), raft.raft_log.last_index(), self.me) > (log_term, index, from) {
+            return true;
+        }
+        raft.become_follower(raft.term, raft::INVALID_ID);
+        false
+    }
+
+    /// Whether the answer to a pre-vote has to wait until this replica, too, has missed its leader for long enough: another's
+    /// timeout may be shorter. raft-rs would not answer, and the candidate would wait for its next timeout.
+    fn is_early(&mut self, message: &RaftMessage) -> bool {
+        let raft = &self.raw.raft;
+        if message.is_of_leader() {
+            self.early = None;
+        }
+        message.pre_candidate_log().is_some()
+            && raft.state == StateRole::Follower
+            && raft.leader_id != raft::INVALID_ID
+            && raft.election_elapsed < ELECTION_TICKS
     }
 
     /// A snapshot has come as a whole and is on the disk. Gives its file back if Raft has no use for it.

@@ -246,6 +246,16 @@ impl RaftMessage {
         self.index
     }
 
+    /// How far the log of the candidate goes that asks for a pre-vote: the last entry's term and index.
+    pub(crate) fn pre_candidate_log(&self) -> Option<(u64, u64)> {
+        (self.kind == Kind::RequestPreVote).then_some((self.log_term, self.index))
+    }
+
+    /// Whether only a leader sends such a message.
+    pub(crate) fn is_of_leader(&self) -> bool {
+        matches!(self.kind, Kind::Append | Kind::Heartbeat | Kind::Snapshot)
+    }
+
     /// Whether it tells the receiver to campaign at once: the sender hands over its leadership.
     pub(crate) fn is_hand_over(&self) -> bool {
         self.kind == Kind::TimeoutNow

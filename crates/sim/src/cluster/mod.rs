@@ -21,6 +21,7 @@ mod clocks;
 mod core;
 mod data;
 mod disk;
+pub mod election;
 mod nemesis;
 mod network;
 mod node;

@@ -129,6 +129,11 @@ impl Session {
 
     /// Who leads the shard of a path, as it says itself.
     pub fn leader(&self, path: &Path) -> Option<ServerId> {
+        self.leader_and_term(path).map(|(leader, _)| leader)
+    }
+
+    /// The same, with the term it leads in.
+    pub fn leader_and_term(&self, path: &Path) -> Option<(ServerId, u64)> {
         let leads = |id: &ServerId| {
             let node = &self.core.nodes[id];
             let server = node.server()?;
@@ -137,7 +142,7 @@ impl Session {
             let group = groups.iter().find(|group| group.shard == shard)?;
             (group.role == RaftRole::Leader).then_some((group.term, *id))
         };
-        self.core.running().iter().filter_map(leads).max().map(|(_, id)| id)
+        self.core.running().iter().filter_map(leads).max().map(|(term, id)| (id, term))
     }
 
     /// Whether all servers run, know a leader of each shard, and have applied what is committed.
