@@ -81,13 +81,13 @@ impl Disk {
 }
 
 impl Folder for Disk {
-    fn list(&self) -> Vec<(FileName, u64)> {
+    fn list(&self) -> Result<Vec<(FileName, u64)>, DiskError> {
         let entries = fs::read_dir(&self.folder).expect("the folder is ours").map(|entry| entry.expect("readable"));
         let file = |entry: fs::DirEntry| {
             let name = FileName::new(entry.file_name().to_str()?).ok()?;
             Some((name, entry.metadata().ok()?.len()))
         };
-        entries.filter_map(file).collect()
+        Ok(entries.filter_map(file).collect())
     }
 
     fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {

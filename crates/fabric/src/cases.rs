@@ -1,6 +1,8 @@
 //! From an experiment's axes to its cases, and from a case to the fabric it runs on.
 
-use crate::{Case, ClusterLoad, Experiment, Fabric, Overrides, Setting, Traffic, Work};
+use crate::bonds;
+use crate::graph::Graph;
+use crate::{Case, ClusterLoad, Experiment, Fabric, NodeId, Overrides, Setting, Traffic, Work};
 
 impl Experiment {
     /// Every combination of the axes' values, the first axis slowest. One case when nothing varies.
@@ -45,6 +47,7 @@ fn change_traffic(setting: &Setting, traffic: &mut Traffic) {
     match setting {
         Setting::Pattern(pattern) => traffic.pattern = pattern.clone(),
         Setting::Transport(kind) => traffic.transport.kind = *kind,
+        Setting::Streams(n) => traffic.streams = *n,
         Setting::Window(n) => traffic.transport.window = *n,
         Setting::InitialWindow(n) => traffic.transport.initial_window = *n,
         Setting::DuplicateAckThreshold(n) => traffic.transport.duplicate_ack_threshold = *n,
@@ -67,10 +70,39 @@ fn override_fabric(setting: &Setting, overrides: &mut Overrides) {
         Setting::LinkRate(rate) => overrides.rate_bps = Some(*rate),
         Setting::LinkDelay(delay) => overrides.delay = Some(*delay),
         Setting::LinkQueue(packets) => overrides.queue_packets = Some(*packets),
+        Setting::BondMode(mode) => overrides.bond_mode = Some(*mode),
+        Setting::BondMembers(n) => overrides.bond_members = Some(*n),
+        Setting::Reorder(reordering) => overrides.reorder = Some(*reordering),
         Setting::Nodes(n) => overrides.nodes = Some(*n),
         Setting::Shards(shards) => overrides.shards = Some(shards.clone()),
         Setting::ElectionTimeout(timeout) => overrides.election = Some(*timeout),
+        Setting::PreVote(asks_first) => overrides.pre_vote = Some(*asks_first),
+        Setting::MessageDelay(delay) => overrides.message_delay = Some(*delay),
         _ => {}
+    }
+}
+
+/// Gives all bonds what a case says. Options of the file that a mode has no use for are left out in it.
+fn change_bonds(fabric: &mut Fabric, overrides: &Overrides) {
+    if let Some(members) = overrides.bond_members {
+        let mut graph = Graph {
+            nodes: std::mem::take(&mut fabric.nodes),
+            links: std::mem::take(&mut fabric.links),
+            hosts: fabric.hosts,
+            bonds: std::mem::take(&mut fabric.bonds),
+        };
+        bonds::resize(&mut graph, members as usize);
+        (fabric.nodes, fabric.links, fabric.bonds) = (graph.nodes, graph.links, graph.bonds);
+    }
+    let nodes: Vec<NodeId> = fabric.bonds.iter().map(|bond| bond.node).collect();
+    for bond in &mut fabric.bonds {
+        if let Some(mode) = overrides.bond_mode {
+            bond.config = bonds::configured(mode, &bond.options);
+            bond.end = bonds::learns(fabric.hosts, bond.node, nodes[bond.partner], mode);
+        }
+        if let Some(reordering) = overrides.reorder {
+            bond.reorder = reordering.applied_to(bond.reorder);
+        }
     }
 }
 
@@ -87,9 +119,12 @@ impl Fabric {
                 spec.queue_packets = overrides.queue_packets.or(spec.queue_packets);
             }
         }
+        change_bonds(&mut fabric, overrides);
         if let Some(controllers) = &mut fabric.controllers {
             controllers.nodes = overrides.nodes.unwrap_or(controllers.nodes);
             controllers.election = overrides.election.unwrap_or(controllers.election);
+            controllers.pre_vote = overrides.pre_vote.unwrap_or(controllers.pre_vote);
+            controllers.delay = overrides.message_delay.or(controllers.delay);
             if let Some(shards) = &overrides.shards {
                 controllers.shards.clone_from(shards);
             }

@@ -13,7 +13,7 @@ use crate::read::{Mapping, Name, Read};
 use crate::source::{At, Place, Source};
 use crate::topology::{Specs, explicit, fat_tree, leaf_spine};
 use crate::tree::{Node, Value};
-use crate::{Experiment, Fabric, HostAddress, NodeKind, Spread, links, tree};
+use crate::{Experiment, Fabric, HostAddress, NodeKind, Spread, bonds, links, tree};
 
 /// The most experiments of one file.
 const MOST_EXPERIMENTS: usize = 200;
@@ -47,7 +47,12 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     let file = File::read(&node, problems)?;
     let mtu = file.mtu.map_or(DEFAULT_MTU, |mtu| mtu.0);
     // A key that couldn't be read leaves a gap: what builds on the network would be reported wrongly.
-    let graph = graph(&file, &node, problems)?;
+    let mut graph = graph(&file, &node, problems)?;
+    if let Some(texts) = &file.bonds {
+        bonds::bonds(texts, &varied_modes(&file), &mut graph, problems)?;
+    } else if has_key(&node, "bonds") {
+        return None;
+    }
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
@@ -62,12 +67,20 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         nodes: graph.nodes,
         hosts: graph.hosts,
         links: graph.links,
+        bonds: graph.bonds,
         spread: file.spread.unwrap_or(Spread::Ecmp),
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
         controllers,
         experiments,
     })
+}
+
+/// The modes that experiments give to all bonds: an option that fits one of them is of use.
+fn varied_modes(file: &File) -> Vec<::bond::config::Mode> {
+    let experiments = file.experiments.iter().flat_map(|experiments| &experiments.value.0);
+    let axes = experiments.filter_map(|(_, text)| text.value.vary.as_ref()?.axes.mode.as_ref());
+    axes.flat_map(|modes| &modes.value).map(|mode| mode.value.0).collect()
 }
 
 /// Whether the file has this key, be it readable or not.
@@ -110,7 +123,8 @@ fn graph(file: &File, node: &Node, problems: &mut Problems<'_>) -> Option<Graph>
             let forms = ["topology", "nodes"];
             let there = matches!(&node.value, Value::Map(entries)
                 if entries.iter().any(|entry| nearest(&entry.key, forms).is_some()));
-            let alone = file.links.is_none() && file.hosts.is_none() && file.link_defaults.is_none();
+            let alone =
+                file.links.is_none() && file.hosts.is_none() && file.link_defaults.is_none() && file.bonds.is_none();
             if has_key(node, "controllers") && alone && !there {
                 return Some(Graph::default());
             }
@@ -210,7 +224,7 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     if !nodes.sound || file.links.as_ref().is_some_and(|links| !links.sound) {
         return None;
     }
-    let mut graph = explicit(nodes, links, defaults, problems)?;
+    let mut graph = explicit(nodes, links, defaults, file.bonds.as_ref(), problems)?;
     let hosts = nodes.value.0.iter().filter_map(|(name, text)| match &text.value {
         NodeText::Long(long) if long.kind.value == NodeWord::Host => {
             let value = HostText { mac: long.mac.clone(), ipv4: long.ipv4.clone(), ipv6: long.ipv6.clone() };

@@ -12,7 +12,7 @@ use crate::quantity::{Bytes, Length, Whole};
 use crate::read::{Fields, Read, expected, section};
 use crate::source::{At, Place};
 use crate::tree::{Node, Value};
-use crate::{Axis, ClusterLoad, Controllers, Fault, FaultAction, Operation, Role, Setting, Target};
+use crate::{Axis, ClusterLoad, Controllers, ElectionEnd, Fault, FaultAction, Operation, Role, Setting, Target};
 
 /// The longest value, in bytes.
 const LONGEST_VALUE: u64 = 1 << 20;
@@ -42,6 +42,9 @@ section! {
         "value" => value: Option<ValueBytes>,
         /// Of elections: who is killed. `leader` when not given.
         "kill" => kill: Option<At<Target>>,
+        /// Of elections: what ends them, the first `write` (when not given), or that another node is `leader`. Simulated
+        /// only, the latter.
+        "until" => until: Option<At<ElectionEnd>>,
         /// What befalls the controllers, and when, since the start of the load.
         "faults" => faults: Option<At<Vec<At<FaultText>>>>,
     }
@@ -148,6 +151,7 @@ pub(crate) fn load(
     let operations = operations(text.operations.as_ref(), problems)?;
     let election = operations == [Operation::Election];
     check_kill(text, election, problems);
+    check_until(text, election, problems);
     let (least, most) = sizes(controllers, axes);
     let faults = faults(text.faults.as_ref(), least, duration, problems);
     let load = ClusterLoad {
@@ -157,6 +161,7 @@ pub(crate) fn load(
         at: text.at.as_ref().map_or(Role::Leader, |at| at.value),
         value_bytes: text.value.map_or(200, |value| value.0),
         victim: text.kill.as_ref().map_or(Target::Leader, |kill| kill.value),
+        until: text.until.as_ref().map_or(ElectionEnd::Write, |until| until.value),
         faults,
     };
     let at = text.at.as_ref().map_or(place, |at| at.place);
@@ -232,6 +237,27 @@ fn check_kill(text: &ClusterText, election: bool, problems: &mut Problems<'_>) {
             "remove `faults`, or measure other operations",
         ),
         _ => {}
+    }
+}
+
+/// Only where a leader is killed another one follows it.
+fn check_until(text: &ClusterText, election: bool, problems: &mut Problems<'_>) {
+    let Some(until) = &text.until else { return };
+    let leader_stays = text.kill.as_ref().is_some_and(|kill| kill.value != Target::Leader);
+    if !election {
+        problems.add(
+            until.place,
+            "`until` is for elections",
+            "without `election`",
+            "remove it; `for` makes a run last longer",
+        );
+    } else if until.value == ElectionEnd::Leader && leader_stays {
+        problems.add(
+            until.place,
+            "the leader stays when another node is killed, and nobody is elected",
+            "never comes",
+            "write `kill: leader`, or `until: write`",
+        );
     }
 }
 

@@ -11,7 +11,7 @@ use crate::quantity::{Length, Whole};
 use crate::read::{Fields, Name, Read, expected, section, shown};
 use crate::source::{At, Place};
 use crate::tree::{Node, Value};
-use crate::{Controllers, ElectionTimeout, Replicas, ShardPlan, ShardSpec};
+use crate::{Controllers, ElectionTimeout, MessageDelay, Replicas, ShardPlan, ShardSpec};
 
 /// The largest cluster.
 pub(crate) const MOST_NODES: u64 = 9;
@@ -31,6 +31,12 @@ section! {
         "nodes" => nodes: Option<Nodes>,
         /// How long a follower waits for its leader before it stands for election. `measured` when not given.
         "election-timeout" => election: Option<ElectionText>,
+        /// Whether a candidate asks first whether it would be elected, and leaves the leader alone if not. `true` when not
+        /// given.
+        "pre-vote" => pre_vote: Option<Flag>,
+        /// How long messages take between simulated controllers; live ones have the network that they have. A quiet network
+        /// of 1 Gbit/s when not given.
+        "delay" => delay: Option<MessageDelayText>,
         /// How the data tree is cut: `single` (when not given), `distributed`, or a list of shards.
         "shards" => shards: Option<At<ShardsText>>,
         /// Whether they talk over TLS. `false` when not given.
@@ -48,6 +54,8 @@ pub(crate) fn controllers(text: &ControllersText, problems: &mut Problems<'_>) -
     Some(Controllers {
         nodes,
         election: text.election.map_or_else(ElectionTimeout::default, |timeout| timeout.0),
+        pre_vote: text.pre_vote.is_none_or(|flag| flag.0),
+        delay: text.delay.map(|delay| delay.0),
         shards,
         tls: text.tls.is_some_and(|flag| flag.0),
     })
@@ -162,6 +170,54 @@ impl JsonSchema for ElectionText {
             generator.subschema_for::<Timeout>(),
             generator.subschema_for::<BoundsText>(),
         ] })
+    }
+}
+
+type LeastDelay = Length<true, 10_000>;
+type MeanDelay = Length<false, 10_000>;
+
+section! {
+    /// How long messages take one way, processing included.
+    DelayBounds {
+        /// The least.
+        "min" => min: At<LeastDelay>,
+        /// The mean, not below `min`: what is above `min` is distributed exponentially.
+        "mean" => mean: At<MeanDelay>,
+    }
+}
+
+/// `{ min: 70ms, mean: 80ms }`
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageDelayText(pub MessageDelay);
+
+impl Read for MessageDelayText {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let Value::Map(_) = &node.value else {
+            expected(node, "the least and the mean, like `{ min: 70ms, mean: 80ms }`", problems);
+            return None;
+        };
+        let text = DelayBounds::read(node, problems)?;
+        let (min, mean) = (text.min.value.0, text.mean.value.0);
+        if mean < min {
+            problems.add(
+                text.mean.place,
+                format!("the mean, {mean}, is below the least, {min}"),
+                "below `min`",
+                "swap them",
+            );
+            return None;
+        }
+        Some(Self(MessageDelay { min, mean }))
+    }
+}
+
+impl JsonSchema for MessageDelayText {
+    fn schema_name() -> Cow<'static, str> {
+        "MessageDelay".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        DelayBounds::json_schema(generator)
     }
 }
 

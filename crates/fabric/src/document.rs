@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::addresses::Mac;
+use crate::bonds::{BondText, Members, ModeText, ReorderText};
 use crate::cluster::{Clients, ClusterText, ValueBytes};
-use crate::controllers::{ControllersText, ElectionText, Nodes, ShardsText};
+use crate::controllers::{ControllersText, ElectionText, Flag, MessageDelayText, Nodes, ShardsText};
 use crate::error::Problems;
 use crate::pattern::PatternText;
 use crate::quantity::{Bytes, Length, Rate, Whole, whole_number};
@@ -40,6 +41,8 @@ section! {
         "link-defaults" => link_defaults: Option<At<LinkText>>,
         /// With `topology`: addresses of hosts that shall not have the ones of their position.
         "hosts" => hosts: Option<At<Mapping<Name, HostText>>>,
+        /// Links between two nodes that are used as one.
+        "bonds" => bonds: Option<At<Vec<At<BondText>>>>,
         /// The hosts' maximum transmission unit in bytes, without the Ethernet header. 1500 when not given.
         "mtu" => mtu: Option<Bytes<1280, 65_535>>,
         /// Where chance starts when the command line gives no seed. 1 when not given.
@@ -338,8 +341,10 @@ section! {
         /// `random`, `stride(i)`, `staggered(p, q)`, `permutation`, `incast(n)`, `all-to-all` or `pairs: [[h1, h2], ..]`.
         /// Not needed where `vary` has it.
         "pattern" => pattern: Option<At<PatternText>>,
-        /// Loss recovery of TCP. `sack` when not given.
+        /// Loss recovery of TCP, or `udp`. `sack` when not given.
         "transport" => transport: Option<TransportKind>,
+        /// So many flows between the two hosts of each pair, measured together. 1 when not given.
+        "streams" => streams: Option<Streams>,
         /// Receive window in segments; it bounds what is in flight. 256 when not given.
         "window" => window: Option<Whole<1, 1_000_000>>,
         /// Initial window in segments. 10 when not given (RFC 6928).
@@ -350,7 +355,8 @@ section! {
         "delayed-ack" => delayed_ack: Option<DelayedAck>,
         /// Payload bytes of a full segment. When not given, what fits the MTU: 1448 of 1500.
         "segment" => segment: Option<At<Bytes<1, 65_535>>>,
-        /// Bytes of headers of each packet on the link. 66 when not given: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
+        /// Bytes of headers of each packet on the link. 66 when not given: Ethernet 14, IPv4 20, TCP 20, timestamps 12. Where a
+        /// link's rate is to mean what it means in Ethernet, 24 more: preamble 8, checksum 4, gap 12.
         "header" => header: Option<Bytes<0, 1_000>>,
         /// The least retransmission timeout. 200ms when not given.
         "rto-min" => rto_min: Option<Length<false, MINUTE>>,
@@ -412,6 +418,7 @@ impl JsonSchema for Vary {
 }
 
 type Values<T> = Option<At<Vec<Written<T>>>>;
+type Streams = Whole<1, 128>;
 
 section! {
     /// What changes from case to case.
@@ -422,6 +429,8 @@ section! {
         "pattern" => pattern: Values<PatternText>,
         /// Loss recovery of TCP.
         "transport" => transport: Values<TransportKind>,
+        /// How many flows each pair of hosts has.
+        "streams" => streams: Values<Streams>,
         /// Receive window in segments.
         "window" => window: Values<Whole<1, 1_000_000>>,
         /// Initial window in segments.
@@ -434,12 +443,22 @@ section! {
         "links.delay" => link_delay: Values<Delay>,
         /// Queue of every link that has one.
         "links.queue" => link_queue: Values<Queue>,
+        /// Mode of every bond.
+        "mode" => mode: Values<ModeText>,
+        /// How many members every bond has.
+        "members" => members: Values<Members>,
+        /// Whether bonds put arrivals back in order. `on` is as the file says, where it says so.
+        "reorder" => reorder: Values<ReorderText>,
         /// How many controllers.
         "nodes" => nodes: Values<Nodes>,
         /// How the data tree is cut into shards.
         "shards" => shards: Values<ShardsText>,
         /// The controllers' election timeout.
         "election-timeout" => election_timeout: Values<ElectionText>,
+        /// Whether controllers ask first whether they would be elected.
+        "pre-vote" => pre_vote: Values<Flag>,
+        /// How long messages take between simulated controllers.
+        "delay" => delay: Values<MessageDelayText>,
         /// Which controller is asked.
         "at" => at: Values<Role>,
         /// How many clients ask the controllers at once.

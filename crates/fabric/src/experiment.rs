@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use machine::Span;
 
+use crate::bonds;
 use crate::cluster::{self, ClusterText};
 use crate::document::{Axes, DelayedAck, Ends, ExperimentText, TrafficText, Vary};
 use crate::error::Problems;
@@ -26,23 +27,29 @@ const MOST_PAIRS: usize = 10_000_000;
 const MOST_FLOWS: u64 = 1_000_000;
 /// Bytes of an Ethernet header: what a frame has besides the MTU.
 const ETHERNET: u32 = 14;
+/// Bytes that a frame takes on an Ethernet wire besides itself: preamble, frame check sequence, interframe gap (IEEE 802.3).
+const FRAMING: u32 = 8 + 4 + 12;
 /// Bytes of IPv4 and TCP headers with timestamps.
 const IP_TCP: u32 = 52;
 
 /// The axes of traffic.
-const OF_TRAFFIC: [&str; 9] = [
+const OF_TRAFFIC: [&str; 13] = [
     "spread",
     "pattern",
     "transport",
+    "streams",
     "window",
     "initial-window",
     "duplicate-ack-threshold",
     "links.rate",
     "links.delay",
     "links.queue",
+    "mode",
+    "members",
+    "reorder",
 ];
 /// The axes of what is asked of the controllers.
-const OF_CLUSTER: [&str; 6] = ["nodes", "shards", "election-timeout", "at", "clients", "value"];
+const OF_CLUSTER: [&str; 8] = ["nodes", "shards", "election-timeout", "pre-vote", "delay", "at", "clients", "value"];
 
 /// What experiments are checked against.
 pub(crate) struct Context<'a> {
@@ -97,6 +104,7 @@ impl<'a> Context<'a> {
         let (axes, work) = (axes?, work?);
         if let (Some(text), Work::Traffic(traffic)) = (&text.traffic, &work) {
             check_pairs(text, traffic, &axes, problems);
+            self.check_flows(text, traffic, &axes, problems);
         }
         let expect = expect::expectations(text.expect.as_ref(), &work, &axes, problems);
         let published = expect::published(text.published.as_ref(), &work, &axes, problems);
@@ -115,6 +123,32 @@ impl<'a> Context<'a> {
             report,
             work,
         })
+    }
+
+    /// Streams multiply the flows of a pattern.
+    fn check_flows(&self, text: &At<TrafficText>, traffic: &Traffic, axes: &[Axis], problems: &mut Problems<'_>) {
+        let settings = || axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
+        let streams = settings().filter_map(|setting| if let Setting::Streams(n) = setting { Some(*n) } else { None });
+        let streams = streams.chain([traffic.streams]).max().unwrap_or(1);
+        let hosts = u64::from(self.graph.hosts);
+        let flows = |pattern: &Pattern| match pattern {
+            Pattern::AllToAll => hosts * hosts.saturating_sub(1),
+            Pattern::Pairs(pairs) => pairs.len() as u64,
+            _ => hosts,
+        };
+        let patterns = settings().filter_map(|setting| match setting {
+            Setting::Pattern(pattern) => Some(pattern),
+            _ => None,
+        });
+        let most = patterns.chain([&traffic.pattern]).map(flows).max().unwrap_or(0) * u64::from(streams);
+        if most > MOST_FLOWS && streams > 1 {
+            problems.add(
+                text.place,
+                format!("{streams} streams a pair make {most} flows, more than {MOST_FLOWS}"),
+                "too many flows",
+                "use fewer streams, or a pattern with fewer pairs",
+            );
+        }
     }
 
     fn load(
@@ -170,14 +204,17 @@ impl<'a> Context<'a> {
                 None
             }
         };
-        Some(Traffic { pattern: pattern?, transport: transport? })
+        let streams = text.value.streams.map_or(1, Whole::get);
+        Some(Traffic { pattern: pattern?, transport: transport?, streams })
     }
 
     fn transport(&self, text: &At<TrafficText>, problems: &mut Problems<'_>) -> Option<TransportSpec> {
         let (place, text) = (text.place, &text.value);
         let segment_bytes = text.segment.as_ref().map_or(self.mtu - IP_TCP, |size| size.value.0);
         let header_bytes = text.header.map_or(ETHERNET + IP_TCP, |size| size.0);
-        let (packet, most) = (segment_bytes + header_bytes, self.mtu + ETHERNET);
+        // Whoever counts the headers may count what a frame takes on the wire.
+        let framing = if text.header.is_some() { FRAMING } else { 0 };
+        let (packet, most) = (segment_bytes + header_bytes, self.mtu + ETHERNET + framing);
         if packet > most {
             problems.add(
                 text.segment.as_ref().map_or(place, |size| size.place),
@@ -295,6 +332,7 @@ impl<'a> Context<'a> {
             "spread" => of(axes.spread.as_ref(), |w| Some(Setting::Spread(w.value))),
             "pattern" => of(axes.pattern.as_ref(), |w| self.pattern(&w.value, w.place, problems).map(Setting::Pattern)),
             "transport" => of(axes.transport.as_ref(), |w| Some(Setting::Transport(w.value))),
+            "streams" => of(axes.streams.as_ref(), |w| Some(Setting::Streams(w.value.get()))),
             "window" => of(axes.window.as_ref(), |w| Some(Setting::Window(w.value.get()))),
             "initial-window" => of(axes.initial_window.as_ref(), |w| Some(Setting::InitialWindow(w.value.get()))),
             "duplicate-ack-threshold" => {
@@ -307,9 +345,21 @@ impl<'a> Context<'a> {
             "links.queue" => of(axes.link_queue.as_ref(), |w| {
                 self.some_link_has_a_rate(w.place, problems).then_some(Setting::LinkQueue(w.value.get()))
             }),
+            "mode" => of(axes.mode.as_ref(), |w| {
+                bonds::check_mode(self.graph, w.value.0, w.place, problems).then_some(Setting::BondMode(w.value.0))
+            }),
+            "members" => of(axes.members.as_ref(), |w| {
+                let members = w.value.get();
+                bonds::check_members(self.graph, members, w.place, problems).then_some(Setting::BondMembers(members))
+            }),
+            "reorder" => of(axes.reorder.as_ref(), |w| {
+                bonds::check_reorder(self.graph, w.place, problems).then_some(Setting::Reorder(w.value.into()))
+            }),
             "nodes" => of(axes.nodes.as_ref(), |w| Some(Setting::Nodes(w.value.get()))),
             "shards" => of(axes.shards.as_ref(), |w| Some(Setting::Shards(w.value.0.clone()))),
             "election-timeout" => of(axes.election_timeout.as_ref(), |w| Some(Setting::ElectionTimeout(w.value.0))),
+            "pre-vote" => of(axes.pre_vote.as_ref(), |w| Some(Setting::PreVote(w.value.0))),
+            "delay" => of(axes.delay.as_ref(), |w| Some(Setting::MessageDelay(w.value.0))),
             "at" => of(axes.at.as_ref(), |w| Some(Setting::At(w.value))),
             "clients" => of(axes.clients.as_ref(), |w| Some(Setting::Clients(w.value.get()))),
             "value" => of(axes.value.as_ref(), |w| Some(Setting::Value(w.value.0))),

@@ -3,12 +3,21 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::names::nearest;
-use crate::{End, HostAddress, Link, LinkId, LinkSpec, Node, NodeId, NodeKind, PortId, Side};
+use crate::{Bond, End, HostAddress, Link, LinkId, LinkSpec, Node, NodeId, NodeKind, PortId, Side};
 
 /// The hosts' IPv4 network.
 pub(crate) const IPV4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 0, 0, 0), 8);
 /// The hosts' IPv6 network: unique local (RFC 4193), its global identifier is "heddl".
 pub(crate) const IPV6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd68, 0x6564, 0x646c, 0, 0, 0, 0, 0), 64);
+
+/// Parallel links, and how many there shall be.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Those that are there, ascending.
+    pub links: Vec<LinkId>,
+    /// How many there shall be.
+    pub members: usize,
+}
 
 /// Nodes and links. Hosts are added first, so that their ids are 0, 1, ...
 #[derive(Clone, Debug, Default)]
@@ -16,6 +25,8 @@ pub(crate) struct Graph {
     pub nodes: Vec<Node>,
     pub links: Vec<Link>,
     pub hosts: u32,
+    /// Both ends of each bond, one after the other.
+    pub bonds: Vec<Bond>,
 }
 
 impl Graph {
@@ -41,6 +52,51 @@ impl Graph {
         let a = self.plug(a, id, Side::A);
         let b = self.plug(b, id, Side::B);
         self.links.push(Link { a, b, spec });
+    }
+
+    /// Gives each group of parallel links its number of members, and returns their links.
+    ///
+    /// All links but the further members of groups come first, in their order; then the further members, group by group. So
+    /// links and ports that are not further members keep their numbers, however many members a group has. A new member
+    /// is like the group's last.
+    ///
+    /// # Panics
+    /// If a group is empty or should become so, or names a link that isn't there.
+    pub fn regroup(&mut self, groups: &[Group]) -> Vec<Vec<LinkId>> {
+        let old = std::mem::take(&mut self.links);
+        for node in &mut self.nodes {
+            node.ports.clear();
+        }
+        let mut is_further = vec![false; old.len()];
+        for link in groups.iter().flat_map(|group| &group.links[1..]) {
+            is_further[link.0 as usize] = true;
+        }
+        let mut number = vec![LinkId(u32::MAX); old.len()];
+        for (i, link) in old.iter().enumerate().filter(|&(i, _)| !is_further[i]) {
+            number[i] = LinkId(self.links.len() as u32);
+            self.connect(link.a.node, link.b.node, link.spec);
+        }
+        let mut regrouped = Vec::with_capacity(groups.len());
+        for Group { links, members } in groups {
+            assert!(*members > 0, "a bond has a link");
+            let mut now = vec![number[links[0].0 as usize]];
+            for member in 1..*members {
+                let like = &old[links[member.min(links.len() - 1)].0 as usize];
+                now.push(LinkId(self.links.len() as u32));
+                self.connect(like.a.node, like.b.node, like.spec);
+            }
+            regrouped.push(now);
+        }
+        regrouped
+    }
+
+    /// The ports of `links` at `node`, which is one end of each.
+    pub fn ports_at(&self, node: NodeId, links: &[LinkId]) -> Vec<PortId> {
+        let port = |link: &LinkId| {
+            let link = &self.links[link.0 as usize];
+            if link.a.node == node { link.a.port } else { link.b.port }
+        };
+        links.iter().map(port).collect()
     }
 
     fn plug(&mut self, node: NodeId, link: LinkId, side: Side) -> End {

@@ -1,7 +1,7 @@
 //! The fabric file: one YAML file that describes a network and the experiments run on it.
 //!
 //! Text goes in, a checked [`Fabric`] comes out, or errors that show the line. What a `Fabric` says is consistent: names
-//! are unique, links meet nodes that exist, the graph is connected, every host has one link, faults befall controllers that
+//! are unique, links meet nodes that exist, the graph is connected, every host has one link or one bond, faults befall controllers that
 //! there are.
 //!
 //! ```text
@@ -14,14 +14,16 @@
 //! | `topology` | `{ fat-tree: { k } }` or `{ leaf-spine: { leaves, spines, hosts-per-leaf } }` |
 //! | `links` (a map), `hosts` | with `topology`: `rate`, `delay`, `queue` of all links, and in `hosts: { .. }`, `switches: { .. }` what differs; addresses by host |
 //! | `nodes`, `links` (a list), `link-defaults` | instead of `topology`: everything by name |
+//! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `mtu`, `seed` | of the whole network |
-//! | `controllers` | `nodes`, `election-timeout`, `shards`, `tls` of the cluster above the network; a file may have them alone |
+//! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `repeat`, `expect`, `report` of each |
 //!
-//! `fabrics/fat-tree.fabric.yaml` explains each of them; [`schema`] gives all of them with their bounds.
+//! `fabrics/fat-tree.fabric.yaml` explains them, `fabrics/bonds.fabric.yaml` the bonds; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod bonds;
 mod cases;
 mod check;
 mod claim;

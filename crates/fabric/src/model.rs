@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use machine::Span;
 use serde::{Deserialize, Serialize};
 
+mod bond;
 mod cluster;
+pub use bond::*;
 pub use cluster::*;
 
 /// A checked network and its experiments.
@@ -21,6 +23,9 @@ pub struct Fabric {
     pub hosts: u32,
     /// A [`LinkId`] is an index into this list.
     pub links: Vec<Link>,
+    /// Both ends of each bond, one after the other. The links of their further members come last in `links`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bonds: Vec<Bond>,
     /// How packets are spread over equal-cost paths.
     pub spread: Spread,
     /// The hosts' maximum transmission unit in bytes, without the Ethernet header.
@@ -68,7 +73,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeKind {
-    /// An end system with one port.
+    /// An end system with one port, or several that are one bond.
     Host(HostAddress),
     /// A switch. `tier` counts from the hosts: 1 edge (leaf), 2 aggregation (spine), 3 core. 0 in explicit topologies.
     Switch {
@@ -244,6 +249,15 @@ pub struct Traffic {
     pub pattern: Pattern,
     /// The transport of the flows.
     pub transport: TransportSpec,
+    /// How many flows each pair has. What they do together is what is measured of the pair.
+    #[serde(skip_serializing_if = "is_one")]
+    pub streams: u32,
+}
+
+/// What all files had before there was a choice is left out.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 /// Pairs of hosts. Hosts are numbered as in [`Fabric::nodes`].
@@ -287,7 +301,7 @@ pub struct TransportSpec {
     pub rto_min: Span,
 }
 
-/// TCP's loss recovery.
+/// TCP's loss recovery, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportKind {
@@ -297,6 +311,8 @@ pub enum TransportKind {
     NewReno,
     /// RFC 6675: recovery guided by selective acknowledgements (RFC 2018).
     Sack,
+    /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
+    Udp,
 }
 
 /// One thing that changes from case to case.
@@ -324,18 +340,31 @@ pub enum Setting {
     InitialWindow(u32),
     /// `duplicate-ack-threshold`
     DuplicateAckThreshold(u32),
+    /// `streams`: flows of each pair
+    Streams(u32),
     /// `links.rate`: of every link that has a rate
     LinkRate(u64),
     /// `links.delay`: of every link
     LinkDelay(Span),
     /// `links.queue`: of every link that has a queue
     LinkQueue(u32),
+    /// `mode`: of every bond
+    #[serde(serialize_with = "bond::mode_name")]
+    BondMode(::bond::config::Mode),
+    /// `members`: of every bond
+    BondMembers(u32),
+    /// `reorder`: at every bond
+    Reorder(Reordering),
     /// `nodes`: how many controllers
     Nodes(u32),
     /// `shards`
     Shards(ShardPlan),
     /// `election-timeout`
     ElectionTimeout(ElectionTimeout),
+    /// `pre-vote`
+    PreVote(bool),
+    /// `delay`: between simulated controllers
+    MessageDelay(MessageDelay),
     /// `at`
     At(Role),
     /// `clients`
@@ -368,6 +397,15 @@ pub struct Overrides {
     pub delay: Option<Span>,
     /// Queue of every link that has one.
     pub queue_packets: Option<u32>,
+    /// Mode of every bond.
+    #[serde(skip_serializing_if = "Option::is_none", with = "bond::mode_by_name")]
+    pub bond_mode: Option<::bond::config::Mode>,
+    /// How many members every bond has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bond_members: Option<u32>,
+    /// Whether bonds put arrivals back in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reordering>,
     /// How many controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
@@ -377,6 +415,12 @@ pub struct Overrides {
     /// The controllers' election timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub election: Option<ElectionTimeout>,
+    /// Whether controllers ask before they stand for election.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_vote: Option<bool>,
+    /// How long messages take between simulated controllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_delay: Option<MessageDelay>,
 }
 
 /// A claim about a metric that decides the exit status.

@@ -19,6 +19,7 @@ pub fn schema() -> Value {
     RecursiveTransform(without_null).transform(&mut schema);
     schema.insert("title".to_owned(), "Heddle fabric file".into());
     one_of(&mut schema, "ExperimentText", &["traffic", "cluster"]);
+    one_of(&mut schema, "BondText", &["between", "host"]);
     one_of(&mut schema, "FaultText", &["kill", "restart", "pause", "partition"]);
     schema.into()
 }

@@ -114,7 +114,7 @@ nodes:
 # What each link does, in each direction, that doesn't say otherwise.
 link-defaults: { rate: 100Mbit, delay: 100us, queue: 100 }
 
-# A host has exactly one link.
+# A host has one link, or several to the same node with `bonds: [{ host: h1, mode: balance-rr }]`.
 links:
   - between: [h1, left]
   - between: [h2, left]

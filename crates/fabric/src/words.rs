@@ -10,7 +10,7 @@ use crate::error::Problems;
 use crate::names::{did_you_mean, one_of};
 use crate::read::{Read, expected, shown};
 use crate::tree::{Node, Value};
-use crate::{DriverKind, Metric, Operation, Role, Spread, Statistic, TransportKind};
+use crate::{DriverKind, ElectionEnd, Metric, Operation, Role, Spread, Statistic, TransportKind};
 
 /// An enum written as one of some words: its reader and its schema.
 macro_rules! words {
@@ -73,6 +73,7 @@ words!(TransportKind, "Transport", "a transport", {
     "reno" => TransportKind::Reno,
     "newreno" => TransportKind::NewReno,
     "sack" => TransportKind::Sack,
+    "udp" => TransportKind::Udp,
 });
 
 words!(DriverKind, "Driver", "a driver", {
@@ -143,6 +144,11 @@ words!(Operation, "Operation", "something to ask of the controllers", {
     "delete" => Operation::Delete,
     "rpc" => Operation::Rpc,
     "election" => Operation::Election,
+});
+
+words!(ElectionEnd, "ElectionEnd", "an end of an election", {
+    "write" => ElectionEnd::Write,
+    "leader" => ElectionEnd::Leader,
 });
 
 words!(Role, "Role", "a node to ask", {

@@ -2,8 +2,8 @@
 #![allow(clippy::format_collect, clippy::format_push_string, reason = "texts of tests are short")]
 
 use fabric::{
-    Bound, ClusterLoad, ElectionTimeout, Fabric, FaultAction, Metric, Operation, Replicas, Role, ShardPlan, Source,
-    Statistic, Target, parse,
+    Bound, ClusterLoad, ElectionEnd, ElectionTimeout, Fabric, FaultAction, MessageDelay, Metric, Operation, Replicas,
+    Role, ShardPlan, Source, Statistic, Target, parse,
 };
 use machine::Span;
 use miette::{GraphicalReportHandler, GraphicalTheme};
@@ -143,7 +143,9 @@ fn what_is_not_given_has_its_default() {
     assert_eq!((controllers.nodes, controllers.tls, &controllers.shards), (1, false, &ShardPlan::Single));
     let measured = ElectionTimeout::Measured { min: Span::from_ms(100), max: Span::from_secs(10) };
     assert_eq!(controllers.election, measured);
+    assert_eq!((controllers.pre_vote, controllers.delay), (true, None));
     let load = load(&fabric);
+    assert_eq!(load.until, ElectionEnd::Write);
     assert_eq!(load.operations, [Operation::Create, Operation::Read, Operation::Update, Operation::Delete]);
     assert_eq!((load.requests, load.clients, load.at, load.value_bytes), (500, 1, Role::Leader, 200));
     assert_eq!((fabric.experiments[0].duration, fabric.experiments[0].repeat), (Span::ZERO, 1));
@@ -162,6 +164,31 @@ fn elections_are_one_a_run_and_of_the_leader() {
     let timeouts: Vec<_> = fabric.experiments[0].cases().iter().map(|case| case.overrides.election).collect();
     assert_eq!(timeouts[1], Some(ElectionTimeout::Fixed(Span::from_secs(1))));
     assert_eq!(timeouts[3], Some(ElectionTimeout::default()));
+}
+
+#[test]
+fn elections_can_be_without_pre_vote_and_between_distant_controllers() {
+    let text = "controllers: { nodes: 3, pre-vote: false, delay: { min: 70ms, mean: 80ms } }\n\
+        experiments:\n  far:\n    cluster: { operations: [election], until: leader }\n    \
+        vary: { election-timeout: [100ms, measured], pre-vote: [false, true], delay: [{ min: 0, mean: 1ms }, { min: 2ms, mean: 2ms }] }\n    \
+        expect: { election-max: { where: { pre-vote: true, delay: \"min: 0, mean: 1ms\" }, is: \"<= 1 s\" } }\n";
+    assert_eq!(violations(text), [""; 0]);
+    let fabric = read(text);
+    let controllers = fabric.controllers.as_ref().expect("controllers");
+    let far = MessageDelay { min: Span::from_ms(70), mean: Span::from_ms(80) };
+    assert_eq!((controllers.pre_vote, controllers.delay), (false, Some(far)));
+    assert_eq!(load(&fabric).until, ElectionEnd::Leader);
+    let cases = fabric.experiments[0].cases();
+    assert_eq!(cases.len(), 8);
+    let of = |case: usize| {
+        let changed = fabric.with(&cases[case].overrides).controllers.expect("controllers");
+        (changed.pre_vote, changed.delay.map(|delay| (delay.min, delay.mean)))
+    };
+    assert_eq!(of(0), (false, Some((Span::ZERO, Span::from_ms(1)))));
+    assert_eq!(of(7), (true, Some((Span::from_ms(2), Span::from_ms(2)))));
+    assert_eq!(cases[7].labels[2], ("delay".to_owned(), "min: 2ms, mean: 2ms".to_owned()));
+    // A case that sets neither keeps what the block says.
+    assert_eq!(fabric.with(&fabric::Overrides::default()).controllers, fabric.controllers);
 }
 
 #[test]
@@ -208,12 +235,13 @@ fn the_file_of_the_paper_has_all_four_tables() {
     let cases: Vec<(&str, usize, u32)> =
         fabric.experiments.iter().map(|e| (e.name.as_str(), e.cases().len(), e.repeat)).collect();
     // Of a single node only its leader can be asked.
-    assert_eq!(cases, [("roles", 3, 5), ("sizes", 8, 5), ("rpc", 4, 5), ("election", 5, 3)]);
+    assert_eq!(cases, [("roles", 3, 5), ("sizes", 8, 5), ("rpc", 4, 5), ("election", 5, 3), ("far-apart", 4, 10)]);
     let requests: Vec<u32> = fabric.experiments.iter().map(|e| e.work.cluster().expect("a load").requests).collect();
-    assert_eq!(requests, [500, 500, 500, 1]);
-    // Three figures of four operations in three cases, four averages in six cases, four of the RPC, four elections.
+    assert_eq!(requests, [500, 500, 500, 1, 20]);
+    // Three figures of four operations in three cases, four averages in six cases, four of the RPC, four elections, the last
+    // of them once more.
     let published: Vec<usize> = fabric.experiments.iter().map(|e| e.published.len()).collect();
-    assert_eq!(published, [36, 24, 4, 12]);
+    assert_eq!(published, [36, 24, 4, 12, 3]);
 }
 
 #[test]
@@ -260,6 +288,11 @@ fn the_schema_refuses_what_the_parser_refuses() {
         "controllers: { shards: [ { name: a, modules: [1car] } ] }\n",
         "controllers: { shards: [ { name: a, modules: [car], replicas: some } ] }\n",
         "controllers: { election-timeout: soon }\n",
+        "controllers: { pre-vote: maybe }\n",
+        "controllers: { delay: 80ms }\n",
+        "controllers: { delay: { min: 80ms } }\n",
+        "controllers: { delay: { min: 1ms, mean: 2ms, max: 3ms } }\n",
+        "controllers: { nodes: 3 }\nexperiments: { a: { cluster: { operations: [election], until: peace } } }\n",
         "controllers: {}\nexperiments: { a: {} }\n",
         "controllers: {}\nexperiments: { a: { cluster: { at: edge } } }\n",
         "controllers: {}\nexperiments: { a: { cluster: { operations: [erase] } } }\n",
@@ -287,6 +320,12 @@ fn controllers() {
         ("a timeout that is a list", "election-timeout: [1s]".to_owned()),
         ("bounds the wrong way round", "election-timeout: { min: 1s, max: 100ms }".to_owned()),
         ("bounds that are too low", "election-timeout: { min: 1ms }".to_owned()),
+        ("a pre-vote that is neither", "pre-vote: perhaps".to_owned()),
+        ("a delay that is one time", "delay: 80ms".to_owned()),
+        ("a delay without a mean", "delay: { min: 70ms }".to_owned()),
+        ("a mean below the least", "delay: { min: 80ms, mean: 70ms }".to_owned()),
+        ("a mean of nothing", "delay: { min: 0, mean: 0 }".to_owned()),
+        ("a delay beyond ten seconds", "delay: { min: 70ms, mean: 11s }".to_owned()),
         ("an unknown shard strategy", "shards: split".to_owned()),
         ("no shards", shards("")),
         ("a shard that claims nothing", shards("{ name: car }")),
@@ -323,6 +362,12 @@ fn loads() {
         ("an election without a majority left", "cluster: { operations: [election] }\n    vary: { nodes: [1, 3] }"),
         ("an election after all are killed", "cluster: { operations: [election], kill: all }"),
         ("a kill without an election", "cluster: { kill: leader }"),
+        ("an end without an election", "cluster: { until: leader }"),
+        ("a new leader while the old one lives", "cluster: { operations: [election], kill: follower, until: leader }"),
+        (
+            "a mean below the least among the values",
+            "cluster: { at: leader }\n    vary: { delay: [{ min: 2s, mean: 1s }] }",
+        ),
         ("no requests", "cluster: { requests: 0 }"),
         ("a value that is too long", "cluster: { value: 2MiB }"),
         ("nobody to ask", "cluster: { at: edge }"),

@@ -45,6 +45,59 @@ fn traffic(experiment: &Experiment) -> &Traffic {
     experiment.work.traffic().expect("traffic")
 }
 
+#[test]
+fn streams_are_read_and_varied() {
+    let file = |traffic: &str, vary: &str| {
+        format!(
+            "topology: {{ fat-tree: {{ k: 4 }} }}\nlinks: {{ rate: 1Gbit }}\n\
+             experiments: {{ a: {{ traffic: {{ pattern: permutation{traffic} }}, vary: {{ {vary} }} }} }}\n"
+        )
+    };
+    let of = |text: &str| -> Vec<u32> {
+        assert_eq!(violations(text), [""; 0]);
+        let cases = read(text).experiments[0].cases();
+        cases.iter().map(|case| case.work.traffic().expect("traffic").streams).collect()
+    };
+    assert_eq!(of(&file("", "window: [20]")), [1]);
+    assert_eq!(of(&file(", streams: 128", "window: [20]")), [128]);
+    assert_eq!(of(&file(", streams: 2", "streams: [1, 5, 20]")), [1, 5, 20]);
+    for wrong in [0, 129] {
+        let text = file(&format!(", streams: {wrong}"), "window: [20]");
+        assert!(!violations(&text).is_empty(), "{wrong}");
+        let source = Source { name: "net.fabric.yaml".to_owned(), text };
+        let error = parse(&source).unwrap_err();
+        let told = &error.problems()[0];
+        assert_eq!((told.line, format!("{} {}", told.message, told.hint).contains("128")), (3, true), "{told:?}");
+    }
+}
+
+#[test]
+fn streams_count_towards_the_most_flows() {
+    let text = "topology: { fat-tree: { k: 12 } }\nlinks: { rate: 1Gbit }\n\
+                experiments: { a: { traffic: { pattern: all-to-all }, vary: { streams: [1, 5] } } }\n";
+    // 432 hosts: 186,192 flows, five times that are fewer than a million.
+    assert_eq!(read(text).experiments[0].cases().len(), 2);
+    let source = Source { name: "net.fabric.yaml".to_owned(), text: text.replace("[1, 5]", "[1, 6]") };
+    let problems = parse(&source).unwrap_err();
+    let first = &problems.problems()[0];
+    assert_eq!(first.message, "6 streams a pair make 1117152 flows, more than 1000000");
+    assert_eq!(first.line, 3);
+}
+
+#[test]
+fn headers_may_count_what_ethernet_adds_on_the_wire() {
+    let file = |header: &str| {
+        format!(
+            "topology: {{ fat-tree: {{ k: 4 }} }}\nlinks: {{ rate: 1Gbit }}\n\
+             experiments: {{ a: {{ traffic: {{ pattern: permutation, segment: 1448B{header} }} }} }}\n"
+        )
+    };
+    let bytes = |header: &str| traffic(&read(&file(header)).experiments[0]).transport.header_bytes;
+    assert_eq!((bytes(""), bytes(", header: 90B")), (66, 90));
+    let source = Source { name: "net.fabric.yaml".to_owned(), text: file(", header: 91B") };
+    assert!(parse(&source).unwrap_err().problems()[0].message.contains("is 1539 B, more than a frame of 1538 B"));
+}
+
 /// What the schema finds wrong with a file.
 fn violations(text: &str) -> Vec<String> {
     let validator = jsonschema::draft7::new(&fabric::schema()).expect("a schema");

@@ -27,12 +27,13 @@ fn survives(text: String) {
     }
 }
 
-const SEEDS: [&str; 5] = [
+const SEEDS: [&str; 6] = [
     include_str!("../../../fabrics/explicit.fabric.yaml"),
     include_str!("../../../fabrics/fat-tree.fabric.yaml"),
     include_str!("../../../fabrics/quickstart.fabric.yaml"),
     include_str!("../../../fabrics/controllers.fabric.yaml"),
     include_str!("../../../fabrics/paper/3-fabric-multipath.fabric.yaml"),
+    include_str!("../../../fabrics/bonds.fabric.yaml"),
 ];
 
 /// What mutations put in: YAML's own characters, numbers at the edge, keys in the wrong place.
@@ -144,6 +145,13 @@ fn a_million_bytes_of_anything_end_soon() {
     }
     // Generous: a debug build on a busy machine takes a few seconds.
     assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
+}
+
+#[test]
+fn the_seeds_are_sound() {
+    for text in SEEDS {
+        assert!(parse(&Source { name: "x".to_owned(), text: text.to_owned() }).is_ok(), "{text}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod controller;
 
 pub use actions::Cluster;
 pub use cluster::{At, Bench, BenchOperation, Endpoints, Tls};
-pub use controller::{Controller, ControllerCommand, Shards};
+pub use controller::{Controller, ControllerCommand, Reads, Shards};
 
 use std::path::PathBuf;
 
@@ -236,6 +236,8 @@ pub enum What {
     Links,
     /// Forwarding entries of each switch: next-hop ports towards each host, and packets
     Flows,
+    /// Bonds: each member, whether it sends, and why; what order on arrival did
+    Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
     Counters,
 }

@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod output;
 
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -29,7 +30,8 @@ fn main() -> ExitCode {
         Ok(Ending::Passed) => ExitCode::SUCCESS,
         Ok(Ending::Missed) => ExitCode::from(1),
         Err(report) => {
-            eprintln!("{report:?}");
+            // Whoever started it may not listen any more; the status says it, too.
+            let _ = writeln!(std::io::stderr(), "{report:?}");
             ExitCode::from(2)
         }
     }
@@ -39,7 +41,13 @@ fn log_to_stderr(verbose: u8) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let filter = tracing_subscriber::EnvFilter::try_from_env("HEDDLE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()))
+        // They would be told to standard error, which panics if that is what is broken.
+        .log_internal_errors(false)
+        .init();
 }
 
 fn dispatch(cli: Cli) -> Result<Ending, Report> {

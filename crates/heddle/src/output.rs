@@ -13,6 +13,12 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
     put(&(serde_json::to_string_pretty(value).into_diagnostic()? + "\n"))
 }
 
+/// Writes to standard output for a program that goes on when nobody reads it, and cannot do anything about it.
+pub fn tell(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
 /// Writes to standard output. A reader that has gone, as `head` does, ends the program in peace.
 pub fn put(text: &str) -> Result<(), Report> {
     let mut stdout = std::io::stdout().lock();

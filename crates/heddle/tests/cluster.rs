@@ -365,6 +365,12 @@ fn servers_come_go_and_are_replaced() {
     });
 
     // A fourth one, as `add` says.
+    let (_, stderr) = cluster.expect(2, &["add", "x y"]);
+    assert!(stderr.contains("`x y` cannot name a node"), "{stderr}");
+    let (_, stderr) = cluster.expect(2, &["replace", "c3", "-x"]);
+    assert!(stderr.contains("-x"), "{stderr}");
+    let (_, stderr) = cluster.expect(0, &["add", "c4"]);
+    assert!(stderr.contains("--election-timeout"), "{stderr}");
     let (_, stderr) = cluster.expect(2, &["add", "c3"]);
     assert!(stderr.contains("already") && stderr.contains("replace c3"), "{stderr}");
     let command = cluster.json(&["add"]);
@@ -414,6 +420,89 @@ fn without_a_majority_only_stale_reads_are_answered() {
 }
 
 #[test]
+fn without_a_majority_of_meta_nobody_is_removed() {
+    let mut cluster = Cluster::start(2);
+    cluster.run(&["put", "/car:cars", "red"]);
+    cluster.nodes[1].kill();
+    cluster.wait("c2 is missed", |status| status["servers"][1]["live"] == false);
+    let first = cluster.nodes[0].address.clone();
+    let args = ["cluster", "--endpoints", &first, "--timeout", "1s", "remove", "c2", "--force"];
+    let (_, stderr) = cluster.desk.expect(2, &args);
+    let words = stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+    for said in ["needs a majority of its voters", "with its data folder", "heddle cluster restore", "--stale"] {
+        assert!(words.contains(said), "{said}: {stderr}");
+    }
+    let (help, _) = cluster.desk.expect(0, &["cluster", "remove", "--help"]);
+    assert!(help.contains("majority of the voters of `meta`"), "{help}");
+}
+
+#[test]
+fn files_of_a_backup_are_called_as_the_user_does() {
+    let cluster = Cluster::start(1);
+    let (_, stderr) = cluster.expect(2, &["backup", "nowhere/monday.heddle"]);
+    assert!(stderr.contains("cannot create nowhere/monday.heddle: ") && stderr.contains("make its folder"), "{stderr}");
+    assert!(!stderr.contains(".partial"), "{stderr}");
+}
+
+#[test]
+fn reads_can_do_without_leases() {
+    let desk = Desk::new();
+    let node = Node::start(&desk, "c1", &["--node", "c1", "--listen", "127.0.0.1:0", "--reads", "index"]);
+    let ask = |args: &[&str]| desk.expect(0, &[&["cluster", "--endpoints", &node.address], args].concat()).0;
+    ask(&["put", "/car:cars", "red"]);
+    assert_eq!(ask(&["get", "/car:cars"]), "red");
+    let status: Value = serde_json::from_str(&ask(&["status", "-o", "json"])).expect("JSON");
+    assert_eq!((&status["counters"][0]["lease-reads"], &status["counters"][0]["index-reads"]), (&0.into(), &1.into()));
+    let (help, _) = desk.expect(0, &["controller", "--help"]);
+    assert!(help.contains("50 per mille"), "{help}");
+}
+
+/// Whoever started it may have gone, with both ends of its pipes.
+#[test]
+fn a_controller_survives_that_nobody_listens() {
+    let desk = Desk::new();
+    let listen = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.local_addr().expect("it is bound").to_string()
+    };
+    for format in ["json", "table"] {
+        let args = ["controller", "--data", "c1", "--listen", &listen, "-o", format, "-v", "--worn-after", "1"];
+        let mut command = desk.command(&args);
+        let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut node = Node { process, address: listen.clone(), server: 1 };
+        drop((node.process.stdout.take(), node.process.stderr.take()));
+        let begun = Instant::now();
+        // Beyond the moment at which it starts anew.
+        let mut answers = 0;
+        while begun.elapsed() < Duration::from_secs(4) || answers == 0 {
+            let asked = desk.heddle(&["cluster", "--endpoints", &listen, "--timeout", "2s", "put", "/car:cars", "red"]);
+            answers += u32::from(asked.status.success());
+            assert_eq!(node.process.try_wait().expect("it is ours"), None, "{format}");
+            assert!(begun.elapsed() < PATIENCE, "{asked:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn a_log_in_a_file_has_no_colours() {
+    let desk = Desk::new();
+    let args = ["controller", "--data", "c1", "--listen", "127.0.0.1:0", "-o", "json"];
+    let mut process = desk
+        .command(&args)
+        .env_remove("NO_COLOR")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(process.stderr.take().expect("it is piped")).read_line(&mut line).expect("UTF-8");
+    process.kill().expect("it is ours to kill");
+    process.wait().expect("it ends");
+    assert!(line.contains("founded cluster") && !line.contains('\x1b'), "{line:?}");
+}
+
+#[test]
 fn certificates_are_asked_for_and_told_of() {
     let desk = Desk::new();
     desk.expect(0, &["controller", "certificates", "--out", "tls", "127.0.0.1"]);
@@ -432,6 +521,15 @@ fn certificates_are_asked_for_and_told_of() {
     let (rows, _) = ask(0, &[&bench[..], &tls[..]].concat());
     let rows: Value = serde_json::from_str(&rows).expect("JSON");
     assert_eq!((rows.as_array().map(Vec::len), &rows[0]["failed"]), (Some(2), &0.into()));
+    // A client may ask to be let in, but is no server.
+    let client = ["--tls-cert", "tls/client.pem", "--tls-key", "tls/client.key", "--tls-ca", "tls/ca.pem"];
+    let join = ["--node", "c2", "--listen", "127.0.0.1:0", "--join", &node.address];
+    let _second = Node::start(&desk, "c2", &[&join[..], &client[..]].concat());
+    let begun = Instant::now();
+    while !desk.read("c1.log").contains("says that it is server 2, and is refused: its certificate is not a server's") {
+        assert!(begun.elapsed() < PATIENCE, "{}", desk.read("c1.log"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
@@ -466,4 +564,38 @@ fn without_a_cluster_the_way_to_one_is_shown() {
     assert!(desk.read("pages/heddle-cluster-shards-create.1").contains("replicas"));
     let (script, _) = desk.expect(0, &["completions", "bash"]);
     assert!(script.contains("move-leader"));
+}
+
+/// Its clock does not go on for ever: twice a year a controller starts anew by itself, in the same process.
+#[test]
+fn a_worn_controller_starts_anew_and_keeps_its_data() {
+    let desk = Desk::new();
+    // A port of its own: a free one would be another one after the start.
+    let listen = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.local_addr().expect("it is bound").to_string()
+    };
+    let node = Node::start(&desk, "c1", &["--node", "c1", "--listen", &listen, "--worn-after", "2"]);
+    // While it starts, nobody listens.
+    let cluster = |args: &[&str]| {
+        let begun = Instant::now();
+        loop {
+            let output = desk.heddle(&[&["cluster", "--endpoints", &node.address, "--timeout", "10s"], args].concat());
+            if output.status.success() {
+                return String::from_utf8(output.stdout).expect("UTF-8");
+            }
+            assert!(begun.elapsed() < PATIENCE, "{args:?}: {output:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    cluster(&["put", "/car:cars/car-entry=1", "red"]);
+    let log = || desk.read("c1.log");
+    let begun = Instant::now();
+    while !log().contains("starts anew") {
+        assert!(begun.elapsed() < PATIENCE, "{}", log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(cluster(&["get", "/car:cars/car-entry=1"]).trim(), "red");
+    cluster(&["put", "/car:cars/car-entry=1", "blue"]);
+    assert_eq!(cluster(&["get", "/car:cars/car-entry=1"]).trim(), "blue");
 }

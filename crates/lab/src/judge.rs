@@ -54,21 +54,25 @@ pub(crate) fn check(experiment: &Experiment, cases: &[Case]) -> Result<(), Error
     Ok(())
 }
 
-/// Whether something is expected of the case that only simulated runs can tell.
-pub(crate) fn needs_simulation(experiment: &Experiment, labels: &Labels) -> bool {
+/// Whether something is expected of the case that only the runs of this driver can tell.
+pub(crate) fn needs(driver: DriverKind, experiment: &Experiment, labels: &Labels) -> bool {
+    let other = match driver {
+        DriverKind::Live => DriverKind::Sim,
+        DriverKind::Sim => DriverKind::Live,
+    };
     experiment.expect.iter().any(|expectation| {
         labels.contain(&expectation.only)
-            && (expectation.driver == Some(DriverKind::Sim) || !is_known_to(expectation.metric, DriverKind::Live))
+            && (expectation.driver == Some(driver) || !is_known_to(expectation.metric, other))
     })
 }
 
 /// Holds every expectation against every case that it speaks of, for each driver that ran. Nothing is expected of the
-/// simulated runs of the cases in `not_simulated`: there are none.
+/// runs of the cases that a driver leaves out: there are none.
 pub(crate) fn judge(
     experiment: &Experiment,
     cases: &[CaseResult],
     drivers: &[DriverKind],
-    not_simulated: &[usize],
+    is_left_out: impl Fn(DriverKind, usize) -> bool,
 ) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for expectation in &experiment.expect {
@@ -76,7 +80,7 @@ pub(crate) fn judge(
             let asked = |driver: &&DriverKind| {
                 expectation.driver.is_none_or(|only| only == **driver)
                     && is_known_to(expectation.metric, **driver)
-                    && (**driver == DriverKind::Live || !not_simulated.contains(&number))
+                    && !is_left_out(**driver, number)
             };
             for &driver in drivers.iter().filter(asked) {
                 verdicts.push(verdict(expectation, number, case, driver));

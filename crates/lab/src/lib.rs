@@ -16,6 +16,7 @@
 //! machine, or the time of day.
 #![forbid(unsafe_code)]
 
+mod bonds;
 mod cluster;
 mod cluster_record;
 mod environment;
@@ -48,6 +49,7 @@ use std::path::PathBuf;
 
 use fabric::DriverKind;
 
+pub use bonds::{BondRecord, BondResult, OrderRecord};
 pub use cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
 pub use environment::Environment;
 pub use error::Error;

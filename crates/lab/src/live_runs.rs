@@ -14,7 +14,7 @@ use crate::record::{FlowRecord, LinkRecord, Record};
 use crate::results::Timing;
 use crate::simulate::{link_record, node_name};
 use crate::traffic::{self, FlowFailure, Hosts, LIVE_FLOWS_MAX, LiveFlow, Measured, Schedule};
-use crate::{Error, Options, tuning};
+use crate::{Error, Options, bonds, tuning};
 
 /// What an idle network needs to forget the run before: queues drain, connections close.
 const REST: Duration = Duration::from_millis(200);
@@ -99,7 +99,7 @@ impl<'a> LiveRuns<'a> {
         let schedule = Schedule {
             warm_up: whole_seconds(times.0),
             seconds: whole_seconds(times.1).max(1),
-            arguments: tuning::client_arguments(&traffic_of(case).transport, self.fabric.mtu),
+            arguments: tuning::client_arguments(&traffic_of(case).transport, traffic_of(case).streams, self.fabric.mtu),
         };
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = traffic::run(&self.network, &flows, &schedule, count).map_err(|failure| failed(run, failure))?;
@@ -181,6 +181,7 @@ fn record(
 ) -> Record {
     let (before, after) = (&measured.before, &measured.after);
     let over = Span::from_ps(after.at.as_ps().saturating_sub(before.at.as_ps()));
+    let links = links(fabric, &before.links, &after.links, over);
     Record {
         experiment: run.experiment.clone(),
         case: run.at.1,
@@ -206,7 +207,8 @@ fn record(
                 }
             })
             .collect(),
-        links: links(fabric, &before.links, &after.links, over),
+        bonds: bonds::records(fabric, &links, |_| None),
+        links,
         packet_hops: None,
         reordered: None,
         reorder_extent: None,
@@ -220,7 +222,7 @@ fn record(
 fn lost_outside_links(counters: &Counters) -> u64 {
     let refused = &counters.refused;
     let at_ports: u64 = counters.ports.iter().map(|port| port.traffic.drops).sum();
-    refused.no_buffer + refused.ring_full + refused.malformed + at_ports
+    refused.no_buffer + refused.ring_full + refused.no_member + refused.malformed + at_ports
 }
 
 /// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
@@ -285,6 +287,7 @@ mod tests {
             malformed: 1,
             no_buffer: 2,
             ring_full: 4,
+            no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,
         };

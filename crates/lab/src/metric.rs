@@ -184,6 +184,7 @@ mod tests {
             seconds: 1.0,
             flows: vec![flow(1e6, Some(1), Some(4)), flow(3e6, Some(2), None)],
             links: vec![link(true, Some(0.2)), link(true, Some(0.4)), link(false, Some(0.9)), link(true, None)],
+            bonds: Vec::new(),
             packet_hops: None,
             reordered: None,
             reorder_extent: None,

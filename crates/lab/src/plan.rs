@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, Work};
+use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, TransportKind, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
 
@@ -28,9 +28,13 @@ pub struct Plan {
     #[serde(skip)]
     pub(crate) cases: Vec<(usize, Vec<Case>)>,
     /// Cases (index into `cases`, index of the case there) of which only the live runs take place, since simulated time
-    /// would stand still.
+    /// would stand still, or simulated controllers are not put through that.
     #[serde(skip)]
     pub(crate) not_simulated: Vec<(usize, usize)>,
+    /// Cases of which only the simulated runs take place: processes have neither delays nor eyes for a new leader, and UDP has no
+    /// brake.
+    #[serde(skip)]
+    pub(crate) not_live: Vec<(usize, usize)>,
 }
 
 /// One run.
@@ -83,9 +87,9 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
     let mut drivers = options.drivers.clone();
     drivers.sort_unstable_by_key(|&driver| std::cmp::Reverse(driver));
     drivers.dedup();
-    if drivers.contains(&DriverKind::Live) {
-        check_live(fabric, &cases)?;
-    }
+    check_controllers(fabric, &cases, &drivers)?;
+    let not_live =
+        if drivers.contains(&DriverKind::Live) { only_simulated(fabric, &cases, &drivers)? } else { Vec::new() };
     let not_simulated =
         if drivers.contains(&DriverKind::Sim) { stand_still(fabric, &cases, seed, &drivers)? } else { Vec::new() };
     for driver in drivers {
@@ -93,7 +97,8 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
             let experiment = &fabric.experiments[*index];
             for repeat in 1..=experiment.repeat {
                 for (number, case) in of_experiment.iter().enumerate() {
-                    if driver == DriverKind::Sim && not_simulated.contains(&(slot, number)) {
+                    let left_out = if driver == DriverKind::Sim { &not_simulated } else { &not_live };
+                    if left_out.contains(&(slot, number)) {
                         continue;
                     }
                     let run = planned(fabric, experiment, case, seed, repeat)?;
@@ -102,21 +107,64 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
             }
         }
     }
-    Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases, not_simulated })
+    Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases, not_simulated, not_live })
 }
 
-/// Refuses what controllers cannot be put through live.
-fn check_live(fabric: &Fabric, cases: &[(usize, Vec<Case>)]) -> Result<(), Error> {
+/// Refuses what controllers cannot be put through by any driver, if they shall run live.
+fn check_controllers(fabric: &Fabric, cases: &[(usize, Vec<Case>)], drivers: &[DriverKind]) -> Result<(), Error> {
+    if !drivers.contains(&DriverKind::Live) {
+        return Ok(());
+    }
     for (index, of_experiment) in cases {
         for case in of_experiment {
             let Some(load) = case.work.cluster() else { continue };
-            if let Some(reason) = cluster::why_not_live(&controllers_of(fabric, case), load) {
+            if let Some(reason) = cluster::why_never(&controllers_of(fabric, case), load) {
                 let (experiment, case) = (fabric.experiments[*index].name.clone(), labels_of(case).to_string());
                 return Err(Error::NotLive { experiment, case, reason });
             }
         }
     }
     Ok(())
+}
+
+/// Why a case cannot run live; `None`: it can.
+fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
+    match &case.work {
+        Work::Cluster(load) => cluster::why_not_live(&controllers_of(fabric, case), load),
+        Work::Traffic(traffic) if traffic.transport.kind == TransportKind::Udp => {
+            Some("a TAP takes packets as fast as they come, so nothing would hold UDP back")
+        }
+        Work::Traffic(_) => None,
+    }
+}
+
+/// The cases that are only simulated. They are left out, and refused if something is expected that
+/// only a live run can tell, or if nothing else is left to run.
+fn only_simulated(
+    fabric: &Fabric,
+    cases: &[(usize, Vec<Case>)],
+    drivers: &[DriverKind],
+) -> Result<Vec<(usize, usize)>, Error> {
+    let mut found = Vec::new();
+    let mut first_refused = None;
+    for (slot, (index, of_experiment)) in cases.iter().enumerate() {
+        let experiment = &fabric.experiments[*index];
+        for (number, case) in of_experiment.iter().enumerate() {
+            let Some(reason) = why_not_live(fabric, case) else { continue };
+            let labels = labels_of(case);
+            let refused = Error::NotLive { experiment: experiment.name.clone(), case: labels.to_string(), reason };
+            if judge::needs(DriverKind::Live, experiment, &labels) {
+                return Err(refused);
+            }
+            first_refused.get_or_insert(refused);
+            found.push((slot, number));
+        }
+    }
+    let all: usize = cases.iter().map(|(_, cases)| cases.len()).sum();
+    match first_refused.filter(|_| drivers == [DriverKind::Live] && found.len() == all) {
+        Some(refused) => Err(refused),
+        None => Ok(found),
+    }
 }
 
 /// The controllers as a case has them.
@@ -148,7 +196,7 @@ fn stand_still(
                 let Some(reason) = cluster::why_not_simulated(&controllers_of(fabric, case), load) else { continue };
                 let (experiment, case) = (experiment.name.clone(), labels.to_string());
                 let refused = Error::NotSimulated { experiment, case, reason };
-                if judge::needs_simulation(&fabric.experiments[*index], &labels) {
+                if judge::needs(DriverKind::Sim, &fabric.experiments[*index], &labels) {
                     return Err(refused);
                 }
                 first_refused.get_or_insert(refused);
@@ -161,7 +209,7 @@ fn stand_still(
                 standstill.find(&case.overrides, &pairs)
             });
             let Some((from, to)) = flow else { continue };
-            if drivers == [DriverKind::Sim] || judge::needs_simulation(experiment, &labels) {
+            if drivers == [DriverKind::Sim] || judge::needs(DriverKind::Sim, experiment, &labels) {
                 let flow = format!("{} -> {}", fabric.node_of(from).name, fabric.node_of(to).name);
                 return Err(Error::StandsStill { experiment: experiment.name.clone(), case: labels.to_string(), flow });
             }
@@ -198,7 +246,7 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
                 case: labels.to_string(),
                 reason,
             })?;
-            (pairs.len(), lasts)
+            (pairs.len() * traffic_of(case).streams as usize, lasts)
         }
         Work::Cluster(load) => {
             let asks = cluster::seconds_of(&controllers_of(fabric, case), load);
@@ -253,6 +301,11 @@ impl Plan {
             let case = &self.cases[*slot].1[*number];
             let _ = writeln!(text, "{}: {}", labels_of(case), why_not_simulated(case.work.cluster().is_some()));
         }
+        for (slot, number) in &self.not_live {
+            let case = &self.cases[*slot].1[*number];
+            let why = not_live_in_words(case.work.cluster().is_some());
+            let _ = writeln!(text, "{}: {why}", labels_of(case));
+        }
         text
     }
 
@@ -287,6 +340,15 @@ pub(crate) const fn why_not_simulated(asks_controllers: bool) -> &'static str {
         "not simulated: faults, routed RPCs and lists of shards are run live"
     } else {
         "not simulated: links without rate and delay take no time"
+    }
+}
+
+/// Why a case has no live runs.
+pub(crate) const fn not_live_in_words(asks_controllers: bool) -> &'static str {
+    if asks_controllers {
+        "not run live: `delay` and `until: leader` are simulated"
+    } else {
+        "not run live: nothing would hold UDP back on its way into a TAP"
     }
 }
 

@@ -5,6 +5,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::bonds::BondRecord;
 use crate::cluster_record::ClusterRecord;
 
 /// One run, as it stands in a line of `samples.jsonl`. It holds nothing that depends on the machine or the time of day
@@ -29,6 +30,9 @@ pub struct Record {
     pub flows: Vec<FlowRecord>,
     /// Each link twice, in the fabric's order: from its end A to B, then back.
     pub links: Vec<LinkRecord>,
+    /// What the ends of the fabric's bonds did, in its order: both ends of a bond follow each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bonds: Vec<BondRecord>,
     /// One packet or ACK over one link is one packet-hop; simulated runs only, warm-up included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_hops: Option<u64>,
@@ -51,7 +55,7 @@ pub struct Record {
     pub cluster: Option<Box<ClusterRecord>>,
 }
 
-/// What one flow did while it was measured.
+/// What one flow did while it was measured; where a pair has several streams, what they did together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// The sending host.
@@ -114,14 +118,18 @@ impl Labels {
 }
 
 impl std::fmt::Display for Labels {
-    /// The values, which speak for themselves most of the time; bare numbers get their axis.
+    /// The values, which speak for themselves most of the time; bare numbers, truths and maps get their axis.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
             return f.write_str("all");
         }
         for (i, (key, value)) in self.0.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
-            if value.starts_with(|c: char| c.is_ascii_digit()) {
+            let is_number = value.starts_with(|c: char| c.is_ascii_digit());
+            if value.contains(": ") && !value.starts_with('[') {
+                // Commas stand between labels.
+                write!(f, "{comma}{key} {}", value.replace(": ", " ").replace(", ", " "))?;
+            } else if is_number || matches!(value.as_str(), "true" | "false") {
                 write!(f, "{comma}{key} {value}")?;
             } else {
                 write!(f, "{comma}{value}")?;
@@ -158,5 +166,25 @@ impl<'de> Deserialize<'de> for Labels {
             }
         }
         deserializer.deserialize_map(Pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_do_not_speak_for_themselves_get_their_axis() {
+        let shown = |labels: &[(&str, &str)]| {
+            Labels(labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()).to_string()
+        };
+        assert_eq!(shown(&[]), "all");
+        assert_eq!(
+            shown(&[("nodes", "3"), ("at", "leader"), ("pre-vote", "false")]),
+            "nodes 3, leader, pre-vote false"
+        );
+        let delay = ("delay", "min: 70ms, mean: 80ms");
+        assert_eq!(shown(&[("election-timeout", "measured"), delay]), "measured, delay min 70ms mean 80ms");
+        assert_eq!(shown(&[("shards", "[name: car, modules: [car]]")]), "[name: car, modules: [car]]");
     }
 }

@@ -10,13 +10,14 @@ use std::fmt::Write as _;
 use fabric::{DriverKind, Metric, Operation};
 
 use self::svg::escape;
+use crate::bonds::BondTable;
 use crate::judge::Verdict;
 use crate::latency::other_metrics;
 use crate::metric::{metric_name, metric_unit};
 use crate::plan::driver_name;
 use crate::quantity::{self, Scale};
 use crate::results::{CaseResult, ExperimentResult, Results};
-use crate::table::{alike, heading, is_told_at_once, metric_key, scale_of};
+use crate::table::{alike, has_published, heading, is_told_at_once, metric_key, published_text, scale_of};
 
 /// More small drawings than this would be a wall.
 const DRAWINGS_MAX: usize = 32;
@@ -25,6 +26,9 @@ const SMALL_LINKS_MAX: usize = 400;
 
 /// With more metrics than this, three columns each don't fit a page.
 const STACKED_ABOVE: usize = 3;
+
+/// A longer table of bonds is folded.
+const BOND_ROWS_OPEN: usize = 40;
 
 const STYLE: &str = include_str!("report/report.css");
 
@@ -125,7 +129,7 @@ impl Results {
             escape(&experiment.name),
             escape(&experiment.traffic),
         );
-        if let Some(left_out) = experiment.left_out() {
+        for left_out in experiment.left_out() {
             let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(&left_out));
         }
         for note in self.notes(experiment) {
@@ -138,6 +142,7 @@ impl Results {
         }
         let _ =
             writeln!(html, "<div class=\"card\">{}</div>", table_html(experiment, &experiment.metrics, &self.drivers));
+        html.push_str(&bond_table(experiment));
         html.push_str(&self.plots(experiment));
         html.push_str(&self.loads(experiment));
         html + "</section>\n"
@@ -260,7 +265,7 @@ impl Results {
         html.push_str(
             "<footer><p>Intervals are 99 % confidence intervals of the mean by Student’s t. Differences are paired: live and \
              simulated runs, and the values of a policy, share their seed and their pairs of hosts. Goodput is payload that \
-             reached the receiving program while measured. Reordering after RFC 4737; \
+             reached the receiving program while measured; streams of one pair of hosts are one flow here. Reordering after RFC 4737; \
              its extent counts from the flow’s start in live runs, from the end of the warm-up in simulated ones. With <code>ecmp</code>, \
              live flows hash the ports that the kernel gave them: single flows take other paths than simulated ones. Raw samples: \
              <code>samples.jsonl</code> beside this page.</p></footer>\n",
@@ -285,6 +290,10 @@ fn table_html(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
         } else {
             let _ = write!(second, "<th class=\"high\">{name}</th>");
         }
+        if has_published(experiment, metric) {
+            head.push_str("<th></th>");
+            second.push_str("<th>published</th>");
+        }
     }
     let head = if both { format!("{head}</tr>\n{second}</tr>") } else { format!("{second}</tr>") };
     let row = |case: &CaseResult| {
@@ -292,7 +301,10 @@ fn table_html(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
             let mut cells = cell_texts(experiment, case, metric, drivers).into_iter();
             let first =
                 cells.next().map(|text| format!("<td class=\"{}\">{text}</td>", if both { "first" } else { "" }));
-            first.into_iter().chain(cells.map(|text| format!("<td>{text}</td>"))).collect::<Vec<_>>()
+            let published =
+                has_published(experiment, metric).then(|| escape(&published_text(experiment, case, metric)));
+            let others = cells.chain(published).map(|text| format!("<td>{text}</td>"));
+            first.into_iter().chain(others).collect::<Vec<_>>()
         });
         format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
     };
@@ -307,7 +319,10 @@ fn stacked_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[D
         let cells = metrics.iter().map(|&metric| {
             let texts = cell_texts(experiment, case, metric, drivers);
             let classes = drivers.iter().map(|&driver| driver_class(driver)).chain(["apart"]);
-            let spans = classes.zip(texts).map(|(class, text)| format!("<span class=\"{class}\">{text}</span>"));
+            let published = case.published(metric).map(|_| published_text(experiment, case, metric));
+            let published = published.map(|text| ("apart", format!("published {text}")));
+            let spans = classes.zip(texts).chain(published);
+            let spans = spans.map(|(class, text)| format!("<span class=\"{class}\">{text}</span>"));
             format!("<td>{}</td>", spans.collect::<String>())
         });
         format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
@@ -329,6 +344,26 @@ fn cell_texts(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, 
         texts.push(difference.map_or_else(unknown, quantity::difference));
     }
     texts
+}
+
+/// What bonds did, where there are any.
+fn bond_table(experiment: &ExperimentResult) -> String {
+    let Some(BondTable { headings, rows, figures }) = BondTable::of(experiment) else { return String::new() };
+    let class = |at| if at < figures { "left" } else { "high" };
+    let heads = headings.iter().enumerate().map(|(at, heading)| format!("<th class=\"{}\">{heading}</th>", class(at)));
+    let heads = heads.collect::<String>();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().skip(1);
+        let cells = cells.map(|(at, cell)| format!("<td class=\"{}\">{}</td>", class(at), escape(cell)));
+        format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(&row[0]), cells.collect::<String>())
+    };
+    let body = rows.iter().map(line).collect::<String>();
+    let open = if rows.len() > BOND_ROWS_OPEN { "" } else { " open" };
+    let table = table("", &format!("<tr>{heads}</tr>"), &body);
+    format!(
+        "<details class=\"card\"{open}><summary>Bonds</summary><p class=\"small\">What each sent by its members, and what order on \
+         arrival cost at the other end (warm-up included).</p>{table}</details>\n"
+    )
 }
 
 fn case_head(case: &CaseResult) -> String {

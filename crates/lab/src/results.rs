@@ -3,10 +3,11 @@
 use fabric::{DriverKind, Experiment, Fabric, Metric, NodeKind, Operation, Setting, Side, Work};
 use serde::{Deserialize, Serialize};
 
+use crate::bonds::{self, BondResult};
 use crate::environment::Environment;
 use crate::judge::{Verdict, judge};
 use crate::metric::{metric_value, usual};
-use crate::plan::{Plan, driver_name, why_not_simulated};
+use crate::plan::{Plan, driver_name, not_live_in_words, why_not_simulated};
 use crate::record::{Labels, Record};
 use crate::statistics::{Difference, Summary, paired, summarise};
 use crate::words;
@@ -120,6 +121,9 @@ pub struct ExperimentResult {
     /// befalls controllers is simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_simulated: Vec<usize>,
+    /// Cases, by index, that were simulated only: not all that simulated controllers do is run live, nor is UDP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_live: Vec<usize>,
 }
 
 /// One case in short.
@@ -129,6 +133,9 @@ pub struct CaseResult {
     pub labels: Labels,
     /// Every metric that at least one driver knows.
     pub cells: Vec<Cell>,
+    /// What each direction of each bond did, by driver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bonds: Vec<BondResult>,
     /// What others measured, in the metric's unit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<(Metric, f64)>,
@@ -150,7 +157,7 @@ pub struct Cell {
 /// Two cases that differ in one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What differs: `spread`, `transport`; of controllers `nodes`, `shards`, `at`, `election-timeout`.
+    /// What differs: `spread`, `transport`, `reorder`; of controllers `nodes`, `shards`, `at`, `election-timeout`, `pre-vote`.
     pub axis: String,
     /// The value that is looked at.
     pub value: String,
@@ -252,9 +259,12 @@ impl Results {
             .iter()
             .enumerate()
             .map(|(slot, (index, cases))| {
-                let not_simulated = plan.not_simulated.iter().filter(|at| at.0 == slot).map(|at| at.1).collect();
+                let of_slot = |left_out: &[(usize, usize)]| {
+                    left_out.iter().filter(|at| at.0 == slot).map(|at| at.1).collect::<Vec<usize>>()
+                };
+                let left_out = (of_slot(&plan.not_simulated), of_slot(&plan.not_live));
                 let labels = cases.iter().map(|case| Labels(case.labels.clone())).collect();
-                experiment_result(&fabric.experiments[*index], labels, &records, &drivers, not_simulated)
+                experiment_result(&fabric.experiments[*index], labels, &records, &drivers, left_out)
             })
             .collect();
         let simulator = speed(&records, &timings);
@@ -331,16 +341,30 @@ impl ExperimentResult {
         drivers.iter().copied().filter(measured).collect()
     }
 
-    /// Which cases have no simulated runs, and why, in one line.
-    pub(crate) fn left_out(&self) -> Option<String> {
-        let (first, rest) = self.not_simulated.split_first()?;
-        let why = why_not_simulated(!self.asks.is_empty());
-        if rest.len() + 1 == self.cases.len() {
-            return Some(why.to_owned());
+    /// Which cases have no simulated or no live runs, and why: a line each.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        let why_not_simulated = why_not_simulated(!self.asks.is_empty());
+        let both =
+            [(&self.not_simulated, why_not_simulated), (&self.not_live, not_live_in_words(!self.asks.is_empty()))];
+        both.into_iter()
+            .filter(|(cases, _)| !cases.is_empty())
+            .map(|(cases, why)| self.without_runs(cases, why))
+            .collect()
+    }
+
+    fn without_runs(&self, cases: &[usize], why: &str) -> String {
+        if cases.len() == self.cases.len() {
+            return why.to_owned();
         }
         let case = |number: &usize| self.cases.get(*number).map_or_else(String::new, |case| case.labels.to_string());
-        let cases = std::iter::once(first).chain(rest).map(case).collect::<Vec<_>>().join("; ");
-        Some(format!("{cases}: {why}"))
+        format!("{}: {why}", cases.iter().map(case).collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl Comparison {
+    /// What is held against what: `packet-scatter against ecmp`, `nodes 3 against 1`.
+    pub(crate) fn policies(&self) -> String {
+        format!("{} against {}", Labels(vec![(self.axis.clone(), self.value.clone())]), self.against)
     }
 }
 
@@ -376,8 +400,12 @@ fn experiment_result(
     labels: Vec<Labels>,
     records: &[Record],
     drivers: &[DriverKind],
-    not_simulated: Vec<usize>,
+    (not_simulated, not_live): (Vec<usize>, Vec<usize>),
 ) -> ExperimentResult {
+    let is_left_out = |driver, case: usize| match driver {
+        DriverKind::Live => not_live.contains(&case),
+        DriverKind::Sim => not_simulated.contains(&case),
+    };
     let metrics = if experiment.report.is_empty() { usual(&experiment.work) } else { experiment.report.clone() };
     let asks = experiment.work.cluster().map_or_else(Vec::new, |load| load.operations.clone());
     let known: Vec<Metric> = match &experiment.work {
@@ -392,6 +420,10 @@ fn experiment_result(
         .enumerate()
         .map(|(case, labels)| CaseResult {
             cells: known.iter().filter_map(|&metric| cell(metric, |driver| values(case, driver, metric))).collect(),
+            bonds: drivers
+                .iter()
+                .flat_map(|&driver| bonds::results(driver, records_of(records, &experiment.name, case, driver)))
+                .collect(),
             published: (experiment.published.iter())
                 .filter(|published| labels.contain(&published.only))
                 .map(|published| (published.metric, published.value))
@@ -408,8 +440,9 @@ fn experiment_result(
         warm_up_seconds: experiment.warm_up.as_secs_f64(),
         repeat: experiment.repeat,
         comparisons: comparisons(experiment, &cases, drivers, metrics[0], values),
-        verdicts: judge(experiment, &cases, drivers, &not_simulated),
+        verdicts: judge(experiment, &cases, drivers, is_left_out),
         not_simulated,
+        not_live,
         metrics,
         cases,
     }
@@ -436,10 +469,12 @@ fn comparisons(
             setting,
             Setting::Spread(_)
                 | Setting::Transport(_)
+                | Setting::Reorder(_)
                 | Setting::Nodes(_)
                 | Setting::Shards(_)
                 | Setting::At(_)
                 | Setting::ElectionTimeout(_)
+                | Setting::PreVote(_)
         )
     };
     for axis in experiment.vary.iter().filter(|axis| axis.values.iter().all(|(_, setting)| is_policy(setting))) {

@@ -13,7 +13,7 @@ use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
 use crate::record::{FlowRecord, LinkRecord, Record};
 use crate::results::Timing;
-use crate::{Error, Options, cluster};
+use crate::{Error, Options, bonds, cluster};
 
 /// Flows start within this time of each other. Live, iperf3's clients are started within 30 ms and then exchange their
 /// parameters. It matters: flows in lockstep meet at queues in ways that no real network shows (two-way traffic on one
@@ -72,7 +72,8 @@ fn one(
     let started = (Instant::now(), thread_cpu());
     let outcome = sim::run(&scenario);
     let timing = timing(run, started);
-    Ok((record(&fabric, run, experiment.duration, &flows, &outcome), timing))
+    let pairs = pairs_together(&fabric, &flows, &outcome, traffic_of(case).streams, experiment.duration);
+    Ok((record(&fabric, run, experiment.duration, pairs, &outcome), timing))
 }
 
 fn one_cluster(
@@ -120,7 +121,9 @@ fn flows(fabric: &Fabric, experiment: &Experiment, case: &Case, run: &PlannedRun
     let start = |rng: &mut Rng| {
         if within == 0 { Time::ZERO } else { Time::from_ns(u64::from(rng.below(within as u32))) }
     };
-    Ok(pairs.into_iter().map(|(from, to)| FlowSpec { from, to, start: start(&mut rng) }).collect())
+    let streams = traffic_of(case).streams as usize;
+    let each = pairs.into_iter().flat_map(|pair| std::iter::repeat_n(pair, streams));
+    Ok(each.map(|(from, to)| FlowSpec { from, to, start: start(&mut rng) }).collect())
 }
 
 /// CPU time of this thread: what one core spent on it, whatever else the machine was doing.
@@ -128,8 +131,29 @@ fn thread_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
-fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: &[FlowSpec], outcome: &Outcome) -> Record {
-    let seconds = duration.as_secs_f64();
+/// What the streams of each pair did together.
+fn pairs_together(
+    fabric: &Fabric,
+    flows: &[FlowSpec],
+    outcome: &Outcome,
+    streams: u32,
+    duration: Span,
+) -> Vec<FlowRecord> {
+    let streams = streams.max(1) as usize;
+    let pairs = flows.chunks(streams).zip(outcome.flows.chunks(streams));
+    pairs.map(|(flows, did)| flow_record(fabric, &flows[0], did, duration.as_secs_f64())).collect()
+}
+
+fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowRecord>, outcome: &Outcome) -> Record {
+    let links: Vec<LinkRecord> = fabric
+        .links
+        .iter()
+        .zip(&outcome.links)
+        .flat_map(|(link, LinkOutcome { forward, backward })| {
+            [(Side::A, forward), (Side::B, backward)]
+                .map(|(from, counters)| link_record(fabric, link, from, counters, duration))
+        })
+        .collect();
     Record {
         experiment: run.experiment.clone(),
         case: run.at.1,
@@ -137,17 +161,10 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: &[FlowSpec],
         repeat: run.repeat,
         seed: run.seed,
         driver: run.driver,
-        seconds,
-        flows: flows.iter().zip(&outcome.flows).map(|(flow, did)| flow_record(fabric, flow, did, seconds)).collect(),
-        links: fabric
-            .links
-            .iter()
-            .zip(&outcome.links)
-            .flat_map(|(link, LinkOutcome { forward, backward })| {
-                [(Side::A, forward), (Side::B, backward)]
-                    .map(|(from, counters)| link_record(fabric, link, from, counters, duration))
-            })
-            .collect(),
+        seconds: duration.as_secs_f64(),
+        flows,
+        bonds: bonds::records(fabric, &links, |end| outcome.bonds.get(end).and_then(bonds::order_of)),
+        links,
         packet_hops: Some(outcome.packet_hops),
         reordered: None,
         reorder_extent: None,
@@ -157,16 +174,17 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: &[FlowSpec],
     }
 }
 
-fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &FlowOutcome, seconds: f64) -> FlowRecord {
+fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &[FlowOutcome], seconds: f64) -> FlowRecord {
+    let sum = |of: fn(&FlowOutcome) -> u64| did.iter().map(of).sum::<u64>();
     FlowRecord {
         from: node_name(fabric, flow.from),
         to: node_name(fabric, flow.to),
-        goodput_bps: if seconds > 0.0 { did.delivered_bytes as f64 * 8.0 / seconds } else { 0.0 },
-        retransmits: did.retransmits,
-        fast_retransmits: Some(did.fast_retransmits),
-        timeouts: Some(did.timeouts),
-        reordered: Some(did.reordering.reordered),
-        reorder_extent: Some(did.reordering.extent_max),
+        goodput_bps: if seconds > 0.0 { sum(|did| did.delivered_bytes) as f64 * 8.0 / seconds } else { 0.0 },
+        retransmits: sum(|did| did.retransmits),
+        fast_retransmits: Some(sum(|did| did.fast_retransmits)),
+        timeouts: Some(sum(|did| did.timeouts)),
+        reordered: Some(sum(|did| did.reordering.reordered)),
+        reorder_extent: did.iter().map(|did| did.reordering.extent_max).max(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use fabric::{DriverKind, Metric};
 
+use crate::bonds::BondTable;
 use crate::judge::Verdict;
 use crate::latency::{LatencyTable, other_metrics};
 use crate::metric::{metric_name, metric_unit};
@@ -19,6 +20,9 @@ const WIDTH_WITHOUT_TERMINAL: u16 = 140;
 
 /// An expectation that is met in more cases than this has one line.
 const VERDICTS_MAX: usize = 4;
+
+/// More rows about bonds than this are left to the report.
+const BOND_ROWS_MAX: usize = 24;
 
 /// Rows and columns of text.
 pub(crate) struct Grid {
@@ -95,20 +99,20 @@ impl Results {
                 let _ = writeln!(text, "{}; {runs} a case", experiment.traffic);
                 text.push_str(&cluster_tables(experiment, &self.drivers, width));
             }
+            text.push_str(&bond_table(experiment, width));
             for comparison in &experiment.comparisons {
                 let common =
                     if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
                 let _ = writeln!(
                     text,
-                    "  {common}{} against {}: {} {} ({})",
-                    comparison.value,
-                    comparison.against,
+                    "  {common}{}: {} {} ({})",
+                    comparison.policies(),
                     metric_name(comparison.metric),
                     quantity::difference(&comparison.difference),
                     driver_name(comparison.driver)
                 );
             }
-            if let Some(left_out) = experiment.left_out() {
+            for left_out in experiment.left_out() {
                 let _ = writeln!(text, "  {left_out}");
             }
             for note in self.notes(experiment) {
@@ -242,6 +246,20 @@ fn latency_table(experiment: &ExperimentResult, latencies: &LatencyTable, both: 
     grid.render_within(&(words..headings.len()).collect::<Vec<_>>(), width)
 }
 
+/// What bonds did: a line for each direction that carried data, as far as a terminal has room for it.
+fn bond_table(experiment: &ExperimentResult, width: u16) -> String {
+    let Some(BondTable { headings, rows, figures }) = BondTable::of(experiment) else { return String::new() };
+    let mut grid = Grid::new(&headings);
+    let more = rows.len().saturating_sub(BOND_ROWS_MAX);
+    rows.into_iter().take(BOND_ROWS_MAX).for_each(|row| grid.row(row));
+    let mut text = "bonds: what each sent by its members, and what order on arrival cost at the other end\n".to_owned();
+    text.push_str(&grid.render_within(&(figures..headings.len()).collect::<Vec<_>>(), width));
+    if more > 0 {
+        let _ = writeln!(text, "  {more} more rows in the report");
+    }
+    text
+}
+
 fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind]) -> String {
     let both = drivers.len() > 1;
     let mut headings = vec!["case".to_owned()];
@@ -252,6 +270,9 @@ fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
         } else {
             headings.push(name);
         }
+        if has_published(experiment, metric) {
+            headings.push("published".to_owned());
+        }
     }
     stand_on_one_line(&mut headings);
     let mut grid = Grid::new(&headings);
@@ -259,6 +280,9 @@ fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
         let mut row = vec![case.labels.to_string()];
         for &metric in metrics {
             row.extend(cells(experiment, case, metric, drivers));
+            if has_published(experiment, metric) {
+                row.push(published_text(experiment, case, metric));
+            }
         }
         grid.row(row);
     }
@@ -283,12 +307,16 @@ fn long_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
     if both {
         headings.push("difference");
     }
+    let published = metrics.iter().any(|&metric| has_published(experiment, metric));
+    headings.extend(published.then_some("published"));
     let mut grid = Grid::new(&headings).ruled();
     for case in &experiment.cases {
         let mut columns = vec![Vec::new(); headings.len() - 1];
         for &metric in metrics {
             columns[0].push(heading(experiment, metric));
-            for (column, cell) in columns[1..].iter_mut().zip(cells(experiment, case, metric, drivers)) {
+            let mut line = cells(experiment, case, metric, drivers);
+            line.extend(published.then(|| published_text(experiment, case, metric)));
+            for (column, cell) in columns[1..].iter_mut().zip(line) {
                 column.push(cell);
             }
         }
@@ -297,6 +325,16 @@ fn long_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
         grid.row(row);
     }
     grid.render_within(&(2..headings.len()).collect::<Vec<_>>(), width)
+}
+
+/// Whether others have measured the metric in any case.
+pub(crate) fn has_published(experiment: &ExperimentResult, metric: Metric) -> bool {
+    experiment.cases.iter().any(|case| case.published(metric).is_some())
+}
+
+/// What others measured, in the scale of the table; empty where they did not.
+pub(crate) fn published_text(experiment: &ExperimentResult, case: &CaseResult, metric: Metric) -> String {
+    case.published(metric).map_or_else(String::new, |value| scale_of(experiment, metric).plain(value))
 }
 
 fn label_line((key, value): &(String, String)) -> String {

@@ -41,6 +41,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         nodes,
         hosts: count,
         links: Vec::new(),
+        bonds: Vec::new(),
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 7,
@@ -100,7 +101,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
     Experiment {
         name: "scatter".to_owned(),
         title: "Single path and <packet> scatter".to_owned(),
-        work: Work::Traffic(Traffic { pattern: Pattern::Random, transport: reno() }),
+        work: Work::Traffic(Traffic { pattern: Pattern::Random, transport: reno(), streams: 1 }),
         vary: vec![
             Axis {
                 key: "pattern".to_owned(),
@@ -160,6 +161,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 seconds: 0.1,
                 flows,
                 links: links(fabric, &mut rng),
+                bonds: Vec::new(),
                 packet_hops: is_sim.then_some(1_000_000),
                 reordered: None,
                 reorder_extent: None,
@@ -179,6 +181,28 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
         })
         .collect();
     Results::new(fabric, plan, measured, environment())
+}
+
+/// A simulated run in which nothing happened.
+pub(crate) fn empty_record() -> Record {
+    Record {
+        experiment: "e".to_owned(),
+        case: 0,
+        labels: crate::record::Labels::default(),
+        repeat: 1,
+        seed: 1,
+        driver: DriverKind::Sim,
+        seconds: 1.0,
+        flows: Vec::new(),
+        links: Vec::new(),
+        bonds: Vec::new(),
+        packet_hops: None,
+        reordered: None,
+        reorder_extent: None,
+        lost_outside_links: None,
+        late_max_us: None,
+        cluster: None,
+    }
 }
 
 fn links(fabric: &Fabric, rng: &mut Rng) -> Vec<LinkRecord> {

@@ -8,6 +8,7 @@
 //! | `delayed-ack: none` | the route's `quickack`; otherwise Linux's own timer (40 to 200 ms) |
 //! | `duplicate-ack-threshold` | `tcp_reordering`, and `tcp_max_reordering` so that Linux doesn't raise it by itself |
 //! | `window` | `tcp_rmem`, all three values: a receive buffer that autotuning leaves alone, as large as makes Linux advertise the window (see [`receive_buffer`]). In unshaped fabrics, where 64 KiB segments pass, it is what Linux had set, for autotuning |
+//! | `streams` | iperf3 `-P` |
 //! | `segment` | iperf3 `-M`, where it is less than the MTU allows; 12 bytes are added for the timestamp option |
 //!
 //! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO.
@@ -98,12 +99,20 @@ fn receive_buffer(window: u32, segment: u32) -> u64 {
     (u64::from(window.max(1)) * segment + segment / 2) * 256 / ratio + truesize
 }
 
-/// iperf3's arguments that belong to the transport.
-pub(crate) fn client_arguments(spec: &TransportSpec, mtu: u32) -> Vec<String> {
+/// Bytes of a message of UDP, and of the simulated sender's socket buffer.
+pub(crate) const fn udp_message_bytes(spec: &TransportSpec) -> u32 {
+    spec.segment_bytes.saturating_mul(transport::udp::FRAGMENTS)
+}
+
+/// iperf3's arguments that belong to the transport, and how many streams it shall have.
+pub(crate) fn client_arguments(spec: &TransportSpec, streams: u32, mtu: u32) -> Vec<String> {
     let mut arguments = vec!["-C".to_owned(), "reno".to_owned()];
     let maximum = spec.segment_bytes.saturating_add(TIMESTAMP_BYTES);
     if maximum < mtu.saturating_sub(HEADERS) {
         arguments.extend(["-M".to_owned(), maximum.to_string()]);
+    }
+    if streams > 1 {
+        arguments.extend(["-P".to_owned(), streams.to_string()]);
     }
     arguments
 }
@@ -129,7 +138,7 @@ mod tests {
     #[test]
     fn a_transport_as_settings_of_linux() {
         insta::assert_snapshot!(script(&reno(), &address(), &receive_buffers(&reno())));
-        assert_eq!(client_arguments(&reno(), 1_500), ["-C", "reno", "-M", "1012"]);
+        assert_eq!(client_arguments(&reno(), 1, 1_500), ["-C", "reno", "-M", "1012"]);
     }
 
     #[test]
@@ -148,7 +157,8 @@ mod tests {
         for broken in ["", "1 2", "1 2 x", "1 2 $(reboot)"] {
             assert_eq!(buffers_in(broken), LINUX_BUFFERS);
         }
-        assert_eq!(client_arguments(&spec, 1_500), ["-C", "reno"]);
+        assert_eq!(client_arguments(&spec, 1, 1_500), ["-C", "reno"]);
+        assert_eq!(client_arguments(&spec, 5, 1_500), ["-C", "reno", "-P", "5"]);
     }
 
     /// Seen on Linux 6.18: buffers of 47,280 and 231,784 bytes advertise 26,334 and 133,001 bytes to segments of 1,000,

@@ -1,6 +1,7 @@
 //! What goes on in an experiment, in words.
 
-use fabric::{ClusterLoad, Experiment, Pattern, Role, Target, TransportKind, TransportSpec, Work};
+use crate::tuning;
+use fabric::{ClusterLoad, ElectionEnd, Experiment, Pattern, Role, Target, TransportKind, TransportSpec, Work};
 
 /// What a reader must know to compare with another's figures.
 pub(crate) fn of(experiment: &Experiment) -> String {
@@ -19,7 +20,11 @@ fn load_in_words(experiment: &Experiment, load: &ClusterLoad) -> String {
             Target::Follower => "follower".to_owned(),
         };
         let times = if load.requests == 1 { "once".to_owned() } else { format!("{} times", load.requests) };
-        return format!("from killing (SIGKILL) the {whom} to the first write, {times} a run");
+        let end = match load.until {
+            ElectionEnd::Write => "to the first write",
+            ElectionEnd::Leader => "until another leads",
+        };
+        return format!("from killing (SIGKILL) the {whom} {end}, {times} a run");
     }
     let mut words = Vec::new();
     if !varies("clients") {
@@ -57,6 +62,23 @@ fn traffic_in_words(experiment: &Experiment) -> String {
     };
     say("pattern", pattern_name(&traffic.pattern));
     say("transport", transport_name(traffic.transport.kind).to_owned());
+    if traffic.streams > 1 {
+        say("streams", format!("{} streams a pair", traffic.streams));
+    }
+    // UDP has neither windows nor acknowledgements.
+    let all_udp = traffic.transport.kind == TransportKind::Udp && !varies("transport");
+    if all_udp {
+        let message = tuning::udp_message_bytes(&traffic.transport);
+        words.push(format!(
+            "messages of {message} bytes in {segment_bytes}-byte fragments with {header_bytes} bytes of headers"
+        ));
+        return words.join(", ");
+    }
+    let mut say = |key: &str, text: String| {
+        if !varies(key) {
+            words.push(text);
+        }
+    };
     say("window", format!("window {window}"));
     say("initial-window", format!("initial window {initial_window}"));
     say("duplicate-ack-threshold", format!("threshold {duplicate_ack_threshold}"));
@@ -71,6 +93,7 @@ const fn transport_name(kind: TransportKind) -> &'static str {
         TransportKind::Reno => "Reno",
         TransportKind::NewReno => "NewReno",
         TransportKind::Sack => "SACK",
+        TransportKind::Udp => "UDP",
     }
 }
 

@@ -207,8 +207,47 @@ pub struct Counters {
     pub flows: Vec<FlowCounters>,
     /// Frames that came in and went nowhere.
     pub refused: Refusals,
+    /// Ends of bonds, in the order of [`fabric::Fabric::bonds`]; plain ports of a switch are not among them.
+    #[serde(default)]
+    pub bonds: Vec<BondState>,
     /// The threads that forward.
     pub workers: Vec<WorkerCounters>,
+}
+
+/// An end of a bond: how it is, and what it has done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BondState {
+    /// The node that it is at.
+    pub node: String,
+    /// Its name there.
+    pub name: String,
+    /// As in the file: `balance-rr`, ...
+    pub mode: String,
+    /// Whether it can be used at all.
+    pub carrier: bool,
+    /// In the order of the file.
+    pub members: Vec<MemberState>,
+    /// Frames that were accepted.
+    pub accepted: u64,
+    /// Frames that were dropped since their member did not receive.
+    pub inactive: u64,
+    /// What order on arrival did, where it is on.
+    pub reordering: Option<bond::reorder::Counters>,
+}
+
+/// A member of a bond.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberState {
+    /// `eth0`, ...
+    pub name: String,
+    /// The node that its link leads to.
+    pub to: String,
+    /// Of its link: `up`, `down`, ...
+    pub link: String,
+    /// Whether the bond sends on it.
+    pub sends: bool,
+    /// How that was decided.
+    pub why: String,
 }
 
 /// A link's two directions.
@@ -287,6 +326,8 @@ pub struct Refusals {
     pub no_buffer: u64,
     /// A ring between two workers was full.
     pub ring_full: u64,
+    /// For a bond of which no member may send.
+    pub no_member: u64,
     /// Under way to a part that a new file removed.
     pub removed: u64,
     /// TCP flows that were not watched because the table was full.
@@ -301,6 +342,7 @@ impl Refusals {
         self.malformed += other.malformed;
         self.no_buffer += other.no_buffer;
         self.ring_full += other.ring_full;
+        self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;
     }

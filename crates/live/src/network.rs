@@ -239,6 +239,7 @@ fn is_same(old: &Fabric, new: &Fabric) -> bool {
     old.name == new.name
         && old.nodes == new.nodes
         && old.links == new.links
+        && old.bonds == new.bonds
         && (old.spread, old.mtu, old.seed) == (new.spread, new.mtu, new.seed)
 }
 
@@ -250,8 +251,19 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
     let mut applied = Applied::default();
     compare(old.map_or_else(BTreeMap::new, node_views), node_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);
+    compare(old.map_or_else(BTreeMap::new, bond_views), bond_views(new), &mut applied);
     applied
 }
+
+/// Each end of each bond.
+fn bond_views(fabric: &Fabric) -> BTreeMap<String, BondView<'_>> {
+    let name = |bond: &fabric::Bond| format!("{} of {}", bond.name, fabric.node_of(bond.node).name);
+    let view = |bond: &'_ fabric::Bond| (bond.end, bond.ports.len(), bond.reorder);
+    fabric.bonds.iter().map(|bond| (name(bond), (view(bond), &bond.config))).collect()
+}
+
+/// What distinguishes an end of a bond: what is there, how many members, how arrivals are put in order; and mode and options.
+type BondView<'a> = ((fabric::BondEnd, usize, Option<fabric::ReorderSpec>), &'a bond::Config);
 
 fn compare<V: PartialEq>(mut old: BTreeMap<String, V>, new: BTreeMap<String, V>, applied: &mut Applied) {
     for (name, view) in new {

@@ -11,6 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::port::Port;
+
 /// Length of the virtio-net header before each frame (`struct virtio_net_hdr`): flags, gso type, header length,
 /// gso size, checksum start, checksum offset.
 pub const VNET_HEADER: usize = 10;
@@ -102,6 +104,18 @@ impl Tap {
     pub fn write(&self, frame: &[u8]) -> io::Result<()> {
         nix::unistd::write(&self.file, frame)?;
         Ok(())
+    }
+}
+
+impl Port for Tap {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        Self::read(self, buffer)
+    }
+
+    #[inline]
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        Self::write(self, frame)
     }
 }
 

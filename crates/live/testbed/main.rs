@@ -59,9 +59,12 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         replaces: None,
         http: None,
         election: placement::TimeoutConfig::default(),
+        pre_vote: true,
         strategy: placement::Strategy::Single,
         balance_leaders: true,
+        reads: store::Reads::Lease { drift_per_mille: 50 },
         tls: None,
+        worn_after: live::cluster::WORN_AFTER,
     };
     let mut rest = rest.iter().map(|word| (*word).to_owned());
     while let Some(option) = rest.next() {

@@ -108,6 +108,129 @@ fn a_damaged_log_is_refused_and_left_alone() {
     assert_eq!(get(&client_with(&controller, None), 49).unwrap(), Some(vec![7; 1_000]));
 }
 
+/// Moves all files of this beginning out of a folder.
+fn lose(folder: &FilePath, beginning: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut lost = content(folder);
+    lost.retain(|name, _| name.starts_with(beginning));
+    assert!(!lost.is_empty(), "{beginning}");
+    for name in lost.keys() {
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    lost
+}
+
+fn put_back(folder: &FilePath, files: &BTreeMap<String, Vec<u8>>) {
+    for (name, bytes) in files {
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
+/// It would found the same cluster again, without its data, or as a member forget its vote.
+#[test]
+fn a_server_without_its_log_does_not_start() {
+    let (data, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    put(&client(&[&controller]), 1, b"precious", PATIENCE).unwrap();
+    let member = Controller::start(command("c2", second.path(), &["--join", &controller.address]));
+    let (address, join) = (controller.address.clone(), ["--join", &controller.address.clone()]);
+    // Right after it was let in: what it has been sent by then does not matter.
+    member.end(Signal::SIGKILL);
+    controller.end(Signal::SIGKILL);
+    for (name, folder, options) in [("c1", data.path(), &[][..]), ("c2", second.path(), &join[..])] {
+        let log = lose(folder, "log-");
+        let before = content(folder);
+        let text = refusal(command(name, folder, options));
+        assert!(
+            text.contains("its log, files `log-...`, is missing") && text.contains("nothing was changed"),
+            "{text}"
+        );
+        assert!(text.contains("hint: put the missing files back") && text.contains("heddle cluster replace"), "{text}");
+        // Cut off instead of taken away.
+        fs::write(folder.join(log.keys().next().unwrap()), b"").unwrap();
+        assert!(refusal(command(name, folder, options)).contains("is missing"));
+        lose(folder, "log-");
+        let identity = lose(folder, "identity");
+        let text = refusal(command(name, folder, options));
+        assert!(text.contains("`identity` and its log, files `log-...`, are missing"), "{text}");
+        put_back(folder, &identity);
+        assert_eq!(content(folder), before);
+        put_back(folder, &log);
+    }
+    let controller = Controller::start(at("c1", data.path(), &address, &[]));
+    let member = Controller::start(command("c2", second.path(), &join));
+    assert_eq!(get(&client(&[&controller, &member]), 1).unwrap(), Some(b"precious".to_vec()));
+}
+
+/// Of another folder.
+#[test]
+fn an_identity_of_another_server_is_refused() {
+    let (data, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for folder in [data.path(), others.path()] {
+        Controller::start(command("c1", folder, &[])).end(Signal::SIGTERM);
+    }
+    for beginning in ["log-", "identity"] {
+        lose(data.path(), beginning);
+        put_back(data.path(), &lose(others.path(), beginning));
+    }
+    let text = refusal(command("c1", data.path(), &[]));
+    assert!(text.contains("`STARTED`") && text.contains("nothing was changed"), "{text}");
+}
+
+/// It stopped in the midst of founding or joining, before anybody knew of it: it does that again.
+#[test]
+fn a_start_that_was_broken_off_is_gone_on_with() {
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    let cluster = controller.cluster.clone();
+    controller.end(Signal::SIGKILL);
+    lose(data.path(), "STARTED");
+    lose(data.path(), "log-");
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    assert_eq!(controller.cluster, cluster);
+    let second = tempfile::tempdir().unwrap();
+    let join = ["--join", &controller.address];
+    let member = Controller::start(command("c2", second.path(), &join));
+    let server = member.server;
+    member.end(Signal::SIGKILL);
+    for lost in ["STARTED", "log-", "identity"] {
+        lose(second.path(), lost);
+    }
+    assert_eq!(Controller::start(command("c2", second.path(), &join)).server, server);
+    assert!(second.path().join("STARTED").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_named() {
+    let data = tempfile::tempdir().unwrap();
+    let text = refusal(command("c1", FilePath::new("/proc/nope"), &[]));
+    assert!(
+        text.contains("/proc/nope: cannot make this folder") && text.contains("hint: no folder can be made"),
+        "{text}"
+    );
+    let file = data.path().join("file");
+    fs::write(&file, b"").unwrap();
+    for path in [file.clone(), file.join("deeper")] {
+        let text = refusal(command("c1", &path, &[]));
+        let named = text.starts_with(&format!("{}: cannot", path.display()));
+        assert!(named && text.contains("hint: a part of this path is a file"), "{text}");
+    }
+    // Nothing is known of what is in it: nothing is written.
+    Controller::start(command("c1", &data.path().join("own"), &[])).end(Signal::SIGTERM);
+    std::os::unix::fs::symlink("nowhere", data.path().join("own/log-link")).unwrap();
+    let text = refusal(command("c1", &data.path().join("own"), &[]));
+    assert!(text.contains("the folder cannot be listed") && text.contains("log-link"), "{text}");
+}
+
+#[test]
+fn nobody_lets_himself_in() {
+    let data = tempfile::tempdir().unwrap();
+    let begun = std::time::Instant::now();
+    let text = refusal(at("c1", data.path(), "127.0.0.1:7", &["--join", "127.0.0.1:7"]));
+    assert!(text.contains("127.0.0.1:7 after --join is where this controller listens itself"), "{text}");
+    assert!(text.contains("hint: say after --join where another server") && begun.elapsed() < PATIENCE, "{text}");
+    assert!(content(data.path()).is_empty());
+}
+
 #[test]
 fn a_newer_format_is_refused() {
     let data = tempfile::tempdir().unwrap();
@@ -341,4 +464,73 @@ fn load_is_measured() {
     let nobody = Client::connect(&["127.0.0.1:1".to_owned()], None).unwrap();
     let error = put(&nobody, 1, b"x", Duration::from_millis(300)).unwrap_err();
     assert!(matches!(error, Error::Request(Refused::Timeout { timeout_ms: 300, .. })), "{error}");
+}
+
+/// Says over TLS, with this certificate, to be a server; what it is told.
+fn claim(to: &Controller, files: &live::cluster::TlsFiles, server: u64) -> store::protocol::Welcome {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use std::io::{Read, Write};
+    use store::protocol::{Hello, Role, decode, encode_frame, split_frame};
+    let read = |path| CertificateDer::pem_file_iter(path).unwrap().map(Result::unwrap);
+    let mut roots = rustls::RootCertStore::empty();
+    read(&files.authority).for_each(|authority| roots.add(authority).unwrap());
+    let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(read(&files.certificate).collect(), key)
+        .unwrap();
+    let name = "127.0.0.1".try_into().unwrap();
+    let tls = rustls::ClientConnection::new(std::sync::Arc::new(config), name).unwrap();
+    let socket = std::net::TcpStream::connect(&to.address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = rustls::StreamOwned::new(tls, socket);
+    let cluster = u64::from_str_radix(&to.cluster, 16).unwrap();
+    let role = Role::Peer { cluster, server: machine::ServerId(server), to: machine::ServerId(to.server) };
+    let mut bytes = Vec::new();
+    encode_frame(&Hello::new(role), &mut bytes).unwrap();
+    stream.write_all(&bytes).unwrap();
+    let mut told = Vec::new();
+    loop {
+        if let Some((body, _)) = split_frame(&told).unwrap() {
+            return decode(body).unwrap();
+        }
+        let mut more = [0; 1_024];
+        let read = stream.read(&mut more).unwrap();
+        assert!(read > 0, "it has closed without a word");
+        told.extend(&more[..read]);
+    }
+}
+
+/// A client may ask for everything; what a server says is believed, so it takes a server's certificate, and its own.
+#[test]
+fn no_client_passes_for_a_server() {
+    use store::protocol::Welcome;
+    let tls = tempfile::tempdir().unwrap();
+    certificates::make(tls.path(), &["127.0.0.1".to_owned(), "other.example".to_owned()]).unwrap();
+    let files = |name| tls_files(tls.path(), name);
+    let options = ["--tls", tls.path().to_str().unwrap(), "127.0.0.1"];
+    let (data, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let controller = Controller::start(command("c1", data.path(), &options));
+    let join = [&options[..], &["--join", &controller.address]].concat();
+    let member = Controller::start(command("c2", second.path(), &join));
+    let refused = |name, server| match claim(&controller, &files(name), server) {
+        Welcome::Refused(reason) => reason,
+        Welcome::Accepted { .. } => panic!("{name} was taken for server {server}"),
+    };
+    // As a server that is there, and as one that may have joined a moment ago.
+    for server in [member.server, 9] {
+        let reason = refused("client", server);
+        assert!(reason.contains("not a server's") && reason.contains(&format!("server {server}")), "{reason}");
+    }
+    let reason = refused("other.example", member.server);
+    assert!(reason.contains("its certificate is not for 127.0.0.1"), "{reason}");
+    assert!(matches!(claim(&controller, &files("127.0.0.1"), member.server), Welcome::Accepted { .. }));
+    assert!(matches!(claim(&controller, &files("other.example"), 9), Welcome::Accepted { .. }));
+    // It still may ask.
+    let tls = Tls::load(&files("client")).unwrap();
+    put(&client_with(&controller, Some(&tls)), 1, b"x", PATIENCE).unwrap();
 }

@@ -4,10 +4,12 @@ use fabric::{NodeId, Side};
 use link::{Link, Verdict};
 use machine::{Calendar, Control, Step, Time, mix};
 use transport::reordering::Meter;
+use transport::udp::{self, Fragment};
 use transport::{Ack, Receiver, Segment, Sender, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, Switch};
 
+use crate::bonded::{Bonds, NONE, OVER};
 use crate::pool::{Packet, Pool};
 use crate::run::Scenario;
 
@@ -15,6 +17,12 @@ use crate::run::Scenario;
 const TIMER: u32 = u32::MAX;
 /// [`Event::at`] of a flow's start.
 const START: u32 = u32::MAX - 1;
+/// [`Event::at`] of a bond's timer; [`Event::way`] says which end's.
+pub(crate) const BOND: u32 = u32::MAX - 2;
+/// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
+const FIRST_PORT: u16 = 32_768;
+/// Destination port of all flows: iperf3's.
+const SERVER_PORT: u16 = 5_201;
 /// More events than this at one instant are looked into: see [`events_at_once_max`].
 const EVENTS_AT_ONCE: u64 = 1 << 24;
 /// Stamps for the reordering meter are in units of 2^20 ps, about 1 us: they wrap after 75 minutes.
@@ -22,21 +30,26 @@ const STAMP_SHIFT: u32 = 20;
 
 /// Something happens: a packet arrives at a node, or an endpoint wakes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Event {
+pub(crate) struct Event {
     /// Number in the pool.
-    packet: u32,
+    pub(crate) packet: u32,
     /// Twice the flow's index; plus one on the way back.
-    way: u32,
-    /// The node, [`TIMER`] or [`START`].
-    at: u32,
+    pub(crate) way: u32,
+    /// The node, [`TIMER`], [`START`] or [`BOND`]; with [`OVER`], a wire that is in a bond.
+    pub(crate) at: u32,
 }
 
 /// One direction of a link.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) link: Link,
-    /// The node that it leads to.
-    peer: u32,
+    /// [`Event::at`] of what arrives by it: the node that it leads to, or, in a bond, itself.
+    arrives: u32,
+    /// The bond's end that it leaves from, or [`NONE`].
+    pub(crate) bond: u32,
+    /// The bond's end that it leads to, or [`NONE`], and which of its members it is there.
+    pub(crate) far: u32,
+    pub(crate) member: u8,
 }
 
 /// What the network needs to know of a flow's packets in one direction.
@@ -47,6 +60,8 @@ struct Way {
     wire: u32,
     /// Size of each on the link.
     bytes: u32,
+    /// What one takes on the first link: before a sender tries again what that link has dropped.
+    pause: machine::Span,
 }
 
 /// Both ends of a flow.
@@ -55,8 +70,17 @@ pub(crate) struct Flow {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) meter: Meter,
+    /// Instead of sender and receiver, in a run of UDP.
+    pub(crate) udp: Option<Box<Udp>>,
     /// When the timer events of the sender and of the receiver fire that are in the calendar.
     armed: [Time; 2],
+}
+
+/// A flow of UDP.
+#[derive(Debug)]
+pub(crate) struct Udp {
+    pub(crate) sender: udp::Sender,
+    pub(crate) receiver: udp::Receiver,
 }
 
 /// A network and its flows at one moment.
@@ -66,10 +90,11 @@ pub(crate) struct Engine<'a> {
     switches: Vec<Switch>,
     /// Index of each node's first wire: its ports' wires follow each other.
     first_wire: Vec<u32>,
-    wires: Vec<Wire>,
+    pub(crate) wires: Vec<Wire>,
+    pub(crate) bonds: Bonds,
     ways: Vec<Way>,
     flows: Vec<Flow>,
-    packets: Pool,
+    pub(crate) packets: Pool,
     packet_hops: u64,
     /// How many events may happen at one instant.
     at_once_max: u64,
@@ -82,7 +107,11 @@ pub(crate) struct Engine<'a> {
 impl<'a> Engine<'a> {
     pub(crate) fn new(scenario: &'a Scenario<'a>) -> Self {
         let fabric = scenario.fabric;
-        let (first_wire, wires) = wires(scenario);
+        let (first_wire, mut wires) = wires(scenario);
+        let bonds = Bonds::new(scenario, &first_wire, &mut wires);
+        for (index, wire) in wires.iter_mut().enumerate().filter(|(_, wire)| wire.far != NONE) {
+            wire.arrives = OVER | index as u32;
+        }
         let mut engine = Self {
             scenario,
             calendar: Calendar::new(),
@@ -91,6 +120,7 @@ impl<'a> Engine<'a> {
                 .collect(),
             first_wire,
             wires,
+            bonds,
             ways: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
             packets: Pool::new(scenario.transport.kind == TransportKind::Sack),
@@ -101,6 +131,7 @@ impl<'a> Engine<'a> {
             hosts: fabric.hosts,
         };
         engine.add_flows();
+        engine.start_bonds();
         engine
     }
 
@@ -109,18 +140,27 @@ impl<'a> Engine<'a> {
         for (index, flow) in self.scenario.flows.iter().enumerate() {
             assert!(flow.from.0 < self.hosts && flow.to.0 < self.hosts, "flow {index} does not run between hosts");
             let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
+            let ports = (FIRST_PORT.wrapping_add(index as u16), SERVER_PORT);
+            self.bonds.add_way(self.scenario.fabric, (flow.from, flow.to), ports, data_bytes);
+            self.bonds.add_way(self.scenario.fabric, (flow.to, flow.from), (ports.1, ports.0), spec.header_bytes);
             for (from, to, bytes) in [(flow.from, flow.to, data_bytes), (flow.to, flow.from, spec.header_bytes)] {
                 let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(index as u64)));
                 let wire = self.first_wire[from.0 as usize];
-                self.ways.push(Way { forwarding: Forwarding { to, hash }, wire, bytes });
+                let rate = self.wires[wire as usize].link.spec().rate_bps.unwrap_or(1_000_000_000);
+                let pause = machine::Span::transmission(u64::from(bytes), rate);
+                self.ways.push(Way { forwarding: Forwarding { to, hash }, wire, bytes, pause });
             }
             self.flows.push(Flow {
                 sender: Sender::new(spec),
                 receiver: Receiver::new(spec),
                 meter: Meter::new(),
+                udp: (spec.kind == TransportKind::Udp).then(|| {
+                    Box::new(Udp { sender: udp::Sender::new(udp::FRAGMENTS), receiver: udp::Receiver::default() })
+                }),
                 armed: [Time::NEVER; 2],
             });
-            self.calendar.push(flow.start, Event { packet: 0, way: 2 * index as u32, at: START });
+            let start = flow.start + self.bonds.settling();
+            self.calendar.push(start, Event { packet: 0, way: 2 * index as u32, at: START });
         }
     }
 
@@ -128,7 +168,7 @@ impl<'a> Engine<'a> {
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
         while let Some((now, event)) = self.calendar.pop_until(Time::from_ps(last)) {
-            if event.at >= START {
+            if event.at >= BOND {
                 self.wake(now, event);
                 continue;
             }
@@ -136,13 +176,19 @@ impl<'a> Engine<'a> {
             if self.packet_hops >= self.moved.0 {
                 self.check_that_time_moves(now);
             }
-            if event.at >= self.hosts {
-                self.forward(now, event);
-            } else if event.way.is_multiple_of(2) {
-                self.segment_arrives(now, event);
-            } else {
-                self.ack_arrives(now, event);
-            }
+            self.arrive(now, event);
+        }
+    }
+
+    /// A packet has come to a node, or over a bond's wire.
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Time, event: Event) {
+        if event.at >= self.hosts {
+            if event.at >= OVER { self.arrive_over(now, event) } else { self.forward(now, event) }
+        } else if event.way.is_multiple_of(2) {
+            self.segment_arrives(now, event);
+        } else {
+            self.ack_arrives(now, event);
         }
     }
 
@@ -169,15 +215,33 @@ impl<'a> Engine<'a> {
         self.offer(now, wire, event.packet, event.way);
     }
 
+    /// Offers a packet to a wire, or to the bond that has it: when it arrives, and over which wire; `None` if it was dropped.
     #[inline]
-    fn offer(&mut self, now: Time, wire: u32, packet: u32, way: u32) {
-        let wire = &mut self.wires[wire as usize];
+    fn offer(&mut self, now: Time, wire: u32, packet: u32, way: u32) -> Option<(Time, u32)> {
+        match self.wires[wire as usize].bond {
+            NONE => self.put_on(now, wire, packet, way),
+            bond => self.offer_to_bond(now, bond as usize, packet, way),
+        }
+    }
+
+    /// Offers a packet to this very wire.
+    #[inline]
+    pub(crate) fn put_on(&mut self, now: Time, index: u32, packet: u32, way: u32) -> Option<(Time, u32)> {
+        let wire = &mut self.wires[index as usize];
         match wire.link.offer(now, self.ways[way as usize].bytes) {
-            Verdict::Arrives(time) => self.calendar.push(time, Event { packet, way, at: wire.peer }),
+            Verdict::Arrives(time) => {
+                self.calendar.push(time, Event { packet, way, at: wire.arrives });
+                Some((time, index))
+            }
             Verdict::Dropped => {
                 self.packets.take(packet);
+                None
             }
         }
+    }
+
+    pub(crate) fn push(&mut self, at: Time, event: Event) {
+        self.calendar.push(at, event);
     }
 
     #[inline]
@@ -185,6 +249,11 @@ impl<'a> Engine<'a> {
         let Packet { number: seq, stamp } = self.packets.take(event.packet);
         let flow = &mut self.flows[event.way as usize / 2];
         let end = seq + self.segment_bytes;
+        if let Some(udp) = &mut flow.udp {
+            let (first, last) = (seq * self.segment_bytes, end_of(seq, self.segment_bytes));
+            flow.meter.observe(first as u32, last as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+            return udp.receiver.receive(Fragment::of(seq));
+        }
         flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
         flow.receiver.handle(now, receiver::Input::Data(Segment { seq, stamp }));
         self.poll_receiver(now, event.way);
@@ -200,8 +269,15 @@ impl<'a> Engine<'a> {
     }
 
     fn wake(&mut self, now: Time, event: Event) {
+        if event.at == BOND {
+            return self.wake_bond(now, event.way as usize);
+        }
         let side = event.way as usize % 2;
         let flow = &mut self.flows[event.way as usize / 2];
+        if let Some(udp) = &mut flow.udp {
+            udp.sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
+            return self.poll_udp(now, event.way);
+        }
         if event.at == START {
             flow.sender.handle(now, sender::Input::Start);
         } else if flow.armed[side] != now {
@@ -232,6 +308,22 @@ impl<'a> Engine<'a> {
                 }
                 Step::Wait(until) => return self.arm(until, way),
             }
+        }
+    }
+
+    /// Lets a flow of UDP write what its socket buffer has room for. A fragment's room is free when it has left the host.
+    fn poll_udp(&mut self, now: Time, way: u32) {
+        loop {
+            let udp = self.flows[way as usize / 2].udp.as_mut().expect("the flow is one of UDP");
+            let Step::Do(fragment) = udp.sender.poll(now) else { return };
+            let number = Packet { number: fragment.number(), stamp: now };
+            let packet = self.packets.put(number, &transport::segment::Blocks::NONE);
+            let left = match self.offer(now, self.ways[way as usize].wire, packet, way) {
+                Some((arrives, wire)) => now + arrives.since(now + self.wires[wire as usize].link.spec().delay),
+                // What a full queue has dropped has left, too; a loop without end is kept from by the link's pace.
+                None => now + self.ways[way as usize].pause,
+            };
+            self.calendar.push(left, Event { packet: 0, way, at: TIMER });
         }
     }
 
@@ -280,6 +372,11 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// Behind the last byte of a fragment.
+const fn end_of(number: u64, segment_bytes: u64) -> u64 {
+    (number + 1) * segment_bytes
+}
+
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each
 /// hop of a long way. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
 fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
@@ -297,7 +394,8 @@ fn wires(scenario: &Scenario<'_>) -> (Vec<u32>, Vec<Wire>) {
         first_wire.push(wires.len() as u32);
         for &(link, side) in &node.ports {
             let link = &fabric.links[link.0 as usize];
-            wires.push(Wire { link: Link::new(link.spec), peer: link.end(side.other()).node.0 });
+            let arrives = link.end(side.other()).node.0;
+            wires.push(Wire { link: Link::new(link.spec), arrives, bond: NONE, far: NONE, member: 0 });
         }
     }
     (first_wire, wires)

@@ -10,10 +10,12 @@
 //! crates; this one only moves time.
 #![forbid(unsafe_code)]
 
+mod bonded;
 pub mod cluster;
 mod engine;
 pub mod linearizability;
 mod pool;
 mod run;
 
+pub use bonded::BondOutcome;
 pub use run::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario, run};

@@ -68,6 +68,13 @@ impl Pool {
         if self.selective { self.blocks[id as usize] } else { Blocks::NONE }
     }
 
+    /// Another packet like this one.
+    pub(crate) fn copy(&mut self, id: u32) -> u32 {
+        let packet = self.packets[id as usize];
+        let blocks = self.blocks(id);
+        self.put(packet, &blocks)
+    }
+
     /// How many packets are in flight.
     #[cfg(test)]
     pub(crate) const fn used(&self) -> u32 {

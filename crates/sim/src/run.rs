@@ -4,6 +4,7 @@ use fabric::{Fabric, NodeId, Routes, Side, Spread, TransportSpec};
 use machine::{Span, Time};
 use serde::Serialize;
 
+use crate::bonded::BondOutcome;
 use crate::engine::{Engine, Flow};
 
 /// What to simulate. Links' overrides have already been applied to `fabric`.
@@ -45,6 +46,9 @@ pub struct Outcome {
     pub flows: Vec<FlowOutcome>,
     /// In the order of [`Fabric::links`].
     pub links: Vec<LinkOutcome>,
+    /// In the order of [`Fabric::bonds`]; warm-up included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bonds: Vec<BondOutcome>,
     /// One packet or ACK over one link is one packet-hop; warm-up included.
     pub packet_hops: u64,
 }
@@ -84,19 +88,30 @@ pub struct LinkOutcome {
 /// crosses only links without rate and delay.
 pub fn run(scenario: &Scenario<'_>) -> Outcome {
     let mut engine = Engine::new(scenario);
-    let start = Time::ZERO + scenario.warm_up;
+    let start = Time::ZERO + engine.bonds.settling() + scenario.warm_up;
     engine.run_before(start);
-    let before: Vec<_> = engine.flows().iter_mut().map(measure_flow).collect();
+    let segment_bytes = u64::from(scenario.transport.segment_bytes);
+    let measure = |flow: &mut Flow| measure_flow(flow, segment_bytes);
+    let before: Vec<_> = engine.flows().iter_mut().map(measure).collect();
     links(&mut engine, scenario);
     engine.run_before(start + scenario.duration);
-    let flows =
-        engine.flows().iter_mut().zip(&before).map(|(flow, before)| since(&measure_flow(flow), before)).collect();
+    let flows = engine.flows().iter_mut().zip(&before).map(|(flow, before)| since(&measure(flow), before)).collect();
     let links = links(&mut engine, scenario);
-    Outcome { flows, links, packet_hops: engine.packet_hops() }
+    Outcome { flows, links, bonds: engine.bonds.outcomes(), packet_hops: engine.packet_hops() }
 }
 
 /// What a flow has done since the start; its reordering since this was asked last.
-fn measure_flow(flow: &mut Flow) -> FlowOutcome {
+fn measure_flow(flow: &mut Flow, segment_bytes: u64) -> FlowOutcome {
+    if let Some(udp) = &flow.udp {
+        return FlowOutcome {
+            delivered_bytes: udp.receiver.complete() * u64::from(transport::udp::FRAGMENTS) * segment_bytes,
+            segments: udp.sender.sent(),
+            retransmits: 0,
+            fast_retransmits: 0,
+            timeouts: 0,
+            reordering: flow.meter.take(),
+        };
+    }
     let sent = flow.sender.counters();
     FlowOutcome {
         delivered_bytes: flow.receiver.delivered_bytes(),

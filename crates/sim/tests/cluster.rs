@@ -38,6 +38,7 @@ fn nothing_that_goes_wrong_makes_the_cluster_wrong() {
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     assert!(sum(|report| report.operations.checked) > 250 * seeds);
     assert!(sum(|report| report.operations.written) > 80 * seeds);
+    assert!(sum(|report| report.operations.listed) > 5 * seeds && sum(|report| report.operations.spread) > seeds);
     assert!(sum(Report::faults) > 5 * seeds);
     assert!(sum(|report| report.elections.won) > 4 * seeds);
     assert!(sum(|report| report.snapshots.1) > seeds / 2);
@@ -78,6 +79,11 @@ fn is_wrong(finding: &Finding) -> bool {
     matches!(finding, Finding::NotLinearizable(_) | Finding::TwoLeaders { .. } | Finding::Diverged { .. })
 }
 
+/// What a stale read leads to.
+fn is_stale(finding: &Finding) -> bool {
+    matches!(finding, Finding::NotLinearizable(_))
+}
+
 fn planted(kinds: &[Kind], configure: fn(&mut store::Config)) -> Scenario {
     Scenario { kinds: kinds.to_vec(), faults: (12, 24), configure, ..Scenario::default() }
 }
@@ -96,7 +102,7 @@ fn a_vote_that_is_not_persisted_is_found() {
 fn a_read_without_a_lease_is_found() {
     let scenario =
         planted(&[Kind::Isolate, Kind::Split, Kind::Pause], |config| config.planted.read_without_lease = true);
-    must_be_found(&scenario, 2_000, |finding| matches!(finding, Finding::NotLinearizable(_)));
+    must_be_found(&scenario, 50, is_stale);
 }
 
 #[test]
@@ -107,6 +113,32 @@ fn an_acknowledgement_before_the_sync_is_found() {
     must_be_found(&scenario, 50, is_wrong);
 }
 
+#[test]
+fn a_lease_of_the_leaders_own_timeout_is_found() {
+    let kinds = [Kind::MoveLeader, Kind::MoveLeader, Kind::Isolate, Kind::OneWay, Kind::Split];
+    let mut scenario = planted(&kinds, |config| config.planted.lease_of_own_timeout = true);
+    scenario.elections_vary = true;
+    must_be_found(&scenario, 500, is_stale);
+}
+
+#[test]
+fn a_list_without_what_has_moved_is_found() {
+    let kinds = [Kind::MovePrefix, Kind::MovePrefix, Kind::MovePrefix, Kind::CreateShard, Kind::Pause, Kind::CutPair];
+    let mut scenario = planted(&kinds, |config| config.planted.list_root_only = true);
+    (scenario.entries, scenario.faults, scenario.quality.late) = (4, (24, 40), Span::from_ms(900));
+    must_be_found(&scenario, 100, is_stale);
+}
+
+#[test]
+fn ticks_that_are_counted_after_an_input_are_found() {
+    let mut scenario = planted(&[Kind::PauseAndCut], |config| config.planted.ticks_after_input = true);
+    scenario.election.fixed = Some(Span::from_ms(400));
+    // Leaders have nothing to do, and no lease, until somebody wakes.
+    (scenario.clients, scenario.entries, scenario.think) = (12, 1, Span::from_secs(10));
+    (scenario.active, scenario.faults) = (Span::from_secs(20), (5, 9));
+    must_be_found(&scenario, 200, is_stale);
+}
+
 /// Not an error of the store: its promise on reads by lease holds as long as clocks keep their bound, and no longer.
 #[test]
 fn a_lease_is_only_as_good_as_the_clocks() {
@@ -114,5 +146,5 @@ fn a_lease_is_only_as_good_as_the_clocks() {
     let mut scenario = planted(&kinds, |_| {});
     scenario.election.fixed = Some(Span::from_ms(150));
     (scenario.clients, scenario.entries, scenario.think) = (8, 2, Span::from_ms(10));
-    must_be_found(&scenario, 1_000, |finding| matches!(finding, Finding::NotLinearizable(_)));
+    must_be_found(&scenario, 1_000, is_stale);
 }

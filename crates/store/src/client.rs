@@ -20,6 +20,7 @@
 //! [`Welcome`](crate::protocol::Welcome); the same machine runs live and in simulated clients.
 
 mod endpoints;
+mod event;
 mod pending;
 mod routes;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use tree::{Location, Path};
 
 use crate::protocol::{Answer, ClientMessage, Error, RequestBody, Response, ServerMessage, WatchEvents};
 use endpoints::Endpoints;
+pub use event::{ConnectionId, Input, Output};
 use pending::{At, Origin, Pending};
 use routes::Routes;
 use window::Window;
@@ -73,113 +75,6 @@ impl Default for ClientConfig {
     }
 }
 
-/// A connection of the client, numbered by it; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
-
-/// What comes in. Events of connections that are over are ignored.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// The user wants something.
-    Request {
-        /// Comes back with the answer; not used by another request or watch meanwhile.
-        token: u64,
-        /// What. A `Watch` goes on until [`Input::Unwatch`]; its `from` and an `Offer` are kept up by the client.
-        body: RequestBody,
-        /// Then it ends at the latest.
-        timeout: Span,
-    },
-    /// The user wants no more events of the watch that began with this token.
-    Unwatch {
-        /// The token of its request.
-        token: u64,
-    },
-    /// The answer to an [`Output::Invoke`].
-    Reply {
-        /// From the invocation.
-        connection: ConnectionId,
-        /// From the invocation.
-        call: u64,
-        /// The RPC's output, or why it failed.
-        result: Result<Vec<u8>, String>,
-    },
-    /// The connection is there, and the server's `Welcome` accepted it.
-    Connected(ConnectionId),
-    /// The connection could not be made, or was refused.
-    Failed {
-        /// Which.
-        connection: ConnectionId,
-        /// Why, for errors.
-        reason: String,
-    },
-    /// The connection is lost.
-    Closed(ConnectionId),
-    /// From the server.
-    Message {
-        /// By which connection.
-        connection: ConnectionId,
-        /// What.
-        message: ServerMessage,
-    },
-    /// Nothing but the passing of time.
-    Tick,
-}
-
-/// What goes out.
-#[derive(Clone, Debug)]
-pub enum Output {
-    /// Make a connection and say hello; ends in [`Input::Connected`] or [`Input::Failed`].
-    Connect {
-        /// Its number.
-        connection: ConnectionId,
-        /// `host:port`.
-        address: String,
-    },
-    /// To the server.
-    Send {
-        /// By which connection.
-        connection: ConnectionId,
-        /// What.
-        message: ClientMessage,
-    },
-    /// Close the connection, or give up making it.
-    Disconnect(ConnectionId),
-    /// The end of a request; of a watch, only its beginning.
-    Answer {
-        /// The request's.
-        token: u64,
-        /// What came of it.
-        result: Result<Answer, Error>,
-    },
-    /// Something happened below a watched path.
-    Event {
-        /// Of the request that began the watch.
-        token: u64,
-        /// What; its `watch` is of no use to the user.
-        events: WatchEvents,
-    },
-    /// A watch could not be resumed: there will be no more events.
-    WatchEnded {
-        /// Of the request that began the watch.
-        token: u64,
-        /// Why.
-        error: Error,
-    },
-    /// Somebody calls an RPC that was offered: carry it out, bring back [`Input::Reply`].
-    Invoke {
-        /// Goes into the reply.
-        connection: ConnectionId,
-        /// Goes into the reply.
-        call: u64,
-        /// The RPC.
-        name: String,
-        /// The path that chose this client.
-        path: Option<Path>,
-        /// Its input.
-        input: Vec<u8>,
-    },
-}
-
 /// A watch that has begun.
 #[derive(Clone, Debug)]
 struct Watch {
@@ -190,6 +85,8 @@ struct Watch {
     sequence: u64,
     /// Where it runs; none while it is being resumed.
     connection: Option<ConnectionId>,
+    /// It ran in another cluster, whose revisions say nothing about this one: when it has begun here, all has to be read again.
+    anew: bool,
 }
 
 /// What the client offers to others.
@@ -220,6 +117,8 @@ pub struct Client {
     offers: Option<Offers>,
     /// Which server's state the backup that was asked for last is of.
     backup_at: Option<String>,
+    /// That answered last. The same address may lead to another one later: an empty one into which a backup was restored.
+    cluster: Option<u64>,
     outputs: VecDeque<Output>,
 }
 
@@ -244,6 +143,7 @@ impl Client {
             watches: BTreeMap::new(),
             offers: None,
             backup_at: None,
+            cluster: None,
             outputs: VecDeque::new(),
         }
     }
@@ -564,14 +464,21 @@ impl Client {
         match (&result, &pending.body, pending.origin) {
             (Ok(Answer::Watching { from }), RequestBody::Watch { at, .. }, Origin::User(token)) => {
                 let (at, revisions) = (at.clone(), from.clone());
-                self.watches.insert(token, Watch { at, revisions, sequence, connection: Some(connection) });
+                self.watches
+                    .insert(token, Watch { at, revisions, sequence, connection: Some(connection), anew: false });
             }
             (Ok(Answer::Watching { from }), _, Origin::Watch(token)) => {
                 if let Some(watch) = self.watches.get_mut(&token) {
                     watch.sequence = sequence;
                     watch.connection = Some(connection);
+                    let anew = std::mem::take(&mut watch.anew);
                     for (&shard, &revision) in from {
                         watch.revisions.entry(shard).or_insert(revision);
+                        if anew {
+                            let events =
+                                WatchEvents { watch: sequence, shard, revision, skipped: true, events: Vec::new() };
+                            self.outputs.push_back(Output::Event { token, events });
+                        }
                     }
                 } else {
                     self.unwatch(connection, sequence);
@@ -633,6 +540,19 @@ impl Client {
         }
     }
 
+    /// Another cluster answers where one was: what was seen of that one says nothing about this.
+    fn forget_revisions(&mut self) {
+        for watch in self.watches.values_mut() {
+            watch.revisions.clear();
+            watch.anew = true;
+        }
+        for pending in self.pending.values_mut() {
+            if let (Origin::Watch(_), RequestBody::Watch { from, .. }) = (pending.origin, &mut pending.body) {
+                from.clear();
+            }
+        }
+    }
+
     fn end_watch(&mut self, now: Time, token: u64) {
         if let Some(watch) = self.watches.remove(&token)
             && let Some(connection) = watch.connection
@@ -667,8 +587,11 @@ impl Control for Client {
                     self.outputs.push_back(Output::Send { connection, message });
                 }
             }
-            Input::Connected(connection) => {
+            Input::Connected { connection, cluster } => {
                 if self.endpoints.connected(connection) {
+                    if self.cluster.replace(cluster).is_some_and(|before| before != cluster) {
+                        self.forget_revisions();
+                    }
                     let waiting =
                         |(&sequence, pending): (&u64, &Pending)| pending.is_on(connection).then_some(sequence);
                     let waiting: Vec<u64> = self.pending.iter().filter_map(waiting).collect();

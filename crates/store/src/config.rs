@@ -10,6 +10,10 @@ pub const ELECTION_TICKS: usize = 10;
 /// The ticks between two heartbeats.
 pub const HEARTBEAT_TICKS: usize = 2;
 
+/// No lease is longer, whatever was promised. So long a server that has restarted takes part in no election: it has forgotten
+/// what it promised, perhaps under another configuration.
+pub const LEASE_MAX: Span = Span::from_secs(1);
+
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -58,6 +62,7 @@ pub enum Reads {
 /// Errors that a simulation must find.
 #[cfg(feature = "planted-bugs")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an error of its own")]
 pub struct PlantedBugs {
     /// Term and vote are not written to the disk.
     pub vote_not_persisted: bool,
@@ -65,6 +70,12 @@ pub struct PlantedBugs {
     pub read_without_lease: bool,
     /// Entries are acknowledged before they are synced.
     pub ack_before_sync: bool,
+    /// A leader takes what it would promise itself for what all voters promise.
+    pub lease_of_own_timeout: bool,
+    /// Only the root of a list is looked at, when the request comes and when it is read: what of it has moved away is left out.
+    pub list_root_only: bool,
+    /// Ticks that were due before an input came are counted after it.
+    pub ticks_after_input: bool,
 }
 
 impl Config {
@@ -88,15 +99,20 @@ impl Config {
         }
     }
 
-    /// How long a leader may answer reads after it asked a majority of voters and they answered.
-    ///
-    /// Each of these voters refuses to elect another for [`ELECTION_TICKS`] of its own ticks, of which the first may be
-    /// cut short; a tick is never shorter than the smallest election timeout allows. The drift counts twice: the
-    /// leader's clock may be slow while the voter's is fast.
-    pub(crate) fn lease(&self) -> Option<Span> {
-        let Reads::Lease { drift_per_mille } = self.reads else { return None };
+    /// How long this server refuses to elect another after it has heard its leader, by its own clock: [`ELECTION_TICKS`]
+    /// ticks, of which the first may be cut short; a tick is never shorter than the smallest election timeout allows.
+    pub(crate) fn promise(&self) -> Span {
         let shortest = self.election.fixed.unwrap_or(self.election.min);
-        let promised = shortest.as_ps() / ELECTION_TICKS as u64 * (ELECTION_TICKS as u64 - 1);
+        Span::from_ps(shortest.as_ps() / ELECTION_TICKS as u64 * (ELECTION_TICKS as u64 - 1))
+    }
+}
+
+impl Reads {
+    /// How long a leader may answer reads after it asked a majority of voters and they answered, if each of the voters has
+    /// promised that much. The drift counts twice: the leader's clock may be slow while the voter's is fast.
+    pub(crate) fn lease(self, promised: Span) -> Option<Span> {
+        let Self::Lease { drift_per_mille } = self else { return None };
+        let promised = promised.min(LEASE_MAX).as_ps();
         Some(Span::from_ps(promised / 1_000 * 1_000_u64.saturating_sub(2 * drift_per_mille)))
     }
 }

@@ -5,15 +5,17 @@
 //! no read is answered unless a majority of voters have confirmed this leader at or after the moment the read came, or
 //! within the lease (see [`crate::config::Config`]).
 
+mod election;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{Rng, ServerId, Time};
+use machine::{Rng, ServerId, Span, Time};
 use placement::ShardId;
 use protobuf::Message as _;
 use raft::eraftpb::{ConfChangeV2, Entry, EntryType, HardState, Message};
 use raft::{RawNode, StateRole};
 
-use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS};
+use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
 use crate::content::{Content, Outcome};
 use crate::lease::Lease;
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta, entry_kind};
@@ -29,8 +31,8 @@ const NEVER_TICKS: usize = 1 << 20;
 pub(crate) enum Asker {
     /// An operation of this server.
     Here(u64),
-    /// Another server's question.
-    There(ServerId, u64),
+    /// Another server's question to this group.
+    There(ServerId, ShardId, u64),
 }
 
 /// Why a group does not take something now. Whoever asked tries again, perhaps elsewhere.
@@ -77,6 +79,9 @@ pub(crate) struct Group {
     raw: RawNode<Storage>,
     pub(crate) content: Content,
     pub(crate) lease: Lease,
+    reads: Reads,
+    /// For how long servers refuse to elect another leader once they have heard theirs.
+    promises: BTreeMap<ServerId, Span>,
     /// By log index: the term it was proposed in, and who waits.
     proposed: BTreeMap<u64, (u64, Asker)>,
     unpersisted: VecDeque<Unpersisted>,
@@ -151,7 +156,9 @@ impl Group {
             me: config.server,
             raw,
             content,
-            lease: Lease::new(config.lease()),
+            lease: Lease::new(),
+            reads: config.reads,
+            promises: BTreeMap::from([(config.server, config.promise())]),
             proposed: BTreeMap::new(),
             unpersisted: VecDeque::new(),
             timer: ((0, StateRole::Follower, 0), ELECTION_TICKS),
@@ -200,49 +207,6 @@ impl Group {
         to_wal(&self.raw.raft.hard_state())
     }
 
-    fn timer_stamp(&self) -> (u64, StateRole, u64) {
-        (self.raw.raft.term, self.raw.raft.state, self.raw.raft.leader_id)
-    }
-
-    fn reset_timer(&mut self, rng: &mut Rng) {
-        // Whoever has asked for votes gives them longer: a vote needs the voter's disk, too.
-        let asked = matches!(self.raw.raft.state, StateRole::PreCandidate | StateRole::Candidate);
-        let longer = if asked && self.raw.raft.pre_vote { ELECTION_TICKS / 2 } else { 0 };
-        self.timer = (self.timer_stamp(), ELECTION_TICKS + longer + rng.below(ELECTION_TICKS as u32) as usize);
-    }
-
-    /// One tick of Raft's clock.
-    pub(crate) fn tick(&mut self, now: Time, rng: &mut Rng, counters: &mut Counters) {
-        if self.installing.is_some() {
-            return;
-        }
-        if self.timer.0 != self.timer_stamp() {
-            self.reset_timer(rng);
-        }
-        self.raw.tick();
-        if let Some((from, message)) = self.early.take_if(|_| self.raw.raft.election_elapsed >= ELECTION_TICKS) {
-            self.step(from, message);
-        }
-        let raft = &mut self.raw.raft;
-        self.leaderless_ticks = if raft.leader_id == 0 { self.leaderless_ticks + 1 } else { 0 };
-        if raft.state != StateRole::Leader && raft.promotable() && raft.election_elapsed >= self.timer.1 {
-            raft.election_elapsed = 0;
-            counters.campaigns += 1;
-            let _ = self.raw.campaign();
-            self.reset_timer(rng);
-        }
-        if self.is_leader() && self.lease.wants_renewal(now) {
-            self.begin_read_round(now);
-        }
-    }
-
-    /// Stand for election now: a new group's first tick shall not be waited for.
-    pub(crate) fn campaign(&mut self) {
-        if self.raw.raft.promotable() {
-            let _ = self.raw.campaign();
-        }
-    }
-
     /// A message of another replica.
     pub(crate) fn step(&mut self, from: ServerId, mut message: RaftMessage) {
         if self.installing.is_some() {
@@ -260,35 +224,6 @@ impl Group {
             // An error means that the message is late: of a replica that left, or of a term that is over.
             let _ = self.raw.step(message);
         }
-    }
-
-    /// Two that ask for pre-votes at the same time would both be promised them, and then split the votes: an election
-    /// timeout lost. One of them gives way, the one with the shorter log or, of equals, the lower number; the other does
-    /// not answer it. No vote is touched: a pre-vote is a question only.
-    fn gives_no_way(&mut self, from: ServerId, message: &RaftMessage) -> bool {
-        let raft = &mut self.raw.raft;
-        let Some((log_term, index)) = message.pre_candidate_log() else { return false };
-        if raft.state != StateRole::PreCandidate || message.term() <= raft.term {
-            return false;
-        }
-        if (raft.raft_log.last_term(), raft.raft_log.last_index(), self.me) > (log_term, index, from) {
-            return true;
-        }
-        raft.become_follower(raft.term, raft::INVALID_ID);
-        false
-    }
-
-    /// Whether the answer to a pre-vote has to wait until this replica, too, has missed its leader for long enough: another's
-    /// timeout may be shorter. raft-rs would not answer, and the candidate would wait for its next timeout.
-    fn is_early(&mut self, message: &RaftMessage) -> bool {
-        let raft = &self.raw.raft;
-        if message.is_of_leader() {
-            self.early = None;
-        }
-        message.pre_candidate_log().is_some()
-            && raft.state == StateRole::Follower
-            && raft.leader_id != raft::INVALID_ID
-            && raft.election_elapsed < ELECTION_TICKS
     }
 
     /// A snapshot has come as a whole and is on the disk. Gives its file back if Raft has no use for it.
@@ -396,6 +331,23 @@ impl Group {
         self.begin_read_round(now);
     }
 
+    /// What another server promises.
+    pub(crate) fn note_promise(&mut self, server: ServerId, promise: Span) {
+        self.promises.insert(server, promise);
+    }
+
+    /// By what all who vote now have promised.
+    fn lease_span(&self) -> Option<Span> {
+        let members = self.members();
+        let voters = members.voters.iter().chain(&members.voters_outgoing);
+        #[cfg(feature = "planted-bugs")]
+        if self.planted.lease_of_own_timeout {
+            return self.reads.lease(self.promises[&self.me]);
+        }
+        let promised = voters.map(|id| self.promises.get(&ServerId(*id)).copied()).min()??;
+        self.reads.lease(promised)
+    }
+
     fn begin_read_round(&mut self, now: Time) {
         // Before its first commit a leader doesn't know what is committed: the round begins with it.
         if self.raw.raft.commit_to_current_term()
@@ -413,7 +365,11 @@ impl Group {
             if !ready.snapshot().get_metadata().get_conf_state().get_voters().is_empty() {
                 self.install(ready.snapshot().get_metadata(), log, effects);
             }
-            for state in ready.take_read_states() {
+            let confirmed = ready.take_read_states();
+            if !confirmed.is_empty() {
+                self.lease.set_span(self.lease_span());
+            }
+            for state in confirmed {
                 self.lease.confirmed(&state.request_ctx, state.index, self.raw.raft.term, effects);
             }
             let committed = ready.take_committed_entries();

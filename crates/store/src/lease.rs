@@ -1,8 +1,9 @@
 //! Reads at a leader: rounds of heartbeats that prove it leads, and the lease that a round earns.
 //!
 //! A round begins at a time T and ends when a majority of voters have answered a heartbeat sent after T (Raft, 6.4). Each
-//! of them refuses to elect another for an election timeout after that heartbeat, so no other leader can have been elected
-//! before T + lease: reads until then need no round of their own. Two things void it: handing the leadership over, which
+//! of them refuses to elect another for a while after that heartbeat: so long as it has told this leader
+//! ([`crate::peer::Envelope`]). No other leader can have been elected before T + the least of what all voters promise: reads
+//! until then need no round of their own. Two things void it: handing the leadership over, which
 //! lets a successor be elected at once (no lease for the rest of that term), and a voter that restarts and has forgotten
 //! its promise (it stays away from elections for as long; see `Server`).
 
@@ -37,9 +38,9 @@ struct Round {
 }
 
 impl Lease {
-    pub(crate) fn new(span: Option<Span>) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            span,
+            span: None,
             until: Time::ZERO,
             term: 0,
             given_up: 0,
@@ -84,6 +85,11 @@ impl Lease {
         self.rounds += 1;
         self.round = Some(Round { number: self.rounds, began: now, askers: std::mem::take(&mut self.waiting) });
         Some(self.rounds.to_le_bytes().to_vec())
+    }
+
+    /// How long a lease is by what the voters of this moment promise; none if one of them is not known to promise anything.
+    pub(crate) fn set_span(&mut self, span: Option<Span>) {
+        self.span = span;
     }
 
     /// A majority has answered the round with this context.

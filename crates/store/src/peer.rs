@@ -15,6 +15,9 @@ pub struct Envelope {
     pub stamp: Time,
     /// The stamp of the last envelope from the peer and how long ago it came, in picoseconds: a round trip measured.
     pub echo: Option<(Time, u64)>,
+    /// For so long the sender refuses to elect another leader once it has heard the one there is: picoseconds of its clock. It is
+    /// in each envelope, so that it comes with every answer that a lease is built on.
+    pub promise_ps: u64,
     /// In order. On the wire they carry a checksum: Raft trusts its peers, and TCP's checksum alone lets one damaged
     /// segment in some millions through (Stone and Partridge, SIGCOMM 2000).
     #[serde(with = "checked")]
@@ -69,6 +72,8 @@ pub enum Item {
     Told {
         /// The asker's number.
         id: u64,
+        /// Of which group it is true: the asker may have gone on to another.
+        group: ShardId,
         /// The answer.
         told: Result<Told, Error>,
     },

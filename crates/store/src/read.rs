@@ -63,17 +63,23 @@ impl Read {
     /// The shard doesn't hold this path (any more).
     pub(crate) fn evaluate(&self, state: &State) -> Result<Found, Refusal> {
         match self {
+            Self::Get(at) => state.serves(&at.path)?,
+            Self::List { at, .. } => state.serves_subtree(&at.path, &[])?,
+            Self::Export { .. } => {}
+        }
+        Ok(self.find(state))
+    }
+
+    /// Reads whatever is there, served or not.
+    pub(crate) fn find(&self, state: &State) -> Found {
+        match self {
             Self::Get(at) => {
-                state.serves(&at.path)?;
                 let value = state.tree.get(at).map(|value| (value.etag, value.bytes.to_vec()));
-                Ok(Found::Answer(Answer::Value(value)))
+                Found::Answer(Answer::Value(value))
             }
-            Self::List { at, after, limit } => {
-                state.serves(&at.path)?;
-                Ok(Found::Answer(list(state, at, after.as_ref(), *limit)))
-            }
+            Self::List { at, after, limit } => Found::Answer(list(state, at, after.as_ref(), *limit)),
             Self::Export { prefix, except, after } => {
-                Ok(Found::Exported(state.export(prefix, except, after.as_ref(), EXPORT_BYTES)))
+                Found::Exported(state.export(prefix, except, after.as_ref(), EXPORT_BYTES))
             }
         }
     }

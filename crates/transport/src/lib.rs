@@ -18,6 +18,8 @@
 //! | RFC 6298 retransmission timer, RFC 7323 timestamps | [`rto`], [`receiver`] |
 //! | RFC 1122, 4.2.3.2 delayed acknowledgement | [`receiver`] |
 //! | RFC 4737 reordering | [`reordering`] |
+//!
+//! [`udp`] is no transport that recovers: a load for what carries it.
 #![forbid(unsafe_code)]
 
 mod bitmap;
@@ -27,6 +29,7 @@ pub mod rto;
 pub mod sack;
 pub mod segment;
 pub mod sender;
+pub mod udp;
 
 pub use fabric::{TransportKind, TransportSpec};
 pub use receiver::Receiver;

@@ -54,10 +54,29 @@ pub enum Phase {
     Recovery,
 }
 
+/// How losses are repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recovery {
+    Reno,
+    NewReno,
+    Sack,
+}
+
+impl Recovery {
+    /// A specification without TCP makes no sender; one that is made all the same is Reno's.
+    const fn of(kind: TransportKind) -> Self {
+        match kind {
+            TransportKind::Reno | TransportKind::Udp => Self::Reno,
+            TransportKind::NewReno => Self::NewReno,
+            TransportKind::Sack => Self::Sack,
+        }
+    }
+}
+
 /// A TCP sender with endless data.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    kind: TransportKind,
+    kind: Recovery,
     phase: Phase,
     /// The segment at `una` is to be sent again at once.
     resend: bool,
@@ -104,7 +123,7 @@ impl Sender {
         let segments = crate::window(spec);
         let window = u64::from(segments) * segment_bytes;
         Self {
-            kind: spec.kind,
+            kind: Recovery::of(spec.kind),
             phase: Phase::Idle,
             resend: false,
             restarted: false,
@@ -195,7 +214,7 @@ impl Sender {
                 true
             }
         };
-        if self.kind == TransportKind::Sack {
+        if self.kind == Recovery::Sack {
             self.board.advance(self.segments(acked));
             self.board.update(&ack.blocks, 0, self.segments(self.max - self.una));
         }
@@ -233,12 +252,12 @@ impl Sender {
     fn advance_in_recovery(&mut self, acked: u64) -> bool {
         match self.kind {
             // RFC 5681, 3.2, step 6: the first one ends it.
-            TransportKind::Reno => self.leave_recovery(self.ssthresh),
-            TransportKind::NewReno if self.una >= self.recover => {
+            Recovery::Reno => self.leave_recovery(self.ssthresh),
+            Recovery::NewReno if self.una >= self.recover => {
                 // RFC 6582, 3.2, step 3, full acknowledgement, first choice: no burst if little is in flight.
                 self.leave_recovery(self.ssthresh.min(self.flight().max(self.segment_bytes) + self.segment_bytes));
             }
-            TransportKind::NewReno => {
+            Recovery::NewReno => {
                 // Partial acknowledgement: resend the next hole, deflate by what left the network.
                 self.resend = true;
                 self.cwnd = self.cwnd.saturating_sub(acked).max(self.segment_bytes);
@@ -249,8 +268,8 @@ impl Sender {
                 return !core::mem::replace(&mut self.restarted, true);
             }
             // RFC 6675, section 5, step A.
-            TransportKind::Sack if self.una >= self.recover => self.leave_recovery(self.cwnd),
-            TransportKind::Sack => {}
+            Recovery::Sack if self.una >= self.recover => self.leave_recovery(self.cwnd),
+            Recovery::Sack => {}
         }
         true
     }
@@ -265,18 +284,16 @@ impl Sender {
     fn not_advancing(&mut self, ack: &Ack) {
         let duplicate = match self.kind {
             // RFC 5681, section 2: nothing new is acknowledged while something is in flight.
-            TransportKind::Reno | TransportKind::NewReno => ack.ack == self.una && self.max > self.una,
+            Recovery::Reno | Recovery::NewReno => ack.ack == self.una && self.max > self.una,
             // RFC 6675, section 2: it says that something new has arrived beyond.
-            TransportKind::Sack => {
-                self.board.update(&ack.blocks, self.una - ack.ack, self.segments(self.max - self.una))
-            }
+            Recovery::Sack => self.board.update(&ack.blocks, self.una - ack.ack, self.segments(self.max - self.una)),
         };
         if !duplicate {
             return;
         }
         self.duplicates = self.duplicates.saturating_add(1);
         match (self.phase, self.kind) {
-            (Phase::Recovery, TransportKind::Reno | TransportKind::NewReno) => {
+            (Phase::Recovery, Recovery::Reno | Recovery::NewReno) => {
                 // RFC 5681, 3.2, step 4: each one means that a segment has left the network.
                 self.cwnd += self.segment_bytes;
             }
@@ -289,11 +306,11 @@ impl Sender {
         // RFC 6582, 3.2, step 1 and 4.1: duplicates of what was resent after a timeout are no sign of a loss.
         // RFC 6675, 5.1 asks nearly the same of SACK.
         let guarded = match self.kind {
-            TransportKind::Sack => self.una < self.recover,
-            TransportKind::Reno | TransportKind::NewReno => self.recover > 0 && self.una <= self.recover,
+            Recovery::Sack => self.una < self.recover,
+            Recovery::Reno | Recovery::NewReno => self.recover > 0 && self.una <= self.recover,
         };
         let lost = self.duplicates >= self.threshold
-            || (self.kind == TransportKind::Sack && self.board.len() >= u64::from(self.threshold));
+            || (self.kind == Recovery::Sack && self.board.len() >= u64::from(self.threshold));
         lost && !guarded
     }
 
@@ -306,11 +323,11 @@ impl Sender {
         self.avoided = 0;
         self.resent = self.una;
         self.reduce_ssthresh();
-        if self.kind != TransportKind::Reno {
+        if self.kind != Recovery::Reno {
             self.recover = self.max;
         }
         // RFC 5681, 3.2, step 3 inflates by the segments that have left; RFC 6675 counts them in `pipe`.
-        let left = if self.kind == TransportKind::Sack { 0 } else { u64::from(self.threshold) * self.segment_bytes };
+        let left = if self.kind == Recovery::Sack { 0 } else { u64::from(self.threshold) * self.segment_bytes };
         self.cwnd = self.ssthresh + left;
     }
 
@@ -353,7 +370,7 @@ impl Sender {
             self.resent = self.una + self.segment_bytes;
             return Some(self.una);
         }
-        if self.kind == TransportKind::Sack && !self.board.is_empty() {
+        if self.kind == Recovery::Sack && !self.board.is_empty() {
             return self.choose_by_scoreboard();
         }
         let limit = self.una + self.window.min(self.cwnd + self.limited_transmit());

@@ -34,6 +34,7 @@ fn fabric() -> Fabric {
         nodes: (0..HOSTS).map(node).collect(),
         hosts: HOSTS,
         links: Vec::new(),
+        bonds: Vec::new(),
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 1,

@@ -34,6 +34,7 @@ pub fn fabric_of(hosts: u32) -> Fabric {
         nodes: (0..hosts).map(node).collect(),
         hosts,
         links: Vec::new(),
+        bonds: Vec::new(),
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 1,

@@ -187,7 +187,10 @@ pub(crate) const TEMPORARY: &str = ".part";
 /// segment and the live entries take. Snapshot files are listed, not read.
 pub trait Folder {
     /// Every file with its length in bytes, in any order. Names that [`FileName`] refuses are not the log's: skip them.
-    fn list(&self) -> Vec<(FileName, u64)>;
+    ///
+    /// # Errors
+    /// The system's, if a single file may be missing from the list: a folder that cannot be listed is not an empty one.
+    fn list(&self) -> Result<Vec<(FileName, u64)>, DiskError>;
 
     /// The whole content of a file.
     ///
@@ -197,8 +200,8 @@ pub trait Folder {
 }
 
 impl Folder for std::collections::BTreeMap<FileName, Vec<u8>> {
-    fn list(&self) -> Vec<(FileName, u64)> {
-        self.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect()
+    fn list(&self) -> Result<Vec<(FileName, u64)>, DiskError> {
+        Ok(self.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect())
     }
 
     fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {

@@ -68,6 +68,15 @@ pub enum Error {
         /// What the system said.
         error: DiskError,
     },
+    /// It cannot be known which files there are.
+    #[error(
+        "the folder cannot be listed: {error}. Nothing was changed. hint: check the folder's permissions (it has to be \
+         readable for who runs the server) and the disk"
+    )]
+    Unlistable {
+        /// What the system said.
+        error: DiskError,
+    },
     /// A write failed in a way that may not be tried again.
     #[error(
         "server {server}: the disk failed while the log was written: {error}. What was confirmed is safe, nothing more \

@@ -133,7 +133,8 @@ impl Log {
     /// others before it is done ([`Log::is_ready`]). For a new folder it leaves when [`Log::identify`] was called.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Missing`], [`Error::OtherCluster`], [`Error::NewerVersion`], [`Error::Unreadable`].
+    /// [`Error::Corrupt`], [`Error::Missing`], [`Error::OtherCluster`], [`Error::NewerVersion`], [`Error::Unreadable`],
+    /// [`Error::Unlistable`].
     /// Nothing is changed then.
     pub fn recover(folder: &impl Folder, config: Config) -> Result<(Self, Recovered), Error> {
         recovery::recover(folder, config)
@@ -162,6 +163,12 @@ impl Log {
                 Ok(())
             }
         }
+    }
+
+    /// Whether nothing was ever written to it, not even a batch without content. Asked right after [`Log::recover`], that
+    /// is what the folder holds: a server that has run before has lost its log then.
+    pub fn is_blank(&self) -> bool {
+        self.sequence == 1
     }
 
     /// Whose log it is.

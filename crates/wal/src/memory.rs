@@ -311,9 +311,13 @@ impl MemoryDisk {
         self.room = bytes;
     }
 
+    fn lengths(&self) -> impl Iterator<Item = (&FileName, u64)> {
+        self.visible.iter().map(|(name, number)| (name, self.contents[number].visible.len() as u64))
+    }
+
     /// Bytes in all files.
     pub fn used_bytes(&self) -> u64 {
-        self.list().iter().map(|(_, bytes)| bytes).sum()
+        self.lengths().map(|(_, bytes)| bytes).sum()
     }
 
     /// The next sync fails with this text. The content stays visible, but is not durable.
@@ -366,9 +370,8 @@ fn torn(content: &Content, rng: &mut Rng) -> Vec<u8> {
 }
 
 impl Folder for MemoryDisk {
-    fn list(&self) -> Vec<(FileName, u64)> {
-        let length = |(name, number): (&FileName, &u64)| (name.clone(), self.contents[number].visible.len() as u64);
-        self.visible.iter().map(length).collect()
+    fn list(&self) -> Result<Vec<(FileName, u64)>, DiskError> {
+        Ok(self.lengths().map(|(name, bytes)| (name.clone(), bytes)).collect())
     }
 
     fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {

@@ -31,7 +31,8 @@ pub(crate) fn owner(cluster: u128, server: u64) -> String {
 
 /// See [`Log::recover`].
 pub(crate) fn recover(folder: &impl Folder, config: Config) -> Result<(Log, Recovered), Error> {
-    let files: BTreeMap<FileName, u64> = folder.list().into_iter().collect();
+    let files: BTreeMap<FileName, u64> =
+        folder.list().map_err(|error| Error::Unlistable { error })?.into_iter().collect();
     let identity = read_identity(folder, &files, config)?;
     let mut reading = Reading { folder, segments: files.keys().filter_map(segment_of).collect(), owner: None };
     if let Some(last) = reading.segments.last() {

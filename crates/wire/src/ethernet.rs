@@ -17,6 +17,10 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
+    /// The slow protocols: LACP and markers among them.
+    pub const SLOW: u16 = 0x8809;
+    /// LLDP.
+    pub const LLDP: u16 = 0x88cc;
 }
 
 /// All stations.

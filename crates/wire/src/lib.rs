@@ -18,6 +18,9 @@
 //! | [`TcpPacket`] | RFC 9293, timestamps of RFC 7323 |
 //! | [`UdpPacket`] | RFC 768 |
 //! | [`NeighbourPacket`] | RFC 4861: neighbour solicitation and advertisement |
+//! | [`LacpPacket`] | IEEE 802.1AX-2014, 6.4.2: LACPDU, version 1 |
+//! | [`MarkerPacket`] | IEEE 802.1AX-2014, 6.5.3: marker and marker response |
+//! | [`LldpPacket`] | IEEE 802.1AB-2016: mandatory TLVs, and those of organisations |
 //! | [`VirtioNetPacket`] | virtio 1.2, 5.1.6: what a TAP puts before each frame |
 #![forbid(unsafe_code)]
 
@@ -27,7 +30,10 @@ mod error;
 mod ethernet;
 mod ipv4;
 mod ipv6;
+mod lacp;
+mod lldp;
 mod neighbour;
+mod slow;
 mod tcp;
 mod udp;
 mod virtio_net;
@@ -38,7 +44,10 @@ pub use error::Error;
 pub use ethernet::{BROADCAST, EthernetPacket, EthernetRepr, ethertype, is_group};
 pub use ipv4::{Ipv4Packet, Ipv4Repr, protocol};
 pub use ipv6::{ALL_NODES, EXTENSION_HEADERS_MAX, Fragment, Ipv6Packet, Ipv6Repr, UpperLayer, multicast_mac};
+pub use lacp::{LacpInfo, LacpPacket, LacpRepr, LacpState};
+pub use lldp::{LLDP_NEAREST_BRIDGE, LLDP_VALUE_MAX, LldpPacket, LldpRepr};
 pub use neighbour::{NeighbourPacket, NeighbourRepr, kind};
+pub use slow::{MarkerPacket, MarkerRepr, SLOW_PAYLOAD, SLOW_PROTOCOLS, subtype as slow_subtype};
 pub use tcp::{TcpPacket, TcpRepr, Timestamps, tcp_flags};
 pub use udp::{UdpPacket, UdpRepr};
 pub use virtio_net::{

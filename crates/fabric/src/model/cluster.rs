@@ -10,10 +10,25 @@ pub struct Controllers {
     pub nodes: u32,
     /// How long a follower waits for its leader before it stands for election.
     pub election: ElectionTimeout,
+    /// Whether a candidate asks first whether it would be elected (pre-vote), and leaves the leader alone if not.
+    pub pre_vote: bool,
+    /// How long messages take between simulated controllers. `None`: as long as in a quiet network of 1 Gbit/s.
+    pub delay: Option<MessageDelay>,
     /// How the data tree is cut.
     pub shards: ShardPlan,
     /// Whether they talk over TLS, also to clients.
     pub tls: bool,
+}
+
+/// How long a message takes from one simulated controller to another, processing included. What is above the least is
+/// distributed exponentially.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageDelay {
+    /// The least.
+    pub min: Span,
+    /// The mean; not below the least.
+    pub mean: Span,
 }
 
 /// How long a follower waits for its leader before it stands for election.
@@ -116,6 +131,8 @@ pub struct ClusterLoad {
     pub value_bytes: u32,
     /// Who is killed, in elections.
     pub victim: Target,
+    /// When an election is over.
+    pub until: ElectionEnd,
     /// In the order of their times.
     pub faults: Vec<Fault>,
 }
@@ -158,6 +175,17 @@ pub enum Operation {
     Rpc,
     /// From killing a node to the first write that succeeds afterwards.
     Election,
+}
+
+/// When an election is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElectionEnd {
+    /// With the first write that is acknowledged.
+    #[default]
+    Write,
+    /// When another node leads. Simulated only: whoever looks at processes sees it later than it is so.
+    Leader,
 }
 
 /// Who is asked.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::NodeId;
+use crate::bonds::{BondText, names_host};
 use crate::document::{LinkEntry, LinkText, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph::Graph;
@@ -10,6 +10,7 @@ use crate::links::{merged, note_idle_queue};
 use crate::names::nearest;
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
+use crate::{Node, NodeId};
 
 /// The most switches that are spelled out: routes take the square of it.
 const MOST_SWITCHES: usize = 8_000;
@@ -21,6 +22,7 @@ pub(crate) fn explicit(
     nodes: &At<Mapping<Name, NodeText>>,
     links: &[At<LinkEntry>],
     defaults: Option<&At<LinkText>>,
+    bonds: Option<&At<Vec<At<BondText>>>>,
     problems: &mut Problems<'_>,
 ) -> Option<Graph> {
     let mut graph = Graph::default();
@@ -51,7 +53,7 @@ pub(crate) fn explicit(
             None => whole = false,
         }
     }
-    let whole = whole && check_hosts(&graph, &hosts, problems);
+    let whole = whole && check_hosts(&graph, &hosts, bonds, problems);
     let whole = whole && check_connected(&graph, nodes, problems);
     graph.arrange();
     whole.then_some(graph)
@@ -133,8 +135,15 @@ fn ends(
     Some((a, b))
 }
 
-/// Every host has one link, and no tier.
-fn check_hosts(graph: &Graph, hosts: &[&(At<Name>, At<NodeText>)], problems: &mut Problems<'_>) -> bool {
+/// Every host has one link, or several to one node in a bond; and no tier.
+fn check_hosts(
+    graph: &Graph,
+    hosts: &[&(At<Name>, At<NodeText>)],
+    bonds: Option<&At<Vec<At<BondText>>>>,
+    problems: &mut Problems<'_>,
+) -> bool {
+    // A bond that can't be read may be this host's.
+    let is_bonded = |host: &str| bonds.is_some_and(|bonds| !bonds.sound || names_host(&bonds.value, host));
     let mut whole = true;
     for ((name, text), node) in hosts.iter().zip(&graph.nodes) {
         if let NodeText::Long(long) = &text.value
@@ -145,7 +154,11 @@ fn check_hosts(graph: &Graph, hosts: &[&(At<Name>, At<NodeText>)], problems: &mu
         let hint = match node.ports.len() {
             1 => continue,
             0 => format!("add a link: `- between: [{}, s1]`", node.name),
-            _ => "a host has exactly one link as long as there are no bonds; put a switch between".to_owned(),
+            _ if !has_one_peer(graph, node) => {
+                "a host has one link, or several to one node as a bond; put a switch between".to_owned()
+            }
+            _ if is_bonded(&node.name) => continue,
+            _ => format!("make them one: `bonds: [{{ host: {}, mode: balance-rr }}]`", node.name),
         };
         let links = node.ports.len();
         problems.add(
@@ -157,6 +170,12 @@ fn check_hosts(graph: &Graph, hosts: &[&(At<Name>, At<NodeText>)], problems: &mu
         whole = false;
     }
     whole
+}
+
+fn has_one_peer(graph: &Graph, node: &Node) -> bool {
+    let mut peers = node.ports.iter().map(|(link, side)| graph.links[link.0 as usize].end(side.other()).node);
+    let first = peers.next();
+    peers.all(|peer| Some(peer) == first)
 }
 
 /// Every node can be reached from the first.

@@ -164,10 +164,15 @@ pub enum Action {
     ///
     /// Its replicas are given to others, where shards say how many they want. Refused when a shard would be left without
     /// a majority of running voters.
+    ///
+    /// The servers agree on this by a majority of the voters of `meta`, with --force, too: where that is lost, nobody can be
+    /// removed. Start one of the servers that are down with its data folder, on another machine if need be (--advertise); if the
+    /// folders are lost, restore the last backup into a new cluster.
     Remove {
         /// The server
         server: String,
-        /// Even if a shard may lose its majority
+        /// Even if shards are left without a majority of running voters: their data can then be read stale only. It needs the
+        /// majority of `meta` all the same
         #[arg(long)]
         force: bool,
     },

@@ -25,6 +25,7 @@ EXIT STATUS
 FILES
   DIR/identity, DIR/*    cluster and server, the log, snapshots: only the controller changes them
   DIR/LOCK               held while a controller uses the folder
+  DIR/STARTED            the log was there: without it the controller refuses to start again
 
 A controller of one node needs no configuration. More nodes join it with --join; three of them
 survive the loss of one. The same command line starts a node again: once it has joined, --join
@@ -59,15 +60,25 @@ pub struct Controller {
     /// within which it follows the measured round trip
     #[arg(long, value_name = "TIME|MIN..MAX", default_value = "100ms..10s", value_parser = election_timeout)]
     pub election_timeout: placement::TimeoutConfig,
+    /// Stand for election without asking first whether the others would elect this node: as Raft does without its pre-vote
+    /// extension; for comparisons, the same on all nodes
+    #[arg(long)]
+    pub no_pre_vote: bool,
     /// How modules are spread over shards in a cluster that this node founds
     #[arg(long, value_enum, default_value_t = Shards::Single)]
     pub shards: Shards,
+    /// How reads come to see every write that was answered before them
+    #[arg(long, value_enum, default_value_t = Reads::Lease)]
+    pub reads: Reads,
     /// Leave leaders where they are, instead of moving them to where requests come from
     #[arg(long)]
     pub keep_leaders: bool,
     /// End when standard input is closed: with whoever started it
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
+    /// Start anew after so long: for tests of what happens twice a year
+    #[arg(long, hide = true, value_name = "SECONDS", default_value_t = 180 * 24 * 3_600, value_parser = clap::value_parser!(u64).range(1..=180 * 24 * 3_600))]
+    pub worn_after: u64,
     #[command(flatten)]
     pub tls: Tls,
 }
@@ -80,12 +91,24 @@ pub enum Shards {
     Distributed,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Reads {
+    /// The leader answers by itself while its lease lasts: fast, and right as long as the clocks of any two nodes differ in
+    /// speed by at most 50 per mille (5 %); a virtual machine whose clock stands still while it is paused is outside of that
+    Lease,
+    /// The leader asks a majority first, once for all reads that wait: a round trip more, and right whatever the clocks do
+    Index,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum ControllerCommand {
     /// Make certificates for controllers and their clients, and the authority that signs them
     ///
     /// Nothing is overwritten; with the authority of an earlier call, more certificates can be made. All keys are readable by their
     /// owner alone.
+    ///
+    /// A controller's certificate is for servers, and for the hosts named; `client` is for clients, and lets nobody pass for a
+    /// controller. A controller that moves to another host needs a certificate for both until the cluster knows of it.
     Certificates {
         /// Folder for them
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

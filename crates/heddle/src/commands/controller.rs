@@ -1,16 +1,22 @@
 //! `controller`: the daemon of the cluster, and its certificates.
 
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use live::cluster::{ControllerOptions, Ready, certificates, run};
-use machine::ServerId;
+use live::cluster::{ControllerOptions, End, Ready, certificates, run};
+use machine::{ServerId, Span};
 use miette::{Report, miette};
 use placement::Strategy;
 use serde_json::json;
 
 use super::cluster::explain;
-use crate::cli::{Controller, ControllerCommand, Format, Shards};
-use crate::output::{Rows, print_json, put};
+use crate::cli::{Controller, ControllerCommand, Format, Reads, Shards};
+use crate::output::{Rows, print_json, put, tell};
+
+/// How much clocks may differ in speed where reads are by lease; the help says so.
+const LEASE_DRIFT_PER_MILLE: u64 = 50;
 
 /// Runs a controller until it is told to end, or makes certificates.
 pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
@@ -29,48 +35,70 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
         replaces: args.replace.map(ServerId),
         http: args.http.clone(),
         election: args.election_timeout,
+        pre_vote: !args.no_pre_vote,
         strategy: match args.shards {
             Shards::Single => Strategy::Single,
             Shards::Distributed => Strategy::Distributed,
         },
         balance_leaders: !args.keep_leaders,
+        reads: match args.reads {
+            Reads::Lease => store::Reads::Lease { drift_per_mille: LEASE_DRIFT_PER_MILLE },
+            Reads::Index => store::Reads::Index,
+        },
         tls: args.tls.files(),
+        worn_after: Span::from_secs(args.worn_after),
     };
-    run(&options, |ready| {
+    let end = run(&options, |ready| {
         if args.until_stdin_closes {
             live::cluster::end_with_stdin();
         }
         announce(&options, ready, format);
     })
-    .map_err(explain)
+    .map_err(explain)?;
+    match end {
+        End::Told => Ok(()),
+        End::Worn => Err(start_anew()),
+    }
+}
+
+/// Puts the same program in the place of this process, with the same arguments; returns only if that fails.
+fn start_anew() -> Report {
+    // Not by its path: the file may have been replaced by another version, which somebody may want to try first.
+    let error = Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).exec();
+    miette!(
+        help = "start the controller again",
+        "it had to start anew, as it does twice a year, and could not: {error}"
+    )
 }
 
 fn announce(options: &ControllerOptions, ready: &Ready, format: Format) {
     let Ready { listen, advertise, http, cluster, server, restarted } = ready;
     let cluster = format!("{cluster:016x}");
-    let told = match format {
-        Format::Json => print_json(&json!({
-            "node": options.node,
-            "server": server.0,
-            "cluster": cluster,
-            "listen": listen.to_string(),
-            "advertise": advertise,
-            "http": http.map(|address| address.to_string()),
-            "restarted": restarted,
-            "data": options.data,
-        })),
-        Format::Table | Format::Csv => put(&format!(
+    let text = match format {
+        Format::Json => format!(
+            "{:#}\n",
+            json!({
+                "node": options.node,
+                "server": server.0,
+                "cluster": cluster,
+                "listen": listen.to_string(),
+                "advertise": advertise,
+                "http": http.map(|address| address.to_string()),
+                "restarted": restarted,
+                "data": options.data,
+            })
+        ),
+        Format::Table | Format::Csv => format!(
             "{} is server {server} of cluster {cluster} and listens at {listen}; its data is in {}\n",
             options.node,
             options.data.display()
-        )),
+        ),
     };
-    if let Err(error) = told {
-        // Whoever started it does not listen; the cluster does.
-        eprintln!("{error:?}");
-    }
+    // Whoever started it may not listen any more; the cluster does.
+    tell(&text);
     if !restarted && options.join.is_empty() && format == Format::Table {
-        eprintln!(
+        let _ = writeln!(
+            std::io::stderr(),
             "Next: heddle cluster status --endpoints {advertise}, or add a node: heddle controller --node c2 --listen HOST:PORT --join {advertise}"
         );
     }

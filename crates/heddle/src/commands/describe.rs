@@ -63,6 +63,10 @@ fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {
         ("experiment", fabric.experiments.len()),
         ("case", cases),
     ];
+    if !fabric.bonds.is_empty() {
+        // Both ends of each are listed.
+        counts.insert(3, ("bond", fabric.bonds.len() / 2));
+    }
     if let Some(controllers) = &fabric.controllers {
         counts.insert(3, ("controller", controllers.nodes as usize));
     }

@@ -26,8 +26,8 @@ fn of_file(fabric: &Fabric, what: What, path: &str) -> Result<Rows, Report> {
     match what {
         What::Nodes => Ok(nodes(fabric)),
         What::Links => Ok(links(fabric)),
-        What::Flows | What::Counters => {
-            Err(miette!(help = format!("heddle up {path}"), "flows and counters are those of a running network"))
+        What::Flows | What::Counters | What::Bonds => {
+            Err(miette!(help = format!("heddle up {path}"), "flows, counters and bonds are those of a running network"))
         }
     }
 }
@@ -38,6 +38,7 @@ fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
         What::Nodes => nodes(&fabric),
         What::Links => links(&fabric),
         What::Flows => flows(&fabric, &instance.counters().map_err(explain)?),
+        What::Bonds => bonds(&instance.counters().map_err(explain)?),
         What::Counters => counters(&instance.counters().map_err(explain)?),
     })
 }
@@ -53,6 +54,31 @@ fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
             let ports: Vec<String> = routes.next_hops(id, to).iter().map(|port| port.0.to_string()).collect();
             let packets = counted.get(&(&*switch.name, &*host.name)).copied().unwrap_or(0);
             rows.push([json!(switch.name), json!(host.name), json!(ports.join(" ")), json!(packets)]);
+        }
+    }
+    rows
+}
+
+/// One row for each member of each end of a bond.
+fn bonds(counters: &live::Counters) -> Rows {
+    let columns = ["node", "bond", "mode", "member", "to", "link", "sends", "why", "accepted", "held", "wait-mean-us"];
+    let mut rows = Rows::new(&columns);
+    for bond in &counters.bonds {
+        let held = bond.reordering.map(|counters| (counters.held, counters.hold_mean().as_ns() as f64 / 1e3));
+        for member in &bond.members {
+            rows.push([
+                json!(bond.node),
+                json!(bond.name),
+                json!(bond.mode),
+                json!(member.name),
+                json!(member.to),
+                json!(member.link),
+                json!(if member.sends { "yes" } else { "no" }),
+                json!(member.why),
+                json!(bond.accepted),
+                json!(held.map(|(held, _)| held)),
+                json!(held.map(|(_, mean)| mean)),
+            ]);
         }
     }
     rows
@@ -81,6 +107,7 @@ fn counters(counters: &live::Counters) -> Rows {
         ("malformed", refused.malformed),
         ("no buffer", refused.no_buffer),
         ("ring between workers full", refused.ring_full),
+        ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ] {
         rows.push([json!("any host"), json!(reason), null.clone(), null.clone(), json!(drops), null.clone()]);

@@ -24,7 +24,7 @@ pub(crate) mod simulated;
 use std::path::Path;
 use std::time::Instant;
 
-use fabric::{Case, ClusterLoad, Controllers, ElectionTimeout, Fabric, FaultAction, Operation, Work};
+use fabric::{Case, ClusterLoad, Controllers, ElectionEnd, ElectionTimeout, Fabric, FaultAction, Operation, Work};
 use live::cluster::BootClock;
 
 use self::history::LiveReader;
@@ -44,10 +44,23 @@ const REQUEST_SECONDS: f64 = 1e-3;
 /// About what it takes until a cluster is ready, in seconds a node: for estimates.
 const START_SECONDS: f64 = 0.5;
 
-/// Why what is asked of these controllers cannot be run live, if it can't.
+/// Why what is asked of these controllers cannot be run at all, if it can't.
+pub(crate) fn why_never(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
+    if controllers.tls && has_partitions(load) {
+        return Some("who talks to whom cannot be told apart under TLS, which a partition needs: write `tls: false`");
+    }
+    (why_not_live(controllers, load).is_some() && why_not_simulated(controllers, load).is_some()).then_some(
+        "`delay` and `until: leader` are simulated only, and faults, routed RPCs and lists of shards are run live only",
+    )
+}
+
+/// Why what is asked of these controllers is not run live, if it is not.
 pub(crate) fn why_not_live(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
-    (controllers.tls && has_partitions(load))
-        .then_some("who talks to whom cannot be told apart under TLS, which a partition needs: write `tls: false`")
+    if controllers.delay.is_some() {
+        return Some("a `delay` between controllers is simulated; live ones have the delays of the network");
+    }
+    (load.until == ElectionEnd::Leader)
+        .then_some("`until: leader` is simulated; live, elections end with the first write")
 }
 
 /// Why what is asked of these controllers cannot be simulated, if it can't.
@@ -112,6 +125,7 @@ pub(crate) fn record(run: &PlannedRun, cluster: ClusterRecord, seconds: f64) -> 
         seconds,
         flows: Vec::new(),
         links: Vec::new(),
+        bonds: Vec::new(),
         packet_hops: None,
         reordered: None,
         reorder_extent: None,

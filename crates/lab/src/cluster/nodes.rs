@@ -156,6 +156,9 @@ impl Nodes {
         if self.controllers.shards == ShardPlan::Distributed {
             command.args(["--shards", "distributed"]);
         }
+        if !self.controllers.pre_vote {
+            command.arg("--no-pre-vote");
+        }
         if number > 0 {
             command.args(["--join", &self.members[0].address]);
         }
@@ -501,9 +504,9 @@ mod tests {
 
     use super::*;
 
-    fn start(program: &Path) -> String {
+    fn start(program: &Path, pre_vote: bool) -> String {
         let (election, shards) = (ElectionTimeout::default(), ShardPlan::Single);
-        let controllers = Controllers { nodes: 1, election, shards, tls: false };
+        let controllers = Controllers { nodes: 1, election, pre_vote, delay: None, shards, tls: false };
         Nodes::start(program, &controllers, false).err().expect("it cannot start")
     }
 
@@ -514,10 +517,21 @@ mod tests {
         let mut file = File::options().create(true).write(true).truncate(true).mode(0o755).open(&program).unwrap();
         file.write_all(b"#!/bin/sh\necho the disk is full >&2\nexit 2\n").unwrap();
         drop(file);
-        let error = start(&program);
+        let error = start(&program, true);
         assert!(error.starts_with("n1 has ended while starting"), "{error}");
         assert!(error.ends_with("n1 (exit status: 2): the disk is full"), "{error}");
-        assert!(start(&folder.path().join("nosuch")).contains("nosuch cannot be started: "));
+        assert!(start(&folder.path().join("nosuch"), true).contains("nosuch cannot be started: "));
+    }
+
+    #[test]
+    fn a_controller_is_told_to_do_without_pre_vote() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("heddle");
+        let mut file = File::options().create(true).write(true).truncate(true).mode(0o755).open(&program).unwrap();
+        file.write_all(b"#!/bin/sh\necho \"$@\" >&2\nexit 2\n").unwrap();
+        drop(file);
+        assert!(start(&program, false).contains(" --no-pre-vote"));
+        assert!(!start(&program, true).contains("--no-pre-vote"));
     }
 
     #[test]

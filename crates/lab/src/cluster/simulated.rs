@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use fabric::{Case, ClusterLoad, Controllers, ElectionTimeout, Operation, Role, ShardPlan, Target, Work};
+use fabric::{
+    Case, ClusterLoad, Controllers, ElectionEnd, ElectionTimeout, MessageDelay, Operation, Role, ShardPlan, Target,
+    Work,
+};
 use live::cluster::Next;
 use machine::{ServerId, Span, Time};
 use placement::{Strategy, TimeoutConfig};
@@ -19,7 +22,8 @@ use super::script::{Mode, Script};
 use super::{conclude, history};
 use crate::cluster_record::ClusterRecord;
 
-/// One way through the network: a switch, two kernels; and what single messages take longer.
+/// One way through the network where the file says nothing of it: a switch, two kernels; and what single messages take
+/// longer.
 const QUALITY: Quality = Quality {
     delay_min: Span::from_us(60),
     delay_more: Span::from_us(20),
@@ -33,6 +37,11 @@ const SPEED: Speed =
     Speed { write_min: Span::from_us(300), write_more: Span::from_us(200), slow_per_mille: 0, slow: Span::ZERO };
 /// One request.
 const TIMEOUT: Span = Span::from_secs(60);
+/// Before a leader is killed whose successor is waited for: a node that was restarted is back by then, and the round trips
+/// are measured.
+const PEACE: Span = Span::from_secs(15);
+/// The longest wait for a leader.
+const PATIENCE: Span = Span::from_secs(600);
 
 /// What simulated controllers are not put through.
 pub(super) fn why_not(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
@@ -54,6 +63,10 @@ pub(crate) fn run(
 ) -> Result<(ClusterRecord, f64), String> {
     let Work::Cluster(load) = &case.work else { unreachable!("the run asks controllers") };
     let mut session = Session::new(seed, &setting(controllers));
+    if load.until == ElectionEnd::Leader {
+        let record = leaders(&mut session, load)?;
+        return Ok((record, session.now().since(Time::ZERO).as_secs_f64()));
+    }
     settle(&mut session, controllers)?;
     let first = session.running()[0];
     for module in [CARS, entries::PEOPLE] {
@@ -83,9 +96,18 @@ fn setting(controllers: &Controllers) -> Setting {
         servers: u64::from(controllers.nodes),
         strategy,
         election,
-        quality: QUALITY,
+        quality: quality(controllers.delay),
         speed: SPEED,
-        pre_vote: true,
+        pre_vote: controllers.pre_vote,
+    }
+}
+
+fn quality(delay: Option<MessageDelay>) -> Quality {
+    match delay {
+        Some(MessageDelay { min, mean }) => {
+            Quality { delay_min: min, delay_more: Span::from_ps(mean.as_ps() - min.as_ps()), ..QUALITY }
+        }
+        None => QUALITY,
     }
 }
 
@@ -147,6 +169,37 @@ fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoa
     let server = leader(session)?;
     history::read_all(&mut At { session, server }, &mut recorder)?;
     Ok(ClusterRecord { faults: happened, ..conclude(&recorder) })
+}
+
+/// From the death of a leader until another leads. Nothing is written: where elections follow each other without end,
+/// there would be no time for it.
+fn leaders(session: &mut Session, load: &ClusterLoad) -> Result<ClusterRecord, String> {
+    let mut recorder = Recorder::new(&[Operation::Election]);
+    let mut happened = Vec::new();
+    let path = container(CARS).path;
+    for _ in 0..load.requests {
+        let peace = session.now() + PEACE;
+        session.wait(PATIENCE, |session| session.now() >= peace && session.leader(&path).is_some());
+        let (victim, term) = session.leader_and_term(&path).ok_or_else(|| nobody_leads(PATIENCE))?;
+        let killed = session.now();
+        session.kill(victim);
+        // Somebody else may still think that it leads, in a term that is over.
+        let is_new = |session: &Session| session.leader_and_term(&path).is_some_and(|(_, later)| later > term);
+        if !session.wait(PATIENCE, is_new) {
+            return Err(nobody_leads(PATIENCE));
+        }
+        let took = session.now().since(killed);
+        recorder.took(Operation::Election, took);
+        recorder.lasted(Operation::Election, took);
+        happened.push(format!("{:.2} s: n{victim} killed", killed.since(Time::ZERO).as_secs_f64()));
+        session.start(victim);
+    }
+    let operations = recorder.operations();
+    Ok(ClusterRecord { operations, faults: happened, ..ClusterRecord::default() })
+}
+
+fn nobody_leads(within: Span) -> String {
+    format!("nobody has led the simulated cluster for {within}")
 }
 
 fn write(session: &mut Session, recorder: &mut Recorder, server: ServerId, value: u64) -> Result<(), String> {
@@ -249,6 +302,33 @@ mod tests {
         assert!((10_000..40_000).contains(&most(&all[0])), "{} ms", most(&all[0]));
         assert!(most(&all[1]) < 1_000 && most(&all[2]) < 1_000, "{} ms, {} ms", most(&all[1]), most(&all[2]));
         assert!(all.iter().all(|record| record.lost_writes == Some(0) && record.linearizable == Some(true)));
+    }
+
+    #[test]
+    fn where_votes_take_longer_than_candidates_wait_a_measured_timeout_elects() {
+        let text = "{ cluster: { operations: [election], until: leader, requests: 5 }, vary: { election-timeout: [100ms, measured], \
+            pre-vote: [false, true], delay: [{ min: 70ms, mean: 80ms }] } }";
+        let all = records(text, 11);
+        let of = |case: usize, statistic| all[case].operations[0].latencies.statistic(statistic).unwrap();
+        assert!(of(0, fabric::Statistic::Max) > 2.0, "0.1 s, no pre-vote: {:?}", all[0].operations);
+        assert!(of(3, fabric::Statistic::Max) < 1.0, "measured, pre-vote: {:?}", all[3].operations);
+        assert!(of(3, fabric::Statistic::Min) > 0.2, "no vote comes back before two ways: {:?}", all[3].operations);
+        let counts = all.iter().map(|record| (record.operations[0].latencies.count, record.faults.len()));
+        assert!(counts.clone().all(|counted| counted == (5, 5)), "{:?}", counts.collect::<Vec<_>>());
+        assert!(
+            all.iter().all(|record| record.lost_writes.is_none() && record.linearizable.is_none()),
+            "nothing was asked"
+        );
+    }
+
+    #[test]
+    fn requests_take_as_long_as_the_delay_says() {
+        let text = "{ cluster: { operations: [update], requests: 20 }, vary: { delay: [{ min: 5ms, mean: 5ms }, { min: 5ms, mean: 15ms }] } }";
+        let all = records(text, 3);
+        let mean = |case: usize| all[case].operations[0].latencies.statistic(fabric::Statistic::Mean).unwrap();
+        // To the leader, to a follower and back, to the client; and the disks.
+        assert!((0.020..0.022).contains(&mean(0)), "{} s", mean(0));
+        assert!(mean(1) > 2.0 * mean(0), "{} s, {} s", mean(0), mean(1));
     }
 
     #[test]

@@ -109,6 +109,43 @@ fn what_controllers_are_not_put_through_in_simulation_is_left_out() {
 }
 
 #[test]
+fn delays_are_simulated_and_left_out_live() {
+    let file = "  near: { cluster: {} }\n  far: { cluster: {}, vary: { delay: [{ min: 1ms, mean: 2ms }], at: [leader, any] } }\n  \
+        leader: { cluster: { operations: [election], until: leader } }\n";
+    let mut fabric = controllers(file);
+    let only = |name: &str| Options { only: vec![name.to_owned()], ..live() };
+    let together = plan(&fabric, &both()).unwrap();
+    let by = |driver| together.runs.iter().filter(move |run| run.driver == driver);
+    assert_eq!(by(DriverKind::Sim).map(|run| &run.experiment).collect::<Vec<_>>(), ["near", "far", "far", "leader"]);
+    assert_eq!(by(DriverKind::Live).map(|run| &run.experiment).collect::<Vec<_>>(), ["near"]);
+    let left_out = "delay min 1ms mean 2ms, any: not run live: `delay` and `until: leader` are simulated\n";
+    assert!(together.table().contains(left_out), "{}", together.table());
+    assert_eq!(plan(&fabric, &live()).unwrap().runs.len(), 1);
+    let error = plan(&fabric, &only("far")).unwrap_err();
+    assert!(
+        error.to_string().starts_with("experiment \"far\" (delay min 1ms mean 2ms, leader) cannot run live: a `delay`"),
+        "{error}"
+    );
+    let error = plan(&fabric, &only("leader")).unwrap_err();
+    assert!(error.to_string().contains("cannot run live: `until: leader` is simulated"), "{error}");
+    // The delay of the block is one of all experiments.
+    let second = Span::from_secs(1);
+    fabric.controllers.as_mut().unwrap().delay = Some(fabric::MessageDelay { min: second, mean: second });
+    assert!(matches!(plan(&fabric, &only("near")), Err(Error::NotLive { .. })));
+}
+
+#[test]
+fn what_only_live_runs_know_of_distant_controllers_is_an_error() {
+    let file =
+        "  far: { cluster: {}, vary: { delay: [{ min: 1ms, mean: 2ms }] }, expect: { resident-max: \"<= 1 MB\" } }\n";
+    assert!(matches!(plan(&controllers(file), &both()), Err(Error::NotLive { .. })));
+    let file = "  far: { cluster: { operations: [rpc] }, vary: { delay: [{ min: 1ms, mean: 2ms }] } }\n";
+    let error = plan(&controllers(file), &both()).unwrap_err();
+    assert!(error.to_string().contains("are simulated only, and faults, routed RPCs"), "{error}");
+    assert!(matches!(plan(&controllers(file), &Options::default()), Err(Error::NotSimulated { .. })));
+}
+
+#[test]
 fn partitions_under_tls_are_refused() {
     let mut fabric = controllers(
         "  parted: { cluster: { faults: [ { at: 1s, partition: [[1], [2, 3]], for: 1s } ] } }\n  plain: { cluster: {} }\n",
@@ -190,6 +227,40 @@ fn unshaped() -> Fabric {
     fabric.experiments[0].vary = vec![fabric::Axis { key: "links.delay".to_owned(), values }];
     fabric.experiments[0].expect[0].only.clear();
     fabric
+}
+
+#[test]
+fn udp_is_simulated_only() {
+    let mut fabric = fabric();
+    let kinds = [("udp", fabric::TransportKind::Udp), ("sack", fabric::TransportKind::Sack)];
+    let values = kinds.map(|(text, kind)| (text.to_owned(), Setting::Transport(kind))).to_vec();
+    fabric.experiments[0].vary = vec![fabric::Axis { key: "transport".to_owned(), values }];
+    fabric.experiments[0].expect[0].only.clear();
+    let both_drivers = plan(&fabric, &both()).unwrap();
+    let cases = |driver| {
+        let runs = both_drivers.runs.iter().filter(|run| run.driver == driver);
+        runs.map(|run| run.at.1).collect::<Vec<_>>()
+    };
+    assert_eq!((cases(DriverKind::Sim), cases(DriverKind::Live)), (vec![0, 1, 0, 1, 0, 1], vec![1, 1, 1]));
+    let why = "udp: not run live: nothing would hold UDP back on its way into a TAP";
+    assert!(both_drivers.table().contains(why), "{}", both_drivers.table());
+    let results = crate::testing::invented(&fabric, &both_drivers);
+    assert!(results.table_within(200).contains(why));
+    assert_eq!(results.verdicts().count(), 3, "nothing is expected of what does not run");
+
+    fabric.experiments[0].vary[0].values.truncate(1);
+    let live = Options { drivers: vec![DriverKind::Live], ..Options::default() };
+    let error = plan(&fabric, &live).unwrap_err();
+    assert!(error.to_string().contains("(udp) cannot run live: a TAP takes packets"), "{error}");
+}
+
+#[test]
+fn streams_count_as_flows_in_the_plan() {
+    let mut fabric = fabric();
+    let before = plan(&fabric, &Options::default()).unwrap().runs[0].flows;
+    let fabric::Work::Traffic(traffic) = &mut fabric.experiments[0].work else { unreachable!("it is traffic") };
+    traffic.streams = 5;
+    assert_eq!(plan(&fabric, &Options::default()).unwrap().runs[0].flows, 5 * before);
 }
 
 #[test]

@@ -216,7 +216,7 @@ pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
     }
     let label = |comparison: &crate::Comparison| {
         let common = if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
-        format!("{common}{} against {}", comparison.value, comparison.against)
+        common + &comparison.policies()
     };
     let labels: Vec<String> = shown.iter().map(|(comparison, _)| label(comparison)).collect();
     let is_new = |i: usize| i == 0 || labels[i] != labels[i - 1];

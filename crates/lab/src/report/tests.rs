@@ -36,6 +36,30 @@ fn a_missed_expectation_fails_the_results() {
     assert!(self::results(&BOTH).passed());
 }
 
+#[test]
+fn elections_between_distant_controllers_are_told_without_live_runs() {
+    let text = "controllers: { nodes: 3, delay: { min: 5ms, mean: 6ms } }\nexperiments:\n  far:\n    \
+        cluster: { operations: [election], until: leader, requests: 2 }\n    vary: { pre-vote: [false, true] }\n    repeat: 2\n    \
+        expect: { election-max: \"<= 1 s\" }\n    published: { election-mean: { where: { pre-vote: false }, is: 3.80 s } }\n";
+    let source = fabric::Source { name: "far".to_owned(), text: text.to_owned() };
+    let fabric = fabric::parse(&source).unwrap();
+    let options = Options { drivers: BOTH.to_vec(), ..Options::default() };
+    let results = crate::run(&source, &fabric, &options).unwrap();
+    // Nothing is expected of live runs, since there are none.
+    assert!(results.passed() && results.verdicts().count() == 2);
+    let (table, html) = (results.table_within(200), results.html());
+    for words in [
+        "until another leads, 2 times a run",
+        "pre-vote false",
+        "published mean (s)",
+        "pre-vote true against false: election-mean",
+        "not run live: `delay` and `until: leader` are simulated",
+    ] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+    assert!(html.contains("not run live: ") && html.contains("until another leads, 2 times a run"));
+}
+
 /// The page without what its plots draw: tags, classes, and words.
 fn skeleton(html: &str) -> String {
     let mut out = String::new();

@@ -45,6 +45,14 @@ fn two_flows_are_measured_at_the_same_time() {
 }
 
 #[test]
+fn streams_are_measured_together() {
+    let mut schedule = schedule(1);
+    schedule.arguments.extend(["-P", "3"].map(str::to_owned));
+    let measured = run(&Here, &[flow("h2", 5)], &schedule, || Ok(())).unwrap();
+    assert!((50e6..70e6).contains(&measured.flows[0].goodput_bps), "three of 20 Mbit/s: {:?}", measured.flows);
+}
+
+#[test]
 fn a_server_that_cannot_listen_says_why() {
     let mut flow = flow("h2", 2);
     flow.port = 0;

@@ -119,10 +119,12 @@ impl Caller {
                 client.handle(now, Input::Message { connection: link.id, message });
             } else {
                 match decode(body).map_err(|error| error.to_string())? {
-                    Welcome::Accepted { .. } => link.is_welcome = true,
+                    Welcome::Accepted { cluster, .. } => {
+                        link.is_welcome = true;
+                        client.handle(now, Input::Connected { connection: link.id, cluster });
+                    }
                     Welcome::Refused(reason) => return Err(reason),
                 }
-                client.handle(now, Input::Connected(link.id));
             }
             link.stream.took(length);
         }

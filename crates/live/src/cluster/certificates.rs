@@ -3,7 +3,7 @@
 //! ```text
 //!   DIR/ca.pem      the authority: every program gets it
 //!   DIR/ca.key      its key: keep it where no server is, if you can
-//!   DIR/NAME.pem    for each server, and `client` for programs
+//!   DIR/NAME.pem    for each server, and `client` for programs, which no server takes for a server's
 //!   DIR/NAME.key    its key, for its owner's eyes only
 //! ```
 
@@ -43,7 +43,7 @@ const CLIENT: &str = "client";
 pub fn make(folder: &Path, hosts: &[String]) -> Result<Vec<PathBuf>, Error> {
     match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(Error::path(folder, "make it")(error));
+            return Err(Error::path(folder, "make this folder")(error));
         }
         _ => {}
     }
@@ -54,9 +54,13 @@ pub fn make(folder: &Path, hosts: &[String]) -> Result<Vec<PathBuf>, Error> {
     };
     let has_client = folder.join(format!("{CLIENT}.pem")).exists();
     let client = (!has_client).then(|| CLIENT.to_owned());
-    for host in hosts.iter().chain(&client) {
+    // A server is a client of its peers.
+    let server = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let of_clients = [ExtendedKeyUsagePurpose::ClientAuth];
+    let hosts = hosts.iter().map(|host| (host, &server[..]));
+    for (host, usages) in hosts.chain(client.iter().map(|client| (client, &of_clients[..]))) {
         let names: Vec<String> = host.split(',').map(|name| name.trim().to_owned()).collect();
-        let certificate = sign(&authority, &names).map_err(|error| failed(host, &error))?;
+        let certificate = sign(&authority, &names, usages).map_err(|error| failed(host, &error))?;
         made.extend(certificate.write(folder, &names[0])?);
     }
     Ok(made)
@@ -124,13 +128,16 @@ fn last(parameters: &mut CertificateParams, span: Duration) {
     parameters.not_after = (now + span).into();
 }
 
-fn sign(authority: &Issuer<'_, KeyPair>, names: &[String]) -> Result<Made, rcgen::Error> {
+fn sign(
+    authority: &Issuer<'_, KeyPair>,
+    names: &[String],
+    usages: &[ExtendedKeyUsagePurpose],
+) -> Result<Made, rcgen::Error> {
     // Names that are addresses become address entries.
     let mut parameters = CertificateParams::new(names)?;
     parameters.distinguished_name.push(DnType::CommonName, names[0].as_str());
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    // A server is a client of its peers.
-    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    parameters.extended_key_usages = usages.to_vec();
     parameters.use_authority_key_identifier_extension = true;
     last(&mut parameters, CERTIFICATE_LASTS);
     let pair = KeyPair::generate()?;

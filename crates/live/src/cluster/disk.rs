@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 
 use mio::Waker;
 use nix::errno::Errno;
-use wal::{DiskError, FileName, Lane, Operation, Write, temporary_name};
+use wal::{DiskError, FileName, Identity, Lane, Operation, Write, temporary_name};
 
 use super::Error;
 
@@ -238,7 +238,19 @@ impl Work {
         Ok(())
     }
 
+    /// An identity that is there stays: a folder has one owner for ever.
     fn replace(&mut self, file: &FileName, bytes: &[u8]) -> Result<(), DiskError> {
+        if *file == Identity::file() {
+            match fs::read(self.path(file)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed("read", file, &error)),
+                Ok(found) if found == bytes => {}
+                Ok(_) => {
+                    let reason = "it is there already, and says something else: this folder belongs to another server";
+                    return Err(DiskError::Failed(format!("cannot write {file}: {reason}")));
+                }
+            }
+        }
         let part = temporary_name(file);
         let write = |path: &Path| {
             let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -332,6 +344,23 @@ mod tests {
             }
             assert_eq!(found, model.files(), "round {round}");
         }
+    }
+
+    #[test]
+    fn an_identity_is_never_overwritten() {
+        let temporary = tempfile::tempdir().unwrap();
+        let identity = |server| {
+            let name = "c1".to_owned();
+            Identity { format: wal::FORMAT, cluster: 7, server: machine::ServerId(server), name }.write()
+        };
+        let write = |server| Write { id: 1, lane: Lane::Log, operations: vec![identity(server)] };
+        carry_out(temporary.path(), &write(1)).unwrap();
+        let first = fs::read(temporary.path().join("identity")).unwrap();
+        // Again, after the disk was full.
+        carry_out(temporary.path(), &write(1)).unwrap();
+        let error = carry_out(temporary.path(), &write(2)).unwrap_err();
+        assert!(error.to_string().contains("belongs to another server"), "{error}");
+        assert_eq!(fs::read(temporary.path().join("identity")).unwrap(), first);
     }
 
     #[test]

@@ -33,6 +33,40 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// The server has run with this folder, and its log is not there any more.
+    #[error(
+        "{}: {missing} missing: server {server} of cluster {cluster:016x} has run with this folder, and would start with its \
+         votes and its data forgotten; nothing was changed",
+        path.display()
+    )]
+    LogLost {
+        /// The folder.
+        path: PathBuf,
+        /// The server's cluster.
+        cluster: u64,
+        /// Its number.
+        server: machine::ServerId,
+        /// What is missing, with its verb.
+        missing: &'static str,
+    },
+    /// The folder's parts are of different servers.
+    #[error(
+        "{}: `identity` is that of server {found} of cluster {of:016x}, and `STARTED` that of server {server} of cluster \
+         {cluster:016x}; nothing was changed",
+        path.display()
+    )]
+    Mixed {
+        /// The folder.
+        path: PathBuf,
+        /// The cluster of which the folder was.
+        cluster: u64,
+        /// The server whose it was.
+        server: machine::ServerId,
+        /// Whose the identity is.
+        found: machine::ServerId,
+        /// Of which cluster.
+        of: u64,
+    },
     /// The folder belongs to a server of another name.
     #[error("{}: this folder belongs to node `{found}`, not to `{expected}`", path.display())]
     OtherNode {
@@ -116,6 +150,12 @@ pub enum Error {
         /// The last answer.
         reason: String,
     },
+    /// All addresses to join are the server's own.
+    #[error("{addresses} after --join is where this controller listens itself: it cannot let itself in")]
+    JoinsItself {
+        /// They.
+        addresses: String,
+    },
     /// It ran, and had to stop. The text says what to do.
     #[error("{0}")]
     Stopped(String),
@@ -157,6 +197,15 @@ impl Error {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
                 "this machine has no such address: --listen takes one of its own, --advertise what others use"
             }
+            Self::LogLost { .. } => {
+                "put the missing files back. If they are lost: where the cluster has other servers, replace this one (`heddle cluster \
+                 replace NAME` says how) and start the new one with an empty folder; if it was alone, start a new cluster with an \
+                 empty folder and fill it with `heddle cluster restore FILE`"
+            }
+            Self::Mixed { .. } => "put the files of one server back; each server needs a folder of its own",
+            Self::JoinsItself { .. } => {
+                "say after --join where another server of the cluster listens; without --join the first start founds a cluster"
+            }
             Self::Join { .. } => {
                 "check the addresses after --join, that a majority of the cluster runs, and that --node is a new name"
             }
@@ -164,6 +213,15 @@ impl Error {
                 "choose a folder of your own with --data, or mend its owner and mode"
             }
             Self::Path { source, .. } if source.kind() == io::ErrorKind::StorageFull => "make room on the disk",
+            Self::Path { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+                "a part of this path is a file: name a folder, or one that can be made"
+            }
+            Self::Path { source, step: "make this folder", .. } if source.kind() == io::ErrorKind::NotFound => {
+                "no folder can be made there: choose a place on a disk, such as one in your home folder"
+            }
+            Self::Path { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                "this disk cannot be written to: choose a folder on another, or mount it for writing"
+            }
             _ => return None,
         };
         Some(hint.to_owned())

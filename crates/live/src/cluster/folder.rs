@@ -3,6 +3,7 @@
 //! ```text
 //!   DIR/LOCK       locked as long as a process uses the folder; the process's number
 //!   DIR/JOIN       what this server said and was told when it joined its cluster
+//!   DIR/STARTED    whose the folder is, written once its log is on the disk: from then on the log has to be there
 //!   DIR/identity   and all other files: the log's
 //! ```
 
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use machine::ServerId;
 use nix::fcntl::{Flock, FlockArg};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wal::{DiskError, FileName};
 
@@ -24,6 +26,19 @@ const LOCK: &str = "LOCK";
 
 /// See [`Joined`].
 const JOIN: &str = "JOIN";
+
+/// See [`Started`].
+const STARTED: &str = "STARTED";
+
+/// Says of a folder that its server's log was on the disk. Without the log the server may not start: it would have forgotten its
+/// votes and what it confirmed, and a founder would found the same cluster again, without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Started {
+    /// The cluster.
+    pub cluster: u64,
+    /// Its number in it.
+    pub server: ServerId,
+}
 
 /// What a server has to remember of joining, in case that it stops in the midst of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +75,12 @@ impl DataFolder {
     pub fn open(path: &Path) -> Result<Self, Error> {
         match DirBuilder::new().mode(0o700).recursive(true).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Error::path(path, "make it")(error));
+                return Err(Error::path(path, "make this folder")(error));
             }
             _ => {}
+        }
+        if !path.is_dir() {
+            return Err(Error::path(path, "use it as a folder")(io::ErrorKind::NotADirectory.into()));
         }
         let name = path.join(LOCK);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name);
@@ -88,7 +106,35 @@ impl DataFolder {
     /// # Errors
     /// [`Error::Path`] if the file is there and cannot be read.
     pub fn joining(&self) -> Result<Option<Joining>, Error> {
-        let path = self.path.join(JOIN);
+        self.noted(JOIN)
+    }
+
+    /// Remembers what is known of joining.
+    ///
+    /// # Errors
+    /// [`Error::Path`].
+    pub fn set_joining(&self, joining: &Joining) -> Result<(), Error> {
+        self.note(JOIN, joining)
+    }
+
+    /// Whether the log was there once, and whose.
+    ///
+    /// # Errors
+    /// [`Error::Path`] if the file is there and cannot be read.
+    pub fn started(&self) -> Result<Option<Started>, Error> {
+        self.noted(STARTED)
+    }
+
+    /// From now on the log has to be there.
+    ///
+    /// # Errors
+    /// [`Error::Path`].
+    pub fn set_started(&self, started: &Started) -> Result<(), Error> {
+        self.note(STARTED, started)
+    }
+
+    fn noted<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+        let path = self.path.join(name);
         match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             read => {
@@ -99,13 +145,10 @@ impl DataFolder {
         }
     }
 
-    /// Remembers what is known of joining.
-    ///
-    /// # Errors
-    /// [`Error::Path`].
-    pub fn set_joining(&self, joining: &Joining) -> Result<(), Error> {
-        let (path, part) = (self.path.join(JOIN), self.path.join("JOIN_PART"));
-        let bytes = serde_json::to_vec_pretty(joining).expect("numbers and text are always JSON");
+    /// What is noted is on the disk, and nothing in part, when this returns.
+    fn note(&self, name: &str, value: &impl Serialize) -> Result<(), Error> {
+        let (path, part) = (self.path.join(name), self.path.join(format!("{name}_PART")));
+        let bytes = serde_json::to_vec_pretty(value).expect("numbers and text are always JSON");
         let write = || {
             let mut file = File::create(&part)?;
             file.write_all(&bytes)?;
@@ -118,13 +161,19 @@ impl DataFolder {
 }
 
 impl wal::Folder for DataFolder {
-    fn list(&self) -> Vec<(FileName, u64)> {
-        let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
-        let file = |entry: fs::DirEntry| {
-            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((FileName::new(entry.file_name().to_str()?).ok()?, metadata.len()))
-        };
-        entries.filter_map(|entry| file(entry.ok()?)).collect()
+    fn list(&self) -> Result<Vec<(FileName, u64)>, DiskError> {
+        let failed = |error: io::Error| DiskError::Failed(error.to_string());
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Some(name) = entry.file_name().to_str().and_then(|name| FileName::new(name).ok()) else { continue };
+            // Of what a link leads to, as reading does.
+            let metadata = fs::metadata(entry.path()).map_err(|error| DiskError::Failed(format!("{name}: {error}")))?;
+            if metadata.is_file() {
+                files.push((name, metadata.len()));
+            }
+        }
+        Ok(files)
     }
 
     fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {
@@ -135,6 +184,7 @@ impl wal::Folder for DataFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wal::Log;
 
     #[test]
     fn two_processes_cannot_have_one_folder() {
@@ -158,8 +208,31 @@ mod tests {
         folder.set_joining(&joining).unwrap();
         assert_eq!(folder.joining().unwrap(), Some(joining));
         // Nothing of ours is taken for the log's.
-        assert_eq!(wal::Folder::list(&folder), []);
+        assert_eq!(wal::Folder::list(&folder), Ok(Vec::new()));
         fs::write(temporary.path().join(JOIN), b"{").unwrap();
         assert!(folder.joining().unwrap_err().to_string().contains("cannot understand it"));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_is_not_an_empty_one() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("data");
+        let folder = DataFolder::open(&path).unwrap();
+        std::os::unix::fs::symlink("nowhere", path.join("log-1")).unwrap();
+        let error = wal::Folder::list(&folder).unwrap_err();
+        assert!(error.to_string().starts_with("log-1: "), "{error}");
+        fs::remove_dir_all(&path).unwrap();
+        assert!(wal::Folder::list(&folder).is_err());
+        let error = Log::recover(&folder, wal::Config::default()).unwrap_err();
+        assert!(error.to_string().contains("cannot be listed"), "{error}");
+    }
+
+    #[test]
+    fn a_link_to_a_file_is_a_file() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(&temporary.path().join("data")).unwrap();
+        fs::write(temporary.path().join("elsewhere"), b"12345").unwrap();
+        std::os::unix::fs::symlink("../elsewhere", temporary.path().join("data/identity")).unwrap();
+        assert_eq!(wal::Folder::list(&folder), Ok(vec![(wal::Identity::file(), 5)]));
     }
 }

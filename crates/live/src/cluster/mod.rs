@@ -43,5 +43,6 @@ pub use clock::BootClock;
 pub use drive::{Door, Next, Script, drive};
 pub use error::Error;
 pub use leash::end_with_stdin;
-pub use run::{ControllerOptions, DEFAULT_PORT, Ready, run};
+pub use node::End;
+pub use run::{ControllerOptions, DEFAULT_PORT, Ready, WORN_AFTER, check_name, run};
 pub use tls::{Tls, TlsFiles};

@@ -20,7 +20,7 @@ use store::protocol::{
 };
 use store::{ClientId, Input, Output, Server};
 
-use super::caller::{Tokens, dial};
+use super::caller::{Tokens, dial, host};
 use super::clock::BootClock;
 use super::disk::Disk;
 use super::http::{Question, View};
@@ -104,6 +104,8 @@ pub(super) struct Parts {
     /// Where others reach it, and its metrics: the map has to say so.
     pub address: String,
     pub metrics: Option<String>,
+    /// When the process has to be started anew.
+    pub worn_at: Time,
 }
 
 /// A controller that runs.
@@ -133,9 +135,19 @@ pub(super) struct Node {
     next_sequence: u64,
 }
 
-/// The server has been told to end.
+/// The server is about to end.
 struct Ending {
     until: Time,
+    why: End,
+}
+
+/// Why a controller has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A signal told it to.
+    Told,
+    /// Its clock, which counts picoseconds in 64 bits, will not go on for ever: the process has to be started anew.
+    Worn,
 }
 
 impl Node {
@@ -192,25 +204,31 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Stopped`] with the server's words, [`Error::System`] if the event loop fails.
-    pub fn run(mut self) -> Result<(), Error> {
+    pub fn run(mut self) -> Result<End, Error> {
         let outcome = self.serve();
         // What was handed in is written: nobody was told of it, but the next start is quicker.
         self.parts.disk.finish();
         outcome
     }
 
-    fn serve(&mut self) -> Result<(), Error> {
+    fn serve(&mut self) -> Result<End, Error> {
         let mut events = Events::with_capacity(1_024);
         loop {
             let mut wake = self.drain()?;
             if let Some(ending) = &self.ending {
                 if self.has_handed_over() || self.parts.clock.now() >= ending.until {
                     tracing::info!("ends");
-                    return Ok(());
+                    return Ok(ending.why);
                 }
                 wake = wake.min(ending.until);
             }
             let now = self.parts.clock.now();
+            if self.ending.is_none() && now >= self.parts.worn_at {
+                tracing::info!("starts anew, as its clock wants it: hands over what it leads");
+                self.hand_over(now, End::Worn);
+                continue;
+            }
+            wake = wake.min(self.parts.worn_at);
             wake = wake.min(self.tend(now));
             let is_busy = !self.unfinished.is_empty() || self.accepts || !self.dirty.is_empty();
             let span = if is_busy { Span::ZERO } else { wake.since(self.parts.clock.now()) };
@@ -432,11 +450,12 @@ impl Node {
             match connection.kind {
                 Kind::Client(client) => {
                     let message = decode(body).map_err(|error| error.to_string())?;
-                    self.parts.server.handle(now, Input::Client { client, message });
+                    // By the clock of this moment: a lease must not be judged by what it showed before this was read.
+                    self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
                 }
                 Kind::From(from) => {
                     let envelope = decode(body).map_err(|error| error.to_string())?;
-                    self.parts.server.handle(now, Input::Peer { from, envelope });
+                    self.parts.server.handle(self.parts.clock.now(), Input::Peer { from, envelope });
                 }
                 Kind::To { peer, .. } => {
                     let welcome = decode(body).map_err(|error| error.to_string())?;
@@ -489,6 +508,7 @@ impl Node {
                 if to != own || server == own {
                     return Err(format!("server {server} looks for server {to}, and this is server {own}"));
                 }
+                self.check_peer(server, connection)?;
                 connection.kind = Kind::From(server);
                 if let Some(old) = self.incoming.insert(server, token) {
                     self.close(now, old, "the peer has connected again");
@@ -497,6 +517,24 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    /// With TLS, a peer's certificate has to be a server's, and for the host where that server is: so says the map, or what was
+    /// told at joining. Of a server that is not known yet (it joined while this one was away, and may be the only one that can
+    /// tell), only the former can be asked.
+    fn check_peer(&self, server: ServerId, connection: &Connection) -> Result<(), String> {
+        let Some(tls) = &self.parts.tls else { return Ok(()) };
+        let in_map = self.parts.server.map().members().get(&server).map(|member| member.address.as_str());
+        let host = in_map.or_else(|| self.peers.address(server)).map(host);
+        tls.check_server(connection.stream.certificates(), host).map_err(|reason| {
+            let from = connection.stream.peer();
+            tracing::warn!("{from} says that it is server {server}, and is refused: {reason}");
+            format!(
+                "server {} does not take you for server {server}: {reason}; a server that moves to another host needs a \
+                 certificate for both until the cluster knows of it",
+                self.parts.server.id()
+            )
+        })
     }
 
     /// A peer has answered our greeting.
@@ -614,18 +652,23 @@ impl Node {
         while let Ok(Some(signal)) = self.parts.signals.read_signal() {
             if self.ending.is_some() {
                 tracing::info!("signal {}: ends at once", signal.ssi_signo);
-                self.ending = Some(Ending { until: now });
+                self.ending = Some(Ending { until: now, why: End::Told });
                 continue;
             }
             tracing::info!("signal {}: hands over what it leads", signal.ssi_signo);
-            self.ending = Some(Ending { until: now + HANDOVER_PATIENCE });
-            let own = self.parts.server.id();
-            let status = self.parts.server.status(now);
-            let is_live = |id: &ServerId| status.peers.iter().any(|peer| peer.server == *id && peer.live);
-            for group in status.groups.iter().filter(|group| group.leader == Some(own)) {
-                if let Some(to) = group.voters.iter().copied().find(|id| *id != own && is_live(id)) {
-                    self.ask(Admin::MoveLeader { shard: group.shard, to });
-                }
+            self.hand_over(now, End::Told);
+        }
+    }
+
+    /// Begins to end.
+    fn hand_over(&mut self, now: Time, why: End) {
+        self.ending = Some(Ending { until: now + HANDOVER_PATIENCE, why });
+        let own = self.parts.server.id();
+        let status = self.parts.server.status(now);
+        let is_live = |id: &ServerId| status.peers.iter().any(|peer| peer.server == *id && peer.live);
+        for group in status.groups.iter().filter(|group| group.leader == Some(own)) {
+            if let Some(to) = group.voters.iter().copied().find(|id| *id != own && is_live(id)) {
+                self.ask(Admin::MoveLeader { shard: group.shard, to });
             }
         }
     }

@@ -86,6 +86,11 @@ impl Peers {
         over
     }
 
+    /// Where a peer is, as far as that is known.
+    pub fn address(&self, peer: ServerId) -> Option<&str> {
+        self.links.get(&peer).map(|link| link.address.as_str())
+    }
+
     /// What is due, and when to ask again at the latest.
     pub fn due(&mut self, now: Time) -> (Vec<Action>, Time) {
         let mut actions = Vec::new();

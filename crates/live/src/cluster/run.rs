@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
-use machine::{Rng, ServerId};
+use machine::{Rng, ServerId, Span, Time};
 use mio::Poll;
 use mio::net::TcpListener;
 use nix::sys::signal::{SigSet, Signal};
@@ -21,8 +21,8 @@ use super::caller::resolve;
 use super::client::Client;
 use super::clock::{BootClock, random_bits};
 use super::disk::{self, Disk};
-use super::folder::{DataFolder, Joined, Joining};
-use super::node::{Node, Parts};
+use super::folder::{DataFolder, Joined, Joining, Started};
+use super::node::{End, Node, Parts};
 use super::{Error, Tls, TlsFiles, http};
 
 /// Where a controller listens unless told otherwise.
@@ -36,6 +36,9 @@ const JOIN_ATTEMPT: Duration = Duration::from_secs(5);
 
 /// A cluster that is asked who it is, in passing, has so long to answer.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// [`Time`] counts picoseconds in 64 bits, which is 213 days: a controller starts anew well before.
+pub const WORN_AFTER: Span = Span::from_secs(180 * 24 * 3_600);
 
 /// How a controller is run.
 #[derive(Clone, Debug)]
@@ -56,12 +59,19 @@ pub struct ControllerOptions {
     pub http: Option<String>,
     /// The bounds of the election timeout.
     pub election: TimeoutConfig,
+    /// Whether it asks first whether it would be elected, before it stands for election.
+    pub pre_vote: bool,
     /// How modules are spread over shards in a cluster that this server founds; later `heddle cluster shards` changes it.
     pub strategy: Strategy,
     /// Whether leaders move to where requests come from.
     pub balance_leaders: bool,
+    /// How reads are made linearizable.
+    pub reads: store::Reads,
     /// Certificates. Without them it listens on loopback only.
     pub tls: Option<TlsFiles>,
+    /// How long a process runs before it wants to be started anew ([`End::Worn`]), at most [`WORN_AFTER`]. Servers differ by up to a
+    /// quarter of it, so that a cluster does not start anew as a whole.
+    pub worn_after: Span,
 }
 
 /// A controller that has begun to listen.
@@ -81,14 +91,14 @@ pub struct Ready {
     pub restarted: bool,
 }
 
-/// Runs a controller until it is told to end (SIGTERM, SIGINT) or has to. It is to be called before any thread is made: signals are
-/// taken for the whole process.
+/// Runs a controller until it is told to end (SIGTERM, SIGINT), is worn, or has to stop. It is to be called before any thread
+/// is made: signals are taken for the whole process.
 ///
 /// `ready` is called once, when it listens.
 ///
 /// # Errors
 /// Whatever kept it from starting (nothing is lost or changed then), or [`Error::Stopped`].
-pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<(), Error> {
+pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<End, Error> {
     check_name(&options.node)?;
     let signals = take_signals()?;
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
@@ -96,6 +106,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
     if tls.is_none() && !listen.ip().is_loopback() {
         return Err(Error::NotLoopback { address: listen });
     }
+    check_join(options, listen)?;
     let folder = DataFolder::open(&options.data)?;
     let (log, recovered) = Log::recover(&folder, wal::Config::default())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
@@ -130,7 +141,9 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
     let mut config = store::Config::new(begun.cluster, begun.server, options.node.as_str());
     config.address.clone_from(&advertise);
     config.election = options.election;
+    config.pre_vote = options.pre_vote;
     config.balance_leaders = options.balance_leaders;
+    config.reads = options.reads;
     // Of the wall clock, which is later at each start unless it was set back; the registry then finds out.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     config.incarnation = since_1970.map_or(1, |span| span.as_nanos() as u64);
@@ -138,7 +151,10 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     let disk = Disk::start(folder.path(), &waker)?;
     let (cluster, id) = (begun.cluster, begun.server);
+    let worn_after = options.worn_after.min(WORN_AFTER).as_ps();
+    let worn_at = Time::ZERO + Span::from_ps(worn_after - worn_after / 64 * (id.0 % 16));
     let parts = Parts {
+        worn_at,
         poll,
         waker,
         listener,
@@ -160,11 +176,24 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<()
 }
 
 /// Whether `name` can name a node: what the cluster's map takes, checked before anything is made.
-fn check_name(name: &str) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::Name`].
+pub fn check_name(name: &str) -> Result<(), Error> {
     let good = name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if good { Ok(()) } else { Err(Error::Name(name.to_owned())) }
+}
+
+/// Nobody lets himself in: of the addresses to join at least one has to be another server's.
+fn check_join(options: &ControllerOptions, listen: SocketAddr) -> Result<(), Error> {
+    let own: Vec<&str> = std::iter::once(options.listen.as_str()).chain(options.advertise.as_deref()).collect();
+    let is_own = |address: &String| own.contains(&address.as_str()) || address.parse() == Ok(listen);
+    if !options.join.is_empty() && options.join.iter().all(is_own) {
+        return Err(Error::JoinsItself { addresses: options.join.join(", ") });
+    }
+    Ok(())
 }
 
 /// The first address behind a `host:port`.
@@ -229,9 +258,10 @@ fn begin(
     tls: Option<&Tls>,
     folder: &DataFolder,
     advertise: &str,
-    mut log: Log,
+    log: Log,
     recovered: Recovered,
 ) -> Result<Begun, Error> {
+    check_started(folder, &log, &recovered)?;
     let joining = folder.joining()?;
     let joined = joining.as_ref().and_then(|joining| joining.joined.clone());
     if let Some(identity) = &recovered.identity {
@@ -241,12 +271,15 @@ fn begin(
         }
         let (cluster, server) = (identity.cluster as u64, identity.server);
         check_cluster(options, tls, folder, cluster)?;
-        if recovered.groups.is_empty() && joined.is_none() {
+        if log.is_blank() && joined.is_none() {
             // It stopped in the midst of founding, before anybody knew of it.
             return found(options, folder, advertise, log, cluster);
         }
         let members = joined.map(|joined| joined.members).unwrap_or_default();
-        return Ok(Begun { cluster, server, log, recovered, members });
+        if folder.started()?.is_some() {
+            return Ok(Begun { cluster, server, log, recovered, members });
+        }
+        return start(folder, log, identity.clone(), members);
     }
     if options.join.is_empty() && joining.is_none() {
         // Zero is no cluster.
@@ -257,16 +290,48 @@ fn begin(
         None => join(options, tls, folder, advertise, joining)?,
     };
     let Joined { cluster, server, members } = joined;
-    identify(&mut log, folder, cluster, server, &options.node)?;
-    Ok(Begun { cluster, server, log, recovered, members })
+    start(folder, log, identity(cluster, server, &options.node), members)
 }
 
-fn identify(log: &mut Log, folder: &DataFolder, cluster: u64, server: ServerId, name: &str) -> Result<(), Error> {
-    if log.identity().is_some() {
-        return Ok(());
+fn identity(cluster: u64, server: ServerId, name: &str) -> Identity {
+    Identity { format: FORMAT, cluster: u128::from(cluster), server, name: name.to_owned() }
+}
+
+/// A server whose log is lost may not start.
+fn check_started(folder: &DataFolder, log: &Log, recovered: &Recovered) -> Result<(), Error> {
+    let Some(Started { cluster, server }) = folder.started()? else { return Ok(()) };
+    let path = folder.path().to_owned();
+    let missing = match &recovered.identity {
+        None => "`identity` and its log, files `log-...`, are",
+        Some(_) if log.is_blank() => "its log, files `log-...`, is",
+        Some(identity) if (identity.cluster, identity.server) != (u128::from(cluster), server) => {
+            let (found, of) = (identity.server, identity.cluster as u64);
+            return Err(Error::Mixed { path, cluster, server, found, of });
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(Error::LogLost { path, cluster, server, missing })
+}
+
+/// What the log has to begin with is on the disk when this returns, and the folder says so: nothing that this server says or confirms
+/// from now on may be forgotten.
+fn start(
+    folder: &DataFolder,
+    mut log: Log,
+    identity: Identity,
+    members: BTreeMap<ServerId, String>,
+) -> Result<Begun, Error> {
+    let failed = |reason: String| Error::Log { path: folder.path().to_owned(), reason };
+    let (cluster, server) = (identity.cluster as u64, identity.server);
+    log.identify(identity).map_err(|error| failed(error.to_string()))?;
+    while let Some(write) = log.take_batch() {
+        disk::carry_out(folder.path(), &write).map_err(|error| failed(error.to_string()))?;
+        log.done(write.id);
     }
-    let identity = Identity { format: FORMAT, cluster: u128::from(cluster), server, name: name.to_owned() };
-    log.identify(identity).map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })
+    folder.set_started(&Started { cluster, server })?;
+    drop(log);
+    let (log, recovered) = Log::recover(folder, wal::Config::default()).map_err(|error| failed(error.to_string()))?;
+    Ok(Begun { cluster, server, log, recovered, members })
 }
 
 /// The first server of a new cluster. What the cluster begins with is on the disk when this returns.
@@ -278,18 +343,14 @@ fn found(
     cluster: u64,
 ) -> Result<Begun, Error> {
     let server = ServerId(1);
-    let failed = |reason: String| Error::Log { path: folder.path().to_owned(), reason };
-    identify(&mut log, folder, cluster, server, &options.node)?;
+    let identity = identity(cluster, server, &options.node);
+    let failed = |error: wal::Error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() };
+    log.identify(identity.clone()).map_err(failed)?;
     let servers = BTreeMap::from([(server, (options.node.clone(), advertise.to_owned()))]);
     Founding { cluster, servers, strategy: options.strategy }.write(&mut log);
-    while let Some(write) = log.take_batch() {
-        disk::carry_out(folder.path(), &write).map_err(|error| failed(error.to_string()))?;
-        log.done(write.id);
-    }
-    drop(log);
-    let (log, recovered) = Log::recover(folder, wal::Config::default()).map_err(|error| failed(error.to_string()))?;
+    let begun = start(folder, log, identity, BTreeMap::new())?;
     tracing::info!("founded cluster {cluster:016x}");
-    Ok(Begun { cluster, server, log, recovered, members: BTreeMap::new() })
+    Ok(begun)
 }
 
 /// Has the cluster take this server in. What was asked and answered is in the folder, so that it is one server however

@@ -7,6 +7,7 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::Connection;
+use rustls::pki_types::CertificateDer;
 use serde::Serialize;
 use store::protocol::{FRAME_HEADER, FrameError, encode_frame, split_frame};
 
@@ -84,6 +85,11 @@ impl Stream {
     /// The other end's address, for logs.
     pub fn peer(&self) -> String {
         self.socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string())
+    }
+
+    /// The certificates that the other end has shown; none without TLS.
+    pub fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.tls.as_ref()?.peer_certificates()
     }
 
     /// Bytes that wait to be sent.

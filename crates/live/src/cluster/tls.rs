@@ -1,15 +1,17 @@
 //! TLS 1.3 (RFC 8446) with certificates on both sides, all signed by the cluster's own authority.
 //!
-//! Whoever holds a certificate of the authority is a member of the cluster or may talk to it: there is no further password. A server's
-//! certificate has to name the host by which it is reached (RFC 9525).
+//! Whoever holds a certificate of the authority may talk to the cluster: there is no further password. A server's certificate has to
+//! name the host by which it is reached (RFC 9525), and to be for servers (extended key usage, RFC 5280, 4.2.1.12): no client can
+//! pass for one, neither to those who connect to it nor to those it connects to.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
 use super::Error;
@@ -30,6 +32,7 @@ pub struct TlsFiles {
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    roots: Arc<RootCertStore>,
 }
 
 impl Tls {
@@ -61,10 +64,10 @@ impl Tls {
         let client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions)
             .expect("ring knows TLS 1.3")
-            .with_root_certificates(roots)
+            .with_root_certificates(Arc::clone(&roots))
             .with_client_auth_cert(own, key)
             .map_err(|error| bad(&files.key, &error))?;
-        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+        Ok(Self { client: Arc::new(client), server: Arc::new(server), roots })
     }
 
     /// The end of a connection that was accepted.
@@ -76,6 +79,23 @@ impl Tls {
     pub(super) fn connect(&self, host: &str) -> Result<rustls::Connection, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| format!("{host}: {error}"))?;
         ClientConnection::new(Arc::clone(&self.client), name).map(Into::into).map_err(|error| error.to_string())
+    }
+
+    /// Whether who has connected to us showed a server's certificate; and one for `host`, if it is known where that server is.
+    ///
+    /// # Errors
+    /// What is wrong with it, for a log.
+    pub(super) fn check_server(&self, shown: Option<&[CertificateDer<'_>]>, host: Option<&str>) -> Result<(), String> {
+        let Some((own, chain)) = shown.and_then(<[_]>::split_first) else {
+            return Err("it has shown no certificate".into());
+        };
+        let certificate = ParsedCertificate::try_from(own).map_err(|error| error.to_string())?;
+        let algorithms = self.server.crypto_provider().signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&certificate, &self.roots, chain, UnixTime::now(), algorithms)
+            .map_err(|error| format!("its certificate is not a server's: {error}"))?;
+        let Some(host) = host else { return Ok(()) };
+        let name = ServerName::try_from(host).map_err(|error| format!("{host}: {error}"))?;
+        verify_server_name(&certificate, &name).map_err(|error| format!("its certificate is not for {host}: {error}"))
     }
 
     /// For those who accept by other means.

@@ -18,6 +18,20 @@ pub struct Packet {
     pub forwarding: Forwarding,
     /// As which one it entered the fabric at its worker, counted from the start; wraps.
     pub number: u32,
+    /// What a bond has written on it.
+    pub bonded: Bonded,
+}
+
+/// What a bond writes on what it sends, as a tag would before the frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bonded {
+    /// Nothing.
+    #[default]
+    No,
+    /// The number of the frame among those that this end has sent.
+    Number(u32),
+    /// It is of the bond's own: LACP, announcements. Nobody else gets it.
+    Control,
 }
 
 /// A packet that arrives at the end of a link.
@@ -124,7 +138,7 @@ mod tests {
         let mut flight = Flight::default();
         for (number, ns) in [30, 10, 20, 10, 10].into_iter().enumerate() {
             let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
-            let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0 };
+            let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0, bonded: Bonded::No };
             flight.add(Arrival { at: Time::from_ns(ns), over: Direction(0), packet });
         }
         assert!(flight.take_due(Time::from_ns(9)).is_none());

@@ -5,6 +5,7 @@
 //! network, the workers are stopped between two bursts, their parts are moved into the new plan, and new workers start with them;
 //! meanwhile frames wait in the TAPs.
 
+mod bonded;
 mod flight;
 mod flows;
 mod parts;
@@ -61,7 +62,7 @@ impl DataPlane {
     /// Starts workers for `plan`; `taps` are those of its hosts, in order.
     pub fn start(plan: Plan, taps: &[Arc<Tap>], clock: Clock) -> Result<Self, Error> {
         let crew = Crew::gather(&plan, taps)?;
-        let parts = Parts::new(&plan, taps);
+        let parts = Parts::new(&plan, taps, clock.now());
         Ok(Self::run(Arc::new(plan), clock, &crew, parts))
     }
 

@@ -9,7 +9,8 @@ use link::Link;
 use machine::{Span, Time};
 use vswitch::Switch;
 
-use super::flight::Flight;
+use super::bonded::Place;
+use super::flight::{Arrival, Flight};
 use super::flows::Flows;
 use super::plan::{Direction, Plan};
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
@@ -43,6 +44,8 @@ pub struct Parts {
     pub links: Vec<Option<Link>>,
     /// By host.
     pub ports: Vec<Option<Port>>,
+    /// Ends of bonds, by their index in the fabric. Empty where there are none.
+    pub bonds: Vec<Option<Place>>,
     /// Packets on the links that end here.
     pub flight: Flight,
     /// Packets that have entered the fabric here.
@@ -56,8 +59,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Parts of a network that has just come up.
-    pub fn new(plan: &Plan, taps: &[Arc<Tap>]) -> Self {
+    /// Parts of a network that comes up at `now`.
+    pub fn new(plan: &Plan, taps: &[Arc<Tap>], now: Time) -> Self {
         let links =
             plan.fabric().links.iter().flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
         let port = |tap: &Arc<Tap>| Some(Port { tap: Arc::clone(tap), traffic: PortTraffic::default() });
@@ -65,6 +68,7 @@ impl Parts {
             switches: (0..plan.switches()).map(|at| Some(Forwarder::new(plan, at))).collect(),
             links: links.collect(),
             ports: taps.iter().map(port).collect(),
+            bonds: (0..plan.fabric().bonds.len()).map(|index| Some(Place::new(plan, index, now))).collect(),
             ..Self::default()
         }
     }
@@ -74,6 +78,7 @@ impl Parts {
         fill(&mut self.switches, other.switches);
         fill(&mut self.links, other.links);
         fill(&mut self.ports, other.ports);
+        fill(&mut self.bonds, other.bonds);
         other.flight.for_each(|arrival| self.flight.add(arrival));
         other.flows.drain().for_each(|(_, flow)| self.flows.adopt(flow));
         self.refused.add(&other.refused);
@@ -93,6 +98,9 @@ impl Parts {
         }
         for (at, port) in self.ports.into_iter().enumerate() {
             shares[plan.owner(NodeId(at as u32))].ports[at] = port;
+        }
+        for (at, bond) in self.bonds.into_iter().enumerate() {
+            shares[plan.owner(plan.fabric().bonds[at].node)].bonds[at] = bond;
         }
         for arrival in &mut self.flight {
             shares[plan.owner(plan.far(arrival.over))].flight.add(arrival);
@@ -115,6 +123,7 @@ impl Parts {
             switches: none(plan.switches()),
             links: none(plan.fabric().links.len() * 2),
             ports: none(plan.hosts()),
+            bonds: none(plan.fabric().bonds.len()),
             ..Self::default()
         }
     }
@@ -122,7 +131,7 @@ impl Parts {
     /// Moves them from `old` into `new`: links and ports keep their state by name; switches keep theirs while graph and spreading
     /// are the same; packets go on as long as their link and their destination are there. Nothing was offered to a link after `now`.
     pub fn carried_over(mut self, old: &Plan, new: &Plan, taps: &[Arc<Tap>], now: Time) -> Self {
-        let mut parts = Self::new(new, taps);
+        let mut parts = Self::new(new, taps, now);
         let nodes = node_map(old, new);
         let links = link_map(old, new);
         let mut retimings = vec![None; links.len()];
@@ -145,6 +154,15 @@ impl Parts {
         }
         if same_graph(old, new) {
             parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
+        }
+        if same_graph(old, new) && old.fabric().bonds == new.fabric().bonds {
+            parts.bonds = self.bonds;
+        } else {
+            // What waits for others goes on: as if it came now, over the first member.
+            for (index, mut place) in self.bonds.into_iter().enumerate().filter_map(|(at, place)| Some((at, place?))) {
+                let over = Direction(old.members(index)[0].0 ^ 1);
+                place.flush(now, &mut |packet| self.flight.add(Arrival { at: now, over, packet }));
+            }
         }
         for mut arrival in &mut self.flight {
             if let Some(retiming) = &retimings[arrival.over.index()] {
@@ -174,8 +192,8 @@ impl Parts {
         }
     }
 
-    /// What they counted.
-    pub fn report(&self) -> Report {
+    /// What they counted, and how bonds are, at `now`.
+    pub fn report(&self, plan: &Plan, now: Time) -> Report {
         let links = self.links.iter().enumerate();
         let ports = self.ports.iter().enumerate();
         Report {
@@ -183,6 +201,12 @@ impl Parts {
             ports: ports.filter_map(|(at, port)| Some((at, port.as_ref()?.traffic))).collect(),
             forwarded: self.forwarded(),
             flows: self.flows.report(),
+            bonds: self
+                .bonds
+                .iter()
+                .enumerate()
+                .filter_map(|(at, place)| Some((at, place.as_ref()?.state(plan, at, now)?)))
+                .collect(),
             refused: self.refused,
             worker: self.counters,
         }
@@ -268,6 +292,7 @@ pub struct Report {
     ports: Vec<(usize, PortTraffic)>,
     forwarded: Vec<(usize, usize, u64)>,
     flows: Vec<control::FlowCounters>,
+    bonds: Vec<(usize, control::BondState)>,
     refused: Refusals,
     worker: WorkerCounters,
 }
@@ -289,6 +314,7 @@ impl Report {
             packets,
         }));
         counters.flows.extend(self.flows);
+        counters.bonds.extend(self.bonds.into_iter().map(|(_, bond)| bond));
         counters.refused.add(&self.refused);
         counters.workers.push(self.worker);
     }

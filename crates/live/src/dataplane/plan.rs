@@ -45,7 +45,14 @@ pub struct Plan {
     first_port: Vec<u32>,
     /// Which worker owns each node.
     owner: Vec<u16>,
+    /// The end of a bond that each direction leaves from, or [`NO_BOND`].
+    bond: Vec<u32>,
+    /// By end: the directions that leave by its members.
+    members: Vec<Vec<Direction>>,
 }
+
+/// A direction that is in no bond.
+const NO_BOND: u32 = u32::MAX;
 
 impl Plan {
     /// The network of `fabric`, to be run by up to `workers` threads.
@@ -57,6 +64,15 @@ impl Plan {
             out.extend(node.ports.iter().map(|&(link, side)| Direction::from(link.0, side)));
         }
         let ends = |link: &fabric::Link| [link.end(Side::B).node, link.end(Side::A).node];
+        let leaving = |node: NodeId, port: &PortId| out[first_port[node.0 as usize] as usize + usize::from(port.0)];
+        let members_of = |end: &fabric::Bond| end.ports.iter().map(|port| leaving(end.node, port)).collect();
+        let members: Vec<Vec<Direction>> = fabric.bonds.iter().map(members_of).collect();
+        let mut bond = vec![NO_BOND; fabric.links.len() * 2];
+        for (index, directions) in members.iter().enumerate() {
+            for direction in directions {
+                bond[direction.index()] = index as u32;
+            }
+        }
         let switches = fabric.nodes.len() - fabric.hosts as usize;
         let workers = workers.clamp(1, switches.max(1));
         Self {
@@ -66,6 +82,8 @@ impl Plan {
             owner: owners(&fabric, workers),
             out,
             first_port,
+            bond,
+            members,
             workers,
             fabric,
             routes,
@@ -128,6 +146,27 @@ impl Plan {
     #[inline]
     pub fn leaving(&self, node: NodeId, port: PortId) -> Direction {
         self.out[self.first_port[node.0 as usize] as usize + usize::from(port.0)]
+    }
+
+    /// The end of a bond that a direction leaves from.
+    #[inline]
+    pub fn bond(&self, direction: Direction) -> Option<usize> {
+        Some(self.bond[direction.index()]).filter(|index| *index != NO_BOND).map(|index| index as usize)
+    }
+
+    /// The end of a bond that a direction leads to, and the member's number there.
+    #[inline]
+    pub fn far_bond(&self, direction: Direction) -> Option<(usize, usize)> {
+        let back = Direction(direction.0 ^ 1);
+        let index = self.bond(back)?;
+        let member = self.members[index].iter().position(|other| *other == back);
+        Some((index, member.expect("a bond's direction is one of its members")))
+    }
+
+    /// The directions that leave by a bond's members.
+    #[inline]
+    pub fn members(&self, bond: usize) -> &[Direction] {
+        &self.members[bond]
     }
 
     /// Which worker owns `node`.

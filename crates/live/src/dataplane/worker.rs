@@ -13,7 +13,7 @@ use machine::{Span, Time};
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::{DropReason, Ingress, classify};
 
-use super::flight::{Arrival, Packet};
+use super::flight::{Arrival, Bonded, Packet};
 use super::parts::{Parts, Report};
 use super::plan::{Direction, Plan};
 use super::pool::{Frame, Pool};
@@ -57,12 +57,14 @@ pub struct Handed(Arrival);
 #[derive(Debug)]
 pub struct Worker {
     id: usize,
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     clock: Clock,
-    parts: Parts,
-    pool: Pool,
+    pub(super) parts: Parts,
+    pub(super) pool: Pool,
     /// What is read when no buffer is free, so that it can be dropped.
     spare: Vec<u8>,
+    /// What a bond has just handed on.
+    pub(super) released: Vec<Packet>,
     /// Since when it has not slept, as far as that has not been counted.
     awake_since: Time,
     /// All that was due until then has been run.
@@ -96,6 +98,7 @@ impl Worker {
             id,
             pool: Pool::new(capacity, POOL_BYTES),
             spare: vec![0; capacity],
+            released: Vec::new(),
             plan,
             awake_since: clock.now(),
             clock,
@@ -130,7 +133,8 @@ impl Worker {
                 self.take_handed();
                 let now = self.clock.now();
                 self.count_busy(now);
-                let until_next = self.parts.flight.next_at().map(|at| at.since(now).max(NAP));
+                let next = self.parts.flight.next_at().unwrap_or(Time::NEVER).min(self.bonds_due());
+                let until_next = (next != Time::NEVER).then(|| next.since(now).max(NAP));
                 sleeper.sleep(until_next, &mut ready);
                 self.awake_since = self.clock.now();
             }
@@ -151,7 +155,7 @@ impl Worker {
         while let Ok(order) = self.orders.try_recv() {
             match order {
                 // Who asked may have gone.
-                Order::Report(reply) => drop(reply.send(self.parts.report())),
+                Order::Report(reply) => drop(reply.send(self.parts.report(&self.plan, self.clock.now()))),
                 Order::Stop => return true,
             }
         }
@@ -181,10 +185,29 @@ impl Worker {
     /// Runs all that is due at `now`, in order.
     #[inline]
     fn run_due(&mut self, now: Time) {
+        if !self.parts.bonds.is_empty() {
+            self.run_bonds_due(now);
+        }
         while let Some(arrival) = self.parts.flight.take_due(now) {
             self.arrive(arrival);
         }
         self.done_until = now;
+    }
+
+    /// The same where there are bonds, which have times of their own.
+    fn run_bonds_due(&mut self, now: Time) {
+        loop {
+            let bond = self.bonds_due();
+            let packet = self.parts.flight.next_at().unwrap_or(Time::NEVER);
+            if bond.min(packet) > now {
+                return;
+            }
+            if bond <= packet {
+                self.tend_bonds(bond.max(self.done_until));
+            } else if let Some(arrival) = self.parts.flight.take_due(now) {
+                self.arrive(arrival);
+            }
+        }
     }
 
     /// Reads what a host has sent.
@@ -257,7 +280,8 @@ impl Worker {
             Ingress::Forward(forwarding) => {
                 self.parts.entered += 1;
                 let uplink = self.plan.leaving(NodeId(host as u32), PortId(0));
-                self.depart(uplink, now, Packet { frame, forwarding, number: self.parts.entered as u32 });
+                let number = self.parts.entered as u32;
+                self.depart(uplink, now, Packet { frame, forwarding, number, bonded: Bonded::No });
             }
             Ingress::Answer(len) => self.answer(host, frame, &answer[..len]),
             Ingress::Drop(reason) => {
@@ -291,8 +315,17 @@ impl Worker {
 
     /// A packet has come to the end of a link.
     #[inline]
-    fn arrive(&mut self, Arrival { at, over, packet }: Arrival) {
-        let node = self.plan.far(over);
+    fn arrive(&mut self, arrival: Arrival) {
+        if let Some(end) = self.plan.far_bond(arrival.over) {
+            return self.arrive_at_bond(end, arrival);
+        }
+        let Arrival { at, over, packet } = arrival;
+        self.come_to(self.plan.far(over), at, packet);
+    }
+
+    /// A packet has come to a node.
+    #[inline]
+    pub(super) fn come_to(&mut self, node: NodeId, at: Time, packet: Packet) {
         match self.plan.switch_index(node) {
             Some(switch) => {
                 if let Some((direction, packet)) = self.forward(node, switch, packet) {
@@ -303,9 +336,18 @@ impl Worker {
         }
     }
 
+    /// Sends a packet off by a link, or by the bond that has it.
+    #[inline]
+    fn depart(&mut self, direction: Direction, now: Time, packet: Packet) {
+        match self.plan.bond(direction) {
+            None => self.cross(direction, now, packet),
+            Some(bond) => self.depart_by_bond(bond, now, packet),
+        }
+    }
+
     /// Offers a packet to a link at `now`, and follows it as long as no time passes.
     #[inline]
-    fn depart(&mut self, mut direction: Direction, now: Time, mut packet: Packet) {
+    pub(super) fn cross(&mut self, mut direction: Direction, now: Time, mut packet: Packet) {
         let bytes = (packet.frame.bytes().len() - VNET_HEADER) as u32;
         loop {
             let link = self.parts.links[direction.index()].as_mut().expect("a worker owns the links of its nodes");
@@ -318,9 +360,15 @@ impl Worker {
             if at > now {
                 return self.parts.flight.add(arrival(packet));
             }
+            if let Some(end) = self.plan.far_bond(direction) {
+                return self.arrive_at_bond(end, arrival(packet));
+            }
             let Some(switch) = self.plan.switch_index(node) else { return self.receive(node, at, packet) };
             let Some(next) = self.forward(node, switch, packet) else { return };
             (direction, packet) = next;
+            if let Some(bond) = self.plan.bond(direction) {
+                return self.depart_by_bond(bond, now, packet);
+            }
         }
     }
 

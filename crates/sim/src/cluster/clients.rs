@@ -4,6 +4,7 @@
 //! is over the outcome is unknown: it may have been done, may yet be done, or never.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use machine::{Rng, ServerId, Span, Time};
 use store::ClientId;
@@ -60,11 +61,55 @@ struct Client {
     alarm: u64,
 }
 
+/// What a client wants.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// Something of one entry.
+    Entry(Input),
+    /// A list of all entries of a module, which begin with this one: in the history a list of each of them. Whoever is not in
+    /// the answer must be absent.
+    Container(u32),
+}
+
+impl Asked {
+    /// The first entry.
+    const fn entry(self) -> u32 {
+        match self {
+            Self::Entry(Input { entry, .. }) | Self::Container(entry) => entry,
+        }
+    }
+
+    /// As the history has it, if there are so many entries.
+    fn inputs(self, entries: u32) -> impl Iterator<Item = Input> {
+        let (first, end) = match self {
+            Self::Entry(input) => (input, input.entry + 1),
+            Self::Container(entry) => (Input { entry, action: Action::List }, entries),
+        };
+        (first.entry..end).step_by(data::MODULES as usize).map(move |entry| Input { entry, ..first })
+    }
+
+    fn body(self, consistency: Consistency) -> RequestBody {
+        match self {
+            Self::Entry(input) => data::request(input.entry, input.action, consistency),
+            Self::Container(module) => data::list_container(module, consistency),
+        }
+    }
+}
+
+impl Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry(input) => write!(f, "entry {}: {input}", input.entry),
+            Self::Container(module) => write!(f, "list of module {}", data::module(*module)),
+        }
+    }
+}
+
 /// An operation under way.
 struct Doing {
-    input: Input,
-    /// Its place in the history; stale reads have none.
-    ticket: Option<Ticket>,
+    asked: Asked,
+    /// Its places in the history; stale reads have none.
+    tickets: Vec<Ticket>,
     body: RequestBody,
     deadline: Time,
     attempts: u32,
@@ -128,7 +173,7 @@ impl Clients {
         let Some(mut client) = self.all.remove(&number) else { return };
         if client.alarm == alarm {
             match client.doing.take() {
-                None => self.begin(core, &mut client),
+                None => self.begin(core, &mut client, None),
                 Some(doing) if core.now >= doing.deadline => self.give_up(core, &mut client, &doing),
                 Some(doing) => self.send(core, &mut client, doing),
             }
@@ -136,24 +181,46 @@ impl Clients {
         self.all.insert(number, client);
     }
 
-    fn begin(&mut self, core: &mut Core, client: &mut Client) {
-        let (input, consistency) = if client.number == PROBER {
+    /// Something has happened to a server: of those who have nothing to do, a quarter read there and a quarter do whatever they
+    /// would have done later.
+    pub fn flock(&mut self, core: &mut Core, server: ServerId) {
+        if self.is_over {
+            return;
+        }
+        for number in (0..core.scenario.clients).filter(|_| core.rng.below(2) == 0).collect::<Vec<_>>() {
+            let Some(mut client) = self.all.remove(&number) else { continue };
+            if client.doing.is_none() {
+                let at = (core.rng.below(2) == 0).then_some(server);
+                self.begin(core, &mut client, at);
+            }
+            self.all.insert(number, client);
+        }
+    }
+
+    /// A new operation; if somebody says where, a read.
+    fn begin(&mut self, core: &mut Core, client: &mut Client, at: Option<ServerId>) {
+        let (asked, consistency) = if client.number == PROBER {
             let Some((entry, is_list)) = self.unprobed.last().copied() else { return };
             let put = Change::Put(Leaf::A, self.value(entry, Leaf::A));
             let action = if is_list { Action::List } else { Action::Write { condition: None, change: put } };
-            (Input { entry, action }, Consistency::Linearizable)
+            (Asked::Entry(Input { entry, action }), Consistency::Linearizable)
         } else if self.is_over {
             return;
+        } else if at.is_some() {
+            (Self::choose_read(core, client), Consistency::Linearizable)
         } else {
             self.choose(core, client)
         };
-        let is_stale = consistency == Consistency::Stale;
-        let ticket = (!is_stale).then(|| self.history.invoked(client.number, core.now, input));
+        let mut tickets = Vec::new();
+        if consistency == Consistency::Linearizable {
+            let entries = core.scenario.entries;
+            tickets.extend(asked.inputs(entries).map(|input| self.history.invoked(client.number, core.now, input)));
+        }
         client.sequence += 1;
-        let body = data::request(input.entry, input.action, consistency);
+        let body = asked.body(consistency);
         let patience = if client.number == PROBER { core.scenario.settle } else { PATIENCE };
-        let server = client.choose_server(core, input.entry, 0);
-        let doing = Doing { input, ticket, body, deadline: core.now + patience, attempts: 0, server };
+        let server = at.unwrap_or_else(|| client.choose_server(core, asked.entry(), 0));
+        let doing = Doing { asked, tickets, body, deadline: core.now + patience, attempts: 0, server };
         self.send(core, client, doing);
     }
 
@@ -164,19 +231,25 @@ impl Clients {
         value
     }
 
-    fn choose(&mut self, core: &Core, client: &mut Client) -> (Input, Consistency) {
+    fn choose_read(core: &Core, client: &mut Client) -> Asked {
         let entry = client.rng.below(core.scenario.entries);
         let leaf = if client.rng.below(2) == 0 { Leaf::A } else { Leaf::B };
-        let read = match client.rng.below(20) {
-            0..4 => Some((Action::Get(leaf), Consistency::Linearizable)),
-            4..8 => Some((Action::List, Consistency::Linearizable)),
-            8 => Some((Action::Get(leaf), Consistency::Stale)),
-            9 => Some((Action::List, Consistency::Stale)),
-            _ => None,
+        let action = match client.rng.below(10) {
+            0..4 => Action::Get(leaf),
+            4..7 => Action::List,
+            _ => return Asked::Container(entry % data::MODULES),
         };
-        if let Some((action, consistency)) = read {
-            return (Input { entry, action }, consistency);
+        Asked::Entry(Input { entry, action })
+    }
+
+    fn choose(&mut self, core: &Core, client: &mut Client) -> (Asked, Consistency) {
+        match client.rng.below(20) {
+            0..9 => return (Self::choose_read(core, client), Consistency::Linearizable),
+            9 => return (Self::choose_read(core, client), Consistency::Stale),
+            _ => {}
         }
+        let entry = client.rng.below(core.scenario.entries);
+        let leaf = if client.rng.below(2) == 0 { Leaf::A } else { Leaf::B };
         let known = client.tags.get(&(entry, leaf)).copied();
         let expect = match client.rng.below(10) {
             0 => Some(Expect::Absent),
@@ -194,14 +267,14 @@ impl Clients {
             _ => Change::Put(leaf, self.value(entry, leaf)),
         };
         let condition = expect.map(|expect| Condition { leaf, expect });
-        (Input { entry, action: Action::Write { condition, change } }, Consistency::Linearizable)
+        (Asked::Entry(Input { entry, action: Action::Write { condition, change } }), Consistency::Linearizable)
     }
 
     /// Sends a request, for the first time or again.
     fn send(&mut self, core: &mut Core, client: &mut Client, mut doing: Doing) {
         if doing.attempts > 0 {
             self.counts.repeated += 1;
-            doing.server = client.choose_server(core, doing.input.entry, doing.attempts);
+            doing.server = client.choose_server(core, doing.asked.entry(), doing.attempts);
         }
         doing.attempts += 1;
         // Now and then a client connects anew: what comes on the old connection is lost.
@@ -219,7 +292,7 @@ impl Clients {
             timeout_ms: TIMEOUT_MS,
             body: doing.body.clone(),
         };
-        core.note(|| format!("client {number} asks server {server}, sequence {}: {}", client.sequence, doing.input));
+        core.note(|| format!("client {number} asks server {server}, sequence {}: {}", client.sequence, doing.asked));
         core.to_server(connection, server, ClientMessage::Request(request));
         let patience = core.between_ms(60, 500).min(doing.deadline.since(core.now));
         client.set_alarm(core, patience);
@@ -241,34 +314,53 @@ impl Clients {
     }
 
     fn answered(&mut self, core: &mut Core, client: &mut Client, doing: Doing, from: ServerId, response: Response) {
-        let entry = doing.input.entry;
         if let Some(leader) = &response.leader {
-            client.leaders.insert(entry, leader.server);
+            client.leaders.insert(doing.asked.entry(), leader.server);
         }
         let number = client.number;
-        let output = match response.result {
-            Ok(answer) => Self::output(doing.input, answer),
+        let outputs = match response.result {
+            Ok(answer) => Self::outputs(doing.asked, core.scenario.entries, answer),
             Err(Error::Refused(Refusal::ConditionFailed { .. } | Refusal::Exists { .. } | Refusal::Missing { .. })) => {
-                Ok(Output::Refused)
+                Ok(vec![Output::Refused])
             }
             Err(Error::Refused(Refusal::Forgotten)) => return self.give_up(core, client, &doing),
             Err(Error::Refused(refusal)) if refusal.is_retryable() => return Self::later(core, client, doing),
-            Err(error) if error.is_transient() => return Self::later(core, client, doing),
-            Err(error) => Err(format!("client {number} is told \"{error}\" for {}", doing.input)),
-        };
-        match output {
-            Ok(output) => {
-                core.note(|| format!("client {number} is told by server {from}: {output}"));
-                // A condition on what a stale read told is none that the model knows.
-                if doing.ticket.is_some() {
-                    client.learn(doing.input, output);
-                }
-                self.done(core, client, &doing, output);
+            Err(Error::Invalid(_)) if matches!(doing.asked, Asked::Container(_)) => {
+                // The entries lie in several shards. A read without an answer says nothing in the history.
+                core.note(|| format!("client {number} is told by server {from}: not in one shard"));
+                self.counts.spread += 1;
+                return Self::rest(core, client);
             }
+            Err(error) if error.is_transient() => return Self::later(core, client, doing),
+            Err(error) => Err(format!("client {number} is told \"{error}\" for {}", doing.asked)),
+        };
+        match outputs {
+            Ok(outputs) => self.done(core, client, (&doing, from), &outputs),
             Err(text) => {
                 core.found(Finding::Surprise(text));
                 self.give_up(core, client, &doing);
             }
+        }
+    }
+
+    /// The answer in the model's words, one for each of [`Asked::inputs`].
+    fn outputs(asked: Asked, entries: u32, answer: Answer) -> Result<Vec<Output>, String> {
+        match (asked, answer) {
+            (Asked::Entry(input), answer) => Ok(vec![Self::output(input, answer)?]),
+            (Asked::Container(_), Answer::Values { entries: mut found, more: false }) => {
+                let mut outputs = Vec::new();
+                for input in asked.inputs(entries) {
+                    let (here, others) = found.into_iter().partition(|(at, ..)| data::is_of(input.entry, at));
+                    found = others;
+                    outputs.push(Self::output(input, Answer::Values { entries: here, more: false })?);
+                }
+                if found.is_empty() {
+                    Ok(outputs)
+                } else {
+                    Err(format!("the {asked} has what no client wrote: {found:?}"))
+                }
+            }
+            (_, answer) => Err(format!("{answer:?} is no answer to the {asked}")),
         }
     }
 
@@ -297,25 +389,33 @@ impl Clients {
         client.doing = Some(doing);
     }
 
-    fn done(&mut self, core: &mut Core, client: &mut Client, doing: &Doing, output: Output) {
-        match doing.ticket {
-            Some(ticket) => {
-                self.history.returned(ticket, core.now, output);
-                match output {
-                    Output::Written { .. } => self.counts.written += 1,
-                    Output::Refused => self.counts.refused += 1,
-                    _ => self.counts.read += 1,
-                }
+    fn done(&mut self, core: &mut Core, client: &mut Client, (doing, from): (&Doing, ServerId), outputs: &[Output]) {
+        let inputs: Vec<Input> = doing.asked.inputs(core.scenario.entries).collect();
+        self.counts.listed += u64::from(matches!(doing.asked, Asked::Container(_)));
+        for (nth, (&input, &output)) in inputs.iter().zip(outputs).enumerate() {
+            let number = client.number;
+            core.note(|| format!("client {number} is told by server {from}: entry {}: {output}", input.entry));
+            let Some(ticket) = doing.tickets.get(nth) else {
+                self.check_stale(core, input, output);
+                continue;
+            };
+            // A condition on what a stale read told is none that the model knows.
+            client.learn(input, output);
+            self.history.returned(*ticket, core.now, output);
+            match output {
+                Output::Written { .. } => self.counts.written += 1,
+                Output::Refused => self.counts.refused += 1,
+                _ => self.counts.read += 1,
             }
-            None => self.check_stale(core, doing.input, output),
+            if number == PROBER
+                && let Output::Leaves(a, b) = output
+            {
+                self.finally.insert((input.entry, Leaf::A), a.map(|seen| seen.tag));
+                self.finally.insert((input.entry, Leaf::B), b.map(|seen| seen.tag));
+            }
         }
         if client.number == PROBER {
             self.unprobed.pop();
-            if let Output::Leaves(a, b) = output {
-                let entry = doing.input.entry;
-                self.finally.insert((entry, Leaf::A), a.map(|seen| seen.tag));
-                self.finally.insert((entry, Leaf::B), b.map(|seen| seen.tag));
-            }
         }
         Self::rest(core, client);
     }
@@ -338,8 +438,8 @@ impl Clients {
     /// Nobody will learn what came of it.
     fn give_up(&mut self, core: &mut Core, client: &mut Client, doing: &Doing) {
         let number = client.number;
-        core.note(|| format!("client {number} gives up {}", doing.input));
-        self.counts.unknown += u64::from(doing.ticket.is_some());
+        core.note(|| format!("client {number} gives up {}", doing.asked));
+        self.counts.unknown += doing.tickets.len() as u64;
         // Some clients are so cross that they begin a new session.
         if client.rng.below(8) == 0 {
             client.session = client.rng.bits() >> 1;

@@ -198,6 +198,11 @@ impl Core {
         if node.is_paused {
             return;
         }
+        if let Some(inputs) = process.halts_after.take() {
+            node.handle(now, inputs);
+            node.is_paused = true;
+            return;
+        }
         let (outputs, until) = node.run(now);
         for output in outputs {
             self.carry_out(id, output);

@@ -11,6 +11,9 @@ const LISTS: [(&str, &str, &str); 2] = [("car", "cars", "car-entry"), ("people",
 /// Most values in an entry, and more than that.
 const LIST_LIMIT: u32 = 16;
 
+/// Most values of a module, and more than that.
+const CONTAINER_LIMIT: u32 = 256;
+
 /// How many modules there are.
 pub const MODULES: u32 = LISTS.len() as u32;
 
@@ -62,6 +65,16 @@ pub fn request(number: u32, action: Action, consistency: Consistency) -> Request
         Action::List => RequestBody::List { at: entry(number), after: None, limit: LIST_LIMIT, consistency },
         Action::Write { condition, change } => RequestBody::Write(transaction(number, condition, change)),
     }
+}
+
+/// What a client sends to list all entries of a module.
+pub fn list_container(module: u32, consistency: Consistency) -> RequestBody {
+    RequestBody::List { at: container(module), after: None, limit: CONTAINER_LIMIT, consistency }
+}
+
+/// Whether a path lies in an entry.
+pub fn is_of(number: u32, at: &Path) -> bool {
+    entry(number).path.contains(at)
 }
 
 fn transaction(number: u32, condition: Option<Condition>, change: Change) -> Transaction {

@@ -20,14 +20,20 @@ pub enum Kind {
     PowerLoss,
     /// All machines lose power at once.
     Blackout,
-    /// A process stands still for a while.
+    /// A process stands still for a while, perhaps with half of what came in handled. Then it gets all that came meanwhile
+    /// at once, and clients ask it.
     Pause,
+    /// A process stands still, and while it does a leader is not heard by others any more, or does not hear them; when it
+    /// goes on, clients ask the leader.
+    PauseAndCut,
     /// A server is cut off from all others, clients too or not.
     Isolate,
     /// The parties fall into two halves.
     Split,
     /// A server is not heard, or does not hear.
     OneWay,
+    /// A server is not heard by one other.
+    CutPair,
     /// A clock changes its speed, within the bound.
     ClockDrift,
     /// A clock jumps ahead or changes its speed beyond the bound.
@@ -67,14 +73,16 @@ const FIRST_MS: u32 = 900;
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Kill,
         Self::PowerLoss,
         Self::Blackout,
         Self::Pause,
+        Self::PauseAndCut,
         Self::Isolate,
         Self::Split,
         Self::OneWay,
+        Self::CutPair,
         Self::ClockDrift,
         Self::ClockBeyond,
         Self::DiskStall,
@@ -98,9 +106,11 @@ impl Kind {
             Self::PowerLoss => "power loss",
             Self::Blackout => "blackout",
             Self::Pause => "pause",
+            Self::PauseAndCut => "pause while a leader is cut off",
             Self::Isolate => "isolation",
             Self::Split => "split",
             Self::OneWay => "one-way cut",
+            Self::CutPair => "one-way cut of a pair",
             Self::ClockDrift => "clock drift",
             Self::ClockBeyond => "clock beyond its bound",
             Self::DiskStall => "disk stall",
@@ -137,6 +147,10 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 enum Mend {
     Resume(ServerId),
+    /// Not a fault: clients ask a server for something, all at once.
+    Flock(ServerId),
+    /// Not a mend: a cut begins, and ends after a while.
+    Sever(Parties, Parties, Span),
     Cut(u64),
     Disk(ServerId),
 }
@@ -177,6 +191,8 @@ impl Nemesis {
             Kind::Kill | Kind::PowerLoss => self.crash(core, kind == Kind::PowerLoss),
             Kind::Blackout => Self::blackout(core),
             Kind::Pause => self.pause(core),
+            Kind::PauseAndCut => self.pause_and_cut(core),
+            Kind::CutPair => self.cut_pair(core),
             Kind::Isolate | Kind::Split | Kind::OneWay => self.partition(core, kind),
             Kind::ClockDrift | Kind::ClockBeyond => self.clock(core, kind == Kind::ClockBeyond),
             Kind::DiskStall | Kind::DiskFull | Kind::SyncFailure => self.disk(core, kind),
@@ -188,12 +204,20 @@ impl Nemesis {
         }
     }
 
-    /// A fault's end has come.
-    pub fn mend(&mut self, core: &mut Core, mend: usize) {
-        let Some(mend) = self.mends[mend].take() else { return };
+    /// A fault's end has come. Gives a server that clients now ask all at once.
+    pub fn mend(&mut self, core: &mut Core, mend: usize) -> Option<ServerId> {
+        let mend = self.mends[mend].take()?;
         core.note(|| format!("mended: {mend:?}"));
         match mend {
-            Mend::Resume(id) => resume(core, id),
+            Mend::Resume(id) => {
+                resume(core, id);
+                return (self.rng.below(2) == 0).then_some(id);
+            }
+            Mend::Flock(id) => return Some(id),
+            Mend::Sever(from, to, span) => {
+                let number = core.network.cut(from, to);
+                self.later(core, span, Mend::Cut(number));
+            }
             Mend::Cut(number) => core.network.mend(number),
             Mend::Disk(id) => {
                 if let Some(node) = core.nodes.get_mut(&id) {
@@ -201,6 +225,7 @@ impl Nemesis {
                 }
             }
         }
+        None
     }
 
     /// Mends everything.
@@ -260,11 +285,74 @@ impl Nemesis {
 
     fn pause(&mut self, core: &mut Core) -> bool {
         let Some(id) = self.victim(core) else { return false };
-        let Some(node) = core.nodes.get_mut(&id) else { return false };
-        node.is_paused = true;
-        core.note(|| format!("server {id} is paused"));
         let span = core.between_ms(50, 2_500);
+        self.stand_still(core, id, span);
+        true
+    }
+
+    fn stand_still(&mut self, core: &mut Core, id: ServerId, span: Span) {
+        let halts_after = (self.rng.below(3) == 0).then(|| self.rng.below(4) as usize);
+        let Some(node) = core.nodes.get_mut(&id) else { return };
+        match &mut node.process {
+            Some(process) if halts_after.is_some() => process.halts_after = halts_after,
+            _ => node.is_paused = true,
+        }
+        core.note(|| format!("server {id} is paused, after {halts_after:?} inputs"));
         self.later(core, span, Mend::Resume(id));
+    }
+
+    fn pause_and_cut(&mut self, core: &mut Core) -> bool {
+        let running = core.running();
+        let leaders: Vec<ServerId> = core.leaders().into_iter().filter(|id| running.contains(id)).collect();
+        let Some(leader) = self.pick(&leaders) else { return false };
+        let others: Vec<ServerId> = running.iter().copied().filter(|id| *id != leader).collect();
+        let Some(paused) = (if self.rng.below(4) == 0 { Some(leader) } else { self.pick(&others) }) else {
+            return false;
+        };
+        if running.len() < core.members().len() {
+            return false;
+        }
+        // Who stands still for a timeout and more finds what came before and after others have missed the leader for as long.
+        let election = core.scenario.election;
+        let timeout_ms = (election.fixed.unwrap_or(election.min).as_ns() / 1_000_000) as u32;
+        let pause_ms = timeout_ms + self.rng.below(timeout_ms + 1);
+        let cut_before_ms = timeout_ms * 3 / 4 + self.rng.below(timeout_ms * 3 / 4 + 1);
+        let cut_after = Span::from_ms(u64::from(pause_ms.saturating_sub(cut_before_ms)));
+        let cut_for = core.between_ms(100, 2_500);
+        let one: Parties = [Party::Server(leader)].into_iter().collect();
+        // Who stands still has not lost the leader.
+        let rest: Parties = others.into_iter().filter(|id| *id != paused).map(Party::Server).collect();
+        let ways = self.rng.below(3);
+        if ways != 0 {
+            self.later(core, cut_after, Mend::Sever(one, rest, cut_for));
+        }
+        if ways != 1 {
+            self.later(core, cut_after, Mend::Sever(rest, one, cut_for));
+        }
+        self.stand_still(core, paused, Span::from_ms(u64::from(pause_ms)));
+        if paused != leader && self.rng.below(2) == 0 {
+            // It answers what it got meanwhile, and tells the leader nothing of what it does next.
+            let (answered, silent) = (core.between_ms(pause_ms, pause_ms + 3), core.between_ms(50, 600));
+            self.later(core, answered, Mend::Sever([Party::Server(paused)].into_iter().collect(), one, silent));
+        }
+        // The leader's lease may be in question from now on, and for a timeout more.
+        for nth in 0..8 {
+            let late_ms = if nth < 4 { 20 } else { timeout_ms / 2 };
+            let around = core.between_ms(pause_ms - 20, pause_ms + late_ms);
+            self.later(core, around, Mend::Flock(leader));
+        }
+        true
+    }
+
+    fn cut_pair(&mut self, core: &mut Core) -> bool {
+        let Some(from) = self.victim(core) else { return false };
+        let others: Vec<ServerId> = core.running().into_iter().filter(|id| *id != from).collect();
+        let Some(to) = self.pick(&others) else { return false };
+        let alone = |id| [Party::Server(id)].into_iter().collect::<Parties>();
+        let number = core.network.cut(alone(from), alone(to));
+        core.note(|| format!("server {to} does not hear {from}"));
+        let span = core.between_ms(100, 3_000);
+        self.later(core, span, Mend::Cut(number));
         true
     }
 
@@ -409,9 +497,16 @@ impl Nemesis {
 }
 
 fn resume(core: &mut Core, id: ServerId) {
-    let now = core.now;
-    if let Some(node) = core.nodes.get_mut(&id).filter(|node| node.is_paused) {
+    let (now, is_sorted) = (core.now, core.rng.below(2) == 0);
+    let Some(node) = core.nodes.get_mut(&id) else { return };
+    if let Some(process) = &mut node.process {
+        process.halts_after = None;
+    }
+    if node.is_paused {
         node.is_paused = false;
+        if is_sorted {
+            node.sort_inbox(&mut core.rng);
+        }
         core.schedule(id, now);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{Control, Rng, ServerId, Step, Time};
+use machine::{Control, Rng, ServerId, Span, Step, Time};
+use placement::TimeoutConfig;
 use store::{Founding, Input, Output, Server};
 use wal::Log;
 
@@ -12,6 +13,9 @@ use super::scenario::Scenario;
 
 /// The cluster's number.
 pub const CLUSTER: u64 = 0xc1;
+
+/// What passes between two inputs of one batch.
+const INPUT: Span = Span::from_ns(1);
 
 /// A machine on which a server runs, or ran.
 pub struct Node {
@@ -35,6 +39,8 @@ pub struct Node {
     pub counted: store::status::Counters,
     /// Addresses known from joining.
     members: BTreeMap<ServerId, String>,
+    /// With what timeout it ran last, if it draws its own.
+    election: Option<TimeoutConfig>,
     rng: Rng,
 }
 
@@ -46,6 +52,10 @@ pub struct Process {
     pub inbox: VecDeque<Input>,
     /// When it runs next.
     pub run_at: Time,
+    /// When it has handled so many more inputs it stands still, before it says anything.
+    pub halts_after: Option<usize>,
+    /// What its clock showed last.
+    shown: Time,
 }
 
 /// The address of a server.
@@ -67,6 +77,7 @@ impl Node {
             is_gone: false,
             counted: store::status::Counters::default(),
             members,
+            election: None,
             rng,
         }
     }
@@ -100,7 +111,7 @@ impl Node {
         }
         let mut config = store::Config::new(CLUSTER, self.id, format!("n{}", self.id));
         config.address = address(self.id);
-        config.election = scenario.election;
+        config.election = self.election(scenario);
         config.reads = scenario.reads;
         config.snapshot_log_bytes = scenario.snapshot_log_bytes;
         config.keep_log_bytes = scenario.keep_log_bytes;
@@ -110,8 +121,29 @@ impl Node {
         let rng = self.rng.fork(self.epoch);
         let server = Server::open(config, log, recovered, &self.disk.files, self.members.clone(), rng, local)
             .map_err(|error| error.to_string())?;
-        self.process = Some(Process { server, inbox: VecDeque::new(), run_at: Time::NEVER });
+        self.process =
+            Some(Process { server, inbox: VecDeque::new(), run_at: Time::NEVER, halts_after: None, shown: local });
         Ok(())
+    }
+
+    /// Its election timeout, which it may have changed since it ran last.
+    fn election(&mut self, scenario: &Scenario) -> TimeoutConfig {
+        if !scenario.elections_vary {
+            return scenario.election;
+        }
+        let mut rng = self.rng.fork(self.epoch | 1 << 40);
+        if let Some(before) = self.election.filter(|_| rng.below(2) == 0) {
+            return before;
+        }
+        let mut draw = || {
+            let some_ms = [100 + rng.below(100), 250 + rng.below(250), 100 + rng.below(900), 1_000];
+            Span::from_ms(u64::from(some_ms[rng.below(4) as usize]))
+        };
+        let (one, other) = (draw(), draw());
+        let fixed = (rng.below(2) == 0).then_some(one);
+        let drawn = TimeoutConfig { min: one.min(other), max: one.max(other), fixed };
+        self.election = Some(drawn);
+        drawn
     }
 
     /// The process ends; the disk stays as the caller leaves it.
@@ -122,13 +154,32 @@ impl Node {
         self.is_paused = false;
     }
 
+    /// Handles so many of the inputs that came in, each with its own time, as whoever drives it live does it.
+    pub fn handle(&mut self, now: Time, most: usize) {
+        let process = self.process.as_mut().expect("only what runs is run");
+        process.shown = process.shown.max(self.clock.shows(now));
+        let most = most.min(process.inbox.len());
+        for input in process.inbox.drain(..most) {
+            process.shown += INPUT;
+            process.server.handle(process.shown, input);
+        }
+    }
+
+    /// What came in while it stood still is read one connection after another: what came in order by one stays in order.
+    pub fn sort_inbox(&mut self, rng: &mut Rng) {
+        let Some(process) = self.process.as_mut() else { return };
+        let mut ranks = BTreeMap::new();
+        for input in &process.inbox {
+            ranks.entry(connection_of(input)).or_insert_with(|| rng.bits());
+        }
+        process.inbox.make_contiguous().sort_by_key(|input| ranks[&connection_of(input)]);
+    }
+
     /// Handles what came in and gives what comes out, and when to come back.
     pub fn run(&mut self, now: Time) -> (Vec<Output>, Time) {
+        self.handle(now, usize::MAX);
         let process = self.process.as_mut().expect("only what runs is run");
-        let local = self.clock.shows(now);
-        for input in process.inbox.drain(..) {
-            process.server.handle(local, input);
-        }
+        let local = process.shown;
         let mut outputs = Vec::new();
         loop {
             match process.server.poll(local) {
@@ -150,6 +201,15 @@ impl Node {
             add(&mut all, &server.counters());
         }
         all
+    }
+}
+
+/// By what an input comes to the process: a peer, a client, or something else.
+const fn connection_of(input: &Input) -> (u8, u64) {
+    match input {
+        Input::Peer { from, .. } | Input::PeerLost(from) => (0, from.0),
+        Input::Client { client, .. } | Input::ClientGone(client) => (1, client.0),
+        Input::Written(_) | Input::WriteFailed { .. } | Input::Tick => (2, 0),
     }
 }
 

@@ -63,6 +63,10 @@ pub struct Operations {
     pub stale: u64,
     /// Requests sent again.
     pub repeated: u64,
+    /// Lists of all entries of a module that were answered: one read of each.
+    pub listed: u64,
+    /// Such lists that were refused, since the entries were in several shards.
+    pub spread: u64,
 }
 
 /// Elections.
@@ -164,7 +168,7 @@ impl Report {
 
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Operations { checked, written, read, refused, unknown, stale, repeated } = self.operations;
+        let Operations { checked, written, read, refused, unknown, stale, repeated, listed, spread } = self.operations;
         writeln!(
             f,
             "seed {}: {} servers, {} ms simulated, {} events",
@@ -172,7 +176,7 @@ impl Display for Report {
         )?;
         writeln!(
             f,
-            "  operations {checked}: written {written}, read {read}, refused {refused}, unknown {unknown}; stale {stale}, sent again {repeated}"
+            "  operations {checked}: written {written}, read {read}, refused {refused}, unknown {unknown}; stale {stale}, sent again {repeated}; modules listed {listed}, not in one shard {spread}"
         )?;
         let faults = self.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ");
         writeln!(f, "  faults {}: {faults}", self.faults())?;

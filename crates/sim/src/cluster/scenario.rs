@@ -40,6 +40,8 @@ pub struct Scenario {
     pub reads: Reads,
     /// The election timeout.
     pub election: TimeoutConfig,
+    /// Servers draw their own instead, 0.1 s to 1 s, fixed or measured, and perhaps others when they start again.
+    pub elections_vary: bool,
     /// How modules are spread over shards.
     pub strategy: Strategy,
     /// Bytes of log that make a snapshot worth while.
@@ -72,6 +74,7 @@ impl Default for Scenario {
             drift_ppm_max: 20_000,
             reads: Reads::Lease { drift_per_mille: 50 },
             election: TimeoutConfig { min: Span::from_ms(200), max: Span::from_ms(800), fixed: None },
+            elections_vary: false,
             strategy: Strategy::Single,
             snapshot_log_bytes: 24 << 10,
             keep_log_bytes: 4 << 10,
@@ -117,6 +120,11 @@ impl Scenario {
             scenario.snapshot_log_bytes = 2 << 10;
             scenario.keep_log_bytes = 256;
             scenario.segment_bytes = 4 << 10;
+        }
+        scenario.elections_vary = rng.below(4) == 0;
+        if rng.below(3) == 0 {
+            // Answers come when nobody waits for them any more.
+            scenario.quality.late = Span::from_ms(900);
         }
         scenario
     }

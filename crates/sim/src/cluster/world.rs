@@ -87,8 +87,8 @@ impl World {
         let settled = agreed && self.run_until(last, |world| world.watchers.are_watching(&world.core));
         let recovered = self.core.now.since(mended);
         if settled {
-            // What was written last has still to be told to watchers.
-            let told = self.core.now + TELL;
+            // What was written last has still to be told to watchers, behind what was late when all was mended.
+            let told = self.core.now.max(mended + self.core.scenario.quality.late) + TELL;
             self.run_until(told, |_| false);
         } else {
             let why = self.why_unsettled();
@@ -166,7 +166,11 @@ impl World {
                 }
             }
             Event::Fault(fault) => self.nemesis.strike(core, fault),
-            Event::Mend(mend) => self.nemesis.mend(core, mend),
+            Event::Mend(mend) => {
+                if let Some(server) = self.nemesis.mend(core, mend) {
+                    self.clients.flock(core, server);
+                }
+            }
             Event::Sample => {
                 self.sample();
                 self.core.after(SAMPLE, Event::Sample);

@@ -25,6 +25,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         nodes: (0..hosts + switches).map(node).collect(),
         hosts,
         links: Vec::new(),
+        bonds: Vec::new(),
         spread: Spread::Single,
         mtu: 1_500,
         seed: 1,

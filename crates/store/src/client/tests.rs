@@ -10,6 +10,8 @@ use tree::{Change, Event, EventKind, Transaction};
 use super::*;
 use crate::protocol::{Consistency, Leader, Request};
 
+/// The cluster that answers, unless a test says otherwise.
+const CLUSTER: u64 = 7;
 const ENDPOINTS: [&str; 3] = ["a:1", "b:1", "c:1"];
 
 /// A client, its clock, and the far ends of its connections.
@@ -23,6 +25,7 @@ struct Bed {
     other: Vec<Output>,
     /// Connections come up at once.
     connects: bool,
+    cluster: u64,
 }
 
 impl Bed {
@@ -37,6 +40,7 @@ impl Bed {
             answers: BTreeMap::new(),
             other: Vec::new(),
             connects: true,
+            cluster: CLUSTER,
         }
     }
 
@@ -53,7 +57,7 @@ impl Bed {
                 Step::Do(Output::Connect { connection, address }) => {
                     assert!(self.open.insert(connection, address).is_none(), "numbers are not used twice");
                     if self.connects {
-                        self.client.handle(self.now, Input::Connected(connection));
+                        self.client.handle(self.now, Input::Connected { connection, cluster: self.cluster });
                     }
                 }
                 Step::Do(Output::Send { connection, message }) => {
@@ -290,6 +294,34 @@ fn a_refusal_is_final_and_a_direction_is_followed() {
     assert_eq!((bed.next().2.sequence, bed.next().1.as_str()), (2, "d:1"));
 }
 
+/// A backup was restored into a new cluster at the same address: what was seen of the old one says nothing about it.
+#[test]
+fn a_watch_in_another_cluster_begins_anew_and_says_so() {
+    let mut bed = Bed::new(ClientConfig::default());
+    bed.ask(1, RequestBody::Watch { at: car(1), from: BTreeMap::new() });
+    let (first, ..) = bed.next();
+    bed.respond(first, 1, Ok(Answer::Watching { from: BTreeMap::from([(ShardId(1), 30)]) }), None);
+    bed.cluster = CLUSTER + 1;
+    bed.close(first);
+    let (second, _, watch) = bed.next();
+    assert_eq!(watch.body, RequestBody::Watch { at: car(1), from: BTreeMap::new() });
+    bed.respond(second, watch.sequence, Ok(Answer::Watching { from: BTreeMap::from([(ShardId(1), 4)]) }), None);
+    let Some(Output::Event { token: 1, events }) = bed.other.pop() else {
+        panic!("it says that all is to be read again")
+    };
+    assert!(events.skipped && events.revision == 4);
+    let event = Event { revision: 5, kind: EventKind::Deleted, at: car(1) };
+    let told = WatchEvents {
+        watch: watch.sequence,
+        shard: ShardId(1),
+        revision: 5,
+        skipped: false,
+        events: vec![event.clone()],
+    };
+    bed.handle(Input::Message { connection: second, message: ServerMessage::Watched(told) });
+    assert!(matches!(bed.other.pop(), Some(Output::Event { events, .. }) if events.events == [event]));
+}
+
 #[test]
 fn a_watch_goes_on_where_it_was_and_offers_are_renewed() {
     let mut bed = Bed::new(ClientConfig::default());
@@ -428,7 +460,7 @@ proptest! {
                 }
                 Act::Drop => drop(bed.sent.pop_front()),
                 Act::Close(n) => if let Some(connection) = nth(&bed, n) { bed.close(connection) },
-                Act::Up(n) => if let Some(connection) = nth(&bed, n) { bed.handle(Input::Connected(connection)) },
+                Act::Up(n) => if let Some(connection) = nth(&bed, n) { bed.handle(Input::Connected { connection, cluster: CLUSTER }) },
                 Act::Fail(n) => if let Some(connection) = nth(&bed, n) {
                     bed.open.remove(&connection);
                     bed.handle(Input::Failed { connection, reason: "refused".into() });
@@ -451,7 +483,7 @@ proptest! {
         prop_assert_eq!(bed.client.outstanding(), 0);
         bed.connects = true;
         for connection in bed.open.keys().copied().collect::<Vec<_>>() {
-            bed.handle(Input::Connected(connection));
+            bed.handle(Input::Connected { connection, cluster: CLUSTER });
         }
         bed.sent.clear();
         bed.ask(u64::MAX, put(1));

@@ -7,6 +7,9 @@ use super::{ClientId, Output, Server};
 use crate::peer::Item;
 use crate::protocol::{Answer, Error, Response, ServerMessage};
 
+/// Calls that providers have not answered, at most; the broker gives each up at its deadline, and knows its own bounds.
+const DELIVERIES_MAX: usize = 65_536;
+
 impl Server {
     pub(super) fn rpc_said(&mut self, now: Time, from: ServerId, message: rpc::Message) {
         self.rpc.handle(now, rpc::Input::Message { from, message });
@@ -63,8 +66,9 @@ impl Server {
     }
 
     pub(super) fn rpc_reply(&mut self, now: Time, client: ClientId, call: u64, result: Result<Vec<u8>, String>) {
-        let Some(delivery) = self.deliveries.remove(&call) else { return };
         let provider = rpc::ProviderId(client.0);
+        let Some((_, delivery)) = self.deliveries.get(&call).copied().filter(|(of, _)| *of == provider) else { return };
+        self.deliveries.remove(&call);
         let result = result.map(Into::into);
         self.rpc.handle(now, rpc::Input::Reply { provider, delivery, result });
     }
@@ -75,7 +79,9 @@ impl Server {
             self.calls.remove(&call);
             self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
         }
-        self.rpc.handle(now, rpc::Input::ProviderGone(rpc::ProviderId(client.0)));
+        let provider = rpc::ProviderId(client.0);
+        self.deliveries.retain(|_, (of, _)| *of != provider);
+        self.rpc.handle(now, rpc::Input::ProviderGone(provider));
     }
 
     pub(super) fn poll_rpc(&mut self, now: Time) {
@@ -95,7 +101,10 @@ impl Server {
                 Step::Do(rpc::Output::Deliver { provider, delivery, name, path, input }) => {
                     self.next_call += 1;
                     let call = self.next_call;
-                    self.deliveries.insert(call, delivery);
+                    self.deliveries.insert(call, (provider, delivery));
+                    while self.deliveries.len() > DELIVERIES_MAX {
+                        self.deliveries.pop_first();
+                    }
                     let message = ServerMessage::Invoke { call, name, path, input: input.to_vec() };
                     self.outputs.push_back(Output::Client { client: ClientId(provider.0), message });
                 }

@@ -2,9 +2,10 @@
 
 use machine::{ServerId, Time};
 use placement::ShardId;
+use tree::Path;
 
-use super::Server;
 use super::operations::{Origin, Purpose, Route, Stage, What};
+use super::{DISK_BACKLOG_MAX, Server};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
 use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
@@ -37,6 +38,10 @@ impl Server {
         let what = operation.what.clone();
         match what {
             What::Propose(data) => self.drive_proposal(now, id, shard, data),
+            What::Read(Read::List { at, .. }, _) if self.is_spread(&at.path) => {
+                let error = self.spans_shards(&at.path);
+                self.finish(now, id, Err(error));
+            }
             What::Read(read, Consistency::Stale) if self.has_replica(shard) => self.evaluate(now, id, shard, &read),
             What::Read(read, _) => self.drive_read(now, id, shard, read),
             What::MoveLeader(to) => {
@@ -52,6 +57,15 @@ impl Server {
         }
     }
 
+    /// Whether a list would have to be gathered from several shards.
+    fn is_spread(&self, path: &Path) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        if self.config.planted.list_root_only {
+            return false;
+        }
+        self.map.shards_under(path).len() > 1
+    }
+
     /// Whether there is a replica here that can be read.
     fn has_replica(&self, shard: ShardId) -> bool {
         self.is_kept_up(shard) || self.groups.get(&shard).is_some_and(Group::is_leader)
@@ -65,8 +79,11 @@ impl Server {
 
     fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Vec<u8>) {
         let me = self.config.server;
+        let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX;
         match self.groups.get_mut(&shard).filter(|group| group.is_leader()) {
+            Some(_) if is_behind => self.operations.set_behind(id, now),
             Some(group) => {
+                self.unlogged += data.len();
                 *group.load.entry(me).or_default() += 1;
                 match group.propose(data, Asker::Here(id)) {
                     Ok(()) => {
@@ -117,19 +134,25 @@ impl Server {
         match (asker, result) {
             (Asker::Here(id), Ok(told)) => self.go_on(now, id, Ok(told)),
             (Asker::Here(id), Err(_)) => self.operations.set_idle(id),
-            (Asker::There(to, id), Ok(told)) => self.answer_there(to, id, Ok(told)),
-            (Asker::There(to, id), Err(miss)) => {
+            (Asker::There(to, group, id), Ok(told)) => self.answer_there(to, id, group, Ok(told)),
+            (Asker::There(to, group, id), Err(miss)) => {
                 let reason = match miss {
                     Miss::NotLeader => "this server does not lead the shard",
                     Miss::NotNow => "the leader takes nothing now",
                 };
-                self.answer_there(to, id, Err(Error::Elsewhere { reason: reason.into(), servers: Vec::new() }));
+                self.answer_there(to, id, group, Err(Error::Elsewhere { reason: reason.into(), servers: Vec::new() }));
             }
         }
     }
 
     /// Another server has answered.
-    pub(super) fn told_by(&mut self, now: Time, id: u64, from: ServerId, told: Result<Told, Error>) {
+    pub(super) fn told_by(
+        &mut self,
+        now: Time,
+        id: u64,
+        (from, group): (ServerId, ShardId),
+        told: Result<Told, Error>,
+    ) {
         let Some(operation) = self.operations.get(id) else { return };
         // A second answer, or to an earlier attempt: the first was enough.
         if !matches!(operation.stage, Stage::Waiting(until) if until != Time::NEVER) {
@@ -142,6 +165,8 @@ impl Server {
                 }
                 self.operations.set_idle(id);
             }
+            // An index of another log: of the shard that held the path when it was asked first.
+            Ok(Told::Index(_)) if group != operation.shard => {}
             told => self.go_on(now, id, told),
         }
     }
@@ -177,7 +202,16 @@ impl Server {
 
     fn evaluate(&mut self, now: Time, id: u64, shard: ShardId, read: &Read) {
         let state = self.groups.get(&shard).and_then(|group| group.content.state());
-        match state.map(|state| read.evaluate(state)) {
+        #[cfg(feature = "planted-bugs")]
+        let found = state.map(|state| match read {
+            Read::List { at, .. } if self.config.planted.list_root_only => {
+                state.serves(&at.path).map(|()| read.find(state))
+            }
+            read => read.evaluate(state),
+        });
+        #[cfg(not(feature = "planted-bugs"))]
+        let found = state.map(|state| read.evaluate(state));
+        match found {
             Some(Ok(found)) => self.finish(now, id, Ok(Told::Read(found))),
             Some(Err(refusal)) if refusal.is_retryable() => self.operations.set_paused(id, now),
             Some(Err(refusal)) => self.finish(now, id, Err(Error::Refused(refusal))),
@@ -202,7 +236,7 @@ impl Server {
                 let message = ServerMessage::Response(Response { sequence, leader, result });
                 self.outputs.push_back(Output::Client { client, message });
             }
-            Origin::There(to, there) => self.answer_there(to, there, told),
+            Origin::There(to, there) => self.answer_there(to, there, operation.shard, told),
             Origin::Move(id, step) => self.move_stepped(now, id, step, told),
             Origin::Upkeep => {}
         }

@@ -10,7 +10,7 @@ use super::peers::Peers;
 use super::replicas::{Disk, FOUNDED, FOUNDING, found, raft_hard_state};
 use super::watches::Watches;
 use super::{Output, Server};
-use crate::config::Config;
+use crate::config::{Config, LEASE_MAX};
 use crate::content::{Builder, Content};
 use crate::message::{Members, SnapshotMeta, raft_entry};
 use crate::snapshots::Snapshots;
@@ -96,8 +96,7 @@ impl Server {
         let mut timeout = ElectionTimeout::new(config.election);
         timeout.set_voters(1);
         // A vote or a heartbeat's answer given just before the stop may still hold up a leader's lease.
-        let deaf = config.election.fixed.unwrap_or(config.election.min);
-        let deaf_until = if started_before { now + deaf } else { now };
+        let deaf_until = if started_before { now + LEASE_MAX } else { now };
         let rpc = rpc::Rpc::new(config.server, config.incarnation, rpc::Config::default(), rng.fork(1));
         let mut operations = Operations::default();
         operations.start_at(rng.bits() >> 16);
@@ -117,6 +116,7 @@ impl Server {
             deaf_until,
             operations,
             ensuring: BTreeMap::new(),
+            unlogged: 0,
             snapshots: Snapshots::default(),
             disk: Disk::default(),
             watches: Watches::default(),

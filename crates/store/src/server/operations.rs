@@ -81,6 +81,8 @@ pub(super) enum Stage {
     Waiting(Time),
     /// It was refused since its data are being moved: not before then, or when the map changes.
     Paused(Time),
+    /// The leader's disk has too much to write: not before then.
+    Behind(Time),
     /// The replica here must have applied this index.
     Applying(u64),
 }
@@ -107,7 +109,7 @@ pub(super) struct Operations {
     applying: BTreeMap<ShardId, BTreeSet<(u64, u64)>>,
 }
 
-/// Between two attempts while data are being moved.
+/// Between two attempts while data are being moved, or the disk is behind.
 const MOVING_PAUSE: Span = Span::from_ms(20);
 
 /// How long a server that was asked may take before it is asked again.
@@ -173,6 +175,14 @@ impl Operations {
         }
     }
 
+    /// This server leads, and its disk cannot follow: later.
+    pub(super) fn set_behind(&mut self, id: u64, now: Time) {
+        if let Some(operation) = self.all.get_mut(&id) {
+            operation.stage = Stage::Behind(now + MOVING_PAUSE);
+            self.idle.remove(&id);
+        }
+    }
+
     /// Where data are may have changed.
     pub(super) fn wake(&mut self) {
         for (id, operation) in &mut self.all {
@@ -216,7 +226,8 @@ impl Operations {
         for (id, operation) in &self.all {
             if operation.deadline <= now {
                 over.push(*id);
-            } else if matches!(operation.stage, Stage::Waiting(until) | Stage::Paused(until) if until <= now) {
+            } else if matches!(operation.stage, Stage::Waiting(until) | Stage::Paused(until) | Stage::Behind(until) if until <= now)
+            {
                 again.push(*id);
             }
         }
@@ -237,6 +248,7 @@ impl Operation {
         let shard = self.shard;
         let reason = match self.stage {
             Stage::Paused(_) => format!("its data are being moved from shard {shard} to another"),
+            Stage::Behind(_) => format!("the disk of the leader of shard {shard} is too slow for what is written"),
             Stage::Idle => format!("shard {shard} has no leader that this server can reach"),
             Stage::Waiting(_) => {
                 format!("the leader of shard {shard} did not answer: is a majority of its servers up?")

@@ -37,7 +37,26 @@ struct Peer {
     stamp: Option<(Time, Time)>,
     round_trip: Option<Span>,
     leads: Leads,
+    /// For how long it refuses to elect another leader, and when it said so last.
+    promise: Option<(Span, Time)>,
 }
+
+impl Peer {
+    /// Takes its word; gives what is to be believed. A shorter promise holds at once. A longer one does only when the shorter was not
+    /// heard for long: it may be late, from before a restart with other bounds.
+    fn note_promise(&mut self, now: Time, promise: Span) -> Span {
+        match &mut self.promise {
+            Some((known, heard)) if promise > *known && now < *heard + PROMISE_KEPT => *known,
+            other => {
+                *other = Some((promise, now));
+                promise
+            }
+        }
+    }
+}
+
+/// A shorter promise is believed for so long after it was heard last: longer than any message takes that still matters.
+const PROMISE_KEPT: Span = Span::from_secs(5);
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -149,6 +168,13 @@ impl Server {
             return;
         }
         let peer = self.peers.all.entry(from).or_default();
+        let before = peer.promise.map(|(promise, _)| promise);
+        let promise = peer.note_promise(now, Span::from_ps(envelope.promise_ps));
+        if before != Some(promise) {
+            for group in self.groups.values_mut() {
+                group.note_promise(from, promise);
+            }
+        }
         peer.heard = Some(now);
         peer.stamp = Some((envelope.stamp, now));
         if let Some((sent, delay_ps)) = envelope.echo {
@@ -168,7 +194,7 @@ impl Server {
         match item {
             Item::Raft { group, message } => self.raft_said(now, from, group, message),
             Item::Ask { id, group, ask } => self.asked(now, (from, id), group, ask),
-            Item::Told { id, told } => self.told_by(now, id, from, told),
+            Item::Told { id, group, told } => self.told_by(now, id, (from, group), told),
             Item::Snapshot(chunk) => {
                 let mut out = Vec::new();
                 if let Some(received) = self.snapshots.receive(now, from, chunk, &mut out) {
@@ -195,6 +221,11 @@ impl Server {
     }
 
     fn raft_said(&mut self, now: Time, from: ServerId, shard: ShardId, message: RaftMessage) {
+        if message.snapshot().is_some() {
+            // It comes behind its chunks, or not at all: there is nothing that Raft could install.
+            self.counters.malformed += 1;
+            return;
+        }
         if message.is_campaign() {
             if now < self.deaf_until {
                 return;
@@ -209,9 +240,10 @@ impl Server {
             }
         }
         // A disk that cannot follow takes no more: what is not acknowledged is sent again.
-        if self.log.backlog_bytes() > 2 * DISK_BACKLOG_MAX || !self.ensure_replica(shard) {
+        if self.backlog_bytes() > 2 * DISK_BACKLOG_MAX || !self.ensure_replica(shard) {
             return;
         }
+        self.unlogged += message.weight();
         if let Some(group) = self.groups.get_mut(&shard) {
             group.step(from, message);
             self.dirty.insert(shard);
@@ -229,8 +261,9 @@ impl Server {
     }
 
     fn asked(&mut self, now: Time, (from, id): (ServerId, u64), shard: ShardId, ask: Ask) {
-        let asker = Asker::There(from, id);
+        let asker = Asker::There(from, shard, id);
         let mut effects = Effects::default();
+        let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX;
         let taken = match (ask, self.groups.get_mut(&shard)) {
             (Ask::Read(read), Some(_)) => {
                 let origin = Origin::There(from, id);
@@ -238,7 +271,9 @@ impl Server {
                 self.start(now, origin, Route::Shard(shard), what, now + FOREIGN_DEADLINE);
                 Ok(())
             }
+            (Ask::Propose(_), Some(_)) if is_behind => Err(Miss::NotNow),
             (Ask::Propose(data), Some(group)) => {
+                self.unlogged += data.len();
                 if is_command(shard, &data) {
                     *group.load.entry(from).or_default() += 1;
                     self.counters.proposals += 1;
@@ -246,7 +281,7 @@ impl Server {
                 } else {
                     self.counters.malformed += 1;
                     let told = Err(Error::Invalid("that is no command for this shard".into()));
-                    self.peers.push(from, Item::Told { id, told });
+                    self.peers.push(from, Item::Told { id, group: shard, told });
                     Ok(())
                 }
             }
@@ -271,6 +306,12 @@ impl Server {
     fn note_leads(&mut self, now: Time, from: ServerId, leads: Leads) {
         if !self.map.members().contains_key(&from) && self.peers.note_stranger(now, from, &leads.address) {
             self.adopt_addresses();
+        }
+        // For groups that are newer than its last word.
+        if let Some((promise, _)) = self.peers.all.get(&from).and_then(|peer| peer.promise) {
+            for group in self.groups.values_mut() {
+                group.note_promise(from, promise);
+            }
         }
         let mut news = Vec::new();
         for (shard, term) in &leads.terms {
@@ -310,6 +351,7 @@ impl Server {
 
     /// Everything that has gathered, one envelope a peer.
     pub(super) fn flush_peers(&mut self, now: Time) {
+        let promise_ps = self.config.promise().as_ps();
         for (to, peer) in &mut self.peers.all {
             if peer.items.is_empty() || !self.peers.addresses.contains_key(to) {
                 // Nobody knows the way: the map will tell, and Raft repeats.
@@ -325,14 +367,14 @@ impl Server {
                     weight += item.weight();
                     part.push(item);
                 }
-                let envelope = Envelope { stamp: now, echo, items: part };
+                let envelope = Envelope { stamp: now, echo, promise_ps, items: part };
                 self.outputs.push_back(Output::Peer { to: *to, envelope });
             }
         }
     }
 
-    pub(super) fn answer_there(&mut self, to: ServerId, id: u64, told: Result<Told, Error>) {
-        self.peers.push(to, Item::Told { id, told });
+    pub(super) fn answer_there(&mut self, to: ServerId, id: u64, group: ShardId, told: Result<Told, Error>) {
+        self.peers.push(to, Item::Told { id, group, told });
     }
 }
 

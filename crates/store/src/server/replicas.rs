@@ -10,7 +10,7 @@ use super::{DISK_BACKLOG_MAX, Output, Server, UPKEEP};
 use crate::content::{Content, Reader};
 use crate::group::{Effects, Group, Opening};
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta};
-use crate::peer::Item;
+use crate::peer::{Item, Leads};
 use crate::snapshots::Received;
 use crate::storage::Storage;
 
@@ -411,8 +411,7 @@ impl Server {
         if let Some(error) = &self.disk.full {
             return Some(format!("the server's disk takes no writes: {error}"));
         }
-        (self.log.backlog_bytes() > DISK_BACKLOG_MAX)
-            .then(|| "the server's disk is too slow for what is written".into())
+        (self.backlog_bytes() > DISK_BACKLOG_MAX).then(|| "the server's disk is too slow for what is written".into())
     }
 
     // Snapshots.
@@ -491,7 +490,7 @@ impl Server {
 
     /// Tells everybody what is led from here.
     pub(super) fn tell_leads(&mut self) {
-        let mut leads = crate::peer::Leads { address: self.address.clone(), ..crate::peer::Leads::default() };
+        let mut leads = Leads { address: self.address.clone(), ..Leads::default() };
         let mut load = Vec::new();
         for (shard, group) in &mut self.groups {
             if group.is_leader() {

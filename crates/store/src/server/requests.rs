@@ -7,6 +7,7 @@ use placement::ShardId;
 use tree::{Change, Command, Path, SessionId, Transaction};
 
 use super::operations::{Origin, Purpose, Route, What};
+use super::watches::WATCHES_MAX;
 use super::{ClientId, Output, Server};
 use crate::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage,
@@ -70,7 +71,10 @@ impl Server {
                 self.start(now, origin, route, What::Read(Read::Get(at), consistency), deadline);
             }
             RequestBody::List { at, after, limit, consistency } => {
-                self.one_shard(&at.path).map_err(plain)?;
+                #[cfg(feature = "planted-bugs")]
+                if self.config.planted.list_root_only && self.map.shards_under(&at.path).len() > 1 {
+                    return Err((self.spans_shards(&at.path), None));
+                }
                 self.count_stale(consistency);
                 let route = Route::Path(at.path.clone());
                 self.start(now, origin, route, What::Read(Read::List { at, after, limit }, consistency), deadline);
@@ -105,14 +109,10 @@ impl Server {
         self.counters.stale_reads += u64::from(consistency == Consistency::Stale);
     }
 
-    /// A subtree that lies in one shard.
-    fn one_shard(&self, path: &Path) -> Result<ShardId, Error> {
-        let shards = self.map.shards_under(path);
-        if let [shard] = shards[..] {
-            return Ok(shard);
-        }
-        let names = self.shard_names(&shards).join(", ");
-        Err(Error::Invalid(format!("{path} reaches over the shards {names}: name a path within one of them")))
+    /// Why a subtree that lies in several shards cannot be listed at once.
+    pub(super) fn spans_shards(&self, path: &Path) -> Error {
+        let names = self.shard_names(&self.map.shards_under(path)).join(", ");
+        Error::Invalid(format!("{path} reaches over the shards {names}: name a path within one of them"))
     }
 
     fn shard_names(&self, shards: &[ShardId]) -> Vec<String> {
@@ -241,6 +241,12 @@ impl Server {
         at: tree::Location,
         from: &BTreeMap<ShardId, u64>,
     ) -> Result<BTreeMap<ShardId, u64>, (Error, Option<ShardId>)> {
+        if self.watches.count(client) >= WATCHES_MAX {
+            let text = format!(
+                "this connection has {WATCHES_MAX} watches, the most that there may be: end one, or watch a subtree"
+            );
+            return Err((Error::Invalid(text), None));
+        }
         let shards = self.map.shards_under(&at.path);
         let absent = shards.iter().find(|shard| !self.is_kept_up(**shard));
         if let Some(shard) = absent {

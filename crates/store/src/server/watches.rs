@@ -12,6 +12,9 @@ use super::{ClientId, Output, Server};
 use crate::content::Content;
 use crate::protocol::{Error, Response, ServerMessage, WatchEvents};
 
+/// Watches of one client at most: each change is held against all of them.
+pub(super) const WATCHES_MAX: usize = 1_024;
+
 #[derive(Debug)]
 struct Watch {
     at: Location,
@@ -39,6 +42,11 @@ pub(super) struct Watches {
 impl Watches {
     pub(super) fn client_gone(&mut self, gone: ClientId) {
         self.all.retain(|(client, _), _| *client != gone);
+    }
+
+    /// How many a client has.
+    pub(super) fn count(&self, client: ClientId) -> usize {
+        self.all.range((client, 0)..=(client, u64::MAX)).count()
     }
 
     pub(super) fn end(&mut self, client: ClientId, watch: u64) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -196,13 +196,13 @@ impl Partial {
         let name = PathBuf::from(name);
         // It holds all that the cluster knows: nobody else's business.
         let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&name);
-        let file = opened.map_err(|error| failed(&name, "create", &error))?;
+        let file = opened.map_err(|error| failed(whole, "create", &error))?;
         Ok(Self { file, name, whole: whole.to_owned(), position: 0, kept: false })
     }
 
     /// Writes and empties `out`.
     fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Report> {
-        self.file.write_all(out).map_err(|error| failed(&self.name, "write", &error))?;
+        self.file.write_all(out).map_err(|error| failed(&self.whole, "write", &error))?;
         self.position += out.len() as u64;
         out.clear();
         Ok(())
@@ -210,13 +210,13 @@ impl Partial {
 
     fn rewind_to(&mut self, position: u64) -> Result<(), Report> {
         let outcome = self.file.set_len(position).and_then(|()| self.file.seek(SeekFrom::Start(position)));
-        self.position = outcome.map_err(|error| failed(&self.name, "write", &error))?;
+        self.position = outcome.map_err(|error| failed(&self.whole, "write", &error))?;
         Ok(())
     }
 
     /// It is whole: gives it its name, once its content is on the disk.
     fn keep(mut self) -> Result<(), Report> {
-        self.file.sync_all().map_err(|error| failed(&self.name, "write", &error))?;
+        self.file.sync_all().map_err(|error| failed(&self.whole, "write", &error))?;
         std::fs::rename(&self.name, &self.whole).map_err(|error| failed(&self.whole, "create", &error))?;
         self.kept = true;
         let folder = self.whole.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -234,5 +234,12 @@ impl Drop for Partial {
 }
 
 fn failed(path: &Path, step: &str, error: &std::io::Error) -> Report {
-    miette!("cannot {step} {}: {error}", path.display())
+    let hint = match error.kind() {
+        ErrorKind::NotFound => "make its folder first, or choose another",
+        ErrorKind::NotADirectory => "a part of this path is a file: name a folder that is there",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a folder that you may write to",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk, or choose another",
+        _ => return miette!("cannot {step} {}: {error}", path.display()),
+    };
+    miette!(help = hint, "cannot {step} {}: {error}", path.display())
 }

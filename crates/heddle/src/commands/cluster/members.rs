@@ -2,7 +2,7 @@
 
 use machine::ServerId;
 use miette::{Report, miette};
-use placement::{Command, Map};
+use placement::{Command, Map, ShardId};
 use serde_json::json;
 
 use super::access::Access;
@@ -10,8 +10,15 @@ use super::view::{self, View};
 use super::{count, tell};
 use crate::cli::Format;
 
+/// What nobody knows who could put it into a command.
+const SAME_OPTIONS: &str =
+    "If the others were started with --election-timeout, --reads or --no-pre-vote, give it the same";
+
 /// Says how to start a further server.
 pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Format) -> Result<(), Report> {
+    if let Some(name) = name {
+        live::cluster::check_name(name).map_err(super::explain)?;
+    }
     let map = access.status()?.map;
     let name = match name {
         Some(taken) if map.member_named(taken).is_some() => {
@@ -29,7 +36,7 @@ pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Fo
     tell(format, &command, [("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))])?;
     if format == Format::Table {
         eprintln!(
-            "\nRun this on the machine of {name}: it joins by itself, and gets replicas of all shards that are on all servers"
+            "\nRun this on the machine of {name}: it joins by itself, and gets replicas of all shards that are on all servers. {SAME_OPTIONS}"
         );
     }
     Ok(())
@@ -43,6 +50,9 @@ pub fn replace(
     listen: Option<&str>,
     format: Format,
 ) -> Result<(), Report> {
+    if let Some(name) = name {
+        live::cluster::check_name(name).map_err(super::explain)?;
+    }
     let view = View::take(access)?;
     let old = view::server(&view.map, old)?;
     let name = name.unwrap_or(&old.name);
@@ -71,7 +81,7 @@ pub fn replace(
         let first =
             if view.is_live(old.id) { format!("{} is running: stop it first. ", old.name) } else { String::new() };
         eprintln!(
-            "\n{first}Run this on the machine of the new server, with an empty data folder: it takes the place of {} in one step",
+            "\n{first}Run this on the machine of the new server, with an empty data folder: it takes the place of {} in one step. {SAME_OPTIONS}",
             old.name
         );
         let stuck = stuck(&view, old.id);
@@ -140,7 +150,13 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
     let others: Vec<String> = others.map(|it| it.address.clone()).collect();
     let by_others = if others.is_empty() { None } else { Some(access.by_way_of(&others)?) };
     let access = by_others.as_ref().unwrap_or(access);
-    access.place(Command::RemoveServer { id: member.id })?;
+    access.place(Command::RemoveServer { id: member.id }).map_err(|report| {
+        if force && endangered.contains(&view.map.shards()[&ShardId::META].name) {
+            no_majority(&report)
+        } else {
+            report
+        }
+    })?;
     let settled = access.wait(|| {
         let view = View::take(access)?;
         let is_left = |shard: &placement::ShardId| {
@@ -161,6 +177,16 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
         eprintln!("Its data folder is of no more use: it can join again with an empty one only");
     }
     Ok(())
+}
+
+/// Of those who run there are too few to agree on anything: force does not help.
+fn no_majority(report: &Report) -> Report {
+    miette!(
+        help = "start a server that is down with its data folder, on another machine if need be (--advertise says where it is \
+                then). If the folders are lost: start a new cluster and fill it with the last backup (`heddle cluster restore \
+                FILE`); what the servers that run have can be read with --stale",
+        "meta, which knows who belongs to the cluster, needs a majority of its voters to change that, with --force, too: {report}"
+    )
 }
 
 /// Shards of this server that cannot let it go, or would have no majority of running voters without it: a change needs a

@@ -1,0 +1,200 @@
+//! What becomes of a frame that arrives on a member.
+
+use std::net::IpAddr;
+
+use machine::Time;
+use wire::{ArpOperation, ArpPacket, EthernetPacket, Ipv6Packet, NeighbourPacket, ethertype, is_group, protocol};
+
+use crate::announce::Own;
+use crate::config::Mode;
+use crate::member::Member;
+use crate::{Bond, Kind, MemberId, Summary, Transmit};
+
+/// What becomes of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// The host above the bond gets it.
+    Deliver,
+    /// The same, with this destination address: the peer knows the bond by a member's.
+    DeliverTo([u8; 6]),
+    /// It is for the member's LACP machines.
+    Lacp,
+    /// Nobody gets it.
+    Drop(Refusal),
+}
+
+/// Why an arrival is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It came by a device that is no member.
+    NotAMember,
+    /// The member does not receive for the bond now: it is a copy, or a switch does not know better yet.
+    Inactive,
+}
+
+impl Bond {
+    /// Whether the host gets a frame that came by `id`. In active-backup and balance-tlb only the active member receives; in
+    /// balance-alb the others receive what is sent to them alone; in 802.3ad those that LACP lets collect. In the other modes
+    /// everything is delivered, also the copies of broadcast.
+    #[inline]
+    pub fn accept(&self, id: MemberId, frame: &Summary) -> Accept {
+        let Some(member) = self.member(id) else { return Accept::Drop(Refusal::NotAMember) };
+        let config = &self.config;
+        if config.mode == Mode::Ad8023 && frame.kind == Kind::Slow {
+            return Accept::Lacp;
+        }
+        let is_inactive = !config.all_slaves_active
+            && match config.mode {
+                Mode::ActiveBackup | Mode::BalanceTlb => self.active != Some(id),
+                Mode::BalanceAlb => self.active != Some(id) && is_group(frame.dst_mac),
+                Mode::Ad8023 => !self.collecting().contains(id),
+                Mode::BalanceRr | Mode::BalanceXor | Mode::Broadcast => false,
+            };
+        if is_inactive {
+            return Accept::Drop(Refusal::Inactive);
+        }
+        match self.mac {
+            Some(mac) if config.mode.keeps_addresses() && frame.dst_mac == member.mac && mac != member.mac => {
+                Accept::DeliverTo(mac)
+            }
+            _ => Accept::Deliver,
+        }
+    }
+
+    /// [`Bond::accept`] for a frame as bytes; probes' answers and peers' addresses are read from it besides.
+    pub fn receive_frame(&mut self, now: Time, id: MemberId, frame: &[u8]) -> Accept {
+        // Nothing is hashed on arrival.
+        let summary = Summary::read(None, false, frame);
+        let resolution = matches!(summary.kind, Kind::Arp | Kind::Neighbour).then(|| Resolution::read(frame)).flatten();
+        if self.is_probing {
+            self.heard(now, id, summary.kind, resolution.as_ref());
+        }
+        if self.config.mode == Mode::BalanceAlb
+            && let Some(resolution) = &resolution
+        {
+            self.alb_heard(now, resolution);
+        }
+        self.accept(id, &summary)
+    }
+
+    /// [`Bond::transmit`] for a frame as bytes: the source address is put right, in balance-alb also what the peer is told
+    /// by address resolution, and the host's addresses are learned.
+    pub fn transmit_frame(&mut self, now: Time, frame: &mut [u8]) -> Transmit {
+        let summary = Summary::of(&self.config, frame);
+        let mut chosen = None;
+        if matches!(summary.kind, Kind::Arp | Kind::Neighbour)
+            && let Some(resolution) = Resolution::read(frame)
+        {
+            if self.is_own_mac(resolution.sender_mac) {
+                self.learn_own(Own { ip: resolution.sender, vlan: resolution.vlan });
+            }
+            if self.config.mode == Mode::BalanceAlb {
+                chosen = self.alb_outgoing(now, &resolution, frame);
+            }
+        }
+        let chosen = chosen.map_or_else(|| self.transmit(now, &summary), Transmit::One);
+        if let Transmit::One(member) = chosen
+            && let Some(mac) = self.source_mac(member)
+            && let Some(source) = frame.get_mut(6..12)
+        {
+            source.copy_from_slice(&mac);
+        }
+        chosen
+    }
+
+    /// The source address of the host's own frames on `member`, where it is not the bond's: in balance-tlb and balance-alb a
+    /// switch must not see one address on two ports.
+    #[inline]
+    pub fn source_mac(&self, member: MemberId) -> Option<[u8; 6]> {
+        let is_other = self.config.mode.keeps_addresses() && self.active != Some(member);
+        is_other.then(|| self.member(member).map(Member::mac)).flatten()
+    }
+
+    /// Whether the host behind the bond sends with this address, and not somebody behind the host.
+    pub(crate) fn is_own_mac(&self, mac: [u8; 6]) -> bool {
+        self.mac == Some(mac) || self.members().any(|(_, member)| member.mac == mac)
+    }
+}
+
+/// An ARP or neighbour message in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resolution {
+    /// Whether it answers or announces; else it asks.
+    pub(crate) is_reply: bool,
+    pub(crate) vlan: Option<u16>,
+    /// The link-layer address that it tells of.
+    pub(crate) sender_mac: [u8; 6],
+    /// Whose address that is.
+    pub(crate) sender: IpAddr,
+    /// Who is asked for or told.
+    pub(crate) target: IpAddr,
+    /// Destination of the frame.
+    pub(crate) dst_mac: [u8; 6],
+    /// Where `sender_mac` stands in the frame.
+    pub(crate) mac_at: usize,
+    /// Where the `ICMPv6` message stands in the frame; none for ARP.
+    pub(crate) message_at: Option<usize>,
+}
+
+impl Resolution {
+    /// `None` for what is malformed or tells of no link-layer address.
+    pub(crate) fn read(frame: &[u8]) -> Option<Self> {
+        let ethernet = EthernetPacket::new_checked(frame).ok()?;
+        let payload_at = frame.len() - ethernet.payload().len();
+        match ethernet.ethertype() {
+            ethertype::ARP => Self::read_arp(&ethernet, payload_at),
+            ethertype::IPV6 => Self::read_neighbour(&ethernet, payload_at),
+            _ => None,
+        }
+    }
+
+    fn read_arp(ethernet: &EthernetPacket<'_>, payload_at: usize) -> Option<Self> {
+        let arp = ArpPacket::new_checked(ethernet.payload()).ok()?;
+        Some(Self {
+            is_reply: arp.operation() == ArpOperation::Reply,
+            vlan: ethernet.vlan(),
+            sender_mac: arp.sender_mac(),
+            sender: arp.sender_ipv4().into(),
+            target: arp.target_ipv4().into(),
+            dst_mac: ethernet.dst(),
+            mac_at: payload_at + 8,
+            message_at: None,
+        })
+    }
+
+    fn read_neighbour(ethernet: &EthernetPacket<'_>, payload_at: usize) -> Option<Self> {
+        let ip = Ipv6Packet::new_checked(ethernet.payload()).ok()?;
+        // RFC 4861, 7.1: only what did not cross a router.
+        if ip.next_header() != protocol::ICMPV6 || ip.hop_limit() != 255 {
+            return None;
+        }
+        let message = NeighbourPacket::new_checked(ip.payload()).ok()?;
+        let sender_mac = message.link_layer().filter(|_| message.is_checksum_right(ip.src(), ip.dst()))?;
+        let message_at = payload_at + 40;
+        let kind = if message.is_solicitation() { 1 } else { 2 };
+        let (sender, target) =
+            if message.is_solicitation() { (ip.src(), message.target()) } else { (message.target(), ip.dst()) };
+        Some(Self {
+            is_reply: !message.is_solicitation(),
+            vlan: ethernet.vlan(),
+            sender_mac,
+            sender: sender.into(),
+            target: target.into(),
+            dst_mac: ethernet.dst(),
+            mac_at: message_at + option_at(ip.payload(), kind)? + 2,
+            message_at: Some(message_at),
+        })
+    }
+}
+
+/// Where the first option of this kind stands in a neighbour message.
+fn option_at(message: &[u8], kind: u8) -> Option<usize> {
+    let mut at = 24;
+    loop {
+        let &[this, units] = message.get(at..at + 2)? else { return None };
+        if this == kind && units == 1 {
+            return Some(at);
+        }
+        at += usize::from(units.max(1)) * 8;
+    }
+}

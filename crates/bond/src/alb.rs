@@ -1,0 +1,240 @@
+//! balance-alb's receiving side: each peer is told the MAC address of another member, so that what peers send comes in on all
+//! of them. IPv4 by ARP as in the driver; IPv6 by neighbour discovery likewise, which the driver lacks.
+//!
+//! Answers that the host sends are rewritten on their way. When members come or go, peers are moved, and told so by an
+//! answer that they did not ask for. A broadcast request shows everyone the active member's address; so all are told again.
+
+use std::net::IpAddr;
+
+use machine::{Span, Time};
+use wire::{ArpOperation, ArpRepr, is_group};
+
+use crate::accept::Resolution;
+use crate::member::Member;
+use crate::transmit::Table;
+use crate::{Bond, ControlFrame, MEMBERS_MAX, MemberId};
+
+/// Peers that are told apart at most; the one that was silent longest makes room.
+pub const PEERS_MAX: usize = 256;
+/// How often a peer is told of a change: the frame may be lost.
+const TELL_TIMES: u8 = 2;
+/// Between the tellings, and after a request of ours, so that the telling comes after what peers learned from it.
+const TELL_INTERVAL: Span = Span::from_ms(100);
+
+/// What one peer is told about one of our addresses.
+#[derive(Clone, Debug)]
+struct Peer {
+    ours: IpAddr,
+    theirs: IpAddr,
+    vlan: Option<u16>,
+    /// Unknown until it spoke or was answered.
+    mac: Option<[u8; 6]>,
+    member: MemberId,
+    /// How often it must still be told.
+    tell: u8,
+    used: Time,
+}
+
+/// All peers.
+#[derive(Clone, Debug)]
+pub(crate) struct Alb {
+    peers: Vec<Peer>,
+    pub(crate) next: Time,
+}
+
+impl Default for Alb {
+    fn default() -> Self {
+        Self { peers: Vec::new(), next: Time::NEVER }
+    }
+}
+
+impl Alb {
+    fn find(&mut self, ours: IpAddr, theirs: IpAddr) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|known| known.ours == ours && known.theirs == theirs)
+    }
+
+    /// The peer, made known if it is not. `None` if nobody is usable.
+    fn entry(&mut self, now: Time, table: &Table, ours: IpAddr, theirs: IpAddr) -> Option<&mut Peer> {
+        if self.find(ours, theirs).is_none() {
+            if self.peers.len() >= PEERS_MAX {
+                let oldest = (0..self.peers.len()).min_by_key(|&at| self.peers[at].used);
+                self.peers.swap_remove(oldest.expect("the table is full"));
+            }
+            let member = self.emptiest(table)?;
+            self.peers.push(Peer { ours, theirs, vlan: None, mac: None, member, tell: 0, used: now });
+        }
+        let known = self.find(ours, theirs)?;
+        known.used = now;
+        Some(known)
+    }
+
+    fn counts(&self) -> [u32; MEMBERS_MAX] {
+        let mut counts = [0; MEMBERS_MAX];
+        for peer in &self.peers {
+            counts[peer.member.index()] += 1;
+        }
+        counts
+    }
+
+    fn emptiest(&self, table: &Table) -> Option<MemberId> {
+        let counts = self.counts();
+        table.as_slice().iter().copied().min_by_key(|member| counts[member.index()])
+    }
+
+    /// Moves peers from members that are gone, then from the fullest to the emptiest until they differ by one at most.
+    fn rebalance(&mut self, now: Time, table: &Table) {
+        let mut has_moved = false;
+        for at in 0..self.peers.len() {
+            let is_lost = !table.set().contains(self.peers[at].member);
+            if let Some(to) = self.emptiest(table)
+                && (is_lost || self.counts()[self.peers[at].member.index()] > self.counts()[to.index()] + 1)
+            {
+                (self.peers[at].member, self.peers[at].tell) = (to, TELL_TIMES);
+                has_moved = true;
+            }
+        }
+        if has_moved {
+            self.next = now;
+        }
+    }
+}
+
+impl Bond {
+    pub(crate) fn alb_members_changed(&mut self, now: Time) {
+        self.alb.rebalance(now, &self.table);
+    }
+
+    /// Peers must be told again, since the members' addresses changed.
+    pub(crate) fn alb_tell_all(&mut self, now: Time) {
+        for peer in &mut self.alb.peers {
+            peer.tell = TELL_TIMES;
+        }
+        if !self.alb.peers.is_empty() {
+            self.alb.next = now;
+        }
+    }
+
+    /// The member whose address the peer `theirs` is told for our address `ours`. For simulations without frames as bytes.
+    pub fn receive_member(&mut self, now: Time, ours: IpAddr, theirs: IpAddr) -> Option<MemberId> {
+        self.alb.entry(now, &self.table, ours, theirs).map(|known| known.member)
+    }
+
+    /// What peers are told in balance-alb: our address, theirs, and the member by whose address they know us.
+    pub fn peers(&self) -> impl Iterator<Item = (IpAddr, IpAddr, MemberId)> {
+        self.alb.peers.iter().map(|known| (known.ours, known.theirs, known.member))
+    }
+
+    /// Rewrites what the host tells about its link-layer address. The frame leaves on the returned member.
+    pub(crate) fn alb_outgoing(&mut self, now: Time, resolution: &Resolution, frame: &mut [u8]) -> Option<MemberId> {
+        let &Resolution { sender, target, .. } = resolution;
+        // What a host behind the host says is not ours to change.
+        if !self.is_own_mac(resolution.sender_mac) {
+            return None;
+        }
+        if !resolution.is_reply && resolution.message_at.is_none() {
+            // Everyone hears a broadcast request and learns the active member's address from it.
+            for peer in self.alb.peers.iter_mut().filter(|peer| peer.ours == sender) {
+                peer.tell = TELL_TIMES;
+            }
+            self.alb.next = self.alb.next.min(now + TELL_INTERVAL);
+        }
+        if target.is_multicast() || target.is_unspecified() || sender.is_unspecified() || sender == target {
+            return None;
+        }
+        let known = self.alb.entry(now, &self.table, sender, target)?;
+        known.vlan = resolution.vlan;
+        if resolution.is_reply && !is_group(resolution.dst_mac) {
+            known.mac = Some(resolution.dst_mac);
+        }
+        let member = known.member;
+        if !resolution.is_reply && resolution.message_at.is_none() {
+            return None;
+        }
+        let mac = self.member(member)?.mac();
+        rewrite(frame, resolution.mac_at, resolution.message_at, mac)?;
+        Some(member)
+    }
+
+    /// Learns a peer's address from what it says to us.
+    pub(crate) fn alb_heard(&mut self, now: Time, resolution: &Resolution) {
+        let &Resolution { sender, target, sender_mac, .. } = resolution;
+        if !resolution.is_reply || is_group(sender_mac) {
+            return;
+        }
+        if let Some(known) = self.alb.find(target, sender)
+            && known.mac != Some(sender_mac)
+        {
+            (known.mac, known.tell, known.used) = (Some(sender_mac), TELL_TIMES, now);
+            self.alb.next = self.alb.next.min(now + TELL_INTERVAL);
+        }
+    }
+
+    /// Tells those peers that must be told.
+    pub(crate) fn alb_tell(&mut self, now: Time) {
+        let mut is_left = false;
+        let mut due = Vec::new();
+        for peer in self.alb.peers.iter_mut().filter(|peer| peer.tell > 0 && peer.mac.is_some()) {
+            peer.tell -= 1;
+            is_left |= peer.tell > 0;
+            due.push(peer.clone());
+        }
+        self.alb.next = if is_left { now + TELL_INTERVAL } else { Time::NEVER };
+        for peer in due {
+            let mac = self.member(peer.member).map(Member::mac);
+            if let Some(frame) = mac.and_then(|mac| peer.told(mac)) {
+                self.send(peer.member, frame);
+            }
+        }
+    }
+
+    /// The bond leaves balance-alb: peers are told its one address, and forgotten.
+    pub(crate) fn alb_end(&mut self) {
+        self.alb.next = Time::NEVER;
+        let peers = std::mem::take(&mut self.alb.peers);
+        let (Some(member), Some(mac)) = (self.active, self.mac) else { return };
+        for frame in peers.iter().filter_map(|peer| peer.told(mac)) {
+            self.send(member, frame);
+        }
+    }
+}
+
+impl Peer {
+    /// The frame that tells it `mac`, if its own address is known.
+    fn told(&self, mac: [u8; 6]) -> Option<ControlFrame> {
+        let peer_mac = self.mac?;
+        match (self.ours, self.theirs) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                let message = ArpRepr {
+                    operation: ArpOperation::Reply,
+                    sender_mac: mac,
+                    sender_ipv4: ours,
+                    target_mac: peer_mac,
+                    target_ipv4: theirs,
+                };
+                Some(ControlFrame::arp(&message, peer_mac, self.vlan))
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                Some(ControlFrame::advertisement(mac, ours, Some((peer_mac, theirs)), self.vlan))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Puts `mac` in the place of the address at `mac_at`, and the checksum of the neighbour message at `message_at` right
+/// (RFC 1624, equation 3). The address is three whole words of the message, since options are aligned.
+fn rewrite(frame: &mut [u8], mac_at: usize, message_at: Option<usize>, mac: [u8; 6]) -> Option<()> {
+    let place = frame.get_mut(mac_at..)?.first_chunk_mut::<6>()?;
+    let old = std::mem::replace(place, mac);
+    let Some(message_at) = message_at else { return Some(()) };
+    let sum = frame.get_mut(message_at + 2..)?.first_chunk_mut::<2>()?;
+    let mut total = u32::from(!u16::from_be_bytes(*sum));
+    for (old, new) in old.as_chunks::<2>().0.iter().zip(mac.as_chunks::<2>().0) {
+        total += u32::from(!u16::from_be_bytes(*old)) + u32::from(u16::from_be_bytes(*new));
+    }
+    while total > 0xffff {
+        total = (total >> 16) + (total & 0xffff);
+    }
+    *sum = (!(total as u16)).to_be_bytes();
+    Some(())
+}

@@ -1,0 +1,9 @@
+//! LACP over simulated links: bonds of ours against each other, and against partners that are written by hand.
+
+mod bring_up;
+mod faults;
+mod hostile;
+mod linux;
+mod properties;
+mod selection;
+mod world;

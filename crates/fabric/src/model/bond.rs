@@ -1,0 +1,211 @@
+//! Bonds: several links between two nodes that are used as one.
+
+use std::net::IpAddr;
+
+use ::bond::Carrier;
+use machine::Span;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::{Fabric, LinkId, NodeId, NodeKind, PortId};
+
+/// One end of a bond. Both ends are in [`Fabric::bonds`], one after the other, and know each other by index.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bond {
+    /// The node at this end.
+    pub node: NodeId,
+    /// Unique at its node.
+    pub name: String,
+    /// The members' ports at this node, ascending. Member i of one end and member i of the other share a link. Next-hop sets
+    /// name the first one only.
+    pub ports: Vec<PortId>,
+    /// What is at this end.
+    pub end: BondEnd,
+    /// Mode and options. Where this end is learning, nothing runs with it.
+    #[serde(rename = "mode", serialize_with = "mode_of")]
+    pub config: ::bond::config::Config,
+    /// What the file says for this end besides the mode: from this, a case with another mode makes its `config`.
+    #[serde(serialize_with = "by_name", skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<BondOption>,
+    /// How arrivals are put back in order; `None`: they are handed on as they come.
+    pub reorder: Option<ReorderSpec>,
+    /// The index of the other end in [`Fabric::bonds`].
+    pub partner: usize,
+}
+
+/// What is at one end of a bond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BondEnd {
+    /// A bond: a state machine with [`Bond::config`].
+    Bonded,
+    /// A switch with plain ports, against a mode that needs no bond there (active-backup, balance-tlb, balance-alb at a
+    /// host). It sends to the member on which it last saw an address.
+    Learning,
+}
+
+/// An option of a bond, by its name in the kernel, with a value that its type allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BondOption {
+    /// Like `xmit_hash_policy`.
+    pub name: &'static str,
+    /// As the kernel takes it, but times are exact.
+    pub value: OptionValue,
+}
+
+/// The value of a bond's option.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum OptionValue {
+    /// A word, a number, or addresses with commas between.
+    Text(String),
+    /// A time that the kernel takes in milliseconds.
+    Time(Span),
+    /// `rebalance`, which the kernel doesn't have.
+    Rebalance {
+        /// At most one bucket is re-mapped in this time.
+        interval: Span,
+        /// A bucket moves only when nothing was sent in it for this long.
+        gap: Span,
+    },
+}
+
+/// How a bond puts arrivals back in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReorderSpec {
+    /// How many packets are held at most.
+    pub buffer: u32,
+    /// How long a packet is held at most.
+    pub timeout: Span,
+}
+
+impl Default for ReorderSpec {
+    /// What `reorder: on` means: on two links of 1 Gbit/s, 512 full frames are 3 ms.
+    fn default() -> Self {
+        Self { buffer: 512, timeout: Span::from_ms(2) }
+    }
+}
+
+/// What a case does to the order on arrival, at both ends of all bonds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reordering {
+    /// Arrivals are handed on as they come.
+    Off,
+    /// As the file says; where it says nothing or `off`, with the default.
+    On,
+    /// With this buffer and timeout.
+    With(ReorderSpec),
+}
+
+impl Reordering {
+    /// What this makes of an end's own setting.
+    pub(crate) fn applied_to(self, own: Option<ReorderSpec>) -> Option<ReorderSpec> {
+        match self {
+            Self::Off => None,
+            Self::On => Some(own.unwrap_or_default()),
+            Self::With(spec) => Some(spec),
+        }
+    }
+}
+
+impl Bond {
+    /// How many links it has.
+    pub fn members(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// What options call a member: `eth0`, `eth1`, ... in the order of [`Bond::ports`], at both ends.
+    pub fn member_name(member: usize) -> String {
+        format!("eth{member}")
+    }
+
+    /// Whether a state machine is at this end.
+    pub const fn is_bonded(&self) -> bool {
+        matches!(self.end, BondEnd::Bonded)
+    }
+}
+
+impl Fabric {
+    /// The index in [`Fabric::bonds`] of the end at `node` that has this port as a member. Looks at every bond: for
+    /// setting up, not for packets.
+    pub fn bond_at(&self, node: NodeId, port: PortId) -> Option<usize> {
+        self.bonds.iter().position(|bond| bond.node == node && bond.ports.binary_search(&port).is_ok())
+    }
+
+    /// What the machine of a bond's end is made of. `seed` is for the modes that draw lots.
+    ///
+    /// # Panics
+    /// If there is no such end.
+    pub fn bond_plan(&self, index: usize, seed: u64) -> ::bond::end::Plan {
+        let end = &self.bonds[index];
+        let (mac, addresses) = match &self.node_of(end.node).kind {
+            NodeKind::Host(host) => (host.mac, vec![IpAddr::V4(host.ipv4), IpAddr::V6(host.ipv6)]),
+            NodeKind::Switch { .. } => {
+                let [.., a, b, c] = end.node.0.to_be_bytes();
+                ([0x02, 0x80 | (index >> 8) as u8 & 0x3f, index as u8, a, b, c], Vec::new())
+            }
+        };
+        let members = self.bond_links(end).enumerate().map(|(member, link)| {
+            let rate_mbps = self.links[link.0 as usize].spec.rate_bps.unwrap_or(0) / 1_000_000;
+            let carrier = Carrier::up(u32::try_from(rate_mbps).unwrap_or(u32::MAX));
+            // The bond takes its first member's address; the others differ from it, and from everybody's.
+            let mut own = mac;
+            if member > 0 {
+                own[1] ^= 0x40 | member as u8;
+            }
+            (Bond::member_name(member), own, carrier)
+        });
+        // A switch's plain ports number nothing.
+        let reorder = end.reorder.filter(|_| self.bonds[end.partner].is_bonded());
+        let reorder = reorder
+            .map(|spec| ::bond::reorder::Config { buffer: spec.buffer.next_power_of_two(), timeout: spec.timeout });
+        ::bond::end::Plan { config: end.config.clone(), reorder, mac, members: members.collect(), addresses, seed }
+    }
+
+    /// The links of a bond, by either of its ends, in the order of the members.
+    ///
+    /// # Panics
+    /// If the bond is another fabric's.
+    pub fn bond_links(&self, bond: &Bond) -> impl ExactSizeIterator<Item = LinkId> {
+        let ports = &self.node_of(bond.node).ports;
+        bond.ports.iter().map(|port| ports[usize::from(port.0)].0)
+    }
+}
+
+fn mode_of<S: Serializer>(config: &::bond::config::Config, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(config.mode.name())
+}
+
+/// A mode by its name.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) fn mode_name<S: Serializer>(mode: &::bond::config::Mode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(mode.name())
+}
+
+fn by_name<S: Serializer>(options: &[BondOption], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(options.len()))?;
+    for BondOption { name, value } in options {
+        map.serialize_entry(name, value)?;
+    }
+    map.end()
+}
+
+/// A mode by its name, in what drivers and results exchange.
+pub(crate) mod mode_by_name {
+    use std::borrow::Cow;
+
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
+    pub fn serialize<S: Serializer>(mode: &Option<::bond::config::Mode>, serializer: S) -> Result<S::Ok, S::Error> {
+        mode.map(::bond::config::Mode::name).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<::bond::config::Mode>, D::Error> {
+        let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
+}

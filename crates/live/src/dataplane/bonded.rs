@@ -1,0 +1,272 @@
+//! Bonds in the data plane: what departs by one leaves by its members, and what comes by a member comes to the bond.
+//!
+//! Each end is [`bond::End`], the machine that is simulated, too. A frame's number travels beside it, as a tag would before it.
+
+use bond::end::Output;
+use bond::{End, Learning, MemberId, MemberSet, Mode, Transmit};
+use fabric::BondEnd;
+use machine::{Step, Time, mix};
+use vswitch::Forwarding;
+use vswitch::spread::FlowHash;
+
+use super::flight::{Arrival, Bonded, Packet};
+use super::plan::{Direction, Plan};
+use super::worker::Worker;
+use crate::control::{BondState, MemberState};
+use crate::tap::VNET_HEADER;
+
+/// Addresses at a frame's beginning.
+const SOURCE: std::ops::Range<usize> = VNET_HEADER + 6..VNET_HEADER + 12;
+const DESTINATION: std::ops::Range<usize> = VNET_HEADER..VNET_HEADER + 6;
+
+/// One end of a bond.
+#[derive(Debug)]
+pub struct Place {
+    what: What,
+    /// What the other end was seen to send on.
+    partner_uses: MemberSet,
+    /// When it wants to be looked at.
+    pub due: Time,
+}
+
+/// What is at an end.
+#[derive(Debug)]
+enum What {
+    Bonded(Box<End<Packet>>),
+    Learning(Learning),
+}
+
+impl Place {
+    /// The end with this index in the fabric, as it comes up at `now`.
+    pub fn new(plan: &Plan, index: usize, now: Time) -> Self {
+        let fabric = plan.fabric();
+        let what = match fabric.bonds[index].end {
+            BondEnd::Learning => What::Learning(Learning::default()),
+            BondEnd::Bonded => {
+                let plan = fabric.bond_plan(index, mix(fabric.seed ^ index as u64));
+                What::Bonded(Box::new(End::new(now, &plan)))
+            }
+        };
+        Self { what, partner_uses: MemberSet::EMPTY, due: now }
+    }
+
+    /// Hands on all that waits for what is missing: the network changes.
+    pub fn flush(&mut self, now: Time, out: &mut impl FnMut(Packet)) {
+        if let What::Bonded(end) = &mut self.what {
+            end.flush(now, out);
+        }
+    }
+
+    /// How it is at `now`; nothing of a switch's plain ports.
+    pub fn state(&self, plan: &Plan, index: usize, now: Time) -> Option<BondState> {
+        let What::Bonded(end) = &self.what else { return None };
+        let fabric = plan.fabric();
+        let bond = &fabric.bonds[index];
+        let members = end.bond().members().map(|(id, member)| {
+            let (sends, why) = why(end, id, now);
+            MemberState {
+                name: member.name().to_owned(),
+                to: fabric.nodes[plan.far(plan.members(index)[id.index()]).0 as usize].name.clone(),
+                link: format!("{:?}", member.link()).to_lowercase(),
+                sends,
+                why,
+            }
+        });
+        Some(BondState {
+            node: fabric.nodes[bond.node.0 as usize].name.clone(),
+            name: bond.name.clone(),
+            mode: end.bond().config().mode.name().to_owned(),
+            carrier: end.bond().has_carrier(),
+            members: members.collect(),
+            accepted: end.counters().accepted,
+            inactive: end.counters().inactive,
+            reordering: end.reordering().copied(),
+        })
+    }
+}
+
+/// Whether a bond sends on a member, and why.
+fn why(end: &End<Packet>, id: MemberId, now: Time) -> (bool, String) {
+    let bond = end.bond();
+    if let Some(why) = end.lacp().and_then(|lacp| lacp.why(now, id)) {
+        return (bond.usable().contains(id), why.to_string());
+    }
+    match (bond.usable().contains(id), bond.config().mode, bond.active()) {
+        (false, ..) => (false, "its link is down".to_owned()),
+        (true, Mode::ActiveBackup, Some(active)) if active == id => (true, "it is the active one".to_owned()),
+        (true, Mode::ActiveBackup, Some(active)) => {
+            let name = bond.member(active).map_or("another", bond::Member::name);
+            (false, format!("it waits while {name} is the active one"))
+        }
+        (true, Mode::BalanceTlb | Mode::BalanceAlb, Some(active)) if active == id => {
+            (true, "its link is up; it also receives for the bond".to_owned())
+        }
+        (true, ..) => (true, "its link is up".to_owned()),
+    }
+}
+
+impl Worker {
+    /// When the next bond wants to be looked at.
+    pub(super) fn bonds_due(&self) -> Time {
+        self.parts.bonds.iter().flatten().map(|place| place.due).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Looks at the bonds that want it.
+    #[cold]
+    pub(super) fn tend_bonds(&mut self, now: Time) {
+        for index in 0..self.parts.bonds.len() {
+            if self.parts.bonds[index].as_ref().is_some_and(|place| place.due <= now) {
+                self.tend_bond(now, index);
+            }
+        }
+    }
+
+    fn tend_bond(&mut self, now: Time, index: usize) {
+        let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
+        place.due = Time::NEVER;
+        let What::Bonded(end) = &mut place.what else { return };
+        let released = &mut self.released;
+        end.expire(now, &mut |packet| released.push(packet));
+        self.hand_on(now, index);
+        self.poll_bond(now, index);
+    }
+
+    /// Carries out what an end wants.
+    fn poll_bond(&mut self, now: Time, index: usize) {
+        loop {
+            let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
+            let What::Bonded(end) = &mut place.what else { return };
+            match end.poll(now) {
+                Step::Wait(until) => {
+                    place.due = until.max(now);
+                    return;
+                }
+                Step::Do(Output::Send { member, frame }) => {
+                    let direction = self.plan.members(index)[member.index()];
+                    self.send_control(now, direction, frame.as_bytes());
+                }
+                Step::Do(Output::Event(event)) => tracing::info!("{}: {event:?}", self.bond_name(index)),
+                Step::Do(Output::Lacp(event)) => tracing::info!("{}: {event:?}", self.bond_name(index)),
+            }
+        }
+    }
+
+    fn bond_name(&self, index: usize) -> String {
+        let fabric = self.plan.fabric();
+        let end = &fabric.bonds[index];
+        format!("{} of {}", end.name, fabric.nodes[end.node.0 as usize].name)
+    }
+
+    fn send_control(&mut self, now: Time, direction: Direction, bytes: &[u8]) {
+        let Some(mut frame) = self.pool.take() else {
+            self.parts.refused.no_buffer += 1;
+            return;
+        };
+        let end = VNET_HEADER + bytes.len();
+        let buffer = frame.buffer();
+        buffer[..VNET_HEADER].fill(0);
+        buffer[VNET_HEADER..end].copy_from_slice(bytes);
+        frame.set_len(end);
+        let forwarding = Forwarding { to: self.plan.far(direction), hash: FlowHash(0) };
+        self.cross(direction, now, Packet { frame, forwarding, number: 0, bonded: Bonded::Control });
+    }
+
+    /// A packet is to leave by a bond.
+    pub(super) fn depart_by_bond(&mut self, index: usize, now: Time, mut packet: Packet) {
+        let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
+        let len = packet.frame.bytes().len();
+        let (transmit, bonded) = match &mut place.what {
+            What::Bonded(end) => {
+                let (transmit, number) = end.transmit_frame(now, &mut packet.frame.buffer()[VNET_HEADER..len]);
+                (transmit, Bonded::Number(number))
+            }
+            What::Learning(learning) => {
+                let to = packet.frame.bytes()[DESTINATION].try_into().expect("six bytes");
+                let all = (0..self.plan.members(index).len()).map(MemberId::new).collect();
+                (learning.find(to).map_or(Transmit::All(all), Transmit::One), Bonded::No)
+            }
+        };
+        packet.bonded = bonded;
+        match transmit {
+            Transmit::One(member) => self.cross(self.plan.members(index)[member.index()], now, packet),
+            Transmit::All(members) => {
+                for member in members.iter() {
+                    if let Some(copy) = self.copy(&packet) {
+                        self.cross(self.plan.members(index)[member.index()], now, copy);
+                    }
+                }
+                self.pool.put(packet.frame);
+            }
+            Transmit::None(_) => {
+                self.parts.refused.no_member += 1;
+                self.pool.put(packet.frame);
+            }
+        }
+    }
+
+    fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        let Some(mut frame) = self.pool.take() else {
+            self.parts.refused.no_buffer += 1;
+            return None;
+        };
+        let bytes = packet.frame.bytes();
+        frame.buffer()[..bytes.len()].copy_from_slice(bytes);
+        frame.set_len(bytes.len());
+        Some(Packet { frame, ..*packet })
+    }
+
+    /// A packet has come by a bond's member.
+    pub(super) fn arrive_at_bond(&mut self, (index, member): (usize, usize), Arrival { at, packet, .. }: Arrival) {
+        let member = MemberId::new(member);
+        let node = self.plan.fabric().bonds[index].node;
+        let mut released = std::mem::take(&mut self.released);
+        let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
+        let end = match &mut place.what {
+            What::Bonded(end) => end,
+            What::Learning(learning) => {
+                learning.saw(member, packet.frame.bytes()[SOURCE].try_into().expect("six bytes"));
+                self.released = released;
+                match packet.bonded {
+                    Bonded::Control => self.pool.put(packet.frame),
+                    Bonded::No | Bonded::Number(_) => self.come_to(node, at, packet),
+                }
+                return;
+            }
+        };
+        let frame = &packet.frame.bytes()[VNET_HEADER..];
+        let number = match packet.bonded {
+            Bonded::Control => {
+                end.receive_control(at, member, frame);
+                self.pool.put(packet.frame);
+                self.released = released;
+                return self.poll_bond(at, index);
+            }
+            Bonded::Number(number) => number,
+            Bonded::No => 0,
+        };
+        let summary = bond::Summary::of(end.bond().config(), frame);
+        let mut out = |packet| released.push(packet);
+        if !place.partner_uses.contains(member) {
+            place.partner_uses.insert(member);
+            end.partner_sends_on(at, place.partner_uses, &mut out);
+        }
+        let copy = end.receive(at, (member, number), &summary, packet, &mut out);
+        place.due = place.due.min(end.deadline());
+        self.released = released;
+        if let Some(copy) = copy {
+            self.pool.put(copy.frame);
+        }
+        self.hand_on(at, index);
+    }
+
+    /// Lets go on what an end has handed on.
+    fn hand_on(&mut self, now: Time, index: usize) {
+        let node = self.plan.fabric().bonds[index].node;
+        let mut released = std::mem::take(&mut self.released);
+        for mut packet in released.drain(..) {
+            packet.bonded = Bonded::No;
+            self.come_to(node, now, packet);
+        }
+        self.released = released;
+    }
+}

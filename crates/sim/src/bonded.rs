@@ -1,0 +1,348 @@
+//! Bonds in the simulation: what is offered to one goes to its members, and what comes by a member comes to the bond.
+//!
+//! Each end is [`bond::End`], the machine that runs live. A packet's number travels beside it, as a tag would before it. Frames that
+//! ends send by themselves (LACPDUs, announcements) cross the members' links like others, in their queues.
+
+use bond::end::{Control, Output};
+use bond::{End, HashPolicy, Learning, MemberId, MemberSet, Summary, Transmit};
+use fabric::{BondEnd, Fabric, NodeId, NodeKind};
+use machine::{Span, Step, Time, mix};
+use wire::{EthernetRepr, ethertype};
+
+use crate::engine::{Engine, Event, Wire};
+use crate::run::Scenario;
+
+/// [`Wire::bond`] and [`Wire::far`] of a link that is in no bond.
+pub(crate) const NONE: u32 = u32::MAX;
+/// [`Event::at`] with this bit: a packet arrives over the wire of the other bits, which is in a bond.
+pub(crate) const OVER: u32 = 1 << 31;
+/// [`Event::way`] of a frame that a bond has sent by itself; the packet's number is its place in [`Bonds::control`].
+const CONTROL: u32 = u32::MAX;
+/// A member's share of the headers that a flow's frame has: Ethernet, IPv4, ports.
+const HEADERS: usize = 14 + 20 + 8;
+
+/// A packet that waits for others.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    packet: u32,
+    way: u32,
+}
+
+/// What is at an end.
+#[derive(Debug)]
+enum What {
+    Bonded(Box<End<Waiting>>),
+    Learning(Learning),
+}
+
+/// One end of a bond, and where it is.
+#[derive(Debug)]
+struct Place {
+    node: u32,
+    /// Of its members, towards the other end.
+    wires: Vec<u32>,
+    what: What,
+    /// The end of the other side.
+    partner: usize,
+    /// Which of [`Bonds::summaries`] its mode hashes by.
+    policy: usize,
+    /// When its timer's event fires.
+    armed: Time,
+    /// What the other end was seen to send on.
+    partner_uses: MemberSet,
+}
+
+/// All bonds of a network.
+#[derive(Debug, Default)]
+pub(crate) struct Bonds {
+    ends: Vec<Place>,
+    /// By policy and way: what a bond needs to know of a flow's packets.
+    summaries: Vec<(HashPolicy, Vec<Summary>)>,
+    /// By packet: the number that the sending end gave it.
+    numbers: Vec<u32>,
+    /// Frames of bonds that are under way.
+    control: Vec<Option<Control>>,
+    /// What an end has just handed on.
+    released: Vec<Waiting>,
+}
+
+/// What a bond's end has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct BondOutcome {
+    /// Frames handed on, or held until they were.
+    pub accepted: u64,
+    /// Frames dropped since their member did not receive.
+    pub inactive: u64,
+    /// Order on arrival, where it is on.
+    pub reordering: Option<bond::reorder::Counters>,
+}
+
+impl Bonds {
+    /// The ends of the fabric's bonds; marks their wires.
+    pub(crate) fn new(scenario: &Scenario<'_>, first_wire: &[u32], wires: &mut [Wire]) -> Self {
+        let fabric = scenario.fabric;
+        let mut bonds = Self::default();
+        for (index, end) in fabric.bonds.iter().enumerate() {
+            let first = first_wire[end.node.0 as usize];
+            let mine: Vec<u32> = end.ports.iter().map(|port| first + u32::from(port.0)).collect();
+            for &wire in &mine {
+                wires[wire as usize].bond = index as u32;
+            }
+            let plan = fabric.bond_plan(index, mix(scenario.seed ^ index as u64));
+            let what = match end.end {
+                BondEnd::Bonded => What::Bonded(Box::new(End::new(Time::ZERO, &plan))),
+                BondEnd::Learning => What::Learning(Learning::default()),
+            };
+            let policy = bonds.policy(end.config.policy);
+            let partner_uses = MemberSet::EMPTY;
+            bonds.ends.push(Place {
+                node: end.node.0,
+                wires: mine,
+                what,
+                partner: end.partner,
+                policy,
+                armed: Time::NEVER,
+                partner_uses,
+            });
+        }
+        for (index, end) in fabric.bonds.iter().enumerate() {
+            let partner = &bonds.ends[end.partner];
+            for (member, &wire) in partner.wires.iter().enumerate() {
+                let wire = &mut wires[wire as usize];
+                (wire.far, wire.member) = (index as u32, member as u8);
+            }
+        }
+        bonds
+    }
+
+    fn policy(&mut self, policy: HashPolicy) -> usize {
+        if let Some(known) = self.summaries.iter().position(|(other, _)| *other == policy) {
+            return known;
+        }
+        self.summaries.push((policy, Vec::new()));
+        self.summaries.len() - 1
+    }
+
+    /// A way more: packets between these hosts, with these ports.
+    pub(crate) fn add_way(&mut self, fabric: &Fabric, (from, to): (NodeId, NodeId), ports: (u16, u16), bytes: u32) {
+        if self.summaries.is_empty() {
+            return;
+        }
+        let frame = headers(fabric, (from, to), ports);
+        for (policy, summaries) in &mut self.summaries {
+            summaries.push(Summary { bytes, ..Summary::by_policy(*policy, &frame) });
+        }
+    }
+
+    /// How long ends take to find each other, before anybody sends. LACP's machines take 1.1 s at most where nothing is lost.
+    pub(crate) fn settling(&self) -> Span {
+        let has_lacp = |place: &Place| matches!(&place.what, What::Bonded(end) if end.lacp().is_some());
+        if self.ends.iter().any(has_lacp) { Span::from_secs(2) } else { Span::ZERO }
+    }
+
+    /// What the ends have done so far, in the order of the fabric.
+    pub(crate) fn outcomes(&self) -> Vec<BondOutcome> {
+        let of = |place: &Place| match &place.what {
+            What::Learning(_) => BondOutcome::default(),
+            What::Bonded(end) => BondOutcome {
+                accepted: end.counters().accepted,
+                inactive: end.counters().inactive,
+                reordering: end.reordering().copied(),
+            },
+        };
+        self.ends.iter().map(of).collect()
+    }
+
+    fn number(&mut self, packet: u32, number: u32) {
+        let at = packet as usize;
+        if at >= self.numbers.len() {
+            self.numbers.resize(at + 1, 0);
+        }
+        self.numbers[at] = number;
+    }
+
+    fn keep(&mut self, frame: Control) -> u32 {
+        let free = self.control.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.control.len());
+        if at == self.control.len() {
+            self.control.push(None);
+        }
+        self.control[at] = Some(frame);
+        at as u32
+    }
+}
+
+impl Engine<'_> {
+    /// Lets ends say what they have to say before anything else happens.
+    pub(crate) fn start_bonds(&mut self) {
+        for index in 0..self.bonds.ends.len() {
+            self.poll_bond(Time::ZERO, index);
+        }
+    }
+
+    /// A packet is to leave by a bond. As [`Engine::offer`]; of copies, the last one's.
+    pub(crate) fn offer_to_bond(&mut self, now: Time, index: usize, packet: u32, way: u32) -> Option<(Time, u32)> {
+        let place = &mut self.bonds.ends[index];
+        let summary = self.bonds.summaries[place.policy].1[way as usize];
+        let (transmit, number) = match &mut place.what {
+            What::Bonded(end) => end.transmit(now, &summary),
+            What::Learning(learning) => {
+                let all = (0..place.wires.len()).map(MemberId::new).collect();
+                (learning.find(summary.dst_mac).map_or(Transmit::All(all), Transmit::One), 0)
+            }
+        };
+        match transmit {
+            Transmit::One(member) => {
+                let wire = place.wires[member.index()];
+                self.bonds.number(packet, number);
+                self.put_on(now, wire, packet, way)
+            }
+            Transmit::All(members) => {
+                let mut last = None;
+                for member in members.iter() {
+                    let copy = self.packets.copy(packet);
+                    self.bonds.number(copy, number);
+                    last = self.put_on(now, self.bonds.ends[index].wires[member.index()], copy, way);
+                }
+                self.packets.take(packet);
+                last
+            }
+            Transmit::None(_) => {
+                self.packets.take(packet);
+                None
+            }
+        }
+    }
+
+    /// Something has come by a member's wire.
+    pub(crate) fn arrive_over(&mut self, now: Time, event: Event) {
+        let Wire { far, member, .. } = self.wires[(event.at & !OVER) as usize];
+        let (index, member) = (far as usize, MemberId::new(usize::from(member)));
+        self.note_source(index, member, event.way);
+        if event.way == CONTROL {
+            let frame = self.bonds.control[event.packet as usize].take().expect("it is under way once");
+            if let What::Bonded(end) = &mut self.bonds.ends[index].what {
+                end.receive_control(now, member, frame.as_bytes());
+            }
+            return self.poll_bond(now, index);
+        }
+        let Waiting { packet, way } = Waiting { packet: event.packet, way: event.way };
+        let place = &mut self.bonds.ends[index];
+        let What::Bonded(end) = &mut place.what else {
+            let at = place.node;
+            return self.arrive(now, Event { packet, way, at });
+        };
+        let summary = self.bonds.summaries[place.policy].1[way as usize];
+        let released = &mut self.bonds.released;
+        let number = self.bonds.numbers[packet as usize];
+        let mut out = |waiting| released.push(waiting);
+        if !place.partner_uses.contains(member) {
+            place.partner_uses.insert(member);
+            end.partner_sends_on(now, place.partner_uses, &mut out);
+        }
+        if let Some(copy) = end.receive(now, (member, number), &summary, Waiting { packet, way }, &mut out) {
+            self.packets.take(copy.packet);
+        }
+        let until = end.deadline();
+        self.hand_on(now, index);
+        self.arm_bond(now, index, until);
+    }
+
+    /// A switch's plain ports see where the host's addresses are.
+    fn note_source(&mut self, index: usize, member: MemberId, way: u32) {
+        if !matches!(self.bonds.ends[index].what, What::Learning(_)) {
+            return;
+        }
+        let partner = &self.bonds.ends[self.bonds.ends[index].partner];
+        let What::Bonded(end) = &partner.what else { return };
+        let own = match way {
+            CONTROL => end.bond().mac(),
+            way => Some(self.bonds.summaries[partner.policy].1[way as usize].src_mac),
+        };
+        let Some(mac) = end.bond().source_mac(member).or(own) else { return };
+        if let What::Learning(learning) = &mut self.bonds.ends[index].what {
+            learning.saw(member, mac);
+        }
+    }
+
+    /// Lets go on what an end has handed on.
+    fn hand_on(&mut self, now: Time, index: usize) {
+        let at = self.bonds.ends[index].node;
+        let mut released = std::mem::take(&mut self.bonds.released);
+        for Waiting { packet, way } in released.drain(..) {
+            self.arrive(now, Event { packet, way, at });
+        }
+        self.bonds.released = released;
+    }
+
+    /// An end's timer has fired.
+    pub(crate) fn wake_bond(&mut self, now: Time, index: usize) {
+        let place = &mut self.bonds.ends[index];
+        if place.armed != now {
+            return;
+        }
+        place.armed = Time::NEVER;
+        let released = &mut self.bonds.released;
+        if let What::Bonded(end) = &mut place.what {
+            end.expire(now, &mut |waiting| released.push(waiting));
+        }
+        self.hand_on(now, index);
+        self.poll_bond(now, index);
+    }
+
+    /// Carries out what an end wants.
+    fn poll_bond(&mut self, now: Time, index: usize) {
+        loop {
+            let What::Bonded(end) = &mut self.bonds.ends[index].what else { return };
+            match end.poll(now) {
+                Step::Wait(until) => return self.arm_bond(now, index, until),
+                Step::Do(Output::Send { member, frame }) => {
+                    let wire = self.bonds.ends[index].wires[member.index()];
+                    let bytes = frame.as_bytes().len() as u32;
+                    let at = self.bonds.keep(frame);
+                    self.put_control_on(now, wire, at, bytes);
+                }
+                // Nobody watches a simulated bond.
+                Step::Do(Output::Event(_) | Output::Lacp(_)) => {}
+            }
+        }
+    }
+
+    fn put_control_on(&mut self, now: Time, wire: u32, frame: u32, bytes: u32) {
+        match self.wires[wire as usize].link.offer(now, bytes) {
+            link::Verdict::Arrives(at) => self.push(at, Event { packet: frame, way: CONTROL, at: OVER | wire }),
+            link::Verdict::Dropped => self.bonds.control[frame as usize] = None,
+        }
+    }
+
+    /// Sees to it that an end is woken when it wants to be.
+    fn arm_bond(&mut self, now: Time, index: usize, until: Time) {
+        let place = &mut self.bonds.ends[index];
+        let until = until.max(now);
+        if until < place.armed {
+            place.armed = until;
+            self.push(until, Event { packet: 0, way: index as u32, at: crate::engine::BOND });
+        }
+    }
+}
+
+/// The headers of a flow's frames, as far as hash policies look.
+fn headers(fabric: &Fabric, (from, to): (NodeId, NodeId), (src_port, dst_port): (u16, u16)) -> [u8; HEADERS] {
+    let host = |node: NodeId| match &fabric.nodes[node.0 as usize].kind {
+        NodeKind::Host(host) => host,
+        NodeKind::Switch { .. } => unreachable!("flows run between hosts"),
+    };
+    let (from, to) = (host(from), host(to));
+    let mut frame = [0; HEADERS];
+    EthernetRepr { dst: to.mac, src: from.mac, vlan: None, ethertype: ethertype::IPV4 }.emit(&mut frame);
+    let ip = &mut frame[14..];
+    ip[0] = 0x45;
+    ip[3] = 28;
+    ip[8] = 64;
+    ip[9] = wire::protocol::TCP;
+    ip[12..16].copy_from_slice(&from.ipv4.octets());
+    ip[16..20].copy_from_slice(&to.ipv4.octets());
+    ip[20..22].copy_from_slice(&src_port.to_be_bytes());
+    ip[22..24].copy_from_slice(&dst_port.to_be_bytes());
+    frame
+}

@@ -1,0 +1,118 @@
+//! What goes into a client and what comes out of it.
+
+use machine::Span;
+use tree::Path;
+
+use crate::protocol::{Answer, ClientMessage, Error, RequestBody, ServerMessage, WatchEvents};
+
+/// A connection of the client, numbered by it; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// What comes in. Events of connections that are over are ignored.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The user wants something.
+    Request {
+        /// Comes back with the answer; not used by another request or watch meanwhile.
+        token: u64,
+        /// What. A `Watch` goes on until [`Input::Unwatch`]; its `from` and an `Offer` are kept up by the client.
+        body: RequestBody,
+        /// Then it ends at the latest.
+        timeout: Span,
+    },
+    /// The user wants no more events of the watch that began with this token.
+    Unwatch {
+        /// The token of its request.
+        token: u64,
+    },
+    /// The answer to an [`Output::Invoke`].
+    Reply {
+        /// From the invocation.
+        connection: ConnectionId,
+        /// From the invocation.
+        call: u64,
+        /// The RPC's output, or why it failed.
+        result: Result<Vec<u8>, String>,
+    },
+    /// The connection is there, and the server's `Welcome` accepted it.
+    Connected {
+        /// Which.
+        connection: ConnectionId,
+        /// The cluster that the server said it is of.
+        cluster: u64,
+    },
+    /// The connection could not be made, or was refused.
+    Failed {
+        /// Which.
+        connection: ConnectionId,
+        /// Why, for errors.
+        reason: String,
+    },
+    /// The connection is lost.
+    Closed(ConnectionId),
+    /// From the server.
+    Message {
+        /// By which connection.
+        connection: ConnectionId,
+        /// What.
+        message: ServerMessage,
+    },
+    /// Nothing but the passing of time.
+    Tick,
+}
+
+/// What goes out.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// Make a connection and say hello; ends in [`Input::Connected`] or [`Input::Failed`].
+    Connect {
+        /// Its number.
+        connection: ConnectionId,
+        /// `host:port`.
+        address: String,
+    },
+    /// To the server.
+    Send {
+        /// By which connection.
+        connection: ConnectionId,
+        /// What.
+        message: ClientMessage,
+    },
+    /// Close the connection, or give up making it.
+    Disconnect(ConnectionId),
+    /// The end of a request; of a watch, only its beginning.
+    Answer {
+        /// The request's.
+        token: u64,
+        /// What came of it.
+        result: Result<Answer, Error>,
+    },
+    /// Something happened below a watched path.
+    Event {
+        /// Of the request that began the watch.
+        token: u64,
+        /// What; its `watch` is of no use to the user.
+        events: WatchEvents,
+    },
+    /// A watch could not be resumed: there will be no more events.
+    WatchEnded {
+        /// Of the request that began the watch.
+        token: u64,
+        /// Why.
+        error: Error,
+    },
+    /// Somebody calls an RPC that was offered: carry it out, bring back [`Input::Reply`].
+    Invoke {
+        /// Goes into the reply.
+        connection: ConnectionId,
+        /// Goes into the reply.
+        call: u64,
+        /// The RPC.
+        name: String,
+        /// The path that chose this client.
+        path: Option<Path>,
+        /// Its input.
+        input: Vec<u8>,
+    },
+}
