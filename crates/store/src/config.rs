@@ -12,7 +12,7 @@ pub const HEARTBEAT_TICKS: usize = 2;
 
 /// No lease is longer, whatever was promised. So long a server that has restarted takes part in no election: it has forgotten
 /// what it promised, perhaps under another configuration.
-pub const LEASE_MAX: Span = Span::from_secs(1);
+pub const LEASE_MAX: Span = Span::from_ms(200);
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
@@ -111,8 +111,12 @@ impl Reads {
     /// How long a leader may answer reads after it asked a majority of voters and they answered, if each of the voters has
     /// promised that much. The drift counts twice: the leader's clock may be slow while the voter's is fast.
     pub(crate) fn lease(self, promised: Span) -> Option<Span> {
+        self.lease_without_bound(promised.min(LEASE_MAX))
+    }
+
+    /// The same without [`LEASE_MAX`].
+    pub(crate) fn lease_without_bound(self, promised: Span) -> Option<Span> {
         let Self::Lease { drift_per_mille } = self else { return None };
-        let promised = promised.min(LEASE_MAX).as_ps();
-        Some(Span::from_ps(promised / 1_000 * 1_000_u64.saturating_sub(2 * drift_per_mille)))
+        Some(Span::from_ps(promised.as_ps() / 1_000 * 1_000_u64.saturating_sub(2 * drift_per_mille)))
     }
 }
