@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 
-use live::packet::PacketPort;
+use live::packet::{PacketCounters, PacketPort};
 use live::port::Port;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
@@ -71,7 +71,7 @@ fn frames_cross_in_order_and_own_ones_are_not_heard() {
         }
         let mut buffer = vec![0; 2_000];
         assert_eq!(a.read(&mut buffer).unwrap(), None);
-        assert_eq!(b.counters().unwrap(), Default::default());
+        assert_eq!(b.counters().unwrap(), PacketCounters::default());
     });
 }
 
@@ -96,7 +96,7 @@ fn large_segments_pass_whole() {
         // UDP that is cut by the device, not by IP: nobody has to answer, as TCP would need.
         let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
         nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::UdpGsoSegment, &1_000).unwrap();
-        socket.send_to(&[5; 30_000], "10.9.0.2:7").unwrap();
+        socket.send_to(&vec![5; 30_000], "10.9.0.2:7").unwrap();
         let mut bytes = 0;
         while bytes < 30_000 {
             let seen = receive(&mut b);

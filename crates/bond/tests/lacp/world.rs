@@ -135,7 +135,7 @@ impl World {
     pub fn reasons(&self) -> String {
         let of = |(n, bond): (usize, &Lacp)| {
             let whys = (0..32).filter_map(|id| bond.why(self.now, member(id)));
-            whys.map(|why| format!("bond {n}: {why}\n")).collect::<String>()
+            whys.fold(String::new(), |text, why| text + &format!("bond {n}: {why}\n"))
         };
         self.bonds.iter().enumerate().map(of).collect()
     }

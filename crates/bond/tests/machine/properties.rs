@@ -62,7 +62,7 @@ impl World {
             Happening::Carrier(n, up, speed) => bond.carrier(*now, id(usize::from(n)), carrier(up, speed)),
             Happening::Wait(ms) => *now += Span::from_ms(u64::from(ms)),
             Happening::Lacp(bits) => {
-                bond.set_distributing(*now, MemberSet::from_bits(bits), MemberSet::from_bits(bits))
+                bond.set_distributing(*now, MemberSet::from_bits(bits), MemberSet::from_bits(bits));
             }
             Happening::Options(n) => bond.set_config(*now, OPTIONS[usize::from(n)].parse().unwrap()),
             Happening::Frame(mut bytes) => {
@@ -87,7 +87,7 @@ impl World {
         assert_eq!(usable.bits() & !members.bits(), 0, "somebody usable is not there");
         match self.bond.active() {
             Some(active) => {
-                assert!(matches!(self.bond.member(active).unwrap().link(), LinkState::Up | LinkState::Fail))
+                assert!(matches!(self.bond.member(active).unwrap().link(), LinkState::Up | LinkState::Fail));
             }
             None => assert!(up.is_empty(), "somebody is up, but nobody is active"),
         }
