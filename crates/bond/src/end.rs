@@ -74,6 +74,8 @@ pub struct End<P> {
     /// The next frame's number.
     next: u32,
     reorder: Option<BySequence<P>>,
+    /// What the other end is known to send on.
+    partner_uses: MemberSet,
     counters: Counters,
 }
 
@@ -90,6 +92,8 @@ pub struct Plan {
     pub members: Vec<(String, [u8; 6], Carrier)>,
     /// The host's addresses.
     pub addresses: Vec<std::net::IpAddr>,
+    /// What the other end sends on from its first frame: all members in balance-rr. Others are learned when they are heard first.
+    pub partner_uses: MemberSet,
     /// Where chance starts.
     pub seed: u64,
 }
@@ -111,8 +115,11 @@ impl<P> End<P> {
                 lacp.link(id, *carrier);
             }
         }
-        let reorder = plan.reorder.map(|config| BySequence::new(config).expect("its bounds were checked"));
-        Self { bond, lacp, next: 0, reorder, counters: Counters::default() }
+        let mut reorder = plan.reorder.map(|config| BySequence::new(config).expect("its bounds were checked"));
+        if let Some(reorder) = &mut reorder {
+            reorder.set_members(now, plan.partner_uses.bits(), &mut |_| {});
+        }
+        Self { bond, lacp, next: 0, reorder, partner_uses: plan.partner_uses, counters: Counters::default() }
     }
 
     /// Chooses who sends a frame, and numbers it. Copies have one number.
@@ -156,6 +163,11 @@ impl<P> End<P> {
         }
         self.counters.accepted += 1;
         if let Some(reorder) = &mut self.reorder {
+            // A gap is waited for only while one of the members in use may still bring it.
+            if !self.partner_uses.contains(member) {
+                self.partner_uses.insert(member);
+                reorder.set_members(now, self.partner_uses.bits(), out);
+            }
             return reorder.offer(now, member.index() as u8, Numbered { epoch: 0, number }, packet, out);
         }
         out(packet);
@@ -176,13 +188,6 @@ impl<P> End<P> {
         self.bond.carrier(now, member, carrier);
         if let Some(lacp) = &mut self.lacp {
             lacp.link(member, carrier);
-        }
-    }
-
-    /// The other end sends on these members: a gap is waited for only while one of them may still bring it.
-    pub fn partner_sends_on(&mut self, now: Time, members: MemberSet, out: &mut impl FnMut(P)) {
-        if let Some(reorder) = &mut self.reorder {
-            reorder.set_members(now, members.bits(), out);
         }
     }
 
@@ -319,6 +324,7 @@ mod tests {
                 mac: [2, 0, 0, 0, 0, system],
                 members,
                 addresses: Vec::new(),
+                partner_uses: MemberSet::from_bits(3),
                 seed: 1,
             },
         )
@@ -327,7 +333,6 @@ mod tests {
     #[test]
     fn what_overtakes_is_put_in_order_by_number() {
         let (mut a, mut b) = (end(Mode::BalanceRr, false, 1), end(Mode::BalanceRr, true, 2));
-        b.partner_sends_on(Time::ZERO, MemberSet::from_bits(3), &mut |_| {});
         let mut sent: Vec<_> = (0..40_u32)
             .map(|packet| {
                 let (Transmit::One(member), number) = a.transmit(Time::ZERO, &summary(0)) else { panic!("one") };

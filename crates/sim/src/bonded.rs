@@ -4,7 +4,7 @@
 //! ends send by themselves (LACPDUs, announcements) cross the members' links like others, in their queues.
 
 use bond::end::{Control, Output};
-use bond::{End, HashPolicy, Learning, MemberId, MemberSet, Summary, Transmit};
+use bond::{End, HashPolicy, Learning, MemberId, Summary, Transmit};
 use fabric::{BondEnd, Fabric, NodeId, NodeKind};
 use machine::{Span, Step, Time, mix};
 use wire::{EthernetRepr, ethertype};
@@ -48,8 +48,6 @@ struct Place {
     policy: usize,
     /// When its timer's event fires.
     armed: Time,
-    /// What the other end was seen to send on.
-    partner_uses: MemberSet,
 }
 
 /// All bonds of a network.
@@ -94,7 +92,6 @@ impl Bonds {
                 BondEnd::Learning => What::Learning(Learning::default()),
             };
             let policy = bonds.policy(end.config.policy);
-            let partner_uses = MemberSet::EMPTY;
             bonds.ends.push(Place {
                 node: end.node.0,
                 wires: mine,
@@ -102,7 +99,6 @@ impl Bonds {
                 partner: end.partner,
                 policy,
                 armed: Time::NEVER,
-                partner_uses,
             });
         }
         for (index, end) in fabric.bonds.iter().enumerate() {
@@ -236,10 +232,6 @@ impl Engine<'_> {
         let released = &mut self.bonds.released;
         let number = self.bonds.numbers[packet as usize];
         let mut out = |waiting| released.push(waiting);
-        if !place.partner_uses.contains(member) {
-            place.partner_uses.insert(member);
-            end.partner_sends_on(now, place.partner_uses, &mut out);
-        }
         if let Some(copy) = end.receive(now, (member, number), &summary, Waiting { packet, way }, &mut out) {
             self.packets.take(copy.packet);
         }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ::bond::Carrier;
+use ::bond::{Carrier, MemberId, MemberSet};
 use machine::Span;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
@@ -161,7 +161,12 @@ impl Fabric {
         let reorder = end.reorder.filter(|_| self.bonds[end.partner].is_bonded());
         let reorder = reorder
             .map(|spec| ::bond::reorder::Config { buffer: spec.buffer.next_power_of_two(), timeout: spec.timeout });
-        ::bond::end::Plan { config: end.config.clone(), reorder, mac, members: members.collect(), addresses, seed }
+        let partner = &self.bonds[end.partner];
+        let sends_on_all = partner.is_bonded() && partner.config.mode == ::bond::Mode::BalanceRr;
+        let partner_uses =
+            if sends_on_all { (0..end.members()).map(MemberId::new).collect() } else { MemberSet::EMPTY };
+        let members = members.collect();
+        ::bond::end::Plan { config: end.config.clone(), reorder, mac, members, addresses, partner_uses, seed }
     }
 
     /// The links of a bond, by either of its ends, in the order of the members.

@@ -3,7 +3,7 @@
 //! Each end is [`bond::End`], the machine that is simulated, too. A frame's number travels beside it, as a tag would before it.
 
 use bond::end::Output;
-use bond::{End, Learning, MemberId, MemberSet, Mode, Transmit};
+use bond::{End, Learning, MemberId, Mode, Transmit};
 use fabric::BondEnd;
 use machine::{Step, Time, mix};
 use vswitch::Forwarding;
@@ -23,8 +23,6 @@ const DESTINATION: std::ops::Range<usize> = VNET_HEADER..VNET_HEADER + 6;
 #[derive(Debug)]
 pub struct Place {
     what: What,
-    /// What the other end was seen to send on.
-    partner_uses: MemberSet,
     /// When it wants to be looked at.
     pub due: Time,
 }
@@ -47,7 +45,7 @@ impl Place {
                 What::Bonded(Box::new(End::new(now, &plan)))
             }
         };
-        Self { what, partner_uses: MemberSet::EMPTY, due: now }
+        Self { what, due: now }
     }
 
     /// Hands on all that waits for what is missing: the network changes.
@@ -246,10 +244,6 @@ impl Worker {
         };
         let summary = bond::Summary::of(end.bond().config(), frame);
         let mut out = |packet| released.push(packet);
-        if !place.partner_uses.contains(member) {
-            place.partner_uses.insert(member);
-            end.partner_sends_on(at, place.partner_uses, &mut out);
-        }
         let copy = end.receive(at, (member, number), &summary, packet, &mut out);
         place.due = place.due.min(end.deadline());
         self.released = released;
