@@ -293,8 +293,9 @@ impl Bond {
 
     /// Draws the consequences of a change: who is active, who is usable, whether the bond has carrier.
     pub(crate) fn settle(&mut self, now: Time) {
-        // If nobody is usable, `updelay` is not waited for.
-        if !self.members().any(|(_, member)| member.is_usable()) {
+        // If nobody is up, and nobody stays active while `downdelay` lasts, `updelay` is not waited for.
+        let has_active = self.active.and_then(|id| self.member(id)).is_some_and(Member::is_usable);
+        if !has_active && !self.members().any(|(_, member)| member.link == LinkState::Up) {
             for id in self.order.clone() {
                 if self.member(id).is_some_and(|member| member.link == LinkState::Back) {
                     self.set_link(now, id, LinkState::Up, Time::NEVER);
