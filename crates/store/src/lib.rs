@@ -46,5 +46,5 @@ mod storage;
 
 #[cfg(feature = "planted-bugs")]
 pub use config::PlantedBugs;
-pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
+pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
 pub use server::{ClientId, Founding, Input, OpenError, Output, Server};

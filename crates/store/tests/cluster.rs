@@ -7,7 +7,7 @@ use store::peer::{Envelope, Item};
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Request, RequestBody, Response, ServerMessage, WatchEvents,
 };
-use store::{ClientId, Config, Founding, Input, Output, Server};
+use store::{ClientId, Config, Founding, Input, LEASE_MAX, Output, Server};
 use tree::{Change, Location, Path, Transaction};
 use wal::{Log, MemoryDisk};
 
@@ -528,11 +528,11 @@ fn a_restarted_server_gives_no_vote_for_as_long_as_a_lease_may_be() {
     let ask = || from(third, vec![raw(VOTE, 50, 1_000, &[], None), raw(PRE_VOTE, 51, 1_000, &[], None)]);
     let mut said = Vec::new();
     for _ in 0..9 {
-        said.extend(cluster.run_alone(follower, Span::from_ms(110), third));
+        said.extend(cluster.run_alone(follower, Span::from_ns(LEASE_MAX.as_ns() * 11 / 100), third));
         let now = cluster.now;
         cluster.members.get_mut(&follower).unwrap().server.handle(now, ask());
     }
-    assert_eq!(said, [], "not within a second");
+    assert_eq!(said, [], "not within the longest lease");
     cluster.run_alone(follower, Span::from_ms(20), third);
     let now = cluster.now;
     cluster.members.get_mut(&follower).unwrap().server.handle(now, from(third, vec![raw(VOTE, 50, 1_000, &[], None)]));
