@@ -6,16 +6,16 @@ use bed::{Bed, Running, output, source};
 use fabric::{Overrides, Reordering};
 use live::Instance;
 
-/// Two hosts with two links each, of 20 Mbit/s; one member is 200 us longer than the other.
+/// Two hosts with two links each, of 20 Mbit/s; one member takes 900 us longer than the other, more than a frame takes.
 const PAIR: &str = "
 name: pair
 nodes: { h1: host, h2: host, s1: switch }
 link-defaults: { rate: 20Mbit, delay: 100us, queue: 100 }
 links:
   - between: [h1, s1]
-  - { between: [h1, s1], delay: 300us }
+  - { between: [h1, s1], delay: 1ms }
   - between: [h2, s1]
-  - { between: [h2, s1], delay: 300us }
+  - { between: [h2, s1], delay: 1ms }
 bonds:
   - { host: h1 }
   - { host: h2 }
