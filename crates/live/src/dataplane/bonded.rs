@@ -3,7 +3,7 @@
 //! Each end is [`bond::End`], the machine that is simulated, too. A frame's number travels beside it, as a tag would before it.
 
 use bond::end::Output;
-use bond::{End, Learning, MemberId, Mode, Transmit};
+use bond::{End, Learning, LinkState, MemberId, Mode, Transmit};
 use fabric::BondEnd;
 use machine::{Step, Time, mix};
 use vswitch::Forwarding;
@@ -89,7 +89,11 @@ fn why(end: &End<Packet>, id: MemberId, now: Time) -> (bool, String) {
     if let Some(why) = end.lacp().and_then(|lacp| lacp.why(now, id)) {
         return (bond.usable().contains(id), why.to_string());
     }
+    let link = bond.member(id).map(bond::Member::link);
     match (bond.usable().contains(id), bond.config().mode, bond.active()) {
+        (false, ..) if link == Some(LinkState::Back) => {
+            (false, "its link is up, and updelay is not over yet".to_owned())
+        }
         (false, ..) => (false, "its link is down".to_owned()),
         (true, Mode::ActiveBackup, Some(active)) if active == id => (true, "it is the active one".to_owned()),
         (true, Mode::ActiveBackup, Some(active)) => {
