@@ -599,3 +599,27 @@ fn a_worn_controller_starts_anew_and_keeps_its_data() {
     cluster(&["put", "/car:cars/car-entry=1", "blue"]);
     assert_eq!(cluster(&["get", "/car:cars/car-entry=1"]).trim(), "blue");
 }
+
+/// A client that starts anew for each request asks whom it was told to ask: there the shard's leader should be.
+#[test]
+fn a_leader_moves_to_where_requests_come_from() {
+    let cluster = Cluster::start(3);
+    cluster.run(&["put", "/car:cars/car-entry=1", "red"]);
+    let leader = |cluster: &Cluster| {
+        let status = cluster.json(&["status"]);
+        let shards = status["shards"].as_array().expect("a list").clone();
+        let of_default = shards.iter().find(|shard| shard["name"] == "default").expect("it is always there");
+        of_default["leader"].as_str().map(str::to_owned)
+    };
+    let before = leader(&cluster).expect("somebody leads");
+    let (other, node) =
+        (1..=3).map(|n| (format!("c{n}"), n - 1)).find(|(name, _)| *name != before).expect("there are three");
+    let endpoint = &cluster.nodes[node].address;
+    let begun = Instant::now();
+    while leader(&cluster).as_ref() != Some(&other) {
+        assert!(begun.elapsed() < 2 * PATIENCE, "{other} is asked, and {:?} leads", leader(&cluster));
+        for _ in 0..20 {
+            cluster.desk.expect(0, &["cluster", "--endpoints", endpoint, "put", "/car:cars/car-entry=1", "blue"]);
+        }
+    }
+}
