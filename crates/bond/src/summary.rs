@@ -1,5 +1,7 @@
 //! What a bond needs to know of a frame. Live it is read from the frame; simulated it is made once a flow.
 
+use wire::ethertype::{ARP, IPV4, IPV6, SLOW};
+use wire::protocol::ICMPV6;
 use wire::{BROADCAST, is_group};
 
 use crate::config::{Config, HashPolicy, Mode};
@@ -41,12 +43,7 @@ pub struct Summary {
     pub kind: Kind,
 }
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const ARP: u16 = 0x0806;
-const SLOW_PROTOCOLS: u16 = 0x8809;
 const IGMP: u8 = 2;
-const ICMPV6: u8 = 58;
 
 impl Summary {
     /// Reads what a bond of this configuration needs. A frame without a whole Ethernet header is [`Kind::Other`] to nobody.
@@ -75,7 +72,7 @@ impl Summary {
             IPV4 => summary.read_ipv4(&link, with_peer),
             IPV6 => summary.read_ipv6(&link, with_peer),
             ARP => summary.kind = Kind::Arp,
-            SLOW_PROTOCOLS => summary.kind = Kind::Slow,
+            SLOW => summary.kind = Kind::Slow,
             _ => {}
         }
         summary
@@ -151,7 +148,7 @@ mod tests {
         ipv6[40] = 136;
         assert_eq!(kind(&frame(IPV6, &ipv6)), Kind::Neighbour);
         assert_eq!(kind(&frame(ARP, &[])), Kind::Arp);
-        assert_eq!(kind(&frame(SLOW_PROTOCOLS, &[1])), Kind::Slow);
+        assert_eq!(kind(&frame(SLOW, &[1])), Kind::Slow);
         assert_eq!(kind(&[0; 13]), Kind::Other);
     }
 

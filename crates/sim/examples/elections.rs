@@ -36,14 +36,7 @@ const WAYS: [Way; 3] = [
 const DELAYS: [(u64, u64); 4] = [(2, 4), (30, 60), (70, 80), (50, 100)];
 
 fn setting(way: Way, (least, mean): (u64, u64)) -> Setting {
-    let quality = Quality {
-        delay_min: Span::from_ms(least),
-        delay_more: Span::from_ms(mean - least),
-        lost_per_mille: 0,
-        doubled_per_mille: 0,
-        late_per_mille: 0,
-        late: Span::ZERO,
-    };
+    let quality = Quality::lossless(Span::from_ms(least), Span::from_ms(mean - least));
     let election = TimeoutConfig { min: TIMEOUT, max: Span::from_secs(10), fixed: way.fixed.then_some(TIMEOUT) };
     let speed = Speed { slow_per_mille: 0, ..Speed::default() };
     Setting { servers: 3, strategy: Strategy::Single, election, quality, speed, pre_vote: way.pre_vote }

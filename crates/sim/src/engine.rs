@@ -250,8 +250,9 @@ impl<'a> Engine<'a> {
         let flow = &mut self.flows[event.way as usize / 2];
         let end = seq + self.segment_bytes;
         if let Some(udp) = &mut flow.udp {
-            let (first, last) = (seq * self.segment_bytes, end_of(seq, self.segment_bytes));
-            flow.meter.observe(first as u32, last as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+            let first = seq * self.segment_bytes;
+            let behind = first + self.segment_bytes;
+            flow.meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
             return udp.receiver.receive(Fragment::of(seq));
         }
         flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
@@ -370,11 +371,6 @@ impl<'a> Engine<'a> {
     pub(crate) const fn in_flight(&self) -> u32 {
         self.packets.used()
     }
-}
-
-/// Behind the last byte of a fragment.
-const fn end_of(number: u64, segment_bytes: u64) -> u64 {
-    (number + 1) * segment_bytes
 }
 
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each

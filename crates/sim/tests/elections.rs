@@ -13,14 +13,7 @@ const HELD: u64 = 100;
 
 fn elections(fixed: bool, pre_vote: bool) -> Vec<Election> {
     let least = Span::from_ms(100);
-    let quality = Quality {
-        delay_min: Span::from_ms(70),
-        delay_more: Span::from_ms(10),
-        lost_per_mille: 0,
-        doubled_per_mille: 0,
-        late_per_mille: 0,
-        late: Span::ZERO,
-    };
+    let quality = Quality::lossless(Span::from_ms(70), Span::from_ms(10));
     let election = TimeoutConfig { min: least, max: Span::from_secs(10), fixed: fixed.then_some(least) };
     let setting =
         Setting { servers: 3, strategy: Strategy::Single, election, quality, speed: Speed::default(), pre_vote };

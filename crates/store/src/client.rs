@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use machine::{Control, Rng, Span, Step, Time};
 use tree::{Location, Path};
 
-use crate::protocol::{Answer, ClientMessage, Error, RequestBody, Response, ServerMessage, WatchEvents};
+use crate::protocol::{Answer, ClientMessage, Error, RequestBody, Response, ServerMessage, WATCHES_MAX, WatchEvents};
 use endpoints::Endpoints;
 pub use event::{ConnectionId, Input, Output};
 use pending::{At, Origin, Pending};
@@ -44,9 +44,6 @@ pub const REQUESTS_MAX: usize = 1_024;
 
 /// Writes from the oldest that has no answer to the newest; more wait for it.
 pub const WRITES_MAX: usize = tree::sessions::MAX_OUTCOMES;
-
-/// Watches at a time; more are answered with [`Error::Busy`].
-pub const WATCHES_MAX: usize = 1_024;
 
 /// How a client behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -173,6 +173,9 @@ pub enum RequestBody {
 /// Most entries in one answer to [`RequestBody::List`].
 pub const LIST_MAX: u32 = 4_096;
 
+/// Most watches of one connection: each change is held against all of them. Our client does not ask for more.
+pub const WATCHES_MAX: usize = 1_024;
+
 /// How fresh a read must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Consistency {

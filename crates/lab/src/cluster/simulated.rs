@@ -24,14 +24,7 @@ use crate::cluster_record::ClusterRecord;
 
 /// One way through the network where the file says nothing of it: a switch, two kernels; and what single messages take
 /// longer.
-const QUALITY: Quality = Quality {
-    delay_min: Span::from_us(60),
-    delay_more: Span::from_us(20),
-    lost_per_mille: 0,
-    doubled_per_mille: 0,
-    late_per_mille: 0,
-    late: Span::ZERO,
-};
+const QUALITY: Quality = Quality::lossless(Span::from_us(60), Span::from_us(20));
 /// A write with its sync.
 const SPEED: Speed =
     Speed { write_min: Span::from_us(300), write_more: Span::from_us(200), slow_per_mille: 0, slow: Span::ZERO };

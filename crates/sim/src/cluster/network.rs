@@ -33,6 +33,13 @@ impl Default for Quality {
     }
 }
 
+impl Quality {
+    /// A network that only delays: at least so long, and on average so much more.
+    pub const fn lossless(delay_min: Span, delay_more: Span) -> Self {
+        Self { delay_min, delay_more, lost_per_mille: 0, doubled_per_mille: 0, late_per_mille: 0, late: Span::ZERO }
+    }
+}
+
 /// Who sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {

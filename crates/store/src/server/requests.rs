@@ -7,10 +7,9 @@ use placement::ShardId;
 use tree::{Change, Command, Path, SessionId, Transaction};
 
 use super::operations::{Origin, Purpose, Route, What};
-use super::watches::WATCHES_MAX;
 use super::{ClientId, Output, Server};
 use crate::protocol::{
-    Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage,
+    Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage, WATCHES_MAX,
 };
 use crate::read::{Found, Read};
 

@@ -12,9 +12,6 @@ use super::{ClientId, Output, Server};
 use crate::content::Content;
 use crate::protocol::{Error, Response, ServerMessage, WatchEvents};
 
-/// Watches of one client at most: each change is held against all of them.
-pub(super) const WATCHES_MAX: usize = 1_024;
-
 #[derive(Debug)]
 struct Watch {
     at: Location,
