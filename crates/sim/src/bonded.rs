@@ -12,8 +12,8 @@ use wire::{EthernetRepr, ethertype};
 use crate::engine::{Engine, Event, Wire};
 use crate::run::Scenario;
 
-/// [`Wire::bond`] and [`Wire::far`] of a link that is in no bond.
-pub(crate) const NONE: u32 = u32::MAX;
+/// [`InBond::leaves`] of a wire that is in no bond.
+const NONE: u32 = u32::MAX;
 /// [`Event::at`] with this bit: a packet arrives over the wire of the other bits, which is in a bond.
 pub(crate) const OVER: u32 = 1 << 31;
 /// [`Event::way`] of a frame that a bond has sent by itself; the packet's number is its place in [`Bonds::control`].
@@ -50,9 +50,21 @@ struct Place {
     armed: Time,
 }
 
+/// Where a wire is in bonds. Apart from the wires, which are looked up for each packet of each network.
+#[derive(Clone, Copy, Debug)]
+struct InBond {
+    /// The end that it leaves from, or [`NONE`].
+    leaves: u32,
+    /// The end that it leads to, and which of its members it is there.
+    far: u32,
+    member: u8,
+}
+
 /// All bonds of a network.
 #[derive(Debug, Default)]
 pub(crate) struct Bonds {
+    /// By wire; empty where there are no bonds.
+    wires: Vec<InBond>,
     ends: Vec<Place>,
     /// By policy and way: what a bond needs to know of a flow's packets.
     summaries: Vec<(HashPolicy, Vec<Summary>)>,
@@ -80,11 +92,14 @@ impl Bonds {
     pub(crate) fn new(scenario: &Scenario<'_>, first_wire: &[u32], wires: &mut [Wire]) -> Self {
         let fabric = scenario.fabric;
         let mut bonds = Self::default();
+        if !fabric.bonds.is_empty() {
+            bonds.wires = vec![InBond { leaves: NONE, far: NONE, member: 0 }; wires.len()];
+        }
         for (index, end) in fabric.bonds.iter().enumerate() {
             let first = first_wire[end.node.0 as usize];
             let mine: Vec<u32> = end.ports.iter().map(|port| first + u32::from(port.0)).collect();
             for &wire in &mine {
-                wires[wire as usize].bond = index as u32;
+                bonds.wires[wire as usize].leaves = index as u32;
             }
             let plan = fabric.bond_plan(index, mix(scenario.seed ^ index as u64));
             let what = match end.end {
@@ -104,11 +119,19 @@ impl Bonds {
         for (index, end) in fabric.bonds.iter().enumerate() {
             let partner = &bonds.ends[end.partner];
             for (member, &wire) in partner.wires.iter().enumerate() {
-                let wire = &mut wires[wire as usize];
-                (wire.far, wire.member) = (index as u32, member as u8);
+                wires[wire as usize].arrives = OVER | wire;
+                let place = &mut bonds.wires[wire as usize];
+                (place.far, place.member) = (index as u32, member as u8);
             }
         }
         bonds
+    }
+
+    /// The end that a wire leaves from, if it is in a bond.
+    #[inline]
+    pub(crate) fn leaving(&self, wire: u32) -> Option<usize> {
+        let place = self.wires.get(wire as usize)?;
+        (place.leaves != NONE).then_some(place.leaves as usize)
     }
 
     fn policy(&mut self, policy: HashPolicy) -> usize {
@@ -168,7 +191,7 @@ impl Bonds {
     }
 }
 
-impl Engine<'_> {
+impl<const PLAIN: bool> Engine<'_, PLAIN> {
     /// Lets ends say what they have to say before anything else happens.
     pub(crate) fn start_bonds(&mut self) {
         for index in 0..self.bonds.ends.len() {
@@ -212,7 +235,7 @@ impl Engine<'_> {
 
     /// Something has come by a member's wire.
     pub(crate) fn arrive_over(&mut self, now: Time, event: Event) {
-        let Wire { far, member, .. } = self.wires[(event.at & !OVER) as usize];
+        let InBond { far, member, .. } = self.bonds.wires[(event.at & !OVER) as usize];
         let (index, member) = (far as usize, MemberId::new(usize::from(member)));
         self.note_source(index, member, event.way);
         if event.way == CONTROL {
@@ -295,7 +318,7 @@ impl Engine<'_> {
                     self.put_control_on(now, wire, at, bytes);
                 }
                 // Nobody watches a simulated bond.
-                Step::Do(Output::Event(_) | Output::Lacp(_)) => {}
+                Step::Do(Output::Event(_) | Output::Lacp(_) | Output::Peer(_)) => {}
             }
         }
     }

@@ -9,7 +9,7 @@ use transport::{Ack, Receiver, Segment, Sender, TransportKind, receiver, sender}
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, Switch};
 
-use crate::bonded::{Bonds, NONE, OVER};
+use crate::bonded::{Bonds, OVER};
 use crate::pool::{Packet, Pool};
 use crate::run::Scenario;
 
@@ -44,12 +44,7 @@ pub(crate) struct Event {
 pub(crate) struct Wire {
     pub(crate) link: Link,
     /// [`Event::at`] of what arrives by it: the node that it leads to, or, in a bond, itself.
-    arrives: u32,
-    /// The bond's end that it leaves from, or [`NONE`].
-    pub(crate) bond: u32,
-    /// The bond's end that it leads to, or [`NONE`], and which of its members it is there.
-    pub(crate) far: u32,
-    pub(crate) member: u8,
+    pub(crate) arrives: u32,
 }
 
 /// What the network needs to know of a flow's packets in one direction.
@@ -60,8 +55,6 @@ struct Way {
     wire: u32,
     /// Size of each on the link.
     bytes: u32,
-    /// What one takes on the first link: before a sender tries again what that link has dropped.
-    pause: machine::Span,
 }
 
 /// Both ends of a flow.
@@ -70,21 +63,20 @@ pub(crate) struct Flow {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) meter: Meter,
-    /// Instead of sender and receiver, in a run of UDP.
-    pub(crate) udp: Option<Box<Udp>>,
     /// When the timer events of the sender and of the receiver fire that are in the calendar.
     armed: [Time; 2],
 }
 
-/// A flow of UDP.
+/// What a flow of UDP has instead of sender and receiver.
 #[derive(Debug)]
 pub(crate) struct Udp {
     pub(crate) sender: udp::Sender,
     pub(crate) receiver: udp::Receiver,
 }
 
-/// A network and its flows at one moment.
-pub(crate) struct Engine<'a> {
+/// A network and its flows at one moment. `PLAIN`: it has no bonds and carries TCP, and the compiler leaves out of the loop what
+/// others need, which takes a tenth of the time.
+pub(crate) struct Engine<'a, const PLAIN: bool> {
     scenario: &'a Scenario<'a>,
     calendar: Calendar<Event>,
     switches: Vec<Switch>,
@@ -94,6 +86,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) bonds: Bonds,
     ways: Vec<Way>,
     flows: Vec<Flow>,
+    /// By flow, in a run of UDP; else empty.
+    udp: Vec<Udp>,
     pub(crate) packets: Pool,
     packet_hops: u64,
     /// How many events may happen at one instant.
@@ -104,14 +98,11 @@ pub(crate) struct Engine<'a> {
     hosts: u32,
 }
 
-impl<'a> Engine<'a> {
+impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
     pub(crate) fn new(scenario: &'a Scenario<'a>) -> Self {
         let fabric = scenario.fabric;
         let (first_wire, mut wires) = wires(scenario);
         let bonds = Bonds::new(scenario, &first_wire, &mut wires);
-        for (index, wire) in wires.iter_mut().enumerate().filter(|(_, wire)| wire.far != NONE) {
-            wire.arrives = OVER | index as u32;
-        }
         let mut engine = Self {
             scenario,
             calendar: Calendar::new(),
@@ -123,6 +114,7 @@ impl<'a> Engine<'a> {
             bonds,
             ways: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
+            udp: Vec::new(),
             packets: Pool::new(scenario.transport.kind == TransportKind::Sack),
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
@@ -146,19 +138,18 @@ impl<'a> Engine<'a> {
             for (from, to, bytes) in [(flow.from, flow.to, data_bytes), (flow.to, flow.from, spec.header_bytes)] {
                 let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(index as u64)));
                 let wire = self.first_wire[from.0 as usize];
-                let rate = self.wires[wire as usize].link.spec().rate_bps.unwrap_or(1_000_000_000);
-                let pause = machine::Span::transmission(u64::from(bytes), rate);
-                self.ways.push(Way { forwarding: Forwarding { to, hash }, wire, bytes, pause });
+                self.ways.push(Way { forwarding: Forwarding { to, hash }, wire, bytes });
             }
             self.flows.push(Flow {
                 sender: Sender::new(spec),
                 receiver: Receiver::new(spec),
                 meter: Meter::new(),
-                udp: (spec.kind == TransportKind::Udp).then(|| {
-                    Box::new(Udp { sender: udp::Sender::new(udp::FRAGMENTS), receiver: udp::Receiver::default() })
-                }),
                 armed: [Time::NEVER; 2],
             });
+            if spec.kind == TransportKind::Udp {
+                let sender = udp::Sender::new(udp::FRAGMENTS);
+                self.udp.push(Udp { sender, receiver: udp::Receiver::default() });
+            }
             let start = flow.start + self.bonds.settling();
             self.calendar.push(start, Event { packet: 0, way: 2 * index as u32, at: START });
         }
@@ -184,7 +175,7 @@ impl<'a> Engine<'a> {
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time, event: Event) {
         if event.at >= self.hosts {
-            if event.at >= OVER { self.arrive_over(now, event) } else { self.forward(now, event) }
+            if !PLAIN && event.at >= OVER { self.arrive_over(now, event) } else { self.forward(now, event) }
         } else if event.way.is_multiple_of(2) {
             self.segment_arrives(now, event);
         } else {
@@ -218,9 +209,9 @@ impl<'a> Engine<'a> {
     /// Offers a packet to a wire, or to the bond that has it: when it arrives, and over which wire; `None` if it was dropped.
     #[inline]
     fn offer(&mut self, now: Time, wire: u32, packet: u32, way: u32) -> Option<(Time, u32)> {
-        match self.wires[wire as usize].bond {
-            NONE => self.put_on(now, wire, packet, way),
-            bond => self.offer_to_bond(now, bond as usize, packet, way),
+        match self.bonds.leaving(wire) {
+            Some(bond) if !PLAIN => self.offer_to_bond(now, bond, packet, way),
+            _ => self.put_on(now, wire, packet, way),
         }
     }
 
@@ -246,18 +237,25 @@ impl<'a> Engine<'a> {
 
     #[inline]
     fn segment_arrives(&mut self, now: Time, event: Event) {
+        if !PLAIN && !self.udp.is_empty() {
+            return self.fragment_arrives(event);
+        }
         let Packet { number: seq, stamp } = self.packets.take(event.packet);
         let flow = &mut self.flows[event.way as usize / 2];
         let end = seq + self.segment_bytes;
-        if let Some(udp) = &mut flow.udp {
-            let first = seq * self.segment_bytes;
-            let behind = first + self.segment_bytes;
-            flow.meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-            return udp.receiver.receive(Fragment::of(seq));
-        }
         flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
         flow.receiver.handle(now, receiver::Input::Data(Segment { seq, stamp }));
         self.poll_receiver(now, event.way);
+    }
+
+    /// A fragment of UDP has come to its host.
+    fn fragment_arrives(&mut self, event: Event) {
+        let Packet { number, stamp } = self.packets.take(event.packet);
+        let index = event.way as usize / 2;
+        let first = number * self.segment_bytes;
+        let behind = first + self.segment_bytes;
+        self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+        self.udp[index].receiver.receive(Fragment::of(number));
     }
 
     #[inline]
@@ -270,12 +268,12 @@ impl<'a> Engine<'a> {
     }
 
     fn wake(&mut self, now: Time, event: Event) {
-        if event.at == BOND {
+        if !PLAIN && event.at == BOND {
             return self.wake_bond(now, event.way as usize);
         }
         let side = event.way as usize % 2;
         let flow = &mut self.flows[event.way as usize / 2];
-        if let Some(udp) = &mut flow.udp {
+        if !PLAIN && let Some(udp) = self.udp.get_mut(event.way as usize / 2) {
             udp.sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
             return self.poll_udp(now, event.way);
         }
@@ -315,14 +313,17 @@ impl<'a> Engine<'a> {
     /// Lets a flow of UDP write what its socket buffer has room for. A fragment's room is free when it has left the host.
     fn poll_udp(&mut self, now: Time, way: u32) {
         loop {
-            let udp = self.flows[way as usize / 2].udp.as_mut().expect("the flow is one of UDP");
-            let Step::Do(fragment) = udp.sender.poll(now) else { return };
+            let Step::Do(fragment) = self.udp[way as usize / 2].sender.poll(now) else { return };
             let number = Packet { number: fragment.number(), stamp: now };
             let packet = self.packets.put(number, &transport::segment::Blocks::NONE);
-            let left = match self.offer(now, self.ways[way as usize].wire, packet, way) {
+            let Way { wire, bytes, .. } = self.ways[way as usize];
+            let left = match self.offer(now, wire, packet, way) {
                 Some((arrives, wire)) => now + arrives.since(now + self.wires[wire as usize].link.spec().delay),
                 // What a full queue has dropped has left, too; a loop without end is kept from by the link's pace.
-                None => now + self.ways[way as usize].pause,
+                None => {
+                    let rate = self.wires[wire as usize].link.spec().rate_bps.unwrap_or(1_000_000_000);
+                    now + machine::Span::transmission(u64::from(bytes), rate)
+                }
             };
             self.calendar.push(left, Event { packet: 0, way, at: TIMER });
         }
@@ -353,8 +354,9 @@ impl<'a> Engine<'a> {
         }
     }
 
-    pub(crate) fn flows(&mut self) -> &mut [Flow] {
-        &mut self.flows
+    /// The flows, and in a run of UDP what each has in place of sender and receiver.
+    pub(crate) fn flows(&mut self) -> (&mut [Flow], &[Udp]) {
+        (&mut self.flows, &self.udp)
     }
 
     /// The wire of each link and direction: forward, then backward.
@@ -391,7 +393,7 @@ fn wires(scenario: &Scenario<'_>) -> (Vec<u32>, Vec<Wire>) {
         for &(link, side) in &node.ports {
             let link = &fabric.links[link.0 as usize];
             let arrives = link.end(side.other()).node.0;
-            wires.push(Wire { link: Link::new(link.spec), arrives, bond: NONE, far: NONE, member: 0 });
+            wires.push(Wire { link: Link::new(link.spec), arrives });
         }
     }
     (first_wire, wires)
@@ -432,13 +434,13 @@ mod tests {
                 fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
                 warm_up: Span::ZERO, duration: Span::ZERO, seed: 1,
             };
-            let mut engine = Engine::new(&scenario);
+            let mut engine = Engine::<true>::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));
             let accepted: u64 = engine.wires.iter().map(|wire| wire.link.counters().packets).sum();
             let in_flight = u64::from(engine.in_flight());
             prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
             let (mut sent, mut arrived) = (0, 0);
-            for flow in engine.flows() {
+            for flow in engine.flows().0 {
                 let counters = flow.sender.counters();
                 sent += counters.segments;
                 arrived += flow.meter.counters().segments;

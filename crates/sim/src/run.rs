@@ -1,6 +1,6 @@
 //! One simulated run.
 
-use fabric::{Fabric, NodeId, Routes, Side, Spread, TransportSpec};
+use fabric::{Fabric, NodeId, Routes, Side, Spread, TransportKind, TransportSpec};
 use machine::{Span, Time};
 use serde::Serialize;
 
@@ -87,40 +87,50 @@ pub struct LinkOutcome {
 /// If a flow's end is not a host of the fabric, if the fabric is not connected, or if time stands still because a flow
 /// crosses only links without rate and delay.
 pub fn run(scenario: &Scenario<'_>) -> Outcome {
-    let mut engine = Engine::new(scenario);
+    let plain = scenario.fabric.bonds.is_empty() && scenario.transport.kind != TransportKind::Udp;
+    if plain { run_engine::<true>(scenario) } else { run_engine::<false>(scenario) }
+}
+
+fn run_engine<const PLAIN: bool>(scenario: &Scenario<'_>) -> Outcome {
+    let mut engine = Engine::<PLAIN>::new(scenario);
     let start = Time::ZERO + engine.bonds.settling() + scenario.warm_up;
     engine.run_before(start);
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
-    let measure = |flow: &mut Flow| measure_flow(flow, segment_bytes);
-    let before: Vec<_> = engine.flows().iter_mut().map(measure).collect();
+    let before = measure_flows(&mut engine, segment_bytes);
     links(&mut engine, scenario);
     engine.run_before(start + scenario.duration);
-    let flows = engine.flows().iter_mut().zip(&before).map(|(flow, before)| since(&measure(flow), before)).collect();
+    let after = measure_flows(&mut engine, segment_bytes);
+    let flows = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
     let links = links(&mut engine, scenario);
     Outcome { flows, links, bonds: engine.bonds.outcomes(), packet_hops: engine.packet_hops() }
 }
 
-/// What a flow has done since the start; its reordering since this was asked last.
-fn measure_flow(flow: &mut Flow, segment_bytes: u64) -> FlowOutcome {
-    if let Some(udp) = &flow.udp {
-        return FlowOutcome {
-            delivered_bytes: udp.receiver.complete() * u64::from(transport::udp::FRAGMENTS) * segment_bytes,
-            segments: udp.sender.sent(),
-            retransmits: 0,
-            fast_retransmits: 0,
-            timeouts: 0,
+/// What each flow has done since the start; its reordering since this was asked last.
+fn measure_flows<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, segment_bytes: u64) -> Vec<FlowOutcome> {
+    let (flows, udp) = engine.flows();
+    let tcp = |flow: &mut Flow| {
+        let sent = flow.sender.counters();
+        FlowOutcome {
+            delivered_bytes: flow.receiver.delivered_bytes(),
+            segments: sent.segments,
+            retransmits: sent.retransmits,
+            fast_retransmits: sent.fast_retransmits,
+            timeouts: sent.timeouts,
             reordering: flow.meter.take(),
-        };
+        }
+    };
+    if udp.is_empty() {
+        return flows.iter_mut().map(tcp).collect();
     }
-    let sent = flow.sender.counters();
-    FlowOutcome {
-        delivered_bytes: flow.receiver.delivered_bytes(),
-        segments: sent.segments,
-        retransmits: sent.retransmits,
-        fast_retransmits: sent.fast_retransmits,
-        timeouts: sent.timeouts,
+    let udp = flows.iter_mut().zip(udp).map(|(flow, udp)| FlowOutcome {
+        delivered_bytes: udp.receiver.complete() * u64::from(transport::udp::FRAGMENTS) * segment_bytes,
+        segments: udp.sender.sent(),
+        retransmits: 0,
+        fast_retransmits: 0,
+        timeouts: 0,
         reordering: flow.meter.take(),
-    }
+    });
+    udp.collect()
 }
 
 fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
@@ -135,7 +145,7 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
 }
 
 /// What the links have done since this was asked last.
-fn links(engine: &mut Engine<'_>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
+fn links<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
     (0..scenario.fabric.links.len())
         .map(|index| LinkOutcome {
             forward: engine.wire(index, Side::A).link.take_counters(),
