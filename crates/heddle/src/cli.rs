@@ -44,6 +44,7 @@ EXAMPLES
   heddle up lab.fabric.yaml              start the network and leave it running
   heddle exec h1 -- ping -c 3 h2         run a program in one of its hosts
   heddle show counters                   what its links carried
+  heddle link down h1 s1                 pull a cable; `link up` plugs it in again
   heddle down                            stop it"
 )]
 pub struct Cli {
@@ -99,6 +100,11 @@ pub enum Command {
     /// and users are those of this machine. The exit status is the program's; 127 if there is no such program, 126 if it
     /// cannot be run.
     Exec(Exec),
+    /// Take a link of a running network down, or up again, as if its cable were pulled and plugged in
+    ///
+    /// What is under way on it is lost, and what is sent on it meanwhile. Bonds hear of it at once and use their other members; routes
+    /// stay as they are. It stays so when `up` changes the network, as long as the link is in the file.
+    Link(Link),
     /// Make the report of a results folder anew
     Report(Report),
     /// Run a node of the controller cluster, in the foreground
@@ -127,6 +133,49 @@ pub enum Command {
     /// The process behind `up`: holds the namespaces, forwards the packets
     #[command(hide = true)]
     Daemon(Daemon),
+    /// The ends of a flow of datagrams at a constant rate: `run` starts them in hosts
+    #[command(hide = true)]
+    Datagrams {
+        #[command(subcommand)]
+        end: Datagrams,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Datagrams {
+    /// Send numbered datagrams at an even pace
+    Send {
+        /// Datagrams a second
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        rate: u64,
+        /// How many
+        #[arg(long, value_name = "N")]
+        count: u64,
+        /// Payload of each
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(16..=65_507))]
+        bytes: u16,
+        /// Where to
+        #[arg(value_name = "ADDRESS:PORT")]
+        to: std::net::SocketAddr,
+    },
+    /// Note which of them come, and when
+    Receive {
+        /// The port to listen at
+        #[arg(long)]
+        port: u16,
+        /// Datagrams a second
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        rate: u64,
+        /// The first that is measured
+        #[arg(long, value_name = "N")]
+        from: u64,
+        /// The one after the last that is measured
+        #[arg(long, value_name = "N")]
+        to: u64,
+        /// Give up after so many milliseconds
+        #[arg(long, value_name = "N")]
+        patience_ms: u64,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -232,7 +281,7 @@ pub struct Show {
 pub enum What {
     /// Hosts and switches with their addresses
     Nodes,
-    /// Links with both ends, rate, delay and queue
+    /// Links with both ends, rate, delay and queue; of a running network also whether they are up
     Links,
     /// Forwarding entries of each switch: next-hop ports towards each host, and packets
     Flows,
@@ -252,6 +301,31 @@ pub struct Exec {
     /// The program and its arguments
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Link {
+    /// What happens to it
+    #[arg(value_enum)]
+    pub state: LinkState,
+    /// The node at one end
+    pub a: String,
+    /// The node at the other end
+    pub b: String,
+    /// Which of parallel links, from 1; if left out, all of them
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub number: Option<u32>,
+    /// The running network; may be left out when only one runs
+    #[arg(short, long)]
+    pub name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinkState {
+    /// It loses its carrier
+    Down,
+    /// It has its carrier back
+    Up,
 }
 
 #[derive(Debug, Args)]

@@ -2,17 +2,21 @@
 
 mod cluster;
 mod controller;
+mod datagrams;
 mod describe;
 mod file;
 mod instance;
+mod link;
 mod measure;
 mod shell;
 mod show;
 
 pub use cluster::cluster;
 pub use controller::controller;
+pub use datagrams::datagrams;
 pub use describe::{check, new, plan, schema};
 pub use instance::{clean, daemon, down, exec, up};
+pub use link::link;
 pub use measure::{report, run};
 pub use shell::{completions, man};
 pub use show::show;

@@ -61,6 +61,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Run(args) => return commands::run(&args, format),
         Command::Show(args) => commands::show(&args, format)?,
         Command::Exec(args) => commands::exec(&args)?,
+        Command::Link(args) => commands::link(&args, format)?,
         Command::Report(args) => return commands::report(&args, format),
         Command::Controller(args) => commands::controller(&args, format)?,
         Command::Cluster(args) => return commands::cluster(&args, format, cli.verbose > 0),
@@ -69,6 +70,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Completions { shell } => commands::completions(shell)?,
         Command::Man { folder } => commands::man(&folder)?,
         Command::Daemon(args) => commands::daemon(&args)?,
+        Command::Datagrams { end } => commands::datagrams(&end)?,
     }
     Ok(Ending::Passed)
 }

@@ -75,6 +75,19 @@ fn up_exec_show_change_down() {
     assert!(changed.contains("changed"), "{changed}");
     let (links, _) = desk.expect(0, &["show", "links", "-o", "csv"]);
     assert!(links.contains("5ms"), "{links}");
+    let (down, _) = desk.expect(0, &["link", "down", "s1", "s2"]);
+    assert_eq!(down, "s1-s2 is down\n");
+    let (again, _) = desk.expect(0, &["link", "down", "s2", "s1"]);
+    assert_eq!(again, "s1-s2 is down already\n");
+    let (links, _) = desk.expect(0, &["show", "links", "-o", "csv"]);
+    assert_eq!(links.lines().filter(|line| line.ends_with(",down")).count(), 1, "{links}");
+    desk.expect(1, &["exec", "h1", "--", "ping", "-c", "1", "-W", "1", "h2"]);
+    desk.expect(0, &["link", "up", "s1", "s2", "1"]);
+    desk.expect(0, &["exec", "h1", "--", "ping", "-c", "1", "-W", "1", "h2"]);
+    let (_, stderr) = desk.expect(2, &["link", "down", "h1", "s2"]);
+    assert!(stderr.contains("no link between `h1` and `s2`") && stderr.contains("linked to `s1`"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["link", "down", "h1", "s1", "2"]);
+    assert!(stderr.contains("one link"), "{stderr}");
     desk.expect(0, &["down"]);
     desk.expect(2, &["exec", "h1", "--", "true"]);
 }
@@ -115,4 +128,45 @@ fn live_and_simulated_agree() {
     assert!((live - sim).abs() <= 0.1 * sim, "live {live}, simulated {sim}");
     let report = desk.read("results/pair/report.html");
     assert!(report.contains("simulated") && report.contains("live"));
+}
+
+/// A bond's member is pulled while datagrams pass: simulated and live, hardly any is lost.
+#[test]
+fn a_lost_member_costs_next_to_nothing() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let file = "\
+nodes: { h1: host, h2: host, s1: switch }
+link-defaults: { rate: 100Mbit, delay: 100us, queue: 200 }
+links: [{ between: [h1, s1] }, { between: [h2, s1] }]
+bonds: [{ host: h1, members: 2 }]
+experiments:
+  failover:
+    traffic:
+      pattern: { pairs: [[h1, h2]] }
+      transport: udp
+      rate: 1 kpps
+      segment: 200B
+      faults: [ { at: 300ms, down: [h1, s1, 1] } ]
+    vary: { mode: [balance-rr, active-backup] }
+    warm-up: 200ms
+    for: 800ms
+    expect: { lost: \"<= 2\", duplicates: \"<= 0\" }
+";
+    desk.write("failover.fabric.yaml", file);
+    let (table, _) = desk.expect(0, &["run", "failover.fabric.yaml", "--quiet"]);
+    assert!(table.contains("all 8 expectations are met"), "{table}");
+    let samples = desk.read("results/failover/samples.jsonl");
+    let mut drivers: Vec<String> = Vec::new();
+    for line in samples.lines() {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        let datagrams = &record["flows"][0]["datagrams"];
+        assert_eq!(datagrams["sent"], 800, "{record}");
+        assert!(datagrams["longest_gap"].as_u64().expect("a number of picoseconds") >= 1_000_000_000, "{record}");
+        drivers.push(record["driver"].as_str().expect("a driver").to_owned());
+    }
+    drivers.sort();
+    assert_eq!(drivers, ["live", "live", "sim", "sim"]);
 }

@@ -19,8 +19,10 @@
 mod bonds;
 mod cluster;
 mod cluster_record;
+mod datagrams;
 mod environment;
 mod error;
+mod faults;
 mod files;
 pub mod iperf;
 mod judge;

@@ -3,18 +3,22 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Case, DriverKind, Fabric, NodeId, Overrides, Side, Source, TransportSpec};
+use fabric::{Case, DriverKind, Fabric, LinkId, NodeId, Overrides, Side, Source, TransportSpec};
 use live::control::{Counters, FlowCounters, LinkCounters};
+use live::datagrams::{Received, Sent};
 use live::{Instance, StartOptions};
 use machine::Span;
 
+use crate::datagrams::Pace;
+use crate::faults::Faults;
+use crate::iperf::Measurement;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
 use crate::progress::Progress;
 use crate::record::{FlowRecord, LinkRecord, Record};
 use crate::results::Timing;
 use crate::simulate::{link_record, node_name};
-use crate::traffic::{self, FlowFailure, Hosts, LIVE_FLOWS_MAX, LiveFlow, Measured, Schedule};
-use crate::{Error, Options, bonds, tuning};
+use crate::traffic::{self, FlowFailure, Hosts, LIVE_FLOWS_MAX, LiveFlow, Schedule};
+use crate::{Error, Options, bonds, datagrams, tuning};
 
 /// What an idle network needs to forget the run before: queues drain, connections close.
 const REST: Duration = Duration::from_millis(200);
@@ -96,15 +100,87 @@ impl<'a> LiveRuns<'a> {
         }
         std::thread::sleep(REST);
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
+        let traffic = traffic_of(case);
+        let links: Vec<Vec<LinkId>> = traffic.faults.iter().map(|fault| fault.links(&fabric)).collect();
+        let mut befall = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
+        let due = traffic.faults.iter().map(|fault| Duration::from_nanos(fault.at.as_ns())).collect();
+        let mut faults = Faults::new(due, &mut befall);
+        let did = match traffic.rate_pps {
+            None => self.streams(case, &flows, times, &mut faults),
+            Some(rate_pps) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
+        };
+        // The next run finds all links up, however this one ended.
+        for links in &links {
+            self.set_links(&fabric, links, true).map_err(|failure| failed(run, failure))?;
+        }
+        let did = did.map_err(|failure| failed(run, failure))?;
+        let timing = Timing::since(started, run);
+        Ok((record(&fabric, run, did), timing))
+    }
+
+    /// Takes links down or up.
+    fn set_links(&self, fabric: &Fabric, links: &[LinkId], up: bool) -> Result<(), FlowFailure> {
+        for &id in links {
+            let link = &fabric.links[id.0 as usize];
+            let (a, b) = (&fabric.node_of(link.a.node).name, &fabric.node_of(link.b.node).name);
+            self.network.set_link(a, b, Some(fabric.link_number(id)), up).map_err(|error| lost(&error))?;
+        }
+        Ok(())
+    }
+
+    /// TCP as fast as it goes.
+    fn streams(
+        &self,
+        case: &Case,
+        flows: &[LiveFlow],
+        times: (Span, Span),
+        faults: &mut Faults<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let traffic = traffic_of(case);
         let schedule = Schedule {
             warm_up: whole_seconds(times.0),
             seconds: whole_seconds(times.1).max(1),
-            arguments: tuning::client_arguments(&traffic_of(case).transport, traffic_of(case).streams, self.fabric.mtu),
+            arguments: tuning::client_arguments(&traffic.transport, traffic.streams, self.fabric.mtu),
         };
         let count = || self.network.counters().map_err(|error| lost(&error));
-        let measured = traffic::run(&self.network, &flows, &schedule, count).map_err(|failure| failed(run, failure))?;
-        let timing = Timing::since(started, run);
-        Ok((record(&fabric, run, &flows, &schedule, &measured), timing))
+        let measured = traffic::run(&self.network, flows, &schedule, faults, count)?;
+        let (before, after) = (measured.before, measured.after);
+        let record = |(flow, did): (&LiveFlow, &Measurement)| {
+            let (reordered, reorder_extent) = reordering(flow, &before.flows, &after.flows).unzip();
+            let (goodput_bps, retransmits) = (did.goodput_bps, did.retransmits);
+            FlowRecord { retransmits, reordered, reorder_extent, ..blank(flow, goodput_bps) }
+        };
+        let flows = flows.iter().zip(&measured.flows).map(record).collect();
+        Ok(Did { flows, seconds: schedule.seconds as f64, not_taken: 0, before, after })
+    }
+
+    /// Datagrams at an even pace. A frame is as long as a simulated one.
+    fn datagrams(
+        &self,
+        case: &Case,
+        rate_pps: u64,
+        flows: &[LiveFlow],
+        (warm_up, duration): (Span, Span),
+        faults: &mut Faults<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let bytes = tuning::datagram_bytes(&traffic_of(case).transport, self.fabric.mtu);
+        let pace = Pace { rate_pps, warm_up, duration, bytes };
+        let count = || self.network.counters().map_err(|error| lost(&error));
+        let program = &self.options.program;
+        let measured = datagrams::run(&self.network, program, flows, &pace, faults, count)?;
+        let record = |(flow, (_, received)): (&LiveFlow, &(Sent, Received))| {
+            let outcome = received.outcome;
+            let bits = (outcome.sent - outcome.lost) as f64 * f64::from(bytes) * 8.0;
+            let reordered = Some(outcome.reordered);
+            FlowRecord { reordered, datagrams: Some(outcome), ..blank(flow, bits / duration.as_secs_f64()) }
+        };
+        Ok(Did {
+            flows: flows.iter().zip(&measured.flows).map(record).collect(),
+            seconds: duration.as_secs_f64(),
+            not_taken: measured.flows.iter().map(|(sent, received)| sent.refused + received.overflowed).sum(),
+            before: measured.before,
+            after: measured.after,
+        })
     }
 
     /// Sets up every host's TCP, if it is not yet as it should be.
@@ -113,7 +189,7 @@ impl<'a> LiveRuns<'a> {
             return Ok(());
         }
         let buffers = if is_shaped { tuning::receive_buffers(spec) } else { self.own_buffers.clone() };
-        for (id, node) in self.fabric.hosts() {
+        for (id, node) in self.fabric.hosts().filter(|(_, node)| !node.is_foreign()) {
             let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
             let Some(address) = self.fabric.address(id) else { continue };
             let script = tuning::script(spec, address, &buffers);
@@ -139,7 +215,9 @@ impl<'a> LiveRuns<'a> {
 
 /// What `tcp_rmem` is in a host that nobody has set up yet: every host starts with the same.
 fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
-    let Some((_, host)) = fabric.hosts().next() else { return Ok(tuning::LINUX_BUFFERS.to_owned()) };
+    let Some((_, host)) = fabric.hosts().find(|(_, node)| !node.is_foreign()) else {
+        return Ok(tuning::LINUX_BUFFERS.to_owned());
+    };
     let output = Instance::command(network, &host.name, "cat", ["/proc/sys/net/ipv4/tcp_rmem"])?
         .stdin(Stdio::null())
         .output()
@@ -172,14 +250,33 @@ fn failed(run: &PlannedRun, failure: FlowFailure) -> Error {
     }
 }
 
-fn record(
-    fabric: &Fabric,
-    run: &PlannedRun,
-    flows: &[LiveFlow],
-    schedule: &Schedule,
-    measured: &Measured<Counters>,
-) -> Record {
-    let (before, after) = (&measured.before, &measured.after);
+/// What a run did.
+struct Did {
+    flows: Vec<FlowRecord>,
+    seconds: f64,
+    /// What the hosts' own kernels did not take.
+    not_taken: u64,
+    before: Counters,
+    after: Counters,
+}
+
+/// A flow of which no more is known.
+fn blank(flow: &LiveFlow, goodput_bps: f64) -> FlowRecord {
+    FlowRecord {
+        from: flow.from.clone(),
+        to: flow.to.clone(),
+        goodput_bps,
+        retransmits: 0,
+        fast_retransmits: None,
+        timeouts: None,
+        reordered: None,
+        reorder_extent: None,
+        datagrams: None,
+    }
+}
+
+fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
+    let (before, after) = (&did.before, &did.after);
     let over = Span::from_ps(after.at.as_ps().saturating_sub(before.at.as_ps()));
     let links = links(fabric, &before.links, &after.links, over);
     Record {
@@ -189,30 +286,14 @@ fn record(
         repeat: run.repeat,
         seed: run.seed,
         driver: DriverKind::Live,
-        seconds: schedule.seconds as f64,
-        flows: flows
-            .iter()
-            .zip(&measured.flows)
-            .map(|(flow, did)| {
-                let (reordered, reorder_extent) = reordering(flow, &before.flows, &after.flows).unzip();
-                FlowRecord {
-                    from: flow.from.clone(),
-                    to: flow.to.clone(),
-                    goodput_bps: did.goodput_bps,
-                    retransmits: did.retransmits,
-                    fast_retransmits: None,
-                    timeouts: None,
-                    reordered,
-                    reorder_extent,
-                }
-            })
-            .collect(),
+        seconds: did.seconds,
+        flows: did.flows,
         bonds: bonds::records(fabric, &links, |_| None),
         links,
         packet_hops: None,
         reordered: None,
         reorder_extent: None,
-        lost_outside_links: Some(lost_outside_links(after).saturating_sub(lost_outside_links(before))),
+        lost_outside_links: Some(did.not_taken + lost_outside_links(after).saturating_sub(lost_outside_links(before))),
         late_max_us: after.workers.iter().map(|worker| worker.late_max.as_ns() / 1_000).max(),
         cluster: None,
     }
@@ -253,6 +334,7 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
         packets: after.packets.saturating_sub(before.packets),
         bytes: after.bytes.saturating_sub(before.bytes),
         drops: after.drops.saturating_sub(before.drops),
+        cut: after.cut.saturating_sub(before.cut),
         busy: Span::from_ps(after.busy.as_ps().saturating_sub(before.busy.as_ps())),
         queue_peak: after.queue_peak,
     }
@@ -308,6 +390,7 @@ mod tests {
             packets: n,
             bytes: n * 100,
             drops: n / 10,
+            cut: n / 20,
             busy: Span::from_us(n),
             queue_peak: 3,
         };

@@ -2,6 +2,7 @@
 
 use fabric::{DriverKind, Metric, Operation, Statistic, Work};
 use serde::Serialize;
+use transport::paced::Outcome;
 
 use crate::cluster_record::ClusterRecord;
 use crate::record::{FlowRecord, Record};
@@ -47,6 +48,9 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             .map(f64::from)
             .or_else(|| record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)),
         Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
+        Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
+        Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
+        Metric::LongestGap => datagrams(record, |outcome| outcome.longest_gap.as_secs_f64())?.max_by(f64::total_cmp),
         Metric::UtilisationMean => {
             let trunks: Vec<f64> =
                 record.links.iter().filter(|link| link.trunk).filter_map(|link| link.utilisation).collect();
@@ -80,6 +84,12 @@ fn cluster_value(cluster: &ClusterRecord, metric: Metric) -> Option<f64> {
     }
 }
 
+/// Something of each flow of a constant rate; `None` if there is none.
+fn datagrams(record: &Record, of: impl Fn(&Outcome) -> f64) -> Option<impl Iterator<Item = f64>> {
+    let all: Vec<f64> = record.flows.iter().filter_map(|flow| flow.datagrams.as_ref()).map(of).collect();
+    (!all.is_empty()).then(|| all.into_iter())
+}
+
 /// The sum over the flows; `None` if it is unknown of any.
 fn total(record: &Record, of: impl Fn(&FlowRecord) -> Option<u64>) -> Option<f64> {
     record.flows.iter().map(of).sum::<Option<u64>>().map(|n| n as f64)
@@ -108,6 +118,9 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Reordered => "reordered segments",
         Metric::ReorderExtent => "reordering extent",
         Metric::Drops => "drops",
+        Metric::Lost => "lost datagrams",
+        Metric::Duplicates => "duplicates",
+        Metric::LongestGap => "longest gap",
         Metric::UtilisationMean => "trunk utilisation, mean",
         Metric::UtilisationMax => "busiest link",
         Metric::LostWrites => "lost writes",
@@ -124,7 +137,7 @@ pub const fn metric_unit(metric: Metric) -> Unit {
     match metric {
         Metric::GoodputMean | Metric::GoodputMin | Metric::GoodputMax | Metric::GoodputSum => Unit::BitsPerSecond,
         Metric::Fairness | Metric::Linearizable => Unit::Index,
-        Metric::Latency(..) | Metric::UnavailableMax => Unit::Seconds,
+        Metric::Latency(..) | Metric::UnavailableMax | Metric::LongestGap => Unit::Seconds,
         Metric::Throughput(_) => Unit::PerSecond,
         Metric::ResidentMax => Unit::Bytes,
         Metric::UtilisationMean | Metric::UtilisationMax => Unit::Share,
@@ -134,7 +147,11 @@ pub const fn metric_unit(metric: Metric) -> Unit {
 
 /// What is shown of an experiment whose file names no metrics.
 pub(crate) fn usual(work: &Work) -> Vec<Metric> {
-    let Work::Cluster(load) = work else { return USUAL.to_vec() };
+    let load = match work {
+        Work::Cluster(load) => load,
+        Work::Traffic(traffic) if traffic.rate_pps.is_some() => return USUAL_AT_A_RATE.to_vec(),
+        Work::Traffic(_) => return USUAL.to_vec(),
+    };
     let mut metrics: Vec<Metric> = Vec::new();
     for &operation in &load.operations {
         let last = if operation == Operation::Election { Statistic::Max } else { Statistic::P99 };
@@ -151,6 +168,9 @@ pub(crate) fn usual(work: &Work) -> Vec<Metric> {
 const USUAL: [Metric; 5] =
     [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops, Metric::UtilisationMean];
 
+/// Of traffic at a constant rate.
+const USUAL_AT_A_RATE: [Metric; 4] = [Metric::Lost, Metric::LongestGap, Metric::Reordered, Metric::Duplicates];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,11 +186,12 @@ mod tests {
             timeouts: None,
             reordered: None,
             reorder_extent: extent,
+            datagrams: None,
         }
     }
 
     fn link(trunk: bool, utilisation: Option<f64>) -> LinkRecord {
-        LinkRecord { from: "a".into(), to: "b".into(), trunk, packets: 1, bytes: 1, drops: 3, utilisation }
+        LinkRecord { from: "a".into(), to: "b".into(), trunk, packets: 1, bytes: 1, drops: 3, cut: 0, utilisation }
     }
 
     fn record() -> Record {

@@ -127,12 +127,23 @@ fn check_controllers(fabric: &Fabric, cases: &[(usize, Vec<Case>)], drivers: &[D
     Ok(())
 }
 
+/// Whether a case has traffic from or to a host that is not made.
+fn meets_foreign_host(fabric: &Fabric, case: &Case) -> bool {
+    let is_foreign = |host| fabric.node_of(host).is_foreign();
+    fabric.nodes.iter().any(fabric::Node::is_foreign)
+        && pairs_of(fabric, case, fabric.seed)
+            .is_ok_and(|pairs| pairs.into_iter().any(|(from, to)| is_foreign(from) || is_foreign(to)))
+}
+
 /// Why a case cannot run live; `None`: it can.
 fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
     match &case.work {
         Work::Cluster(load) => cluster::why_not_live(&controllers_of(fabric, case), load),
-        Work::Traffic(traffic) if traffic.transport.kind == TransportKind::Udp => {
+        Work::Traffic(traffic) if traffic.transport.kind == TransportKind::Udp && traffic.rate_pps.is_none() => {
             Some("a TAP takes packets as fast as they come, so nothing would hold UDP back")
+        }
+        Work::Traffic(_) if meets_foreign_host(fabric, case) => {
+            Some("a host takes part that is behind devices of the machine: no iperf3 can be started in it")
         }
         Work::Traffic(_) => None,
     }

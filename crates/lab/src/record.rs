@@ -5,6 +5,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use transport::paced;
+
 use crate::bonds::BondRecord;
 use crate::cluster_record::ClusterRecord;
 
@@ -79,6 +81,9 @@ pub struct FlowRecord {
     /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder_extent: Option<u32>,
+    /// What became of its datagrams, where they were sent at a constant rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<paced::Outcome>,
 }
 
 /// What one direction of a link did while it was measured.
@@ -96,9 +101,17 @@ pub struct LinkRecord {
     pub bytes: u64,
     /// Packets turned away by a full queue.
     pub drops: u64,
+    /// Packets lost because the link had no carrier, or lost it while they were under way.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u64,
     /// Share of the time in transmission, 0 to 1; absent for a link without a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Axis and value of a case as written in the file. A JSON object that keeps its order.

@@ -29,6 +29,9 @@ const METRICS: [Metric; 13] = [
     Metric::UtilisationMax,
 ];
 
+/// Further ones of traffic at a constant rate.
+const OF_A_RATE: [Metric; 3] = [Metric::Lost, Metric::Duplicates, Metric::LongestGap];
+
 /// So many failures of an experiment are told one by one.
 const NOTES_MAX: usize = 10;
 
@@ -409,6 +412,7 @@ fn experiment_result(
     let metrics = if experiment.report.is_empty() { usual(&experiment.work) } else { experiment.report.clone() };
     let asks = experiment.work.cluster().map_or_else(Vec::new, |load| load.operations.clone());
     let known: Vec<Metric> = match &experiment.work {
+        Work::Traffic(traffic) if traffic.rate_pps.is_some() => METRICS.into_iter().chain(OF_A_RATE).collect(),
         Work::Traffic(_) => METRICS.to_vec(),
         Work::Cluster(_) => Metric::all().filter(|metric| metric.is_of_cluster()).collect(),
     };

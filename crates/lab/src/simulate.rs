@@ -67,6 +67,8 @@ fn one(
         flows: &flows,
         warm_up: experiment.warm_up,
         duration: experiment.duration,
+        rate_pps: traffic_of(case).rate_pps,
+        faults: &traffic_of(case).faults,
         seed: run.seed,
     };
     let started = (Instant::now(), thread_cpu());
@@ -185,6 +187,8 @@ fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &[FlowOutcome], seconds: f
         timeouts: Some(sum(|did| did.timeouts)),
         reordered: Some(sum(|did| did.reordering.reordered)),
         reorder_extent: did.iter().map(|did| did.reordering.extent_max).max(),
+        // A flow at a constant rate has no streams beside it.
+        datagrams: did.first().and_then(|did| did.datagrams),
     }
 }
 
@@ -209,6 +213,7 @@ pub(crate) fn link_record(
         packets: counters.packets,
         bytes: counters.bytes,
         drops: counters.drops,
+        cut: counters.cut,
         // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
         utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
     }

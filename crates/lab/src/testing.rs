@@ -65,7 +65,7 @@ fn across(i: u32, n: u32) -> u16 {
 }
 
 fn node(name: String, kind: NodeKind, x_permille: u16) -> Node {
-    Node { name, kind, ports: Vec::new(), x_permille }
+    Node { name, kind, ports: Vec::new(), devices: Vec::new(), x_permille }
 }
 
 fn join(fabric: &mut Fabric, a: u32, b: u32) {
@@ -101,7 +101,13 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
     Experiment {
         name: "scatter".to_owned(),
         title: "Single path and <packet> scatter".to_owned(),
-        work: Work::Traffic(Traffic { pattern: Pattern::Random, transport: reno(), streams: 1 }),
+        work: Work::Traffic(Traffic {
+            pattern: Pattern::Random,
+            transport: reno(),
+            streams: 1,
+            rate_pps: None,
+            faults: Vec::new(),
+        }),
         vary: vec![
             Axis {
                 key: "pattern".to_owned(),
@@ -149,6 +155,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 timeouts: is_sim.then_some(0),
                 reordered: Some(if scatter { u64::from(rng.below(40)) } else { 0 }),
                 reorder_extent: Some(u32::from(scatter) * 3),
+                datagrams: None,
             });
             let flows = flows.collect();
             let record = Record {
@@ -217,6 +224,7 @@ fn links(fabric: &Fabric, rng: &mut Rng) -> Vec<LinkRecord> {
                 packets: 1_000,
                 bytes: 1_040_000,
                 drops: u64::from(rng.below(2)),
+                cut: 0,
                 utilisation: Some((rng.fraction() * 1_000.0).round() / 1_000.0),
             });
         }

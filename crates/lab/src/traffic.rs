@@ -4,6 +4,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::faults::Faults;
 use crate::iperf::{self, Measurement, REPORT_LIMIT};
 
 /// More flows than this are refused: each is two processes with three pipes, and a process may have 1,024 open files.
@@ -70,6 +71,7 @@ pub(crate) fn run<C>(
     hosts: &impl Hosts,
     flows: &[LiveFlow],
     schedule: &Schedule,
+    faults: &mut Faults<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<C>, FlowFailure> {
     let mut servers = Processes::default();
@@ -89,6 +91,7 @@ pub(crate) fn run<C>(
     let warm = start + Duration::from_secs(schedule.warm_up);
     clients.watch_until(warm, &mut servers)?;
     let before = count()?;
+    faults.carry_out(warm, |moment| clients.watch_until(moment, &mut servers))?;
     let end = warm + Duration::from_secs(schedule.seconds);
     clients.watch_until(end, &mut servers)?;
     let after = count()?;

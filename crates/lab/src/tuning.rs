@@ -104,6 +104,16 @@ pub(crate) const fn udp_message_bytes(spec: &TransportSpec) -> u32 {
     spec.segment_bytes.saturating_mul(transport::udp::FRAGMENTS)
 }
 
+/// Payload of a datagram whose frame is as long as a simulated packet: headers of Ethernet, IPv4 and UDP leave more room than TCP's.
+/// Not longer than the MTU allows, where the file counts more headers than a frame has.
+pub(crate) fn datagram_bytes(spec: &TransportSpec, mtu: u32) -> u32 {
+    const ETHERNET: u32 = 14;
+    const IP_UDP: u32 = 28;
+    let least = live::datagrams::LEAST_BYTES as u32;
+    let packet = (spec.segment_bytes.saturating_add(spec.header_bytes)).min(mtu.saturating_add(ETHERNET));
+    packet.saturating_sub(ETHERNET + IP_UDP).max(least)
+}
+
 /// iperf3's arguments that belong to the transport, and how many streams it shall have.
 pub(crate) fn client_arguments(spec: &TransportSpec, streams: u32, mtu: u32) -> Vec<String> {
     let mut arguments = vec!["-C".to_owned(), "reno".to_owned()];
@@ -125,6 +135,16 @@ fn network_of(address: std::net::Ipv4Addr, prefix: u8) -> std::net::Ipv4Addr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_datagram_s_frame_is_as_long_as_a_simulated_packet() {
+        let spec =
+            |segment_bytes, header_bytes| TransportSpec { segment_bytes, header_bytes, ..crate::testing::reno() };
+        assert_eq!(datagram_bytes(&spec(1_448, 66), 1_500), 1_472);
+        assert_eq!(datagram_bytes(&spec(100, 66), 1_500), 124);
+        assert_eq!(datagram_bytes(&spec(1_448, 90), 1_500), 1_472, "framing is no part of the frame");
+        assert_eq!(datagram_bytes(&spec(1, 0), 1_500), 16);
+    }
     use crate::testing::{reno, tree};
 
     fn address() -> HostAddress {

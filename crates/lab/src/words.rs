@@ -67,11 +67,20 @@ fn traffic_in_words(experiment: &Experiment) -> String {
     }
     // UDP has neither windows nor acknowledgements.
     let all_udp = traffic.transport.kind == TransportKind::Udp && !varies("transport");
-    if all_udp {
+    if let (true, Some(rate)) = (all_udp, traffic.rate_pps) {
+        words.push(format!("{rate} datagrams a second in packets of {} bytes", segment_bytes + header_bytes));
+    } else if all_udp {
         let message = tuning::udp_message_bytes(&traffic.transport);
         words.push(format!(
             "messages of {message} bytes in {segment_bytes}-byte fragments with {header_bytes} bytes of headers"
         ));
+    }
+    match traffic.faults.len() {
+        0 => {}
+        1 => words.push("one fault of a link".to_owned()),
+        faults => words.push(format!("{faults} faults of links")),
+    }
+    if all_udp {
         return words.join(", ");
     }
     let mut say = |key: &str, text: String| {

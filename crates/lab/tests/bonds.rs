@@ -90,3 +90,53 @@ fn tables_and_the_report_show_bonds_and_what_others_measured() {
     let back: serde_json::Value = serde_json::from_str(&results.json()).expect("JSON");
     assert!(back["experiments"][0]["cases"][2]["bonds"][2]["order"]["hold_max_seconds"].as_f64() > Some(0.0));
 }
+
+const FAILOVER: &str = "
+name: failover
+nodes: { h1: host, h2: host, s1: switch }
+link-defaults: { rate: 1Gbit, delay: 20us, queue: 1000 }
+links:
+  - between: [h1, s1]
+  - between: [h2, s1]
+bonds: [{ host: h1, members: 2 }, { host: h2, members: 2 }]
+experiments:
+  failover:
+    traffic:
+      pattern: { pairs: [[h1, h2]] }
+      transport: udp
+      rate: 10 kpps
+      faults: [ { at: 50ms, down: [h1, s1, 1] }, { at: 100ms, up: [h1, s1, 1] }, { at: 150ms, down: [h1, s1, 2] } ]
+    vary: { mode: [balance-rr, active-backup, balance-xor, balance-tlb, balance-alb] }
+    for: 300ms
+    repeat: 3
+    published: { longest-gap: { where: { mode: active-backup }, is: 70 ms } }
+    expect: { lost: '<= 2', longest-gap: '<= 5 ms', duplicates: '<= 0' }
+  outage:
+    traffic:
+      pattern: { pairs: [[h1, h2]] }
+      transport: udp
+      rate: 1 kpps
+      faults: [ { at: 50ms, down: [h1, s1] }, { at: 150ms, up: [h1, s1] } ]
+    for: 300ms
+    expect: { lost: 100 +- 1, longest-gap: 101 ms +- 2 ms }
+";
+
+#[test]
+fn a_bond_loses_what_is_on_the_cable_and_a_pair_without_one_the_whole_outage() {
+    let source = Source { name: "failover.fabric.yaml".to_owned(), text: FAILOVER.to_owned() };
+    let fabric = fabric::parse(&source).expect("the file is right");
+    let options = Options { drivers: vec![DriverKind::Sim], ..Options::default() };
+    let results = lab::run(&source, &fabric, &options).expect("simulated runs don't fail");
+    assert!(results.passed(), "{}", results.table_within(140));
+    let table = results.table_within(140);
+    assert!(table.contains("10000 datagrams a second in packets of 1514 bytes, 3 faults of links"), "{table}");
+    assert!(table.contains("longest") && table.contains("published"), "{table}");
+    // In the outage, the bond itself has no member left to send on.
+    for record in results.records.iter().filter(|record| record.experiment == "failover") {
+        let datagrams = record.flows[0].datagrams.expect("they are counted");
+        let cut: u64 = record.links.iter().map(|link| link.cut).sum();
+        assert!(cut >= datagrams.lost, "{cut} were on cables of {} lost", datagrams.lost);
+    }
+    let csv = results.csv();
+    assert!(csv.lines().any(|line| line.contains(",longest-gap,")), "{csv}");
+}

@@ -3,6 +3,10 @@
 //! A first-in-first-out link needs no event at the start or end of a transmission: when a packet is offered, its
 //! departure and arrival are already known. So a hop costs the simulator one event, and the live driver one entry in
 //! a heap. Invariant: arrivals come in the order of the offers.
+//!
+//! A link can lose its carrier ([`Link::cut`]), as when its cable is pulled. What is offered meanwhile is lost. What was under
+//! way is lost, too: whoever holds the verdicts throws those packets away and says how many they were ([`Link::lose`]). That
+//! a link is up is never asked on the way of a packet: one without carrier looks like one whose queue is always full.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -25,15 +29,20 @@ pub struct Link {
     last: (u32, Span),
     /// No packet arrives before: what was on its way when the link was changed last.
     earliest: Time,
+    /// While it has no carrier: what it does when it has one. `spec` is [`NO_CARRIER`] meanwhile.
+    cut: Option<LinkSpec>,
     counters: Counters,
 }
+
+/// Nothing leaves, and nobody may wait.
+const NO_CARRIER: LinkSpec = LinkSpec { rate_bps: Some(1), delay: Span::ZERO, queue_packets: Some(0) };
 
 /// What happens to a packet that is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It reaches the other end then.
     Arrives(Time),
-    /// The queue was full.
+    /// The queue was full, or the link has no carrier.
     Dropped,
 }
 
@@ -46,10 +55,19 @@ pub struct Counters {
     pub bytes: u64,
     /// Packets turned away by a full queue.
     pub drops: u64,
+    /// Packets lost because the carrier went: offered without one, or under way when it went.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u64,
     /// Time spent transmitting what was accepted (zero without a rate).
     pub busy: Span,
     /// The most packets that waited at once.
     pub queue_peak: u32,
+}
+
+/// What hardly any link has is left out.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Link {
@@ -62,6 +80,7 @@ impl Link {
             byte_ps: byte_ps(spec),
             last: (0, Span::ZERO),
             earliest: Time::ZERO,
+            cut: None,
             counters: Counters::default(),
         }
     }
@@ -79,8 +98,7 @@ impl Link {
             now
         } else {
             if !self.wait(now) {
-                self.counters.drops += 1;
-                return Verdict::Dropped;
+                return self.drop_one();
             }
             self.idle_at
         };
@@ -92,6 +110,15 @@ impl Link {
         self.idle_at = start + busy;
         self.count(bytes, busy);
         Verdict::Arrives((self.idle_at + self.spec.delay).max(self.earliest))
+    }
+
+    fn drop_one(&mut self) -> Verdict {
+        if self.is_up() {
+            self.counters.drops += 1;
+        } else {
+            self.counters.cut += 1;
+        }
+        Verdict::Dropped
     }
 
     /// Transmission time at a rate that does not give a whole number of picoseconds a byte.
@@ -124,15 +151,54 @@ impl Link {
         self.counters.busy = self.counters.busy + busy;
     }
 
-    /// What it does to packets.
+    /// What it does to packets, when it has a carrier.
     pub const fn spec(&self) -> LinkSpec {
-        self.spec
+        match self.cut {
+            Some(spec) => spec,
+            None => self.spec,
+        }
+    }
+
+    /// Whether it has a carrier.
+    pub const fn is_up(&self) -> bool {
+        self.cut.is_none()
+    }
+
+    /// The carrier goes: what is offered is lost until [`Link::mend`]. Packets that it said would arrive after this are lost as
+    /// well: whoever holds them throws them away, and says how many they were ([`Link::lose`]). Nothing happens if it was gone.
+    pub fn cut(&mut self) {
+        if self.is_up() {
+            self.cut = Some(std::mem::replace(&mut self.spec, NO_CARRIER));
+            self.starts.clear();
+            // Never idle, and no place to wait: nothing is accepted.
+            self.idle_at = Time::NEVER;
+        }
+    }
+
+    /// The carrier comes back. The link is idle; nothing is under way that could be overtaken.
+    pub fn mend(&mut self) {
+        if let Some(spec) = self.cut.take() {
+            self.spec = spec;
+            self.idle_at = Time::ZERO;
+            self.earliest = Time::ZERO;
+        }
+    }
+
+    /// So many packets were under way when the carrier went.
+    pub const fn lose(&mut self, packets: u64) {
+        self.counters.cut += packets;
     }
 
     /// Changes what it does from `now` on; no packet was offered later. What has left the transmitter keeps its time. What still
     /// waits goes on at the new rate and with the new delay: whoever holds the verdicts corrects them by what is returned. Then
     /// arrivals stay in the order of the offers.
     pub fn reconfigure(&mut self, now: Time, spec: LinkSpec) -> Retiming {
+        if let Some(kept) = &mut self.cut {
+            // Nothing is under way.
+            let old = std::mem::replace(kept, spec);
+            (self.byte_ps, self.last) = (byte_ps(spec), (0, Span::ZERO));
+            return Retiming { now, on_the_way: Time::NEVER, old, new: spec };
+        }
         let old = std::mem::replace(&mut self.spec, spec);
         // While packets wait, one is being sent: those before it have left by now.
         let on_the_way = self.earliest.max(self.idle_at.min(now) + old.delay);
@@ -224,6 +290,55 @@ mod tests {
         // The second packet starts after 8 us and leaves a place.
         assert!(matches!(link.offer(Time::from_ns(8_000), 1_000), Verdict::Arrives(_)));
         assert_eq!((link.counters().drops, link.counters().queue_peak), (1, 2));
+    }
+
+    #[test]
+    fn without_a_carrier_all_is_lost_and_counted_and_with_one_it_is_idle_again() {
+        let mut link = gigabit(2);
+        for _ in 0..3 {
+            assert!(matches!(link.offer(Time::ZERO, 1_000), Verdict::Arrives(_)));
+        }
+        link.cut();
+        link.lose(3);
+        assert!(!link.is_up());
+        assert_eq!(link.spec().rate_bps, Some(1_000_000_000), "what it does is not forgotten");
+        for ns in [1, 8_000, 1_000_000_000] {
+            assert_eq!(link.offer(Time::from_ns(ns), 1_000), Verdict::Dropped);
+        }
+        assert_eq!((link.counters().cut, link.counters().drops, link.counters().packets), (6, 0, 3));
+        link.mend();
+        assert!(link.is_up());
+        let now = Time::from_ns(2_000_000_000);
+        assert_eq!(link.offer(now, 1_000), Verdict::Arrives(now + Span::from_us(58)));
+        assert_eq!((link.counters().cut, link.counters().queue_peak), (6, 2));
+    }
+
+    #[test]
+    fn a_link_without_a_rate_loses_its_carrier_too() {
+        let mut link = Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None });
+        link.cut();
+        assert_eq!(link.offer(Time::from_ns(1), 100), Verdict::Dropped);
+        link.mend();
+        assert_eq!(link.offer(Time::from_ns(2), 100), Verdict::Arrives(Time::from_ns(5_002)));
+    }
+
+    #[test]
+    fn a_link_is_changed_while_it_has_no_carrier() {
+        let mut link = gigabit(2);
+        link.offer(Time::ZERO, 1_000);
+        link.cut();
+        let slower = LinkSpec { rate_bps: Some(100_000_000), ..link.spec() };
+        let retiming = link.reconfigure(Time::from_ns(10), slower);
+        assert_eq!(retiming.arrival(Time::from_ns(58_000)), Time::from_ns(58_000));
+        assert_eq!(link.offer(Time::from_ns(20), 1_000), Verdict::Dropped);
+        link.mend();
+        assert_eq!(link.offer(Time::from_ns(30), 1_000), Verdict::Arrives(Time::from_ns(30 + 80_000 + 50_000)));
+        // A cut twice and a repair of what is whole change nothing.
+        link.mend();
+        link.cut();
+        link.cut();
+        link.mend();
+        assert_eq!(link.spec(), slower);
     }
 
     #[test]

@@ -65,6 +65,8 @@ fn main() {
                     flows: &flows,
                     warm_up: Span::ZERO,
                     duration,
+                    rate_pps: None,
+                    faults: &[],
                     seed: 1,
                 };
                 report(k, traffic, &scenario);

@@ -4,7 +4,7 @@
 //! ends send by themselves (LACPDUs, announcements) cross the members' links like others, in their queues.
 
 use bond::end::{Control, Output};
-use bond::{End, HashPolicy, Learning, MemberId, Summary, Transmit};
+use bond::{Carrier, End, HashPolicy, Learning, MemberId, Summary, Transmit};
 use fabric::{BondEnd, Fabric, NodeId, NodeKind};
 use machine::{Span, Step, Time, mix};
 use wire::{EthernetRepr, ethertype};
@@ -12,7 +12,7 @@ use wire::{EthernetRepr, ethertype};
 use crate::engine::{Engine, Event, Wire};
 use crate::run::Scenario;
 
-/// [`InBond::leaves`] of a wire that is in no bond.
+/// [`InBond::leaves`] and [`InBond::far`] of a wire that is in no bond.
 const NONE: u32 = u32::MAX;
 /// [`Event::at`] with this bit: a packet arrives over the wire of the other bits, which is in a bond.
 pub(crate) const OVER: u32 = 1 << 31;
@@ -58,7 +58,12 @@ struct InBond {
     /// The end that it leads to, and which of its members it is there.
     far: u32,
     member: u8,
+    /// The node that it leads to, where events name a wire that is in no bond.
+    node: u32,
 }
+
+/// A wire of which nobody has said anything.
+const UNBONDED: InBond = InBond { leaves: NONE, far: NONE, member: 0, node: NONE };
 
 /// All bonds of a network.
 #[derive(Debug, Default)]
@@ -93,7 +98,7 @@ impl Bonds {
         let fabric = scenario.fabric;
         let mut bonds = Self::default();
         if !fabric.bonds.is_empty() {
-            bonds.wires = vec![InBond { leaves: NONE, far: NONE, member: 0 }; wires.len()];
+            bonds.wires = vec![UNBONDED; wires.len()];
         }
         for (index, end) in fabric.bonds.iter().enumerate() {
             let first = first_wire[end.node.0 as usize];
@@ -132,6 +137,21 @@ impl Bonds {
     pub(crate) fn leaving(&self, wire: u32) -> Option<usize> {
         let place = self.wires.get(wire as usize)?;
         (place.leaves != NONE).then_some(place.leaves as usize)
+    }
+
+    /// Lets what arrives by a wire name it, be it in a bond or not.
+    pub(crate) fn watch(&mut self, wire: u32, node: u32, wires: &mut [Wire]) {
+        if self.wires.is_empty() {
+            self.wires = vec![UNBONDED; wires.len()];
+        }
+        self.wires[wire as usize].node = node;
+        wires[wire as usize].arrives = OVER | wire;
+    }
+
+    /// The end that a wire leads to, and which of its members it is there.
+    pub(crate) fn far_end(&self, wire: u32) -> Option<(usize, usize)> {
+        let place = self.wires.get(wire as usize)?;
+        (place.far != NONE).then_some((place.far as usize, usize::from(place.member)))
     }
 
     fn policy(&mut self, policy: HashPolicy) -> usize {
@@ -235,7 +255,10 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
 
     /// Something has come by a member's wire.
     pub(crate) fn arrive_over(&mut self, now: Time, event: Event) {
-        let InBond { far, member, .. } = self.bonds.wires[(event.at & !OVER) as usize];
+        let InBond { far, member, node, .. } = self.bonds.wires[(event.at & !OVER) as usize];
+        if far == NONE {
+            return self.arrive(now, Event { at: node, ..event });
+        }
         let (index, member) = (far as usize, MemberId::new(usize::from(member)));
         self.note_source(index, member, event.way);
         if event.way == CONTROL {
@@ -288,6 +311,28 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
             self.arrive(now, Event { packet, way, at });
         }
         self.bonds.released = released;
+    }
+
+    /// A member's link has lost its carrier, or has it back.
+    pub(crate) fn change_carrier(&mut self, now: Time, index: usize, member: MemberId, up: bool) {
+        match &mut self.bonds.ends[index].what {
+            What::Bonded(end) => {
+                let Some(carrier) = end.bond().member(member).map(bond::Member::carrier) else { return };
+                end.carrier(now, member, Carrier { up, ..carrier });
+                self.poll_bond(now, index);
+            }
+            What::Learning(learning) if !up => learning.forget(member),
+            What::Learning(_) => {}
+        }
+    }
+
+    /// A packet that was on its way is gone.
+    pub(crate) fn throw_away(&mut self, event: Event) {
+        if event.way == CONTROL {
+            self.bonds.control[event.packet as usize] = None;
+        } else {
+            self.packets.take(event.packet);
+        }
     }
 
     /// An end's timer has fired.

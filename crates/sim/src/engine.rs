@@ -3,6 +3,7 @@
 use fabric::{NodeId, Side};
 use link::{Link, Verdict};
 use machine::{Calendar, Control, Step, Time, mix};
+use transport::paced;
 use transport::reordering::Meter;
 use transport::udp::{self, Fragment};
 use transport::{Ack, Receiver, Segment, Sender, TransportKind, receiver, sender};
@@ -69,16 +70,30 @@ pub(crate) struct Flow {
 
 /// What a flow of UDP has instead of sender and receiver.
 #[derive(Debug)]
-pub(crate) struct Udp {
-    pub(crate) sender: udp::Sender,
-    pub(crate) receiver: udp::Receiver,
+pub(crate) enum Udp {
+    /// As fast as it goes.
+    Bulk { sender: udp::Sender, receiver: udp::Receiver },
+    /// At an even pace.
+    Paced { sender: paced::Sender, receiver: paced::Receiver },
+}
+
+impl Udp {
+    fn new(scenario: &Scenario<'_>, start: Time) -> Self {
+        let Some(rate) = scenario.rate_pps else {
+            return Self::Bulk { sender: udp::Sender::new(udp::FRAGMENTS), receiver: udp::Receiver::default() };
+        };
+        let measured = Time::ZERO + scenario.warm_up;
+        let number = |time: Time| paced::first_after(rate, time.since(start));
+        let numbers = number(measured)..number(measured + scenario.duration);
+        Self::Paced { sender: paced::Sender::new(rate), receiver: paced::Receiver::new(rate, numbers) }
+    }
 }
 
 /// A network and its flows at one moment. `PLAIN`: it has no bonds and carries TCP, and the compiler leaves out of the loop what
 /// others need, which takes a tenth of the time.
 pub(crate) struct Engine<'a, const PLAIN: bool> {
     scenario: &'a Scenario<'a>,
-    calendar: Calendar<Event>,
+    pub(crate) calendar: Calendar<Event>,
     switches: Vec<Switch>,
     /// Index of each node's first wire: its ports' wires follow each other.
     first_wire: Vec<u32>,
@@ -102,7 +117,8 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
     pub(crate) fn new(scenario: &'a Scenario<'a>) -> Self {
         let fabric = scenario.fabric;
         let (first_wire, mut wires) = wires(scenario);
-        let bonds = Bonds::new(scenario, &first_wire, &mut wires);
+        let mut bonds = Bonds::new(scenario, &first_wire, &mut wires);
+        crate::faults::name_wires(scenario, &first_wire, &mut bonds, &mut wires);
         let mut engine = Self {
             scenario,
             calendar: Calendar::new(),
@@ -147,8 +163,7 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
                 armed: [Time::NEVER; 2],
             });
             if spec.kind == TransportKind::Udp {
-                let sender = udp::Sender::new(udp::FRAGMENTS);
-                self.udp.push(Udp { sender, receiver: udp::Receiver::default() });
+                self.udp.push(Udp::new(self.scenario, flow.start));
             }
             let start = flow.start + self.bonds.settling();
             self.calendar.push(start, Event { packet: 0, way: 2 * index as u32, at: START });
@@ -238,7 +253,7 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
     #[inline]
     fn segment_arrives(&mut self, now: Time, event: Event) {
         if !PLAIN && !self.udp.is_empty() {
-            return self.fragment_arrives(event);
+            return self.fragment_arrives(now, event);
         }
         let Packet { number: seq, stamp } = self.packets.take(event.packet);
         let flow = &mut self.flows[event.way as usize / 2];
@@ -249,13 +264,16 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
     }
 
     /// A fragment of UDP has come to its host.
-    fn fragment_arrives(&mut self, event: Event) {
+    fn fragment_arrives(&mut self, now: Time, event: Event) {
         let Packet { number, stamp } = self.packets.take(event.packet);
         let index = event.way as usize / 2;
         let first = number * self.segment_bytes;
         let behind = first + self.segment_bytes;
         self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-        self.udp[index].receiver.receive(Fragment::of(number));
+        match &mut self.udp[index] {
+            Udp::Bulk { receiver, .. } => receiver.receive(Fragment::of(number)),
+            Udp::Paced { receiver, .. } => receiver.receive(now, number),
+        }
     }
 
     #[inline]
@@ -274,8 +292,16 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         let side = event.way as usize % 2;
         let flow = &mut self.flows[event.way as usize / 2];
         if !PLAIN && let Some(udp) = self.udp.get_mut(event.way as usize / 2) {
-            udp.sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
-            return self.poll_udp(now, event.way);
+            match udp {
+                Udp::Bulk { sender, .. } => {
+                    sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
+                    return self.poll_udp(now, event.way);
+                }
+                Udp::Paced { sender, .. } => {
+                    sender.handle(now, paced::Input::Start);
+                    return self.poll_paced(now, event.way);
+                }
+            }
         }
         if event.at == START {
             flow.sender.handle(now, sender::Input::Start);
@@ -313,19 +339,34 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
     /// Lets a flow of UDP write what its socket buffer has room for. A fragment's room is free when it has left the host.
     fn poll_udp(&mut self, now: Time, way: u32) {
         loop {
-            let Step::Do(fragment) = self.udp[way as usize / 2].sender.poll(now) else { return };
+            let Udp::Bulk { sender, .. } = &mut self.udp[way as usize / 2] else { return };
+            let Step::Do(fragment) = sender.poll(now) else { return };
             let number = Packet { number: fragment.number(), stamp: now };
             let packet = self.packets.put(number, &transport::segment::Blocks::NONE);
             let Way { wire, bytes, .. } = self.ways[way as usize];
-            let left = match self.offer(now, wire, packet, way) {
-                Some((arrives, wire)) => now + arrives.since(now + self.wires[wire as usize].link.spec().delay),
+            let left = if let Some((arrives, wire)) = self.offer(now, wire, packet, way) {
+                now + arrives.since(now + self.wires[wire as usize].link.spec().delay)
+            } else {
                 // What a full queue has dropped has left, too; a loop without end is kept from by the link's pace.
-                None => {
-                    let rate = self.wires[wire as usize].link.spec().rate_bps.unwrap_or(1_000_000_000);
-                    now + machine::Span::transmission(u64::from(bytes), rate)
-                }
+                let rate = self.wires[wire as usize].link.spec().rate_bps.unwrap_or(1_000_000_000);
+                now + machine::Span::transmission(u64::from(bytes), rate)
             };
             self.calendar.push(left, Event { packet: 0, way, at: TIMER });
+        }
+    }
+
+    /// Lets a flow of an even pace send what is due.
+    fn poll_paced(&mut self, now: Time, way: u32) {
+        loop {
+            let Udp::Paced { sender, .. } = &mut self.udp[way as usize / 2] else { return };
+            match sender.poll(now) {
+                Step::Wait(until) => return self.calendar.push(until, Event { packet: 0, way, at: TIMER }),
+                Step::Do(number) => {
+                    let packet = Packet { number, stamp: now };
+                    let packet = self.packets.put(packet, &transport::segment::Blocks::NONE);
+                    self.offer(now, self.ways[way as usize].wire, packet, way);
+                }
+            }
         }
     }
 
@@ -361,8 +402,18 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
 
     /// The wire of each link and direction: forward, then backward.
     pub(crate) fn wire(&mut self, link: usize, side: Side) -> &mut Wire {
+        let index = self.wire_of(link, side);
+        &mut self.wires[index as usize]
+    }
+
+    /// Index of the wire of a link that leaves this side.
+    pub(crate) fn wire_of(&self, link: usize, side: Side) -> u32 {
         let end = self.scenario.fabric.links[link].end(side);
-        &mut self.wires[(self.first_wire[end.node.0 as usize] + u32::from(end.port.0)) as usize]
+        self.first_wire[end.node.0 as usize] + u32::from(end.port.0)
+    }
+
+    pub(crate) const fn fabric(&self) -> &'a fabric::Fabric {
+        self.scenario.fabric
     }
 
     pub(crate) const fn packet_hops(&self) -> u64 {
@@ -432,7 +483,7 @@ mod tests {
                 .collect();
             let scenario = Scenario {
                 fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
-                warm_up: Span::ZERO, duration: Span::ZERO, seed: 1,
+                warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, faults: &[], seed: 1,
             };
             let mut engine = Engine::<true>::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));

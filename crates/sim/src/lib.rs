@@ -13,6 +13,7 @@
 mod bonded;
 pub mod cluster;
 mod engine;
+mod faults;
 pub mod linearizability;
 mod pool;
 mod run;

@@ -1,11 +1,12 @@
 //! One simulated run.
 
-use fabric::{Fabric, NodeId, Routes, Side, Spread, TransportKind, TransportSpec};
+use fabric::{Fabric, LinkFault, NodeId, Routes, Side, Spread, TransportKind, TransportSpec};
 use machine::{Span, Time};
 use serde::Serialize;
+use transport::paced;
 
 use crate::bonded::BondOutcome;
-use crate::engine::{Engine, Flow};
+use crate::engine::{Engine, Flow, Udp};
 
 /// What to simulate. Links' overrides have already been applied to `fabric`.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,10 @@ pub struct Scenario<'a> {
     pub warm_up: Span,
     /// How long it is measured.
     pub duration: Span,
+    /// Of UDP: numbered datagrams a second of each flow, at an even pace. `None`: as fast as it goes.
+    pub rate_pps: Option<u64>,
+    /// What befalls links, by the time since measuring began.
+    pub faults: &'a [LinkFault],
     /// Where chance starts.
     pub seed: u64,
 }
@@ -68,6 +73,9 @@ pub struct FlowOutcome {
     pub timeouts: u64,
     /// Reordering seen by the receiver.
     pub reordering: transport::reordering::Counters,
+    /// What became of the datagrams, where they were sent at an even pace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<paced::Outcome>,
 }
 
 /// What a link did while it was measured.
@@ -87,7 +95,8 @@ pub struct LinkOutcome {
 /// If a flow's end is not a host of the fabric, if the fabric is not connected, or if time stands still because a flow
 /// crosses only links without rate and delay.
 pub fn run(scenario: &Scenario<'_>) -> Outcome {
-    let plain = scenario.fabric.bonds.is_empty() && scenario.transport.kind != TransportKind::Udp;
+    let of_tcp = scenario.transport.kind != TransportKind::Udp;
+    let plain = scenario.fabric.bonds.is_empty() && scenario.faults.is_empty() && of_tcp;
     if plain { run_engine::<true>(scenario) } else { run_engine::<false>(scenario) }
 }
 
@@ -98,10 +107,15 @@ fn run_engine<const PLAIN: bool>(scenario: &Scenario<'_>) -> Outcome {
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
     let before = measure_flows(&mut engine, segment_bytes);
     links(&mut engine, scenario);
-    engine.run_before(start + scenario.duration);
+    engine.run_through_faults(start, scenario.duration, scenario.faults);
     let after = measure_flows(&mut engine, segment_bytes);
-    let flows = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
+    let mut flows: Vec<_> = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
     let links = links(&mut engine, scenario);
+    if scenario.rate_pps.is_some() {
+        // What was sent at the end is still under way.
+        engine.run_before(start + scenario.duration + paced::TAIL);
+        note_datagrams(&mut engine, &mut flows);
+    }
     Outcome { flows, links, bonds: engine.bonds.outcomes(), packet_hops: engine.packet_hops() }
 }
 
@@ -117,20 +131,34 @@ fn measure_flows<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, segment_byte
             fast_retransmits: sent.fast_retransmits,
             timeouts: sent.timeouts,
             reordering: flow.meter.take(),
+            datagrams: None,
         }
     };
     if udp.is_empty() {
         return flows.iter_mut().map(tcp).collect();
     }
+    let did = |udp: &Udp| match udp {
+        Udp::Bulk { sender, receiver } => (receiver.complete() * u64::from(transport::udp::FRAGMENTS), sender.sent()),
+        Udp::Paced { sender, receiver } => (receiver.arrived(), sender.sent()),
+    };
     let udp = flows.iter_mut().zip(udp).map(|(flow, udp)| FlowOutcome {
-        delivered_bytes: udp.receiver.complete() * u64::from(transport::udp::FRAGMENTS) * segment_bytes,
-        segments: udp.sender.sent(),
+        delivered_bytes: did(udp).0 * segment_bytes,
+        segments: did(udp).1,
         retransmits: 0,
         fast_retransmits: 0,
         timeouts: 0,
         reordering: flow.meter.take(),
+        datagrams: None,
     });
     udp.collect()
+}
+
+fn note_datagrams<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, flows: &mut [FlowOutcome]) {
+    for (flow, udp) in flows.iter_mut().zip(engine.flows().1) {
+        if let Udp::Paced { receiver, .. } = udp {
+            flow.datagrams = Some(receiver.outcome());
+        }
+    }
 }
 
 fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
@@ -141,6 +169,7 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
         fast_retransmits: now.fast_retransmits - before.fast_retransmits,
         timeouts: now.timeouts - before.timeouts,
         reordering: now.reordering,
+        datagrams: now.datagrams,
     }
 }
 

@@ -32,6 +32,8 @@ impl Run<'_> {
             flows: &self.flows,
             warm_up: self.warm_up,
             duration: self.duration,
+            rate_pps: None,
+            faults: &[],
             seed: self.seed,
         })
     }

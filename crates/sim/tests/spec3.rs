@@ -24,6 +24,8 @@ fn stride(by: u32, spread: Spread) -> Outcome {
         flows: &flows,
         warm_up: Span::ZERO,
         duration: Span::from_secs(1),
+        rate_pps: None,
+        faults: &[],
         seed: 1,
     })
 }

@@ -19,10 +19,11 @@
 //! | RFC 1122, 4.2.3.2 delayed acknowledgement | [`receiver`] |
 //! | RFC 4737 reordering | [`reordering`] |
 //!
-//! [`udp`] is no transport that recovers: a load for what carries it.
+//! [`udp`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes and at an even pace.
 #![forbid(unsafe_code)]
 
 mod bitmap;
+pub mod paced;
 pub mod receiver;
 pub mod reordering;
 pub mod rto;

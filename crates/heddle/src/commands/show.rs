@@ -25,7 +25,7 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
 fn of_file(fabric: &Fabric, what: What, path: &str) -> Result<Rows, Report> {
     match what {
         What::Nodes => Ok(nodes(fabric)),
-        What::Links => Ok(links(fabric)),
+        What::Links => Ok(links(fabric, None)),
         What::Flows | What::Counters | What::Bonds => {
             Err(miette!(help = format!("heddle up {path}"), "flows, counters and bonds are those of a running network"))
         }
@@ -36,7 +36,7 @@ fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
     let fabric = definition(instance)?;
     Ok(match what {
         What::Nodes => nodes(&fabric),
-        What::Links => links(&fabric),
+        What::Links => links(&fabric, Some(&instance.counters().map_err(explain)?)),
         What::Flows => flows(&fabric, &instance.counters().map_err(explain)?),
         What::Bonds => bonds(&instance.counters().map_err(explain)?),
         What::Counters => counters(&instance.counters().map_err(explain)?),
@@ -86,19 +86,20 @@ fn bonds(counters: &live::Counters) -> Rows {
 
 /// One row for each direction of each link, one for what each host's port took, and one for each reason to take nothing.
 fn counters(counters: &live::Counters) -> Rows {
-    let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "queue-peak"]);
+    let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "cut", "queue-peak"]);
     let null = serde_json::Value::Null;
     for link in &counters.links {
         for (from, to, counted) in [(&link.a, &link.b, link.forward), (&link.b, &link.a, link.backward)] {
             let (packets, bytes) = (json!(counted.packets), json!(counted.bytes));
-            rows.push([json!(from), json!(to), packets, bytes, json!(counted.drops), json!(counted.queue_peak)]);
+            let (drops, cut) = (json!(counted.drops), json!(counted.cut));
+            rows.push([json!(from), json!(to), packets, bytes, drops, cut, json!(counted.queue_peak)]);
         }
     }
     for port in &counters.ports {
         let traffic = port.traffic;
         let name = json!(format!("{}:eth0", port.host));
         let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
-        rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null.clone()]);
+        rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null.clone(), null.clone()]);
     }
     let refused = &counters.refused;
     for (reason, drops) in [
@@ -110,7 +111,15 @@ fn counters(counters: &live::Counters) -> Rows {
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ] {
-        rows.push([json!("any host"), json!(reason), null.clone(), null.clone(), json!(drops), null.clone()]);
+        rows.push([
+            json!("any host"),
+            json!(reason),
+            null.clone(),
+            null.clone(),
+            json!(drops),
+            null.clone(),
+            null.clone(),
+        ]);
     }
     rows
 }
@@ -128,7 +137,11 @@ fn nodes(fabric: &Fabric) -> Rows {
                 let ipv6 = format!("{}/{}", host.ipv6, host.ipv6_prefix);
                 rows.push([
                     name,
-                    json!("host"),
+                    json!(if node.is_foreign() {
+                        format!("host on {}", node.devices.join(", "))
+                    } else {
+                        "host".to_owned()
+                    }),
                     json!(0),
                     json!(host.pod),
                     ports,
@@ -154,13 +167,17 @@ fn nodes(fabric: &Fabric) -> Rows {
     rows
 }
 
-/// The rows of `show links`.
-fn links(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["link", "a", "a-port", "b", "b-port", "rate-bps", "delay", "queue"]);
+/// The rows of `show links`; of a running network with what they are now.
+fn links(fabric: &Fabric, counters: Option<&live::Counters>) -> Rows {
+    let mut rows = Rows::new(&["link", "a", "a-port", "b", "b-port", "rate-bps", "delay", "queue", "state"]);
+    let state = |index: usize| {
+        let link = counters.and_then(|counters| counters.links.get(index));
+        link.map(|link| if link.up { "up" } else { "down" })
+    };
     for (index, link) in fabric.links.iter().enumerate() {
         let end = |end: fabric::End| json!(fabric.nodes[end.node.0 as usize].name);
         rows.push([
-            json!(fabric.link_name(fabric::LinkId(index as u32))),
+            json!(fabric.numbered_link_name(fabric::LinkId(index as u32))),
             end(link.a),
             json!(link.a.port.0),
             end(link.b),
@@ -168,6 +185,7 @@ fn links(fabric: &Fabric) -> Rows {
             json!(link.spec.rate_bps),
             json!(link.spec.delay.to_string()),
             json!(link.spec.queue_packets),
+            json!(state(index)),
         ]);
     }
     rows

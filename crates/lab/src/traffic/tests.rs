@@ -27,6 +27,37 @@ fn schedule(seconds: u64) -> Schedule {
     Schedule { warm_up: 1, seconds, arguments }
 }
 
+/// Nothing befalls the links.
+fn run_in_peace<C>(
+    hosts: &impl Hosts,
+    flows: &[LiveFlow],
+    schedule: &Schedule,
+    count: impl FnMut() -> Result<C, FlowFailure>,
+) -> Result<Measured<C>, FlowFailure> {
+    run(hosts, flows, schedule, &mut Faults::new(Vec::new(), &mut |_| Ok(())), count)
+}
+
+#[test]
+fn faults_come_at_their_times() {
+    let begin = Cell::new(None);
+    let times = std::cell::RefCell::new(Vec::new());
+    let mut befall = |number| {
+        let begin: Instant = begin.get().expect("measuring has begun");
+        times.borrow_mut().push((number, begin.elapsed().as_millis()));
+        Ok(())
+    };
+    let count = || {
+        begin.set(begin.get().or(Some(Instant::now())));
+        Ok(())
+    };
+    let at = [100, 600].map(Duration::from_millis).to_vec();
+    run(&Here, &[flow("h2", 6)], &schedule(1), &mut Faults::new(at, &mut befall), count).unwrap();
+    let times = times.into_inner();
+    // The first count may come late on a busy machine; the pause between the two says more.
+    assert!(times[0].1 < 300 && (400..700).contains(&(times[1].1 - times[0].1)), "{times:?}");
+    assert_eq!((times[0].0, times[1].0, times.len()), (0, 1, 2));
+}
+
 #[test]
 fn two_flows_are_measured_at_the_same_time() {
     let calls = Cell::new(0);
@@ -34,7 +65,7 @@ fn two_flows_are_measured_at_the_same_time() {
         calls.set(calls.get() + 1);
         Ok(Instant::now())
     };
-    let measured = run(&Here, &[flow("h2", 0), flow("h3", 1)], &schedule(2), count).unwrap();
+    let measured = run_in_peace(&Here, &[flow("h2", 0), flow("h3", 1)], &schedule(2), count).unwrap();
     assert_eq!((measured.flows.len(), calls.get()), (2, 2));
     for flow in &measured.flows {
         assert!((15e6..25e6).contains(&flow.goodput_bps), "{flow:?}");
@@ -48,7 +79,7 @@ fn two_flows_are_measured_at_the_same_time() {
 fn streams_are_measured_together() {
     let mut schedule = schedule(1);
     schedule.arguments.extend(["-P", "3"].map(str::to_owned));
-    let measured = run(&Here, &[flow("h2", 5)], &schedule, || Ok(())).unwrap();
+    let measured = run_in_peace(&Here, &[flow("h2", 5)], &schedule, || Ok(())).unwrap();
     assert!((50e6..70e6).contains(&measured.flows[0].goodput_bps), "three of 20 Mbit/s: {:?}", measured.flows);
 }
 
@@ -56,7 +87,7 @@ fn streams_are_measured_together() {
 fn a_server_that_cannot_listen_says_why() {
     let mut flow = flow("h2", 2);
     flow.port = 0;
-    let failure = run(&Here, &[flow], &schedule(1), || Ok(())).err().unwrap();
+    let failure = run_in_peace(&Here, &[flow], &schedule(1), || Ok(())).err().unwrap();
     assert_eq!((failure.flow.as_str(), failure.host.as_str()), ("h1 -> h2", "h2"));
     assert!(failure.message.contains("the server ended at once: iperf3: "), "{}", failure.message);
 }
@@ -66,7 +97,7 @@ fn a_client_that_cannot_connect_says_why() {
     let mut flow = flow("h2", 3);
     flow.address = "127.0.0.1.invalid".to_owned();
     let before = Instant::now();
-    let failure = run(&Here, &[flow], &schedule(30), || Ok(())).err().unwrap();
+    let failure = run_in_peace(&Here, &[flow], &schedule(30), || Ok(())).err().unwrap();
     assert_eq!(failure.host, "h1");
     assert!(failure.message.contains("iperf3: unable to"), "{}", failure.message);
     assert!(before.elapsed() < Duration::from_secs(20), "a failure is seen at once");

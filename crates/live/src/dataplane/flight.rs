@@ -109,6 +109,22 @@ impl Flight {
         Some(Arrival { at, over, packet })
     }
 
+    /// Takes out all that are under way over one of these. Looks at every one: for cables that are pulled.
+    pub fn take_over(&mut self, directions: [Direction; 2]) -> Vec<(Direction, Packet)> {
+        let mut taken = Vec::new();
+        let (slots, free) = (&mut self.slots, &mut self.free);
+        self.heap.retain(|key| {
+            let slot = &mut slots[key.slot as usize];
+            let stays = slot.as_ref().is_some_and(|(over, _)| !directions.contains(over));
+            if !stays {
+                taken.extend(slot.take());
+                free.push(key.slot);
+            }
+            stays
+        });
+        taken
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub fn len(&self) -> usize {
@@ -147,5 +163,22 @@ mod tests {
             order.push(arrival.packet.forwarding.to.0);
         }
         assert_eq!((order, flight.len()), (vec![1, 3, 4, 2], 1));
+    }
+
+    #[test]
+    fn what_is_under_way_over_a_link_is_taken_and_the_rest_keeps_its_order() {
+        let mut pool = Pool::new(10, 1_000);
+        let mut flight = Flight::default();
+        for (number, over) in [0, 1, 2, 1, 4, 0, 2].into_iter().enumerate() {
+            let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
+            let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0, bonded: Bonded::No };
+            flight.add(Arrival { at: Time::from_ns(5), over: Direction(over), packet });
+        }
+        let taken = flight.take_over([Direction(0), Direction(1)]);
+        assert!(taken.iter().all(|(over, _)| over.link() == 0));
+        assert_eq!(taken.len(), 4);
+        let left: Vec<u32> = flight.by_ref().map(|arrival| arrival.packet.forwarding.to.0).collect();
+        assert_eq!(left, [2, 4, 6]);
+        assert_eq!(flight.free.len(), flight.slots.len());
     }
 }

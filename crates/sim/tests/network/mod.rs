@@ -17,6 +17,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         name: format!("n{id}"),
         kind: if id < hosts { NodeKind::Host(address(id)) } else { NodeKind::Switch { tier: 0, pod: None } },
         ports: Vec::new(),
+        devices: Vec::new(),
         x_permille: 0,
     };
     let mut fabric = Fabric {

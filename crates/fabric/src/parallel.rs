@@ -1,0 +1,201 @@
+//! Links by the names of their ends: for command lines and for faults. Parallel links are told apart by their number.
+
+use std::collections::BTreeSet;
+
+use crate::names::nearest;
+use crate::{Fabric, Link, LinkId, Node, NodeId};
+
+/// Neighbours that a hint lists.
+const SHOWN: usize = 8;
+
+/// The links between two nodes, in the order of the network.
+fn between<'a>(nodes: &'a [Node], links: &'a [Link], a: NodeId, b: NodeId) -> impl Iterator<Item = LinkId> + 'a {
+    // Ports are in the order of their links.
+    let ports = nodes[a.0 as usize].ports.iter();
+    ports.filter(move |(link, side)| links[link.0 as usize].end(side.other()).node == b).map(|(link, _)| *link)
+}
+
+/// The names of the nodes that `node` is linked to, each once.
+fn neighbours(nodes: &[Node], links: &[Link], node: NodeId) -> String {
+    let peers: BTreeSet<&str> = nodes[node.0 as usize]
+        .ports
+        .iter()
+        .map(|(link, side)| &*nodes[links[link.0 as usize].end(side.other()).node.0 as usize].name)
+        .collect();
+    let dots = if peers.len() > SHOWN { ", ..." } else { "" };
+    let peers: Vec<String> = peers.iter().take(SHOWN).map(|peer| format!("`{peer}`")).collect();
+    format!("{}{dots}", peers.join(", "))
+}
+
+/// Why there is no such link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSuchLink {
+    /// A name is no node's.
+    Node {
+        /// The name.
+        name: String,
+        /// A node's name that is much like it.
+        near: Option<String>,
+    },
+    /// No link joins the two.
+    NotLinked {
+        /// The one.
+        a: String,
+        /// The other.
+        b: String,
+        /// What `a` is linked to.
+        neighbours: String,
+    },
+    /// There are fewer links between the two.
+    Number {
+        /// The one.
+        a: String,
+        /// The other.
+        b: String,
+        /// Which one was asked for.
+        number: u32,
+        /// How many there are.
+        links: u32,
+    },
+}
+
+impl std::fmt::Display for NoSuchLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Node { name, .. } => write!(f, "there is no node `{name}`"),
+            Self::NotLinked { a, b, .. } => write!(f, "there is no link between `{a}` and `{b}`"),
+            Self::Number { a, b, number, links: 1 } => write!(f, "`{a}` and `{b}` have one link; there is no {number}"),
+            Self::Number { a, b, number, links } => {
+                write!(f, "`{a}` and `{b}` have {links} links; there is no {number}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NoSuchLink {}
+
+impl NoSuchLink {
+    /// What there is instead.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Node { near: Some(near), .. } => format!("did you mean `{near}`?"),
+            Self::Node { near: None, .. } => "`heddle show links` lists them".to_owned(),
+            Self::NotLinked { a, neighbours, .. } => format!("`{a}` is linked to {neighbours}"),
+            Self::Number { links: 1, .. } => "leave the number out".to_owned(),
+            Self::Number { links, .. } => {
+                format!("they are numbered from 1 to {links}; without a number, all are meant")
+            }
+        }
+    }
+}
+
+impl Fabric {
+    /// The links between two nodes, in order; parallel ones are numbered so, from 1.
+    pub fn links_between(&self, a: NodeId, b: NodeId) -> Vec<LinkId> {
+        between(&self.nodes, &self.links, a, b).collect()
+    }
+
+    /// Which of the parallel links this is, from 1.
+    ///
+    /// # Panics
+    /// If the id is another fabric's.
+    pub fn link_number(&self, id: LinkId) -> u32 {
+        let link = &self.links[id.0 as usize];
+        between(&self.nodes, &self.links, link.a.node, link.b.node).take_while(|other| *other <= id).count() as u32
+    }
+
+    /// Its ends, like `h1-s1`; where there are several, with its number among them, like `h1-s1 2`.
+    ///
+    /// # Panics
+    /// If the id is another fabric's.
+    pub fn numbered_link_name(&self, id: LinkId) -> String {
+        let link = &self.links[id.0 as usize];
+        let name = self.link_name(id);
+        if between(&self.nodes, &self.links, link.a.node, link.b.node).nth(1).is_some() {
+            format!("{name} {}", self.link_number(id))
+        } else {
+            name
+        }
+    }
+
+    /// The links between the nodes with these names: the one with this number, or all of them.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find_links(&self, a: &str, b: &str, number: Option<u32>) -> Result<Vec<LinkId>, NoSuchLink> {
+        let find = |name: &str| {
+            let names = || self.nodes.iter().map(|node| node.name.as_str());
+            self.node(name).ok_or_else(|| NoSuchLink::Node {
+                name: name.to_owned(),
+                near: nearest(name, names()).map(ToOwned::to_owned),
+            })
+        };
+        let nodes = (find(a)?, find(b)?);
+        pick(&self.nodes, &self.links, nodes, number)
+    }
+}
+
+/// The links between two nodes: the one with this number, or all of them.
+pub(crate) fn pick(
+    nodes: &[Node],
+    links: &[Link],
+    (a, b): (NodeId, NodeId),
+    number: Option<u32>,
+) -> Result<Vec<LinkId>, NoSuchLink> {
+    let name = |id: NodeId| nodes[id.0 as usize].name.clone();
+    let all: Vec<LinkId> = between(nodes, links, a, b).collect();
+    if all.is_empty() {
+        return Err(NoSuchLink::NotLinked { a: name(a), b: name(b), neighbours: neighbours(nodes, links, a) });
+    }
+    let Some(number) = number else { return Ok(all) };
+    let at = (number as usize).checked_sub(1);
+    let one = at.and_then(|at| all.get(at)).copied();
+    let links = all.len() as u32;
+    one.map(|link| vec![link]).ok_or_else(|| NoSuchLink::Number { a: name(a), b: name(b), number, links })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Source;
+
+    fn pair() -> Fabric {
+        let text = "nodes: { h1: host, h2: host, s1: switch }
+links:
+  - between: [h1, s1]
+  - between: [h2, s1]
+  - between: [s1, h1]
+bonds: [{ host: h1 }]
+";
+        crate::parse(&Source { name: "pair.fabric.yaml".into(), text: text.into() }).expect("it is a file")
+    }
+
+    #[test]
+    fn parallel_links_are_numbered_whichever_end_is_named_first() {
+        let fabric = pair();
+        let both = fabric.find_links("h1", "s1", None).unwrap();
+        assert_eq!(both.len(), 2);
+        assert_eq!(fabric.find_links("s1", "h1", None).unwrap(), both);
+        assert_eq!(fabric.find_links("s1", "h1", Some(2)).unwrap(), [both[1]]);
+        assert_eq!(both.iter().map(|link| fabric.link_number(*link)).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(fabric.find_links("h2", "s1", None).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_there_is_explained() {
+        let fabric = pair();
+        let said = |a, b, number| {
+            let error = fabric.find_links(a, b, number).unwrap_err();
+            (error.to_string(), error.hint())
+        };
+        let (text, hint) = said("h11", "s1", None);
+        assert_eq!((&*text, &*hint), ("there is no node `h11`", "did you mean `h1`?"));
+        let (text, hint) = said("h1", "h2", None);
+        assert_eq!((&*text, &*hint), ("there is no link between `h1` and `h2`", "`h1` is linked to `s1`"));
+        let (text, hint) = said("h1", "s1", Some(3));
+        assert_eq!(text, "`h1` and `s1` have 2 links; there is no 3");
+        assert!(hint.contains("1 to 2"), "{hint}");
+        assert_eq!(said("h2", "s1", Some(2)).1, "leave the number out");
+        assert!(fabric.find_links("h1", "s1", Some(0)).is_err());
+    }
+}

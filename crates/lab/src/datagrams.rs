@@ -1,0 +1,250 @@
+//! Datagrams at an even pace, live: `heddle datagrams receive` and `heddle datagrams send` for each flow, as iperf3 is run for TCP.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use live::datagrams::{READY, Received, Sent};
+use machine::Span;
+use serde::de::DeserializeOwned;
+use transport::paced;
+
+use crate::faults::Faults;
+use crate::iperf;
+use crate::traffic::{FlowFailure, Hosts, LiveFlow};
+
+/// How long a flow may take beyond its time.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How often processes are looked at.
+const POLL: Duration = Duration::from_millis(10);
+/// The longest thing that one of them says, bytes.
+const REPORT_LIMIT: u64 = 4_096;
+
+/// How the flows of a run go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub rate_pps: u64,
+    pub warm_up: Span,
+    pub duration: Span,
+    /// Payload of each datagram.
+    pub bytes: u32,
+}
+
+/// What the flows did, and what was counted when measuring started and ended.
+pub(crate) struct Measured<C> {
+    pub flows: Vec<(Sent, Received)>,
+    pub before: C,
+    pub after: C,
+}
+
+/// Runs all flows at once; `program` is `heddle` itself.
+pub(crate) fn run<C>(
+    hosts: &impl Hosts,
+    program: &Path,
+    flows: &[LiveFlow],
+    pace: &Pace,
+    faults: &mut Faults<'_>,
+    mut count: impl FnMut() -> Result<C, FlowFailure>,
+) -> Result<Measured<C>, FlowFailure> {
+    let receivers = flows.iter().map(|flow| {
+        let mut receiver = Running::start(hosts, program, flow, &flow.to, &receiver_arguments(flow, pace))?;
+        receiver.wait_until_it_listens()?;
+        Ok(receiver)
+    });
+    let mut receivers = receivers.collect::<Result<Vec<_>, FlowFailure>>()?;
+    let senders =
+        flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &sender_arguments(flow, pace)));
+    let mut senders = senders.collect::<Result<Vec<_>, FlowFailure>>()?;
+    let warm = Instant::now() + duration(pace.warm_up);
+    wait_until(warm);
+    let before = count()?;
+    let wait = |moment| {
+        wait_until(moment);
+        Ok(())
+    };
+    faults.carry_out(warm, wait)?;
+    let end = warm + duration(pace.duration);
+    wait_until(end);
+    let after = count()?;
+    let deadline = end + duration(paced::TAIL) + END_PATIENCE;
+    let mut measured = Vec::with_capacity(flows.len());
+    for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
+        let sent: Sent = sender.report(deadline)?;
+        measured.push((sent, receiver.report(deadline)?));
+    }
+    Ok(Measured { flows: measured, before, after })
+}
+
+fn wait_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_ns())
+}
+
+/// The numbers of the datagrams that are measured, and how many are sent in all.
+fn numbers(pace: &Pace) -> (std::ops::Range<u64>, u64) {
+    let at = |time| paced::first_after(pace.rate_pps, time);
+    let end = pace.warm_up + pace.duration;
+    (at(pace.warm_up)..at(end), at(end + paced::TAIL))
+}
+
+fn receiver_arguments(flow: &LiveFlow, pace: &Pace) -> Vec<String> {
+    let (measured, _) = numbers(pace);
+    let lasts = duration(pace.warm_up + pace.duration + paced::TAIL) + END_PATIENCE / 2;
+    let numbers = [
+        ("--port", u64::from(flow.port)),
+        ("--rate", pace.rate_pps),
+        ("--from", measured.start),
+        ("--to", measured.end),
+        ("--patience-ms", lasts.as_millis() as u64),
+    ];
+    arguments("receive", &numbers)
+}
+
+fn sender_arguments(flow: &LiveFlow, pace: &Pace) -> Vec<String> {
+    let numbers = [("--rate", pace.rate_pps), ("--count", numbers(pace).1), ("--bytes", u64::from(pace.bytes))];
+    let mut arguments = arguments("send", &numbers);
+    arguments.push(format!("{}:{}", flow.address, flow.port));
+    arguments
+}
+
+fn arguments(what: &str, numbers: &[(&str, u64)]) -> Vec<String> {
+    let numbers = numbers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]);
+    ["datagrams".to_owned(), what.to_owned()].into_iter().chain(numbers).collect()
+}
+
+/// One program of a flow; it ends with this at the latest.
+struct Running {
+    child: Child,
+    stdout: BufReader<std::io::Take<ChildStdout>>,
+    flow: String,
+    host: String,
+    ended: bool,
+}
+
+impl Running {
+    fn start(
+        hosts: &impl Hosts,
+        program: &Path,
+        flow: &LiveFlow,
+        host: &str,
+        arguments: &[String],
+    ) -> Result<Self, FlowFailure> {
+        let name = format!("{} -> {}", flow.from, flow.to);
+        let failed = |message: String| FlowFailure { flow: name.clone(), host: host.to_owned(), message };
+        let mut command = hosts.command(host, &program.to_string_lossy(), arguments).map_err(failed)?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(format!("{} cannot be started: {error}", program.display())))?;
+        let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".to_owned()))?;
+        let stdout = BufReader::new(stdout.take(REPORT_LIMIT));
+        Ok(Self { child, stdout, flow: name, host: host.to_owned(), ended: false })
+    }
+
+    fn failed(&self, message: String) -> FlowFailure {
+        FlowFailure { flow: self.flow.clone(), host: self.host.clone(), message }
+    }
+
+    /// It says so, or ends: so this ends, too.
+    fn wait_until_it_listens(&mut self) -> Result<(), FlowFailure> {
+        let mut line = String::new();
+        let read = self.stdout.read_line(&mut line);
+        if read.is_ok() && line.trim_end() == READY {
+            Ok(())
+        } else {
+            Err(self.explained("the receiver does not listen"))
+        }
+    }
+
+    /// What it says at its end.
+    fn report<T: DeserializeOwned>(&mut self, deadline: Instant) -> Result<T, FlowFailure> {
+        while !self.ended {
+            self.ended = self.child.try_wait().map_err(|error| self.failed(error.to_string()))?.is_some();
+            if !self.ended && Instant::now() >= deadline {
+                return Err(self.failed("no end when it was due".to_owned()));
+            }
+            if !self.ended {
+                std::thread::sleep(POLL);
+            }
+        }
+        let mut text = String::new();
+        // Half a report is as good as none: the parser will say so.
+        let _ = self.stdout.read_to_string(&mut text);
+        serde_json::from_str(text.trim()).map_err(|_| self.explained("no report"))
+    }
+
+    /// Adds what it wrote as errors.
+    fn explained(&mut self, message: &str) -> FlowFailure {
+        self.end();
+        let mut said = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = stderr.take(REPORT_LIMIT).read_to_end(&mut said);
+        }
+        let said = iperf::shortened(String::from_utf8_lossy(&said).trim());
+        self.failed(if said.is_empty() { message.to_owned() } else { format!("{message}: {said}") })
+    }
+
+    fn end(&mut self) {
+        if !self.ended {
+            // It may have ended in the meantime; then there is nothing to kill.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            self.ended = true;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_after_the_measured_time_is_not_measured() {
+        let pace = Pace { rate_pps: 10_000, warm_up: Span::from_ms(500), duration: Span::from_secs(2), bytes: 1_448 };
+        assert_eq!(numbers(&pace), (5_000..25_000, 27_000));
+        let flow = LiveFlow { from: "h1".into(), to: "h2".into(), address: "10.0.0.2".into(), port: 6_000 };
+        let line = sender_arguments(&flow, &pace).join(" ");
+        assert_eq!(line, "datagrams send --rate 10000 --count 27000 --bytes 1448 10.0.0.2:6000");
+        let line = receiver_arguments(&flow, &pace).join(" ");
+        assert_eq!(line, "datagrams receive --port 6000 --rate 10000 --from 5000 --to 25000 --patience-ms 7700");
+    }
+
+    /// A host whose programs say what they like.
+    struct Says(&'static str);
+
+    impl Hosts for Says {
+        fn command(&self, _: &str, _: &str, _: &[String]) -> Result<std::process::Command, String> {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", self.0]);
+            Ok(command)
+        }
+    }
+
+    #[test]
+    fn a_program_that_fails_is_quoted() {
+        let flow = LiveFlow { from: "h1".into(), to: "h2".into(), address: "10.0.0.2".into(), port: 6_000 };
+        let pace = Pace { rate_pps: 10, warm_up: Span::ZERO, duration: Span::from_ms(10), bytes: 100 };
+        let failure = |says: &'static str| {
+            let mut none = |_| Ok(());
+            let mut faults = Faults::new(Vec::new(), &mut none);
+            run(&Says(says), Path::new("heddle"), std::slice::from_ref(&flow), &pace, &mut faults, || Ok(())).err()
+        };
+        let failed = failure("echo no port >&2; exit 1").expect("it failed");
+        assert_eq!((&*failed.flow, &*failed.host), ("h1 -> h2", "h2"));
+        assert!(failed.message.contains("does not listen: no port"), "{}", failed.message);
+        let failed = failure("echo ready; echo '{}'").expect("it failed");
+        assert!(failed.message.contains("no report"), "{}", failed.message);
+    }
+}

@@ -1,0 +1,73 @@
+//! Links that lose their carrier and get it back: what becomes of their packets, and who hears of it.
+//!
+//! Every worker carries out the order: a link's two directions, the packets under way on them and the ends of a bond can be at
+//! two workers. Each does what concerns it. A packet that one of them hands over while the other has done so already is not lost:
+//! it was through the cable in time.
+
+use bond::MemberId;
+use machine::Time;
+
+use super::parts::Parts;
+use super::plan::{Direction, Plan};
+use super::worker::Worker;
+
+impl Worker {
+    /// A link has lost its carrier, or has it back. The ends of its bond hear of it at once.
+    pub(super) fn set_link(&mut self, now: Time, link: usize, up: bool) {
+        let directions = [0, 1].map(|back| Direction(link as u32 * 2 + back));
+        if self.parts.links.len() <= directions[1].index() {
+            return;
+        }
+        for direction in directions {
+            let link = &mut self.parts.links[direction.index()];
+            match link {
+                Some(link) if up => link.mend(),
+                Some(link) => link.cut(),
+                None => {}
+            }
+        }
+        if !up {
+            self.lose_what_is_under_way(directions);
+        }
+        for direction in directions {
+            let Some((end, member)) = self.plan.far_bond(direction) else { continue };
+            if let Some(place) = &mut self.parts.bonds[end] {
+                place.carrier(now, MemberId::new(member), up);
+                self.poll_bond(now, end);
+            }
+        }
+    }
+
+    fn lose_what_is_under_way(&mut self, directions: [Direction; 2]) {
+        for (over, packet) in self.parts.flight.take_over(directions) {
+            match &mut self.parts.links[over.index()] {
+                Some(link) => link.lose(1),
+                // It left from another worker's node.
+                None => self.parts.refused.removed += 1,
+            }
+            self.pool.put(packet.frame);
+        }
+    }
+}
+
+impl Parts {
+    /// Which links have no carrier, by their number: what a new network is told after it was made.
+    pub(super) fn links_down(&self) -> impl Iterator<Item = usize> + '_ {
+        let down = |direction: &usize| self.links[*direction].as_ref().is_some_and(|link| !link.is_up());
+        (0..self.links.len()).filter(down).map(|direction| direction / 2)
+    }
+
+    /// Tells the bonds that have just been made which of their members' links have no carrier.
+    pub(super) fn tell_new_bonds(&mut self, plan: &Plan, now: Time) {
+        let down: Vec<usize> = self.links_down().collect();
+        for link in down {
+            for back in [0, 1] {
+                if let Some((end, member)) = plan.far_bond(Direction(link as u32 * 2 + back))
+                    && let Some(place) = &mut self.bonds[end]
+                {
+                    place.carrier(now, MemberId::new(member), false);
+                }
+            }
+        }
+    }
+}
