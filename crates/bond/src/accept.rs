@@ -38,7 +38,9 @@ impl Bond {
     /// everything is delivered, also the copies of broadcast.
     #[inline]
     pub fn accept(&self, id: MemberId, frame: &Summary) -> Accept {
-        let Some(member) = self.member(id) else { return Accept::Drop(Refusal::NotAMember) };
+        if self.member(id).is_none() {
+            return Accept::Drop(Refusal::NotAMember);
+        }
         let config = &self.config;
         if config.mode == Mode::Ad8023 && frame.kind == Kind::Slow {
             return Accept::Lacp;
@@ -54,7 +56,8 @@ impl Bond {
             return Accept::Drop(Refusal::Inactive);
         }
         match self.mac {
-            Some(mac) if config.mode.keeps_addresses() && frame.dst_mac == member.mac && mac != member.mac => {
+            // A switch that does not know where an address is sends it over all: it may be that of a member that is down.
+            Some(mac) if config.mode.keeps_addresses() && frame.dst_mac != mac && self.is_own_mac(frame.dst_mac) => {
                 Accept::DeliverTo(mac)
             }
             _ => Accept::Deliver,
@@ -81,25 +84,44 @@ impl Bond {
     /// by address resolution, and the host's addresses are learned.
     pub fn transmit_frame(&mut self, now: Time, frame: &mut [u8]) -> Transmit {
         let summary = Summary::of(&self.config, frame);
-        let mut chosen = None;
-        if matches!(summary.kind, Kind::Arp | Kind::Neighbour)
-            && let Some(resolution) = Resolution::read(frame)
-        {
-            if self.is_own_mac(resolution.sender_mac) {
-                self.learn_own(Own { ip: resolution.sender, vlan: resolution.vlan });
+        self.transmit_read(now, &summary, frame)
+    }
+
+    /// [`Bond::transmit_frame`] for a frame that was read already.
+    #[inline]
+    pub(crate) fn transmit_read(&mut self, now: Time, summary: &Summary, frame: &mut [u8]) -> Transmit {
+        let chosen = match summary.kind {
+            Kind::Arp | Kind::Neighbour => self.resolution_out(now, frame),
+            Kind::Igmp => {
+                self.learn_memberships(frame);
+                None
             }
-            if self.config.mode == Mode::BalanceAlb {
-                chosen = self.alb_outgoing(now, &resolution, frame);
-            }
+            _ => None,
+        };
+        let chosen = chosen.map_or_else(|| self.transmit(now, summary), Transmit::One);
+        if let Transmit::One(member) = chosen {
+            self.put_source(member, frame);
         }
-        let chosen = chosen.map_or_else(|| self.transmit(now, &summary), Transmit::One);
-        if let Transmit::One(member) = chosen
-            && let Some(mac) = self.source_mac(member)
+        chosen
+    }
+
+    /// Address resolution by the host: its addresses are learned, and in balance-alb the member may be chosen by the peer.
+    fn resolution_out(&mut self, now: Time, frame: &mut [u8]) -> Option<MemberId> {
+        let resolution = Resolution::read(frame)?;
+        if self.is_own_mac(resolution.sender_mac) {
+            self.learn_own(Own { ip: resolution.sender, vlan: resolution.vlan });
+        }
+        if self.config.mode == Mode::BalanceAlb { self.alb_outgoing(now, &resolution, frame) } else { None }
+    }
+
+    /// Puts the source address right for `member`.
+    #[inline]
+    pub(crate) fn put_source(&self, member: MemberId, frame: &mut [u8]) {
+        if let Some(mac) = self.source_mac(member)
             && let Some(source) = frame.get_mut(6..12)
         {
             source.copy_from_slice(&mac);
         }
-        chosen
     }
 
     /// The source address of the host's own frames on `member`, where it is not the bond's: in balance-tlb and balance-alb a

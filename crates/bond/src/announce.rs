@@ -9,7 +9,7 @@ use crate::{Bond, ControlFrame};
 
 /// The bond's own addresses that are known at most.
 pub const ADDRESSES_MAX: usize = 64;
-/// Between announcements if `miimon` is 0; otherwise `miimon`, as in the driver.
+/// Between announcements if `peer_notif_delay` and `miimon` are 0. The driver has no other clock than `miimon` for it.
 const ANNOUNCEMENT_INTERVAL: Span = Span::from_ms(100);
 
 /// An address of the host behind the bond.
@@ -48,7 +48,10 @@ impl Bond {
             return;
         }
         self.announcements_left -= 1;
-        let interval = if self.config.miimon == Span::ZERO { ANNOUNCEMENT_INTERVAL } else { self.config.miimon };
+        let interval = [self.config.peer_notif_delay, self.config.miimon]
+            .into_iter()
+            .find(|span| *span > Span::ZERO)
+            .unwrap_or(ANNOUNCEMENT_INTERVAL);
         self.announce_at = if self.announcements_left == 0 { Time::NEVER } else { now + interval };
         let (Some(active), Some(mac)) = (self.active, self.mac) else { return };
         for Own { ip, vlan } in self.own.clone() {

@@ -10,6 +10,7 @@ use crate::announce::Own;
 use crate::balance::{BUCKETS, Balance, Remapped};
 use crate::config::{Config, Mode};
 use crate::member::{Carrier, LinkState, Member};
+use crate::membership::Memberships;
 use crate::monitor::Monitor;
 use crate::transmit::{Table, tlb::Tlb};
 use crate::{ControlFrame, MEMBERS_MAX, MemberId, MemberSet};
@@ -98,6 +99,7 @@ pub struct Bond {
     pub(crate) alb: Alb,
     pub(crate) monitor: Monitor,
     pub(crate) own: Vec<Own>,
+    pub(crate) memberships: Memberships,
     /// The primary takes over once, whatever `primary_reselect` says: it was named, or joined.
     pub(crate) force_primary: bool,
     /// What LACP says.
@@ -129,6 +131,7 @@ impl Bond {
             alb: Alb::default(),
             monitor: Monitor::new(now),
             own: Vec::new(),
+            memberships: Memberships::new(),
             force_primary: true,
             distributing: MemberSet::EMPTY,
             collecting: MemberSet::EMPTY,
@@ -367,6 +370,7 @@ impl Bond {
             self.settle(now);
         }
         self.expire_announcement(now);
+        self.expire_rejoin(now);
         if self.teach_at <= now {
             self.teach_at = now + self.config.lp_interval;
             self.teach();
@@ -400,7 +404,7 @@ impl Bond {
         let tlb = if self.uses_tlb() { self.tlb.next } else { Time::NEVER };
         let balance = self.balance.as_ref().map_or(Time::NEVER, |balance| balance.next);
         let probe = if self.is_probing { self.monitor.next } else { Time::NEVER };
-        [links, tlb, balance, probe, self.announce_at, self.teach_at, self.alb.next]
+        [links, tlb, balance, probe, self.announce_at, self.teach_at, self.alb.next, self.memberships.next]
             .into_iter()
             .min()
             .unwrap_or(Time::NEVER)

@@ -118,6 +118,10 @@ pub struct Config {
     pub all_slaves_active: bool,
     /// `num_grat_arp` (also `num_unsol_na`): announcements after a fail-over; 1 by default.
     pub num_grat_arp: u8,
+    /// `peer_notif_delay`: between announcements; zero is as `miimon`.
+    pub peer_notif_delay: Span,
+    /// `resend_igmp`: how often memberships are reported again after a fail-over; 1 by default.
+    pub resend_igmp: u8,
     /// `lp_interval`: between learning frames; 1 s by default.
     pub lp_interval: Span,
     /// `tlb_dynamic_lb`: by load; else by hash.
@@ -160,6 +164,8 @@ impl Config {
             min_links: 0,
             all_slaves_active: false,
             num_grat_arp: 1,
+            peer_notif_delay: Span::ZERO,
+            resend_igmp: 1,
             lp_interval: Span::from_secs(1),
             tlb_dynamic_lb: true,
             lacp_rate: LacpRate::Slow,
@@ -220,6 +226,13 @@ impl Config {
             () => return Ok(()),
         };
         Err(Error::Together { name: problem.0, problem: problem.1 })
+    }
+
+    /// The policy by which frames are hashed, if they are: balance-alb goes by peers while it follows the load.
+    #[inline]
+    pub fn hashes_by(&self) -> Option<HashPolicy> {
+        let by_peer = self.mode == Mode::BalanceAlb && self.tlb_dynamic_lb;
+        (self.mode.takes_policy() && !by_peer).then_some(self.policy)
     }
 
     /// All targets of probing, IPv4 first.

@@ -2,19 +2,36 @@
 //!
 //! ```text
 //!   transmit(summary) --> Bond ------------------> member(s), number
-//!   receive(member, number, packet) --> Bond::accept --> BySequence --> out
-//!   control(member, frame) --> Lacp, Bond (probes' answers)
-//!   carrier, time --> Bond, Lacp --> poll: control frames to send, events
+//!   receive(member, number, packet) --> Bond::accept --> BySequence --> out      a partner of ours
+//!   receive_frame(member, packet) ----> Bond::accept --> ByTcp -------> out      a foreign partner
+//!                           `--> Lacp, Peer, Bond (probes' answers)
+//!   receive_control(member, frame) --> Lacp, Peer, Bond
+//!   carrier, time --> Bond, Lacp, Peer --> poll: control frames to send, events
 //! ```
 //!
-//! Both ends of the bonds that one process drives are ours: the number goes beside the packet, as a tag would go before it.
+//! What the other end is ([`Partner`]) decides how arrivals come:
+//!
+//! | partner | frames to send | arrivals | order on arrival |
+//! |---|---|---|---|
+//! | [`Partner::Ours`], an end of this process | [`End::transmit`] or [`End::transmit_frame`]; the number goes beside the packet, as a tag would go before it | [`End::receive`], with that number; what the other end's `poll` sent goes to [`End::receive_control`] | by number |
+//! | [`Partner::Foreign`], another program behind kernel devices | [`End::transmit_frame`]; the number stays here | every frame, whatever it is, to [`End::receive_frame`] | by TCP's sequence numbers |
+
+mod foreign;
+mod learning;
 
 use machine::{Rng, Step, Time};
+use wire::{EthernetPacket, LLDP_NEAREST_BRIDGE, ethertype};
 
 use crate::config::{Config, Mode};
 use crate::lacp::{self, Lacp, Settings};
+use crate::peer::{self, Peer};
 use crate::reorder::{self, BySequence, Numbered, Reorder};
 use crate::{Accept, Action, Bond, Carrier, ControlFrame, Event, MemberId, MemberSet, Refusal, Summary, Transmit};
+
+pub use crate::Framed;
+use foreign::Foreign;
+pub use foreign::{Order, Partner, Received};
+pub use learning::Learning;
 
 /// Ethernet addresses and type before the payload of a slow protocol.
 const ETHERNET: usize = 14;
@@ -26,6 +43,8 @@ pub enum Control {
     Bond(ControlFrame),
     /// Of LACP.
     Lacp(Box<[u8; lacp::FRAME]>),
+    /// A hello to the bond at the other end (LLDP).
+    Hello(Box<[u8; peer::FRAME]>),
 }
 
 impl Control {
@@ -34,6 +53,7 @@ impl Control {
         match self {
             Self::Bond(frame) => frame.as_bytes(),
             Self::Lacp(frame) => &frame[..],
+            Self::Hello(frame) => &frame[..],
         }
     }
 }
@@ -52,6 +72,8 @@ pub enum Output {
     Event(Event),
     /// LACP has something to tell.
     Lacp(lacp::Event),
+    /// From now on this is agreed with a bond of Heddle at the other end; `None`: nothing.
+    Peer(Option<peer::Agreed>),
 }
 
 /// What is counted of arrivals.
@@ -74,8 +96,12 @@ pub struct End<P> {
     /// The next frame's number.
     next: u32,
     reorder: Option<BySequence<P>>,
+    /// What a partner of another program takes besides.
+    foreign: Option<Box<Foreign<P>>>,
     /// What the other end is known to send on.
     partner_uses: MemberSet,
+    /// `partner_uses`, or whether there is order at all, changed since order on arrival heard of it.
+    is_stale: bool,
     counters: Counters,
 }
 
@@ -84,7 +110,10 @@ pub struct End<P> {
 pub struct Plan {
     /// Mode and options.
     pub config: Config,
-    /// Whether arrivals are put in order, and how.
+    /// What the other end is.
+    pub partner: Partner,
+    /// Whether arrivals are put in order, and how. With a foreign partner the timeout is a ceiling: what is waited for is twice the
+    /// skew that repairs show, and without this there is order only while a bond of Heddle in balance-rr is at the other end.
     pub reorder: Option<reorder::Config>,
     /// The bond's address: the host's.
     pub mac: [u8; 6],
@@ -115,11 +144,14 @@ impl<P> End<P> {
                 lacp.link(id, *carrier);
             }
         }
-        let mut reorder = plan.reorder.map(|config| BySequence::new(config).expect("its bounds were checked"));
-        if let Some(reorder) = &mut reorder {
-            reorder.set_members(now, plan.partner_uses.bits(), &mut |_| {});
-        }
-        Self { bond, lacp, next: 0, reorder, partner_uses: plan.partner_uses, counters: Counters::default() }
+        let foreign = Foreign::new(now, plan, &bond).map(Box::new);
+        let by_number = plan.reorder.filter(|_| foreign.is_none());
+        let reorder = by_number.map(|config| BySequence::new(config).expect("its bounds were checked"));
+        let counters = Counters::default();
+        let mut end =
+            Self { bond, lacp, next: 0, reorder, foreign, partner_uses: plan.partner_uses, is_stale: true, counters };
+        end.settle(now, &mut |_| {});
+        end
     }
 
     /// Chooses who sends a frame, and numbers it. Copies have one number.
@@ -174,8 +206,13 @@ impl<P> End<P> {
         None
     }
 
-    /// A frame that the other end sent by itself.
+    /// A frame that the other end sent by itself: LACP, a hello, a probe, an announcement. [`End::receive_frame`] finds these by itself.
     pub fn receive_control(&mut self, now: Time, member: MemberId, frame: &[u8]) {
+        if let Some(peer) = self.foreign.as_mut().and_then(|foreign| foreign.peer.as_mut())
+            && let Some(payload) = hello(frame)
+        {
+            return peer.receive(now, member, payload);
+        }
         // Announcements and probes are answered by the network above; here they have done what they were for.
         let accept = self.bond.receive_frame(now, member, frame);
         if let (Accept::Lacp, Some(lacp)) = (accept, &mut self.lacp) {
@@ -189,10 +226,24 @@ impl<P> End<P> {
         if let Some(lacp) = &mut self.lacp {
             lacp.link(member, carrier);
         }
+        if let Some(peer) = self.foreign.as_mut().and_then(|foreign| foreign.peer.as_mut()) {
+            peer.link(now, member, carrier.up);
+        }
+        // What is missing does not come by a link that is gone. It is learned again when it brings something.
+        if !carrier.up && self.partner_uses.contains(member) {
+            self.partner_uses.remove(member);
+            self.is_stale = true;
+        }
     }
 
     /// Hands on what has waited long enough.
     pub fn expire(&mut self, now: Time, out: &mut impl FnMut(P)) {
+        if self.is_stale {
+            self.settle(now, out);
+        }
+        if let Some(order) = self.foreign.as_mut().and_then(|foreign| foreign.order_mut()) {
+            order.expire(now, out);
+        }
         if let Some(reorder) = &mut self.reorder
             && reorder.deadline().is_some_and(|deadline| deadline <= now)
         {
@@ -204,6 +255,22 @@ impl<P> End<P> {
     pub fn flush(&mut self, now: Time, out: &mut impl FnMut(P)) {
         if let Some(reorder) = &mut self.reorder {
             reorder.flush(now, out);
+        }
+        if let Some(order) = self.foreign.as_mut().and_then(|foreign| foreign.order_mut()) {
+            order.flush(now, out);
+        }
+    }
+
+    /// Tells order on arrival what changed.
+    #[cold]
+    fn settle(&mut self, now: Time, out: &mut impl FnMut(P)) {
+        self.is_stale = false;
+        let members = self.partner_uses.bits();
+        if let Some(reorder) = &mut self.reorder {
+            reorder.set_members(now, members, out);
+        }
+        if let Some(foreign) = &mut self.foreign {
+            foreign.settle(now, members, out);
         }
     }
 
@@ -225,6 +292,17 @@ impl<P> End<P> {
                 }
             }
         }
+        match self.foreign.as_mut().and_then(|foreign| foreign.peer.as_mut()).map(|peer| peer.poll(now)) {
+            Some(Step::Do(peer::Output::Send { port, frame })) => {
+                return Step::Do(Output::Send { member: port, frame: Control::Hello(Box::new(frame)) });
+            }
+            Some(Step::Do(peer::Output::Agreed(agreed))) => {
+                self.agreed(agreed);
+                return Step::Do(Output::Peer(agreed));
+            }
+            Some(Step::Wait(peer_until)) => until = until.min(peer_until),
+            None => {}
+        }
         match self.bond.poll(now) {
             Step::Do(Action::Send { member, frame }) => Step::Do(Output::Send { member, frame: Control::Bond(frame) }),
             Step::Do(Action::Event(event)) => Step::Do(Output::Event(event)),
@@ -232,10 +310,14 @@ impl<P> End<P> {
         }
     }
 
-    /// When [`End::expire`] has something to hand on.
+    /// When [`End::expire`] has something to do.
     #[inline]
     pub fn deadline(&self) -> Time {
-        self.reorder.as_ref().and_then(Reorder::deadline).unwrap_or(Time::NEVER)
+        if self.is_stale {
+            return Time::ZERO;
+        }
+        let by_tcp = self.foreign.as_ref().and_then(|foreign| foreign.order()).and_then(Reorder::deadline);
+        self.reorder.as_ref().and_then(Reorder::deadline).or(by_tcp).unwrap_or(Time::NEVER)
     }
 
     /// The bond.
@@ -255,133 +337,33 @@ impl<P> End<P> {
 
     /// What order on arrival cost and mended.
     pub fn reordering(&self) -> Option<&reorder::Counters> {
-        self.reorder.as_ref().map(Reorder::counters)
+        let by_tcp = self.foreign.as_ref().and_then(|foreign| foreign.counters());
+        self.reorder.as_ref().map(Reorder::counters).or(by_tcp)
     }
+
+    /// Whether arrivals are put in order at present, and by what.
+    pub fn order(&self) -> Order {
+        match &self.foreign {
+            Some(foreign) => foreign.why(),
+            None if self.reorder.is_some() => Order::ByNumber,
+            None => Order::Off,
+        }
+    }
+
+    /// What is known of a bond of Heddle at the other end, where hellos are spoken.
+    pub fn peer(&self) -> Option<&Peer> {
+        self.foreign.as_ref()?.peer.as_ref()
+    }
+}
+
+/// The payload of an LLDP frame to the station at the other end of the cable. Others may come from further away.
+fn hello(frame: &[u8]) -> Option<&[u8]> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    (ethernet.ethertype() == ethertype::LLDP && ethernet.dst() == LLDP_NEAREST_BRIDGE).then(|| ethernet.payload())
 }
 
 /// `actor_port_prio` of the Linux bonding document.
 const DEFAULT_PORT_PRIORITY: u16 = 255;
 
-/// The far end of a bond in a mode that needs no bond there: a switch's plain ports. It sends to the member by which an address was
-/// seen last, and to all of them what it has never seen.
-#[derive(Clone, Debug, Default)]
-pub struct Learning {
-    /// Addresses of the host, and where they are. A host has few.
-    seen: Vec<([u8; 6], MemberId)>,
-}
-
-/// Addresses that a switch learns of one host.
-const LEARNED_MAX: usize = 64;
-
-impl Learning {
-    /// A frame from this address has come by a member.
-    #[inline]
-    pub fn saw(&mut self, member: MemberId, mac: [u8; 6]) {
-        if let Some((_, place)) = self.seen.iter_mut().find(|(known, _)| *known == mac) {
-            *place = member;
-        } else if self.seen.len() < LEARNED_MAX {
-            self.seen.push((mac, member));
-        }
-    }
-
-    /// Where a frame to this address goes; `None`: everywhere.
-    #[inline]
-    pub fn find(&self, mac: [u8; 6]) -> Option<MemberId> {
-        self.seen.iter().find(|(known, _)| *known == mac).map(|(_, member)| *member)
-    }
-
-    /// A link went down: what was behind it is not there any more.
-    pub fn forget(&mut self, member: MemberId) {
-        self.seen.retain(|(_, place)| *place != member);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use machine::Span;
-
-    use super::*;
-    use crate::Kind;
-
-    fn summary(hash: u32) -> Summary {
-        Summary {
-            dst_mac: [2, 0, 0, 0, 0, 9],
-            src_mac: [2, 0, 0, 0, 0, 1],
-            hash,
-            bytes: 1_514,
-            peer: 0,
-            kind: Kind::Ip,
-        }
-    }
-
-    fn end(mode: Mode, reorder: bool, system: u8) -> End<u32> {
-        let members = (0..2).map(|n| (format!("eth{n}"), [2, n, 0, 0, 0, system], Carrier::up(1_000))).collect();
-        End::new(
-            Time::ZERO,
-            &Plan {
-                config: Config::new(mode),
-                reorder: reorder.then(|| reorder::Config { buffer: 64, timeout: Span::from_ms(2) }),
-                mac: [2, 0, 0, 0, 0, system],
-                members,
-                addresses: Vec::new(),
-                partner_uses: MemberSet::from_bits(3),
-                seed: 1,
-            },
-        )
-    }
-
-    #[test]
-    fn what_overtakes_is_put_in_order_by_number() {
-        let (mut a, mut b) = (end(Mode::BalanceRr, false, 1), end(Mode::BalanceRr, true, 2));
-        let mut sent: Vec<_> = (0..40_u32)
-            .map(|packet| {
-                let (Transmit::One(member), number) = a.transmit(Time::ZERO, &summary(0)) else { panic!("one") };
-                (packet, member, number)
-            })
-            .collect();
-        assert_eq!(sent.iter().filter(|(_, member, _)| member.index() == 0).count(), 20);
-        // The first member's frames come first.
-        sent.sort_by_key(|(packet, member, _)| (member.index(), *packet));
-        let mut came = Vec::new();
-        for (packet, member, number) in sent {
-            b.receive(Time::ZERO, (member, number), &summary(0), packet, &mut |packet| came.push(packet));
-        }
-        assert_eq!(came, (0..40).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn two_ends_in_802_3ad_come_to_use_both_members() {
-        let (mut a, mut b) = (end(Mode::Ad8023, false, 1), end(Mode::Ad8023, false, 2));
-        let mut now = Time::ZERO;
-        assert!(matches!(a.transmit(now, &summary(1)).0, Transmit::None(_)));
-        for _ in 0..200 {
-            for forth in [true, false] {
-                let (from, to) = if forth { (&mut a, &mut b) } else { (&mut b, &mut a) };
-                while let Step::Do(output) = from.poll(now) {
-                    if let Output::Send { member, frame } = output {
-                        to.receive_control(now, member, frame.as_bytes());
-                    }
-                }
-            }
-            now += Span::from_ms(10);
-        }
-        let mut used = MemberSet::EMPTY;
-        for hash in 0..8 {
-            let (Transmit::One(member), _) = a.transmit(now, &summary(hash)) else { panic!("it distributes") };
-            used.insert(member);
-        }
-        assert_eq!(used.len(), 2);
-    }
-
-    #[test]
-    fn a_switch_learns_where_a_host_is() {
-        let mut learning = Learning::default();
-        let (first, second, mac) = (MemberId::new(0), MemberId::new(1), [2, 0, 0, 0, 0, 1]);
-        assert_eq!(learning.find(mac), None);
-        learning.saw(first, mac);
-        learning.saw(second, mac);
-        assert_eq!(learning.find(mac), Some(second));
-        learning.forget(second);
-        assert_eq!(learning.find(mac), None);
-    }
-}
+mod tests;

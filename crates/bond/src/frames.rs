@@ -111,6 +111,33 @@ impl ControlFrame {
         Self::neighbour(&message, mac, multicast_mac(group), (sender, group), vlan)
     }
 
+    /// An IGMP message, with these options in its IPv4 header, from one address to another (a group's).
+    pub(crate) fn igmp(
+        mac: [u8; 6],
+        (src, dst): (Ipv4Addr, Ipv4Addr),
+        options: [u8; 4],
+        message: &[u8],
+        vlan: Option<u16>,
+    ) -> Self {
+        let [_, a, b, c] = dst.octets();
+        // RFC 1112, 6.4: the low 23 bits.
+        let header = EthernetRepr { dst: [1, 0, 0x5e, a & 0x7f, b, c], src: mac, vlan, ethertype: ethertype::IPV4 };
+        let mut ip = [0; 24];
+        let total_len = (ip.len() + message.len()) as u16;
+        // Six words of header, precedence "internetwork control", not to be fragmented, one hop, protocol 2.
+        ip[..12].copy_from_slice(&[0x46, 0xc0, 0, 0, 0, 0, 0x40, 0, 1, 2, 0, 0]);
+        ip[2..4].copy_from_slice(&total_len.to_be_bytes());
+        ip[12..16].copy_from_slice(&src.octets());
+        ip[16..20].copy_from_slice(&dst.octets());
+        ip[20..].copy_from_slice(&options);
+        let sum = wire::checksum::internet(&ip);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        Self::new(&header, total_len.into(), |payload| {
+            payload[..ip.len()].copy_from_slice(&ip);
+            payload[ip.len()..].copy_from_slice(message);
+        })
+    }
+
     /// A frame from an address to itself: switches learn where the address is.
     pub(crate) fn learning(mac: [u8; 6]) -> Self {
         let header = EthernetRepr { dst: mac, src: mac, vlan: None, ethertype: LOOPBACK };

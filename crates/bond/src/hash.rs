@@ -2,7 +2,7 @@
 //! the same member there and here.
 //!
 //! A frame is read as the driver sees it: its first 802.1Q or 802.1ad tag stands beside the frame, as hardware and bridges
-//! leave it, so that the type behind the tag counts. Two things are out of reach, since they are not in the frame: the
+//! leave it, so that the type behind the tag counts. (Before MPLS the tag is put back: the driver's device has no tag offload there.) Two things are out of reach, since they are not in the frame: the
 //! kernel's `encap3+4` takes a local socket's flow hash instead, and it spreads TIPC keep-alives by chance; here both are
 //! hashed by their headers.
 //!
@@ -15,10 +15,15 @@ use crate::config::HashPolicy;
 /// 802.1Q and 802.1ad tags (IEEE 802.1Q, table 9-1).
 const VLAN: u16 = 0x8100;
 const VLAN_SERVICE: u16 = 0x88a8;
+/// MPLS, for one station and for several (RFC 5332).
+const MPLS: u16 = 0x8847;
+const MPLS_MULTICAST: u16 = 0x8848;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
+/// Tags in a row that are followed (`VLAN_MAX_DEPTH`), that beside the frame included.
+const TAGS_MAX: usize = 9;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -42,11 +47,28 @@ pub(crate) fn of_link(policy: HashPolicy, link: &Link<'_>) -> u32 {
     match policy {
         HashPolicy::Layer2 => link.hash(),
         HashPolicy::VlanSrcMac => link.hash_of_vlan_and_source(),
-        HashPolicy::Layer23 => plain(link, false).map_or(link.hash(), |flow| flow.layer23(link.hash())),
-        HashPolicy::Layer34 => plain(link, true).map_or(link.hash(), |flow| flow.layer34()),
+        HashPolicy::Layer23 => layer23(link),
+        HashPolicy::Layer34 => layer34(link),
         HashPolicy::Encap23 => encap::dissect(link).map_or(link.hash(), |flow| flow.layer23(link.hash())),
         HashPolicy::Encap34 => encap::dissect(link).map_or(link.hash(), |flow| flow.layer34()),
     }
+}
+
+/// [`HashPolicy::Layer23`].
+#[expect(clippy::inline_always, reason = "as for `layer34`")]
+#[inline(always)]
+pub(crate) fn layer23(link: &Link<'_>) -> u32 {
+    plain(link, false, |flow| flow.layer23(link.hash()))
+}
+
+/// [`HashPolicy::Layer34`].
+#[expect(
+    clippy::inline_always,
+    reason = "a loop over a burst runs twice as fast with it, and the compiler leaves it out"
+)]
+#[inline(always)]
+pub(crate) fn layer34(link: &Link<'_>) -> u32 {
+    plain(link, true, Flow::layer34)
 }
 
 /// A frame's link layer.
@@ -70,9 +92,11 @@ impl<'a> Link<'a> {
         if (ethertype == VLAN || ethertype == VLAN_SERVICE)
             && let Some(tag) = chunk::<TAG>(frame, ETHERNET)
         {
-            link.tag = Some(u16::from_be_bytes([tag[0], tag[1]]));
-            link.ethertype = u16::from_be_bytes([tag[2], tag[3]]);
             link.payload_at = ETHERNET + TAG;
+            if !is_tagged_mpls(frame) {
+                link.tag = Some(u16::from_be_bytes([tag[0], tag[1]]));
+                link.ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+            }
         }
         Some(link)
     }
@@ -102,6 +126,15 @@ impl<'a> Link<'a> {
     pub(crate) fn read<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
         chunk(self.frame, at)
     }
+}
+
+/// Whether all tags of a frame are followed by MPLS. The driver's device does not offload tags of such frames (`net_mpls_features`), so
+/// that the kernel puts the tag back before it asks the driver; what it calls the network header stays where it was.
+#[inline(never)]
+fn is_tagged_mpls(frame: &[u8]) -> bool {
+    let types = (0..TAGS_MAX).map_while(|nth| chunk::<2>(frame, ETHERNET - 2 + nth * TAG));
+    let inner = types.map(|bytes| u16::from_be_bytes(*bytes)).find(|kind| !matches!(*kind, VLAN | VLAN_SERVICE));
+    matches!(inner, Some(MPLS | MPLS_MULTICAST))
 }
 
 #[inline]
@@ -189,10 +222,25 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+/// Hashes what `layer2+3` and `layer3+4` look at; the link layer if it is not IP or its header is cut off.
+#[expect(clippy::inline_always, reason = "as for `layer34`")]
+#[inline(always)]
+fn plain(link: &Link<'_>, with_ports: bool, hash: impl Fn(&Flow) -> u32) -> u32 {
+    let (mut flow, mut at, mut protocol) = (Flow::default(), link.payload_at, None);
+    if read_ip(link, &mut flow, &mut at, &mut protocol, with_ports).is_none() {
+        return link.hash();
+    }
+    // Whatever takes the flow's address, even on a path that is seldom taken, makes it live in memory on all paths.
+    if let Some(ICMP | ICMPV6) = protocol {
+        return with_icmp(link, with_ports).map_or(link.hash(), |flow| hash(&flow));
+    }
+    hash(&flow)
+}
+
 /// What `layer2+3` and `layer3+4` look at. An ICMP error counts as part of the flow that it tells of. `None` if it is not IP
 /// or its header is cut off.
-#[inline]
-fn plain(link: &Link<'_>, with_ports: bool) -> Option<Flow> {
+#[cold]
+fn with_icmp(link: &Link<'_>, with_ports: bool) -> Option<Flow> {
     let mut flow = Flow::default();
     let mut at = link.payload_at;
     let mut protocol = None;
@@ -216,7 +264,8 @@ fn plain(link: &Link<'_>, with_ports: bool) -> Option<Flow> {
 }
 
 /// Reads one IP header. A fragment leaves the protocol as it was; IPv6 extension headers are not followed.
-#[inline]
+#[expect(clippy::inline_always, reason = "as for `layer34`")]
+#[inline(always)]
 fn read_ip(
     link: &Link<'_>,
     flow: &mut Flow,

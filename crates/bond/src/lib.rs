@@ -35,8 +35,10 @@
 //! - Carrier changes act at once and `updelay`, `downdelay` are exact; the driver counts both in intervals of `miimon`. A lost
 //!   carrier acts at once also on a member that is probed.
 //! - In balance-alb peers are spread evenly, IPv6 peers too; the driver assigns IPv4 peers in turn. IPX is not balanced.
-//! - Options that a mode has no use for are refused; the driver takes some of them without effect. `resend_igmp`, `queue_id`,
-//!   `peer_notif_delay` and member priorities are missing.
+//! - Options that a mode has no use for are refused; the driver takes some of them without effect. `queue_id` is refused, since
+//!   no frame is marked for a queue here; member priorities are missing.
+//! - `resend_igmp` reports what was learned from the host's own reports, not what the host's stack knows. As with the driver,
+//!   MLD is left to the host.
 //!
 //! Invariants: a frame goes to members that are there and usable; it is copied in broadcast only; in hashed modes a flow
 //! stays on its member until members change.
@@ -53,6 +55,7 @@ mod frames;
 pub mod hash;
 pub mod lacp;
 mod member;
+mod membership;
 mod monitor;
 pub mod peer;
 pub mod reorder;
@@ -69,8 +72,9 @@ pub use config::{Config, HashPolicy, Mode};
 pub use end::{End, Learning};
 pub use frames::ControlFrame;
 pub use member::{Carrier, LinkState, Member, MemberId, MemberSet};
+pub use membership::GROUPS_MAX;
 pub use summary::{Kind, Summary};
-pub use transmit::{DropReason, Transmit};
+pub use transmit::{DropReason, Framed, Transmit};
 
 /// Members of one bond at most. An index of a member lies below it.
 pub const MEMBERS_MAX: usize = 32;

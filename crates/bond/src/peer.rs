@@ -49,6 +49,8 @@ pub struct Capabilities(pub u16);
 impl Capabilities {
     /// It puts arrivals in order by sequence numbers that the sender adds.
     pub const SEQUENCE: Self = Self(1);
+    /// It sends a flow's frames over all members in turn (balance-rr), so that they may overtake one another.
+    pub const IN_TURN: Self = Self(2);
 
     /// Whether all of `wanted` are there.
     pub const fn has(self, wanted: Self) -> bool {
@@ -140,6 +142,8 @@ pub struct Agreed {
     pub bond: u64,
     /// What both can do.
     pub capabilities: Capabilities,
+    /// What it does or can do by itself.
+    pub theirs: Capabilities,
     /// The members on which it was agreed.
     pub ports: MemberSet,
     /// These are all members whose links are up: only then may every frame be treated as the peer's.
@@ -342,6 +346,7 @@ impl Peer {
             let it = agreed.get_or_insert(Agreed {
                 bond: hello.bond,
                 capabilities: self.identity.capabilities,
+                theirs: hello.capabilities,
                 ports: MemberSet::EMPTY,
                 everywhere: false,
             });
@@ -351,6 +356,7 @@ impl Peer {
             if hello.hears == ours {
                 it.ports.insert(id);
                 it.capabilities = it.capabilities.and(hello.capabilities);
+                it.theirs = it.theirs.and(hello.capabilities);
             }
         }
         agreed.filter(|it| !it.ports.is_empty()).map(|it| Agreed { everywhere: it.ports == up, ..it })

@@ -25,10 +25,12 @@ mod by_sequence;
 mod by_tcp;
 mod flows;
 mod seen;
+mod segment;
 mod shelf;
 
 pub use by_sequence::{BySequence, Numbered};
-pub use by_tcp::{ByTcp, Segment, TcpConfig, Timeout};
+pub use by_tcp::{ByTcp, TcpConfig, Timeout};
+pub use segment::Segment;
 
 /// The smallest buffer, in packets.
 pub const BUFFER_MIN: u32 = 2;

@@ -61,6 +61,7 @@ impl Bond {
         if active.is_none() {
             return;
         }
+        self.rejoin(now);
         match self.config.mode {
             Mode::ActiveBackup => self.announce(now),
             mode if mode.keeps_addresses() => {

@@ -5,7 +5,8 @@ use wire::protocol::ICMPV6;
 use wire::{BROADCAST, is_group};
 
 use crate::config::{Config, HashPolicy, Mode};
-use crate::hash::{self, Link};
+use crate::hash::Link;
+use crate::transmit::burst::Hasher;
 
 /// What kind of frame it is, as far as a mode treats it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct Summary {
     pub dst_mac: [u8; 6],
     /// Source address.
     pub src_mac: [u8; 6],
-    /// [`hash::hash`] by the bond's policy; 0 where no mode asks for it.
+    /// [`crate::hash::hash`] by the bond's policy; 0 where no mode asks for it.
     pub hash: u32,
     /// Length in bytes.
     pub bytes: u32,
@@ -49,8 +50,7 @@ impl Summary {
     /// Reads what a bond of this configuration needs. A frame without a whole Ethernet header is [`Kind::Other`] to nobody.
     #[inline]
     pub fn of(config: &Config, frame: &[u8]) -> Self {
-        let policy = config.mode.takes_policy().then_some(config.policy);
-        Self::read(policy, config.mode == Mode::BalanceAlb, frame)
+        Self::read(config.hashes_by(), config.mode == Mode::BalanceAlb, frame)
     }
 
     /// The same for a policy without a bond.
@@ -61,13 +61,18 @@ impl Summary {
 
     #[inline]
     pub(crate) fn read(policy: Option<HashPolicy>, with_peer: bool, frame: &[u8]) -> Self {
+        Self::read_with(policy, with_peer, frame)
+    }
+
+    /// With a hash that the caller knows.
+    #[expect(clippy::inline_always, reason = "its fields stay in registers then: a call halves the speed of a burst")]
+    #[inline(always)]
+    pub(crate) fn read_with(hasher: impl Hasher, with_peer: bool, frame: &[u8]) -> Self {
         let bytes = frame.len() as u32;
         let mut summary = Self { dst_mac: [0; 6], src_mac: [0; 6], hash: 0, bytes, peer: 0, kind: Kind::Other };
         let Some(link) = Link::of(frame) else { return summary };
         (summary.dst_mac, summary.src_mac) = link.addresses();
-        if let Some(policy) = policy {
-            summary.hash = hash::of_link(policy, &link);
-        }
+        summary.hash = hasher.hash(&link);
         match link.ethertype {
             IPV4 => summary.read_ipv4(&link, with_peer),
             IPV6 => summary.read_ipv6(&link, with_peer),

@@ -1,13 +1,14 @@
 //! Which member a frame leaves on: the path of every packet. The array of usable members is made when members change, so
 //! that a packet costs a lookup and at most one reduction.
 
+pub(crate) mod burst;
 mod table;
 pub(crate) mod tlb;
 
 use machine::Time;
 
-use crate::config::{HashPolicy, Mode};
-use crate::{Bond, Kind, MemberId, MemberSet, Summary, hash};
+use crate::config::Mode;
+use crate::{Bond, Kind, MemberId, MemberSet, Summary};
 
 pub(crate) use table::Table;
 
@@ -29,6 +30,13 @@ pub enum DropReason {
     NoUsableMember,
     /// In 802.3ad, LACP lets no member distribute.
     NotDistributing,
+}
+
+/// A driver's packet whose bytes can be reached.
+pub trait Framed {
+    /// The Ethernet frame, from its destination address on, without frame check sequence. With segmentation offload it may be longer
+    /// than any MTU.
+    fn frame(&mut self) -> &mut [u8];
 }
 
 impl Bond {
@@ -73,38 +81,6 @@ impl Bond {
         }
     }
 
-    /// Reads and sends a burst: [`Summary::of`] and [`Bond::transmit`] for each frame, but with what is the same for all of
-    /// them decided once, and nothing read of a frame that the mode has no use for. Frames are not changed; see
-    /// [`Bond::transmit_frame`] for the modes that need it.
-    ///
-    /// # Panics
-    /// If `chosen` is shorter than `frames`.
-    pub fn transmit_frames(&mut self, now: Time, frames: &[&[u8]], chosen: &mut [Transmit]) {
-        let chosen = &mut chosen[..frames.len()];
-        let mode = self.config.mode;
-        let is_plain_hash = matches!(mode, Mode::BalanceXor | Mode::Ad8023) && self.balance.is_none();
-        if is_plain_hash && !self.is_probing && !self.table.is_empty() {
-            let table = &self.table;
-            // Each policy has a loop of its own, in which the compiler knows it.
-            match self.config.policy {
-                HashPolicy::Layer2 => hash_burst(table, frames, chosen, |frame| hash::hash(HashPolicy::Layer2, frame)),
-                HashPolicy::Layer23 => {
-                    hash_burst(table, frames, chosen, |frame| hash::hash(HashPolicy::Layer23, frame));
-                }
-                HashPolicy::Layer34 => {
-                    hash_burst(table, frames, chosen, |frame| hash::hash(HashPolicy::Layer34, frame));
-                }
-                policy => hash_burst(table, frames, chosen, |frame| hash::hash(policy, frame)),
-            }
-            return;
-        }
-        let policy = mode.takes_policy().then_some(self.config.policy);
-        for (frame, place) in frames.iter().zip(chosen) {
-            let summary = Summary::read(policy, mode == Mode::BalanceAlb, frame);
-            *place = self.transmit(now, &summary);
-        }
-    }
-
     #[cold]
     fn why_nobody(&self) -> DropReason {
         let ad = self.config.mode == Mode::Ad8023 && self.members().any(|(_, member)| member.is_usable());
@@ -128,7 +104,12 @@ impl Bond {
                 self.turn / u32::from(packets)
             }
         };
-        self.table.by_number(turn)
+        let chosen = self.table.by_number(turn);
+        if chosen.is_none() {
+            // What nobody sends takes no turn: the kernel does not ask a driver whose device has no carrier.
+            self.turn = self.turn.wrapping_sub(u32::from(self.config.packets_per_slave != 0));
+        }
+        chosen
     }
 
     #[inline]
@@ -162,13 +143,5 @@ impl Bond {
                 self.active
             }
         }
-    }
-}
-
-#[inline]
-fn hash_burst(table: &Table, frames: &[&[u8]], chosen: &mut [Transmit], hash: impl Fn(&[u8]) -> u32) {
-    for (frame, place) in frames.iter().zip(chosen) {
-        let member = table.by_number(hash(frame));
-        *place = member.map_or(Transmit::None(DropReason::NoUsableMember), Transmit::One);
     }
 }

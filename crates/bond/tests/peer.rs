@@ -91,6 +91,7 @@ fn whole(bond: u64) -> Agreed {
     Agreed {
         bond,
         capabilities: Capabilities::SEQUENCE,
+        theirs: Capabilities::SEQUENCE,
         ports: MemberSet::from_bits((1 << CABLES) - 1),
         everywhere: true,
     }

@@ -55,6 +55,13 @@ const ENTRIES: &[Entry] = &[
     entry("all_slaves_active", ACTIVE | AD, |c, v| flag(&mut c.all_slaves_active, v)),
     entry("num_grat_arp", BACKUP, |c, v| number(&mut c.num_grat_arp, v, &(0..=u8::MAX))),
     entry("num_unsol_na", BACKUP, |c, v| number(&mut c.num_grat_arp, v, &(0..=u8::MAX))),
+    entry("peer_notif_delay", BACKUP, |c, v| {
+        let mut ms = 0_u32;
+        number(&mut ms, v, &(0..=300_000))?;
+        c.peer_notif_delay = Span::from_ms(u64::from(ms));
+        Ok(())
+    }),
+    entry("resend_igmp", RR | ACTIVE, |c, v| number(&mut c.resend_igmp, v, &(0..=u8::MAX))),
     entry("lp_interval", LOAD, |c, v| {
         let mut seconds = 0_u32;
         number(&mut seconds, v, &(1..=0x7fff_ffff))?;
@@ -110,6 +117,13 @@ pub(super) fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Er
         return Err(Error::Together {
             name: "mode",
             problem: "comes first: make a new configuration for another mode",
+        });
+    }
+    if name == "queue_id" {
+        return Err(Error::Together {
+            name: "queue_id",
+            problem: "is a member's: it sends what tc has marked for a queue (skbedit). Frames have no such mark here; \
+                      rules of a switch can send them where they should go",
         });
     }
     let entry =

@@ -1,15 +1,13 @@
 //! What `encap2+3` and `encap3+4` look at: the innermost flow, through tunnels, as the kernel's flow dissector finds it for
 //! the bonding driver (no flags: it stops at no tunnel, and at every fragment).
 
-use super::{Flow, ICMP, ICMPV6, IPV4, IPV6, Link, TCP, UDP, VLAN, VLAN_SERVICE, is_fragment};
+use super::{Flow, ICMP, ICMPV6, IPV4, IPV6, Link, MPLS, MPLS_MULTICAST, TCP, UDP, VLAN, VLAN_SERVICE, is_fragment};
 
 const RARP: u16 = 0x8035;
 const ARP: u16 = 0x0806;
 const BATMAN: u16 = 0x4305;
 const ETHERNET_BRIDGED: u16 = 0x6558;
 const PPP: u16 = 0x880b;
-const MPLS: u16 = 0x8847;
-const MPLS_MULTICAST: u16 = 0x8848;
 const PPPOE_SESSION: u16 = 0x8864;
 const HSR: u16 = 0x892f;
 const PRP: u16 = 0x88fb;
@@ -144,19 +142,19 @@ impl Dissector<'_> {
         Some(if is_fragment(header) { Next::Done } else { Next::Transport })
     }
 
-    /// Version 1, type 1, code 0 (RFC 2516, 4); then the PPP protocol, perhaps compressed to a byte (RFC 1661, 6.5).
+    /// Version 1, type 1, code 0 (RFC 2516, 4); then the PPP protocol. One that is compressed to a byte (RFC 1661, 6.5) is not for
+    /// `PPPoE` (RFC 2516, 7), and releases of Linux 6.1 that are up to date do not take it.
     fn pppoe(&mut self) -> Option<Next> {
         let header = self.read::<8>()?;
         if header[0] != 0x11 || header[1] != 0 {
             return None;
         }
         let protocol = u16::from_be_bytes([header[6], header[7]]);
-        let (protocol, len) = if protocol & 0x0100 == 0 { (protocol, 8) } else { (protocol >> 8, 7) };
         match protocol {
-            0x0021 => self.carry(IPV4, len),
-            0x0057 => self.carry(IPV6, len),
-            0x0281 => self.carry(MPLS, len),
-            0x0283 => self.carry(MPLS_MULTICAST, len),
+            0x0021 => self.carry(IPV4, 8),
+            0x0057 => self.carry(IPV6, 8),
+            0x0281 => self.carry(MPLS, 8),
+            0x0283 => self.carry(MPLS_MULTICAST, 8),
             other => (other & 0x0101 == 1).then_some(Next::Done),
         }
     }

@@ -66,6 +66,19 @@ fn the_first_tag_stands_beside_the_frame() {
 }
 
 #[test]
+fn before_mpls_the_tag_is_in_the_frame() {
+    let label = [0, 1, 0x01, 64];
+    for tags in [&[0x60, 0x07][..], &[0x60, 0x07, 0x81, 0x00, 0, 5]] {
+        let frame = ethernet(VLAN, &[tags, &[0x88, 0x47], &label, &ipv4(TCP, 0, &PORTS)].concat());
+        for policy in [HashPolicy::Layer2, HashPolicy::Layer23, HashPolicy::Layer34] {
+            assert_eq!(hash(policy, &frame), layer2(0x8100), "{policy}");
+        }
+        assert_eq!(hash(HashPolicy::VlanSrcMac, &frame), 0x52_5400 ^ 0x12_3456);
+    }
+    assert_eq!(hash(HashPolicy::Layer2, &ethernet(MPLS, &label)), layer2(0x8847));
+}
+
+#[test]
 fn fragments_have_no_ports() {
     for fragment in [0x2000, 0x2001, 0x0001] {
         let frame = ethernet(IPV4, &ipv4(TCP, fragment, &PORTS));
@@ -199,12 +212,13 @@ fn extension_headers_are_followed_by_the_dissector_only() {
 #[test]
 fn pppoe_is_looked_into_by_the_dissector() {
     let inner = ipv4(TCP, 0, &PORTS);
-    for header in [&[0x11, 0, 0, 1, 0, 0, 0, 0x21][..], &[0x11, 0, 0, 1, 0, 0, 0x21]] {
+    let frame = ethernet(0x8864, &[&[0x11, 0, 0, 1, 0, 0, 0, 0x21], &inner[..]].concat());
+    assert_eq!(hash(HashPolicy::Encap34, &frame), folded(LITTLE_PORTS, ADDRESSES) >> 1);
+    // Another version, and a protocol that is compressed to a byte.
+    for header in [&[0x12, 0, 0, 1, 0, 0, 0, 0x21][..], &[0x11, 0, 0, 1, 0, 0, 0x21]] {
         let frame = ethernet(0x8864, &[header, &inner].concat());
-        assert_eq!(hash(HashPolicy::Encap34, &frame), folded(LITTLE_PORTS, ADDRESSES) >> 1);
+        assert_eq!(hash(HashPolicy::Encap34, &frame), layer2(0x8864));
     }
-    let frame = ethernet(0x8864, &[&[0x12, 0, 0, 1, 0, 0, 0, 0x21], &inner[..]].concat());
-    assert_eq!(hash(HashPolicy::Encap34, &frame), layer2(0x8864));
 }
 
 proptest! {

@@ -6,7 +6,9 @@ use wire::tcp_flags::{FIN, RST, SYN};
 
 use super::flows::{Flows, Gap};
 use super::shelf::{NIL, Shelf};
-use super::{Config, Counters, Error, MEMBERS, Reorder, Rule, check_buffer, check_timeout, extend, overtaken_below};
+use super::{
+    Config, Counters, Error, MEMBERS, Reorder, Rule, Segment, check_buffer, check_timeout, extend, overtaken_below,
+};
 
 /// Further than this from what is expected, no sender's window reaches: the flow is another one under the same ports.
 const REACH: u64 = 1 << 26;
@@ -21,21 +23,6 @@ const STEPS_MAX: u32 = 512;
 const TIMEOUT_MIN: Span = Span::from_us(20);
 /// With each repair, the measured skew falls by this part of itself, unless the repair took longer.
 const SKEW_DECAY: u64 = 1_024;
-
-/// What has to be known of a TCP segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// One direction of one connection: a hash of addresses and ports, in their order.
-    pub flow: u64,
-    /// The header's sequence number.
-    pub seq: u32,
-    /// Bytes of payload.
-    pub payload_len: u32,
-    /// The header's control bits, see [`wire::tcp_flags`].
-    pub flags: u8,
-    /// Whether there is a SACK option (RFC 2018, section 3).
-    pub has_sack: bool,
-}
 
 /// How long to wait for what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +138,14 @@ impl<P> ByTcp<P> {
         match (self.config.timeout, self.skew) {
             (Timeout::Measured(ceiling), Some(skew)) => (skew * 2).max(TIMEOUT_MIN).min(ceiling),
             (timeout, _) => timeout.ceiling(),
+        }
+    }
+
+    /// Hands on all that waits, and forgets all flows: what comes next is not compared with what came before.
+    pub fn forget(&mut self, now: Time, out: &mut impl FnMut(P)) {
+        self.flush(now, out);
+        for at in 0..self.config.flows {
+            self.flows.leave(at);
         }
     }
 

@@ -22,6 +22,19 @@ fn all_members_distribute_in_less_than_two_seconds_at_the_fast_rate() {
     }
 }
 
+/// Linux counts its wait of two seconds from the first LACPDU that it hears.
+#[test]
+fn a_link_that_comes_back_is_told_of_at_once() {
+    let mut world = World::pair(1, fast(1), fast(2), 1);
+    world.run_until_distributing(&[1, 1], Span::from_secs(2));
+    world.pull(0);
+    world.run(Span::from_secs(10));
+    let before = world.sent;
+    world.replug(0, 1_000);
+    world.run(Span::from_ms(10));
+    assert!(world.sent >= before + 2, "{} were sent", world.sent - before);
+}
+
 #[test]
 fn delay_and_loss_are_borne_in_less_than_two_seconds() {
     for seed in 0..50 {

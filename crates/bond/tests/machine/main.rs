@@ -3,6 +3,7 @@
 mod alb;
 mod balance;
 mod links;
+mod memberships;
 mod modes;
 mod probes;
 mod properties;

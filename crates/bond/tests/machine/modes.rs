@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use bond::{Accept, Carrier, Config, DropReason, Event, Kind, MemberSet, Refusal, Summary, Transmit};
+use bond::{Accept, Carrier, Config, DropReason, Event, Framed, Kind, MemberSet, Refusal, Summary, Transmit};
 use machine::{Span, Time};
 use wire::{ArpPacket, EthernetPacket, ethertype};
 
@@ -17,6 +17,19 @@ fn turns(options: &str, members: u8, frames: usize) -> Vec<usize> {
 fn balance_rr_takes_turns() {
     assert_eq!(turns("mode=0", 3, 7), [1, 2, 0, 1, 2, 0, 1]);
     assert_eq!(turns("mode=0 packets_per_slave=3", 2, 9), [0, 0, 1, 1, 1, 0, 0, 0, 1]);
+}
+
+#[test]
+fn in_balance_rr_what_nobody_can_send_takes_no_turn() {
+    let mut bond = bond("mode=0", 2);
+    for up in [Carrier::DOWN, Carrier::up(1_000)] {
+        for member in [0, 1] {
+            bond.carrier(Time::ZERO, id(member), up);
+        }
+        // An odd number of frames: counted turns would show.
+        let taken: Vec<_> = (0..3).map(|_| chosen(&mut bond, &flow(0))).collect();
+        assert_eq!(taken, if up.up { [Some(1), Some(0), Some(1)] } else { [None; 3] });
+    }
 }
 
 #[test]
@@ -244,16 +257,29 @@ fn frames_as_bytes_go_where_their_summaries_go() {
             frame
         })
         .collect();
-    let views: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
     let policies = ["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4", "vlan+srcmac"];
     let hashed = policies.map(|policy| format!("mode=2 xmit_hash_policy={policy}"));
     let others = ["mode=0", "mode=1", "mode=3", "mode=5", "mode=6", "mode=2 rebalance=1"].map(str::to_owned);
     for options in hashed.iter().chain(&others) {
         let (mut one, mut all) = (bond(options, 5), bond(options, 5));
-        let summary = |bond: &bond::Bond, frame: &[u8]| Summary::of(bond.config(), frame);
-        let singly: Vec<_> = views.iter().map(|frame| one.transmit(Time::ZERO, &summary(&one, frame))).collect();
-        let mut burst = vec![Transmit::None(DropReason::NoUsableMember); views.len()];
-        all.transmit_frames(Time::ZERO, &views, &mut burst);
+        let mut packets: Vec<_> = frames.iter().cloned().map(Packet).collect();
+        let singly: Vec<_> =
+            packets.iter().map(|it| one.transmit(Time::ZERO, &Summary::of(one.config(), &it.0))).collect();
+        let mut burst = vec![Transmit::None(DropReason::NoUsableMember); packets.len()];
+        all.transmit_packets(Time::ZERO, &mut packets, &mut burst);
         assert_eq!(singly, burst, "{options}");
+        for ((packet, frame), place) in packets.iter().zip(&frames).zip(burst) {
+            let Transmit::One(member) = place else { continue };
+            let source = all.source_mac(member).unwrap_or(frame[6..12].try_into().unwrap());
+            assert_eq!(packet.0[6..12], source, "{options}");
+        }
+    }
+}
+
+struct Packet(Vec<u8>);
+
+impl Framed for Packet {
+    fn frame(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }

@@ -1,0 +1,214 @@
+//! A partner of another program: frames are all that comes from it. Hellos find out whether it is a bond of Heddle, and order on
+//! arrival goes by TCP's own sequence numbers.
+
+use core::fmt;
+use core::num::NonZeroU64;
+
+use machine::{Time, mix};
+use wire::ethertype::{LLDP, SLOW};
+
+use super::{End, Plan, hello};
+use crate::peer::{Agreed, Capabilities, Identity, Peer};
+use crate::reorder::{self, ByTcp, Config, Reorder, Segment, TcpConfig, Timeout};
+use crate::{Accept, Bond, Framed, Kind, MemberId, MemberSet, Mode, Refusal, Summary};
+
+/// What is at the other end of a bond's members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partner {
+    /// An end that the same process drives: numbers travel beside packets.
+    Ours,
+    /// Another program, behind kernel devices or cables: it gets frames and nothing else.
+    Foreign {
+        /// Under which number this bond says hello to it ([`crate::peer`]): drawn by chance at each start, so that two processes never
+        /// have the same. `None`: nothing is said, and no hello is listened to.
+        hello: Option<NonZeroU64>,
+    },
+}
+
+/// Whether arrivals are put in order, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// They are handed on as they come.
+    Off,
+    /// By the numbers of an end of ours.
+    ByNumber,
+    /// By TCP's sequence numbers, as the plan asks for.
+    ByTcp,
+    /// By TCP's sequence numbers, since this bond of Heddle at the other end sends in turn over all members.
+    ByTcpAgreed(u64),
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off: frames are handed on as they come"),
+            Self::ByNumber => f.write_str("by the numbers of frames"),
+            Self::ByTcp => f.write_str("by TCP's sequence numbers"),
+            Self::ByTcpAgreed(bond) => {
+                write!(f, "by TCP's sequence numbers, since Heddle's bond {bond:016x} sends in turn")
+            }
+        }
+    }
+}
+
+/// What became of an arrival from a foreign partner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received<P> {
+    /// The packet, if nobody above gets it: it was for the bond itself, or its member does not receive.
+    pub back: Option<P>,
+    /// It said something to the bond: [`End::poll`] until it waits. After other packets it is enough to come back at [`End::deadline`].
+    pub poll: bool,
+}
+
+/// What an end with a foreign partner has besides.
+#[derive(Debug)]
+pub(super) struct Foreign<P> {
+    pub(super) peer: Option<Peer>,
+    config: TcpConfig,
+    /// The plan wants order whoever the partner is.
+    is_asked: bool,
+    /// The bond at the other end that sends in turn.
+    in_turn: Option<u64>,
+    /// Made when order is first wanted; kept for its counters.
+    order: Option<ByTcp<P>>,
+}
+
+impl<P> Foreign<P> {
+    /// `None` if the partner is ours.
+    pub(super) fn new(now: Time, plan: &Plan, bond: &Bond) -> Option<Self> {
+        let Partner::Foreign { hello } = plan.partner else { return None };
+        let Config { buffer, timeout } = plan.reorder.unwrap_or_default();
+        let seed = plan.seed ^ hello.map_or(0, NonZeroU64::get);
+        let config = TcpConfig { buffer, timeout: Timeout::Measured(timeout), seed: mix(seed), ..TcpConfig::default() };
+        let peer = hello.map(|number| {
+            let in_turn = plan.config.mode == Mode::BalanceRr;
+            let capabilities = if in_turn { Capabilities::IN_TURN } else { Capabilities::default() };
+            let mut peer = Peer::new(Identity { bond: number.get(), mac: plan.mac, capabilities });
+            for (id, member) in bond.members() {
+                peer.add_port(id, member.permanent_mac());
+                peer.link(now, id, member.carrier().up);
+            }
+            peer
+        });
+        Some(Self { peer, config, is_asked: plan.reorder.is_some(), in_turn: None, order: None })
+    }
+
+    const fn is_wanted(&self) -> bool {
+        self.is_asked || self.in_turn.is_some()
+    }
+
+    /// Order on arrival, while it is wanted.
+    #[inline]
+    pub(super) fn order(&self) -> Option<&ByTcp<P>> {
+        self.order.as_ref().filter(|_| self.is_wanted())
+    }
+
+    #[inline]
+    pub(super) fn order_mut(&mut self) -> Option<&mut ByTcp<P>> {
+        let is_wanted = self.is_wanted();
+        self.order.as_mut().filter(|_| is_wanted)
+    }
+
+    pub(super) fn counters(&self) -> Option<&reorder::Counters> {
+        self.order.as_ref().map(Reorder::counters)
+    }
+
+    pub(super) const fn why(&self) -> Order {
+        match (self.is_asked, self.in_turn) {
+            (true, _) => Order::ByTcp,
+            (false, Some(bond)) => Order::ByTcpAgreed(bond),
+            (false, None) => Order::Off,
+        }
+    }
+
+    /// Starts order on arrival, or ends it, and tells it the members in use.
+    pub(super) fn settle(&mut self, now: Time, members: u32, out: &mut impl FnMut(P)) {
+        if self.is_wanted() && self.order.is_none() {
+            self.order = Some(ByTcp::new(self.config).expect("the plan's bounds were checked"));
+        }
+        let is_wanted = self.is_wanted();
+        if let Some(order) = &mut self.order {
+            if !is_wanted {
+                // When order is wanted again, flows are elsewhere.
+                order.forget(now, out);
+            }
+            order.set_members(now, members, out);
+        }
+    }
+
+    /// What hellos have agreed on. The members that the peer sends on, if it sends in turn.
+    fn agreed(&mut self, agreed: Option<Agreed>) -> MemberSet {
+        // While one member leads elsewhere, not all that arrives is the peer's.
+        let in_turn = agreed.filter(|it| it.everywhere && it.theirs.has(Capabilities::IN_TURN));
+        self.in_turn = in_turn.map(|it| it.bond);
+        in_turn.map_or(MemberSet::EMPTY, |it| it.ports)
+    }
+}
+
+impl<P> End<P> {
+    pub(super) fn agreed(&mut self, agreed: Option<Agreed>) {
+        let Some(foreign) = &mut self.foreign else { return };
+        let ports = foreign.agreed(agreed);
+        self.partner_uses = MemberSet::from_bits(self.partner_uses.bits() | ports.bits());
+        self.is_stale = true;
+    }
+}
+
+impl<P: Framed> End<P> {
+    /// A frame has come by a member from a foreign partner. Every frame of the member's device is to come here, as it came, also those
+    /// to group addresses: LACP and hellos go to their machines and no further, as IEEE 802.1AX and 802.1AB want it; ARP and neighbour
+    /// discovery are looked at (probes, balance-alb) and handed on; the rest is handed on, or dropped where the mode lets its
+    /// member not receive. Frames that this host itself put on the device, which packet sockets show too, are not to come here.
+    ///
+    /// `out` gets what is handed on: in balance-alb its destination is the bond's address again; with order on arrival each flow
+    /// of TCP in order. The device must let through all group addresses, and the addresses of all members (in balance-alb peers
+    /// write to each of them).
+    pub fn receive_frame(
+        &mut self,
+        now: Time,
+        member: MemberId,
+        mut packet: P,
+        out: &mut impl FnMut(P),
+    ) -> Received<P> {
+        if self.is_stale {
+            self.settle(now, out);
+        }
+        let frame = packet.frame();
+        let summary = Summary::read(None, false, frame);
+        if self.takes(&summary, frame) {
+            self.receive_control(now, member, frame);
+            return Received { back: Some(packet), poll: true };
+        }
+        let poll = matches!(summary.kind, Kind::Arp | Kind::Neighbour);
+        match self.bond.receive_frame(now, member, frame) {
+            Accept::Deliver => {}
+            Accept::DeliverTo(mac) => frame[..6].copy_from_slice(&mac),
+            Accept::Lacp | Accept::Drop(Refusal::Inactive | Refusal::NotAMember) => {
+                self.counters.inactive += 1;
+                return Received { back: Some(packet), poll };
+            }
+        }
+        self.counters.accepted += 1;
+        let Some(foreign) = self.foreign.as_mut().filter(|foreign| foreign.is_wanted()) else {
+            out(packet);
+            return Received { back: None, poll };
+        };
+        let segment = Segment::of(frame, foreign.config.seed);
+        let order = foreign.order.as_mut().expect("it is there while it is wanted and settled");
+        if !self.partner_uses.contains(member) {
+            self.partner_uses.insert(member);
+            order.set_members(now, self.partner_uses.bits(), out);
+        }
+        Received { back: order.offer(now, member.index() as u8, segment, packet, out), poll }
+    }
+
+    /// Whether a frame is the bond's own and goes no further.
+    fn takes(&self, summary: &Summary, frame: &[u8]) -> bool {
+        let speaks = || self.foreign.as_ref().is_some_and(|foreign| foreign.peer.is_some());
+        match frame.get(12..14) {
+            Some(kind) if kind == SLOW.to_be_bytes() => true,
+            Some(kind) if kind == LLDP.to_be_bytes() => hello(frame).is_some() && speaks(),
+            _ => summary.kind == Kind::Slow,
+        }
+    }
+}
