@@ -13,7 +13,7 @@ use crate::read::{Mapping, Name, Read};
 use crate::source::{At, Place, Source};
 use crate::topology::{Specs, explicit, fat_tree, leaf_spine};
 use crate::tree::{Node, Value};
-use crate::{Experiment, Fabric, HostAddress, NodeKind, Spread, bonds, links, tree};
+use crate::{Experiment, Fabric, HostAddress, NodeKind, Spread, bonds, devices, links, tree};
 
 /// The most experiments of one file.
 const MOST_EXPERIMENTS: usize = 200;
@@ -53,6 +53,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     } else if has_key(&node, "bonds") {
         return None;
     }
+    devices::plug_in(&file, &mut graph, problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {

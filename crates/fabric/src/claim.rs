@@ -27,9 +27,11 @@ const fn unit(metric: Metric) -> Unit {
         | Metric::Reordered
         | Metric::ReorderExtent
         | Metric::Drops
+        | Metric::Lost
+        | Metric::Duplicates
         | Metric::LostWrites
         | Metric::Failed => Unit::Count,
-        Metric::Latency(..) | Metric::UnavailableMax => Unit::Time,
+        Metric::Latency(..) | Metric::UnavailableMax | Metric::LongestGap => Unit::Time,
         Metric::Throughput(_) => Unit::PerSecond,
         Metric::ResidentMax => Unit::Size,
         Metric::Linearizable => Unit::YesNo,

@@ -10,9 +10,10 @@ use crate::bonds::{BondText, Members, ModeText, ReorderText};
 use crate::cluster::{Clients, ClusterText, ValueBytes};
 use crate::controllers::{ControllersText, ElectionText, Flag, MessageDelayText, Nodes, ShardsText};
 use crate::error::Problems;
+use crate::faults::LinkFaultText;
 use crate::pattern::PatternText;
-use crate::quantity::{Bytes, Length, Rate, Whole, whole_number};
-use crate::read::{Fields, Mapping, Name, Read, Text, Written, expected, section, shown};
+use crate::quantity::{Bytes, Length, PacketRate, Rate, Whole, whole_number};
+use crate::read::{Device, Fields, Mapping, Name, Read, Text, Written, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
 use crate::words::{Words, words};
@@ -177,6 +178,9 @@ section! {
         "ipv4" => ipv4: Option<At<Ipv4Addr>>,
         /// A host's IPv6 address, in `fd68:6564:646c::/64`.
         "ipv6" => ipv6: Option<At<Ipv6Addr>>,
+        /// Network devices of the machine on which a host's links end, in their order: a guest's TAPs, a network card. The host is
+        /// then what is behind them, and not made. Of the network namespace in which `heddle up` is called.
+        "devices" => devices: Option<At<Vec<At<Device>>>>,
         /// A switch's layer, from 1 next to the hosts. For pictures only.
         "tier" => tier: Option<At<Whole<1, 16>>>,
     }
@@ -345,6 +349,11 @@ section! {
         "transport" => transport: Option<TransportKind>,
         /// So many flows between the two hosts of each pair, measured together. 1 when not given.
         "streams" => streams: Option<Streams>,
+        /// With `udp`: numbered datagrams of one segment, so many a second from each host that sends, at an even pace (`10 kpps`). It is
+        /// measured which of them are lost, and the longest time in which none arrives. As fast as it goes when not given.
+        "rate" => rate: Option<At<PacketRate>>,
+        /// Links that go down and come up meanwhile. Bonds hear of it at once; routes do not change.
+        "faults" => faults: Option<At<Vec<At<LinkFaultText>>>>,
         /// Receive window in segments; it bounds what is in flight. 256 when not given.
         "window" => window: Option<Whole<1, 1_000_000>>,
         /// Initial window in segments. 10 when not given (RFC 6928).

@@ -96,6 +96,13 @@ fn is_measured(metric: &At<Metric>, work: &Work, problems: &mut Problems<'_>) ->
             place,
             problems,
         ),
+        (Work::Traffic(traffic), metric) if metric.is_of_a_rate() && traffic.rate_pps.is_none() => unmeasured(
+            metric,
+            "is of datagrams at a constant rate, this experiment has none",
+            "add `transport: udp` and `rate: 10 kpps` to its `traffic`",
+            place,
+            problems,
+        ),
         (Work::Cluster(_), metric) if !metric.is_of_cluster() => unmeasured(
             metric,
             "is of traffic, this experiment asks the controllers",

@@ -9,6 +9,7 @@ use crate::cluster::{self, ClusterText};
 use crate::document::{Axes, DelayedAck, Ends, ExperimentText, TrafficText, Vary};
 use crate::error::Problems;
 use crate::expect;
+use crate::faults::Run;
 use crate::graph::Graph;
 use crate::names::one_of;
 use crate::pattern::PatternText;
@@ -16,7 +17,8 @@ use crate::quantity::Whole;
 use crate::read::{Name, Written, shown};
 use crate::source::{At, Place};
 use crate::{
-    Axis, ClusterLoad, Controllers, Experiment, NodeId, Pattern, Setting, Traffic, TransportKind, TransportSpec, Work,
+    Axis, ClusterLoad, Controllers, Experiment, LinkFault, NodeId, Pattern, Setting, Traffic, TransportKind,
+    TransportSpec, Work,
 };
 
 /// The most cases of one experiment.
@@ -89,7 +91,10 @@ impl<'a> Context<'a> {
             None => Some(Vec::new()),
         };
         let work = match (&text.traffic, &text.cluster) {
-            (Some(traffic), None) => self.traffic(traffic, axes.as_deref(), problems).map(Work::Traffic),
+            (Some(traffic), None) => {
+                let duration = text.duration.map_or(Span::from_secs(1), |time| time.0);
+                self.traffic(traffic, axes.as_deref(), duration, problems).map(Work::Traffic)
+            }
             (None, Some(load)) => {
                 let duration = text.duration.map(|time| time.0);
                 axes.as_ref().and_then(|axes| self.load(load, axes, duration, problems)).map(Work::Cluster)
@@ -173,7 +178,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn traffic(&self, text: &At<TrafficText>, axes: Option<&[Axis]>, problems: &mut Problems<'_>) -> Option<Traffic> {
+    fn traffic(
+        &self,
+        text: &At<TrafficText>,
+        axes: Option<&[Axis]>,
+        duration: Span,
+        problems: &mut Problems<'_>,
+    ) -> Option<Traffic> {
         if self.graph.nodes.is_empty() {
             problems.add(
                 text.place,
@@ -184,6 +195,8 @@ impl<'a> Context<'a> {
             return None;
         }
         let transport = self.transport(text, problems);
+        let rate_fits = check_rate(&text.value, axes.unwrap_or_default(), problems);
+        let faults = self.faults(&text.value, axes, duration, problems);
         let varied = axes.unwrap_or_default().iter().find_map(|axis| match axis.values.first() {
             Some((_, Setting::Pattern(pattern))) => Some(pattern.clone()),
             _ => None,
@@ -205,7 +218,26 @@ impl<'a> Context<'a> {
             }
         };
         let streams = text.value.streams.map_or(1, Whole::get);
-        Some(Traffic { pattern: pattern?, transport: transport?, streams })
+        let rate_pps = text.value.rate.as_ref().map(|rate| rate.value.0);
+        rate_fits.then_some(Traffic { pattern: pattern?, transport: transport?, streams, rate_pps, faults })
+    }
+
+    fn faults(
+        &self,
+        text: &TrafficText,
+        axes: Option<&[Axis]>,
+        duration: Span,
+        problems: &mut Problems<'_>,
+    ) -> Vec<LinkFault> {
+        // Without readable axes it can't be told how many members bonds have.
+        let (Some(faults), Some(axes)) = (&text.faults, axes) else { return Vec::new() };
+        let settings = axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
+        let members = settings.filter_map(|setting| match setting {
+            Setting::BondMembers(members) => Some(*members),
+            _ => None,
+        });
+        let run = Run { graph: self.graph, duration, least_members: members.min() };
+        run.faults(faults, problems)
     }
 
     fn transport(&self, text: &At<TrafficText>, problems: &mut Problems<'_>) -> Option<TransportSpec> {
@@ -380,6 +412,40 @@ impl<'a> Context<'a> {
         }
         any
     }
+}
+
+/// Whether what has a rate can have one: only UDP is sent so. Notes it if not.
+fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) -> bool {
+    let Some(rate) = &text.rate else { return true };
+    let settings = || axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
+    let varied = settings().filter_map(|setting| match setting {
+        Setting::Transport(kind) => Some(*kind),
+        _ => None,
+    });
+    let mut kinds: Vec<TransportKind> = varied.collect();
+    if kinds.is_empty() {
+        kinds.push(text.transport.unwrap_or(TransportKind::Sack));
+    }
+    if let Some(tcp) = kinds.into_iter().find(|kind| *kind != TransportKind::Udp) {
+        problems.add(
+            rate.place,
+            format!("`{}` has no rate: TCP sends as fast as the network lets it", tcp.word()),
+            "only with `udp`",
+            "write `transport: udp`, or remove `rate`",
+        );
+        return false;
+    }
+    let streams = settings().any(|setting| matches!(setting, Setting::Streams(n) if *n > 1));
+    if streams || text.streams.is_some_and(|streams| streams.get() > 1) {
+        problems.add(
+            rate.place,
+            "a pair of hosts has one flow at a constant rate, not several streams",
+            "with streams",
+            "remove `streams`, and multiply the rate",
+        );
+        return false;
+    }
+    true
 }
 
 /// Notes that an experiment does two things, or nothing.

@@ -42,7 +42,7 @@ impl Graph {
     }
 
     fn node(&mut self, name: String, kind: NodeKind) -> NodeId {
-        self.nodes.push(Node { name, kind, ports: Vec::new(), x_permille: 0 });
+        self.nodes.push(Node { name, kind, ports: Vec::new(), devices: Vec::new(), x_permille: 0 });
         NodeId(self.nodes.len() as u32 - 1)
     }
 

@@ -2,6 +2,13 @@
 
 use crate::{Fabric, HostAddress, LinkId, Node, NodeId, NodeKind};
 
+impl crate::Node {
+    /// Whether it is a host that Heddle doesn't make: it is behind devices of the machine.
+    pub const fn is_foreign(&self) -> bool {
+        !self.devices.is_empty()
+    }
+}
+
 impl Fabric {
     /// The hosts with their ids, in order.
     pub fn hosts(&self) -> impl ExactSizeIterator<Item = (NodeId, &Node)> {

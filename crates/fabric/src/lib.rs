@@ -17,7 +17,7 @@
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `mtu`, `seed` | of the whole network |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
-//! | `experiments` | `traffic` or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `repeat`, `expect`, `report` of each |
+//! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `repeat`, `expect`, `report` of each |
 //!
 //! `fabrics/fat-tree.fabric.yaml` explains them, `fabrics/bonds.fabric.yaml` the bonds; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
@@ -29,15 +29,18 @@ mod check;
 mod claim;
 mod cluster;
 mod controllers;
+mod devices;
 mod document;
 mod error;
 mod expect;
 mod experiment;
+mod faults;
 mod graph;
 mod inspect;
 mod links;
 mod model;
 mod names;
+mod parallel;
 mod pattern;
 mod quantity;
 mod read;
@@ -53,6 +56,7 @@ mod words;
 pub use check::parse;
 pub use error::{Error, Problem};
 pub use model::*;
+pub use parallel::NoSuchLink;
 pub use routes::Routes;
 pub use schema::schema;
 pub use source::Source;

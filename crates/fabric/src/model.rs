@@ -64,6 +64,9 @@ pub struct Node {
     pub kind: NodeKind,
     /// Where each port leads: `ports[p]` is the link at port `p`, and which of its two ends this is.
     pub ports: Vec<(LinkId, Side)>,
+    /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port. Empty: it is made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// Where to draw it: `x` in `0.0..=1.0` from left to right. For pictures only.
     #[serde(skip)]
     pub x_permille: u16,
@@ -252,6 +255,38 @@ pub struct Traffic {
     /// How many flows each pair has. What they do together is what is measured of the pair.
     #[serde(skip_serializing_if = "is_one")]
     pub streams: u32,
+    /// Numbered datagrams a second of each flow, at an even pace, one segment each; only with UDP. `None`: as fast as the
+    /// transport goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_pps: Option<u64>,
+    /// What befalls links meanwhile, by time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<LinkFault>,
+}
+
+/// A link loses its carrier, or has it back. What is on it is lost then; bonds hear of it at once; routes do not change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkFault {
+    /// When, since measuring began.
+    pub at: Span,
+    /// The nodes that it joins.
+    pub between: (NodeId, NodeId),
+    /// Which of the parallel ones, from 1; `None`: all of them.
+    pub number: Option<u32>,
+    /// Whether it has a carrier from then on.
+    pub up: bool,
+}
+
+impl LinkFault {
+    /// The links that it befalls in `fabric`, which may have other numbers of members than the file.
+    pub fn links(&self, fabric: &Fabric) -> Vec<LinkId> {
+        let (a, b) = self.between;
+        let all = fabric.links_between(a, b);
+        match self.number {
+            None => all,
+            Some(number) => (number as usize).checked_sub(1).and_then(|at| all.get(at)).copied().into_iter().collect(),
+        }
+    }
 }
 
 /// What all files had before there was a choice is left out.
@@ -507,6 +542,12 @@ pub enum Metric {
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
     UtilisationMax,
+    /// Datagrams of a constant rate that were sent and never came.
+    Lost,
+    /// Datagrams of a constant rate that came again.
+    Duplicates,
+    /// The longest time between two arrivals of a flow of a constant rate, seconds.
+    LongestGap,
     /// How long requests of this operation took, seconds.
     Latency(Operation, Statistic),
     /// Requests of this operation that all clients together had answered, a second.

@@ -10,6 +10,15 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
+/// The longest name of a network device, in bytes: Linux's `IFNAMSIZ` less its end.
+const LONGEST_DEVICE: usize = 15;
+
+/// Whether `text` can name a network device: Linux's `dev_valid_name`.
+pub(crate) fn is_device(text: &str) -> bool {
+    let fits = !text.is_empty() && text.len() <= LONGEST_DEVICE && ![".", ".."].contains(&text);
+    fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control() && !"/:".contains(c))
+}
+
 /// The known word that is nearest to `word`, if one is near enough to be a slip.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Distances to a long word take long and mean nothing.
@@ -79,6 +88,12 @@ mod tests {
         assert_eq!(nearest("ECMP", known), Some("ecmp"));
         assert_eq!(nearest("sinlge", known), Some("single"));
         assert_eq!(nearest("flowlet", known), None);
+    }
+
+    #[test]
+    fn devices_are_called_as_linux_allows() {
+        assert!(["eth0", "br-1.7", "tap@x", &"x".repeat(15)].into_iter().all(is_device));
+        assert!(!["", ".", "..", "a/b", "a b", "a:1", &"x".repeat(16)].into_iter().any(is_device));
     }
 
     #[test]

@@ -89,6 +89,23 @@ impl Read for Rate {
     }
 }
 
+/// A rate in packets a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketRate(pub u64);
+
+impl PacketRate {
+    /// The highest: one a microsecond.
+    const FASTEST_PPS: u64 = 1_000_000;
+}
+
+impl Read for PacketRate {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let what = "a rate of packets like `500 pps` or `10 kpps`";
+        let rate = quantity(node, units::packet_rate, what, "pps, kpps, Mpps", problems)?;
+        in_range(rate, 1, Self::FASTEST_PPS, " pps", node, problems).then_some(Self(rate))
+    }
+}
+
 /// A length of time of at most `MAX_MS`; zero only if `ZERO`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length<const ZERO: bool, const MAX_MS: u64>(pub Span);

@@ -247,6 +247,31 @@ impl Read for Text {
     }
 }
 
+/// A network device's name, as Linux has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Device(pub String);
+
+impl Read for Device {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) if crate::names::is_device(text) => Some(Self(text.clone())),
+            Value::Scalar(text) => {
+                problems.add(
+                    node.place,
+                    format!("`{}` can't be a network device", shown(text)),
+                    "not a device's name",
+                    "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them",
+                );
+                None
+            }
+            _ => {
+                expected(node, "a network device", problems);
+                None
+            }
+        }
+    }
+}
+
 /// A name: of the fabric, a node, an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name(pub String);

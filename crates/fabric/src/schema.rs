@@ -8,8 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use crate::document::File;
-use crate::quantity::{Bytes, Length, Rate, Whole};
-use crate::read::{Mapping, Name, Text, Written};
+use crate::quantity::{Bytes, Length, PacketRate, Rate, Whole};
+use crate::read::{Device, Mapping, Name, Text, Written};
 use crate::source::At;
 
 /// A JSON Schema (draft 7) of the fabric file, made from the types that read it.
@@ -20,6 +20,7 @@ pub fn schema() -> Value {
     schema.insert("title".to_owned(), "Heddle fabric file".into());
     one_of(&mut schema, "ExperimentText", &["traffic", "cluster"]);
     one_of(&mut schema, "BondText", &["between", "host"]);
+    one_of(&mut schema, "LinkFaultText", &["down", "up"]);
     one_of(&mut schema, "FaultText", &["kill", "restart", "pause", "partition"]);
     schema.into()
 }
@@ -80,10 +81,19 @@ schema!([] Name, "Name", |_g| json_schema!({
     "type": ["string", "number"],
     "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
 }));
+schema!([] Device, "Device", |_g| json_schema!({
+    "type": ["string", "number"],
+    "pattern": "^[^\\s/:]{1,15}$",
+}));
 schema!([] Rate, "Rate", |_g| json_schema!({
     "type": "string",
     "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kMGT]?bit(/s|ps)?$",
     "examples": ["1Gbit", "100Mbit", "2.5 Gbit/s"],
+}));
+schema!([] PacketRate, "PacketRate", |_g| json_schema!({
+    "type": "string",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kM]?pps$",
+    "examples": ["500 pps", "10 kpps"],
 }));
 schema!([const ZERO: bool, const MAX_MS: u64] Length<ZERO, MAX_MS>, "Length", |_g| json_schema!({
     "type": ["string", "integer"],

@@ -38,6 +38,14 @@ pub(crate) fn rate(text: &str) -> Result<u64, Fault> {
     quantity(text.strip_suffix("/s").or_else(|| text.strip_suffix("ps")).unwrap_or(text), RATES)
 }
 
+/// Packets a second and their multiples.
+pub(crate) const PACKET_RATES: &[(&str, u128)] = &[("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)];
+
+/// A rate in packets a second.
+pub(crate) fn packet_rate(text: &str) -> Result<u64, Fault> {
+    quantity(text, PACKET_RATES)
+}
+
 /// A length of time.
 pub(crate) fn span(text: &str) -> Result<Span, Fault> {
     // Zero is the same in every unit.

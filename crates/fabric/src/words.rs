@@ -95,6 +95,9 @@ words!(Metric, "Metric", "a metric", {
     "drops" => Metric::Drops,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
+    "lost" => Metric::Lost,
+    "duplicates" => Metric::Duplicates,
+    "longest-gap" => Metric::LongestGap,
     "create-min" => Metric::Latency(Operation::Create, Statistic::Min),
     "create-mean" => Metric::Latency(Operation::Create, Statistic::Mean),
     "create-p50" => Metric::Latency(Operation::Create, Statistic::P50),
@@ -187,6 +190,11 @@ impl Metric {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::WORDS.iter().map(|&(_, metric)| metric)
+    }
+
+    /// Whether it is of datagrams that are sent at a constant rate.
+    pub const fn is_of_a_rate(self) -> bool {
+        matches!(self, Self::Lost | Self::Duplicates | Self::LongestGap)
     }
 
     /// Whether it is of controllers that are asked, not of traffic.

@@ -48,6 +48,28 @@ fn yaml() {
 }
 
 #[test]
+fn devices() {
+    let network = |node: &str, links: &str| {
+        format!("nodes: {{ h1: host, {node}, s1: switch }}\nlinks:\n  - between: [h1, s1]\n{links}")
+    };
+    let one = "  - between: [g, s1]\n";
+    insta::assert_snapshot!(all(&[
+        ("of a switch", &network("s2: { kind: switch, devices: [tap0] }", "  - between: [s2, s1]\n")),
+        ("too few", &network("g: { kind: host, devices: [] }", one)),
+        ("too many", &network("g: { kind: host, devices: [tap0, tap1] }", one)),
+        (
+            "twice",
+            &network(
+                "g: { kind: host, devices: [tap0] }, g2: { kind: host, devices: [tap0] }",
+                &format!("{one}  - between: [g2, s1]\n")
+            )
+        ),
+        ("no name of one", &network("g: { kind: host, devices: [\"a/b\"] }", one)),
+        ("not a list", &network("g: { kind: host, devices: tap0 }", one)),
+    ]));
+}
+
+#[test]
 fn a_bomb_of_aliases() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for i in 1..10 {

@@ -10,7 +10,7 @@ use machine::Span;
 use serde::{Deserialize, Serialize};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -63,6 +63,17 @@ pub enum Request {
     },
     /// What has been counted.
     Counters,
+    /// Take the carrier from the links between two nodes, or give it back.
+    SetLink {
+        /// A node's name.
+        a: String,
+        /// The other node's name.
+        b: String,
+        /// Which of parallel links, from 1; without it, all.
+        number: Option<u32>,
+        /// Whether they have a carrier.
+        up: bool,
+    },
     /// The way into a host: the reply carries the file descriptors of its network namespace and, if there is one, of the user
     /// namespace.
     Enter {
@@ -88,6 +99,8 @@ pub enum Reply {
     Applied(Applied),
     /// To [`Request::Counters`].
     Counters(Counters),
+    /// To [`Request::SetLink`].
+    Links(LinksSet),
     /// To [`Request::Enter`].
     Enter {
         /// The file to be seen as `/etc/hosts` in the host.
@@ -151,6 +164,17 @@ pub struct Status {
     pub workers: usize,
     /// Whole milliseconds since the process came up.
     pub uptime_ms: u64,
+}
+
+/// What [`Request::SetLink`] found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinksSet {
+    /// The links, in order: `h1-s1`, and with a number where there are several.
+    pub links: Vec<String>,
+    /// How many of them were different before.
+    pub changed: usize,
+    /// Whether they have a carrier.
+    pub up: bool,
 }
 
 /// How many names a sentence lists; more are counted.
@@ -251,16 +275,31 @@ pub struct MemberState {
 }
 
 /// A link's two directions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
     /// Node at end A.
     pub a: String,
     /// Node at end B.
     pub b: String,
+    /// Whether it has a carrier.
+    #[serde(default = "yes")]
+    pub up: bool,
     /// From A to B.
     pub forward: link::Counters,
     /// From B to A.
     pub backward: link::Counters,
+}
+
+impl Default for LinkCounters {
+    /// A link without ends, with a carrier, that has done nothing.
+    fn default() -> Self {
+        let idle = link::Counters::default();
+        Self { a: String::new(), b: String::new(), up: yes(), forward: idle, backward: idle }
+    }
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// A host's port. Frames of a network without shaped links are segments of up to 64 KiB.

@@ -9,6 +9,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -23,10 +24,11 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 
 use crate::control::{self, Birth, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, VERSION};
+use crate::namespace::Namespace;
 use crate::network::Network;
 use crate::runtime::{self, Folder, State};
 use crate::tap::Tap;
-use crate::{Error, clean, dataplane, namespace};
+use crate::{Error, clean, dataplane, device, namespace};
 
 /// Clients at one time.
 const CLIENTS_MAX: usize = 32;
@@ -84,6 +86,8 @@ struct Daemon {
 struct Shared {
     /// `None` once it has ended.
     network: Mutex<Option<Network>>,
+    /// Whether a thread watches devices of the machine.
+    watching: AtomicBool,
     user_namespace: Option<OwnedFd>,
     /// Rung when a client has ended the network.
     ended: EventFd,
@@ -124,6 +128,8 @@ impl Daemon {
         let _ = nix::unistd::setsid();
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
         log_to(&folder)?;
+        let outside = Namespace::current()
+            .map_err(|source| Error::System { step: "open the machine's network namespace", source })?;
         let user_namespace = namespace::isolate()?;
         let signals = take_signals()?;
         let socket = folder.socket();
@@ -133,9 +139,14 @@ impl Daemon {
         let started = runtime::started(pid).unwrap_or_default();
         folder.write_state(&State { pid, started, mark: mark.clone(), ephemeral: options.ephemeral })?;
         let ended = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(Error::system("make an eventfd"))?;
-        let network =
-            Network::new(options.instance.clone(), options.ephemeral, folder.hosts(&mark), mark, file_limit()?);
-        let shared = Shared { network: Mutex::new(Some(network)), user_namespace, ended, clients: Mutex::default() };
+        let network = Network::new(options, outside, folder.hosts(&mark), mark, file_limit()?);
+        let shared = Shared {
+            network: Mutex::new(Some(network)),
+            watching: AtomicBool::new(false),
+            user_namespace,
+            ended,
+            clients: Mutex::default(),
+        };
         Ok(Self { folder, listener, signals, ephemeral: options.ephemeral, accepted: 0, shared: Arc::new(shared) })
     }
 
@@ -257,8 +268,13 @@ impl Shared {
             Request::Hello { version } if version == VERSION => Reply::Hello { version },
             Request::Hello { version } => return Err(ProtocolError::Version { theirs: version }.into()),
             Request::Status => Reply::Status(network.status()),
-            Request::Apply { name, text, overrides } => Reply::Applied(network.apply(name, text, &overrides)?),
+            Request::Apply { name, text, overrides } => {
+                let applied = network.apply(name, text, &overrides)?;
+                network.look_at_carriers(true);
+                Reply::Applied(applied)
+            }
             Request::Counters => Reply::Counters(network.counters()),
+            Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::Enter { host } => {
                 network.host(&host)?;
                 Reply::Enter { hosts_file: network.hosts_file().to_string_lossy().into_owned() }
@@ -284,7 +300,7 @@ impl Shared {
 }
 
 /// Answers a client until it goes away.
-fn converse(number: u64, stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
+fn converse(number: u64, stream: &UnixStream, shared: &Arc<Shared>) -> Result<(), Error> {
     let io = |source| Error::System { step: "talk to a client", source };
     let peer = getsockopt(stream, PeerCredentials).map_err(Error::system("see who a client is"))?;
     if peer.uid() != nix::unistd::geteuid().as_raw() {
@@ -322,13 +338,14 @@ fn converse(number: u64, stream: &UnixStream, shared: &Shared) -> Result<(), Err
     }
 }
 
-fn reply_to(request: Request, stream: &UnixStream, shared: &Shared) -> Result<(), Error> {
+fn reply_to(request: Request, stream: &UnixStream, shared: &Arc<Shared>) -> Result<(), Error> {
     let descriptors = match &request {
         Request::Enter { host } => shared.entrance(host),
         _ => Ok(Vec::new()),
     };
     let ending = request == Request::Down;
     let reply = descriptors.and_then(|descriptors| Ok((shared.answer(request)?, descriptors)));
+    watch_devices(shared);
     let sent = match reply {
         Ok((reply, descriptors)) => send(stream, &reply, &descriptors),
         Err(error) => send(stream, &refusal(&error), &[]),
@@ -338,6 +355,37 @@ fn reply_to(request: Request, stream: &UnixStream, shared: &Shared) -> Result<()
         let _ = shared.ended.write(1);
     }
     sent
+}
+
+/// Starts the thread that watches the carriers of the machine's devices, once there are any.
+fn watch_devices(shared: &Arc<Shared>) {
+    let outside = {
+        let guard = shared.network.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(network) = guard.as_ref().filter(|network| network.has_devices()) else { return };
+        if shared.watching.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        network.outside().try_clone()
+    };
+    let shared = Arc::clone(shared);
+    let look = move || {
+        let mut guard = shared.network.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.as_mut().map(|network| network.look_at_carriers(false)).is_some()
+    };
+    let watch = move || {
+        let outside =
+            outside.map_err(|source| Error::System { step: "keep the machine's network namespace", source })?;
+        device::watch(&outside, look)
+    };
+    let thread = thread::Builder::new().name("devices".to_owned());
+    let started = thread.spawn(move || {
+        if let Err(error) = watch() {
+            tracing::error!("carriers of devices are not watched: {error}");
+        }
+    });
+    if let Err(error) = started {
+        tracing::error!("carriers of devices are not watched: {error}");
+    }
 }
 
 fn refusal(error: &Error) -> Reply {

@@ -83,6 +83,30 @@ pub enum Error {
         /// The network.
         instance: String,
     },
+    /// A device of the machine can't be used as the end of a link.
+    #[error("the device `{device}` of host `{host}` can't be opened: {source}")]
+    Device {
+        /// The host that is behind it.
+        host: String,
+        /// Its name.
+        device: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The network has not made this host.
+    #[error("host `{host}` is behind devices of the machine ({devices}): nothing can be run in it from here")]
+    ForeignHost {
+        /// The host.
+        host: String,
+        /// Names with commas between.
+        devices: String,
+    },
+    /// The network has no such link.
+    #[error(transparent)]
+    NoSuchLink(#[from] fabric::NoSuchLink),
+    /// No file has been applied yet.
+    #[error("the network has no links yet")]
+    NothingRuns,
     /// More than one process can hold.
     #[error("{hosts} hosts are more than one live network can have: {limit} at most")]
     TooManyHosts {
@@ -141,6 +165,10 @@ impl Error {
                 "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`"
             }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
+            Self::Device { source, .. } => device_hint(source),
+            Self::ForeignHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
+            Self::NoSuchLink(error) => return Some(error.hint()),
+            Self::NothingRuns => "give it some with `heddle up FILE`",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",
             Self::Host { hint: Some(hint), .. } => hint,
             Self::Sleep { .. } => {
@@ -165,6 +193,20 @@ impl Error {
     pub(crate) fn path(path: impl Into<PathBuf>, step: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Path { path, step, source }
+    }
+}
+
+/// What mends a device that can't be opened.
+fn device_hint(source: &io::Error) -> &'static str {
+    match nix::errno::Errno::from_raw(source.raw_os_error().unwrap_or(0)) {
+        nix::errno::Errno::ENODEV | nix::errno::Errno::ENXIO => {
+            "`ip link` shows the devices there are, in the network namespace in which `heddle up` is called; if it was called for \
+             this network before, from another one: `heddle down` first"
+        }
+        nix::errno::Errno::EPERM | nix::errno::Errno::EACCES => {
+            "devices of the machine are for root: `sudo heddle up ..`"
+        }
+        _ => "`ip link` shows the devices there are, and their state",
     }
 }
 

@@ -11,7 +11,7 @@ use rtnetlink::{Handle, LinkUnspec};
 
 use crate::Error;
 use crate::namespace::Namespace;
-use crate::tap::{DEVICE, Offloads, Tap};
+use crate::tap::{DEVICE, Tap};
 
 /// Index of the TAP device: a fresh namespace has `lo` as 1, and may have the kernel's fall-back tunnels between.
 const LOOPBACK: u32 = 1;
@@ -35,18 +35,13 @@ pub struct HostSpec {
     pub address: HostAddress,
     /// Its maximum transmission unit, bytes without the Ethernet header.
     pub mtu: u32,
-    /// What its kernel may leave undone.
-    pub offloads: Offloads,
 }
 
 impl HostSpec {
-    /// The hosts of `fabric`, in its order.
+    /// The hosts of `fabric` that are made, in its order.
     pub fn of(fabric: &Fabric) -> impl Iterator<Item = Self> + '_ {
-        let offloads = if fabric.is_shaped() { Offloads::Checksum } else { Offloads::Segmentation };
-        fabric.nodes.iter().filter_map(move |Node { name, kind, .. }| match kind {
-            NodeKind::Host(address) => {
-                Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu, offloads })
-            }
+        fabric.nodes.iter().filter(|node| !node.is_foreign()).filter_map(move |Node { name, kind, .. }| match kind {
+            NodeKind::Host(address) => Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu }),
             NodeKind::Switch { .. } => None,
         })
     }
@@ -87,7 +82,6 @@ impl Host {
             .map_err(|errno| at("make a network namespace")(errno.into()))?;
         let namespace = Namespace::current().map_err(at("open its network namespace"))?;
         let tap = Tap::create().map_err(at("make its TAP device"))?;
-        tap.offer(spec.offloads).map_err(at("set its device's offloads"))?;
         silence_ipv6().map_err(at("set up IPv6"))?;
         configure(&spec, &[])?;
         Ok(Self { spec, half: None, namespace, tap: Arc::new(tap) })
@@ -99,9 +93,6 @@ impl Host {
         let is_half = self.half.is_some();
         let attempted = self.half.replace(spec.clone());
         let old = &self.spec;
-        if is_half || old.offloads != spec.offloads {
-            self.tap.offer(spec.offloads).map_err(failure(&old.name, "set its device's offloads"))?;
-        }
         if is_half || (&old.address, old.mtu) != (&spec.address, spec.mtu) {
             let left = attempted.map(|attempted| attempted.address);
             let given: Vec<_> = [Some(&old.address), left.as_ref()].into_iter().flatten().collect();
@@ -121,7 +112,6 @@ impl Host {
         let at = |step| failure(&spec.name, step);
         let tap = self.inside(|| {
             let tap = Tap::create().map_err(at("make it a new TAP device"))?;
-            tap.offer(spec.offloads).map_err(at("set its device's offloads"))?;
             silence_ipv6().map_err(at("set up IPv6"))?;
             configure(spec, &[])?;
             Ok(tap)
@@ -252,10 +242,11 @@ fn device_index() -> Result<u32, String> {
 pub fn hosts_file(fabric: &Fabric) -> String {
     use std::fmt::Write as _;
     let mut text = format!("127.0.0.1 localhost\n{} localhost ip6-localhost\n", Ipv6Addr::LOCALHOST);
-    for spec in HostSpec::of(fabric) {
-        let (v4, v6): (Ipv4Addr, Ipv6Addr) = (spec.address.ipv4, spec.address.ipv6);
+    for (id, node) in fabric.hosts() {
+        let Some(address) = fabric.address(id) else { continue };
+        let (v4, v6): (Ipv4Addr, Ipv6Addr) = (address.ipv4, address.ipv6);
         // Writing to a string cannot fail.
-        let _ = write!(text, "{v4} {name}\n{v6} {name}\n", name = spec.name);
+        let _ = write!(text, "{v4} {name}\n{v6} {name}\n", name = node.name);
     }
     text
 }

@@ -15,7 +15,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use crate::Error;
 use crate::command;
 use crate::control::{
-    self, Applied, Birth, Counters, Lines, ProtocolError, REPLY_LIMIT, Reply, Request, Status, VERSION,
+    self, Applied, Birth, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, Status, VERSION,
 };
 use crate::runtime::{Folder, State};
 
@@ -165,6 +165,18 @@ impl Instance {
         }
     }
 
+    /// Takes the carrier from the links between two nodes (`up`: false), or gives it back: of the one with this number among
+    /// parallel ones, counted from 1, or of all of them. What is under way is lost; bonds hear of it at once.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such link; it says which there are.
+    pub fn set_link(&self, a: &str, b: &str, number: Option<u32>, up: bool) -> Result<LinksSet, Error> {
+        match self.ask(&Request::SetLink { a: a.to_owned(), b: b.to_owned(), number, up })? {
+            Reply::Links(set) => Ok(set),
+            _ => Err(unexpected("link")),
+        }
+    }
+
     /// A command that will run in `host`: in its network, with its hostname, and with an `/etc/hosts` that names all hosts.
     ///
     /// # Errors
@@ -249,6 +261,7 @@ fn unexpected(request: &'static str) -> Error {
         "apply" => "reply other than what was applied",
         "status" => "reply other than the status",
         "counters" => "reply other than counters",
+        "link" => "reply other than the links",
         "enter" => "reply other than the way into a host",
         _ => "reply other than the end",
     })

@@ -24,7 +24,9 @@ pub mod cluster;
 mod command;
 pub mod control;
 pub mod daemon;
+pub mod datagrams;
 mod dataplane;
+mod device;
 mod error;
 mod host;
 mod instance;
@@ -37,7 +39,7 @@ mod runtime;
 mod tap;
 
 pub use clean::{Cleaned, clean};
-pub use control::{Applied, Counters, Status};
+pub use control::{Applied, Counters, LinksSet, Status};
 pub use error::Error;
 pub use instance::{Instance, StartOptions};
 pub use network::difference;

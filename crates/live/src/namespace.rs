@@ -23,6 +23,11 @@ impl Namespace {
         Ok(Self { inode: file.metadata()?.ino(), fd: file.into() })
     }
 
+    /// The same one once more.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, inode: self.inode })
+    }
+
     /// Moves the calling thread into it.
     pub fn enter(&self) -> nix::Result<()> {
         setns(&self.fd, CloneFlags::CLONE_NEWNET)

@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fabric::{Fabric, LinkSpec, Node, NodeId, Overrides, Routes, Source, Spread};
 
 use crate::clock::Clock;
-use crate::control::{Applied, Counters, Status};
+use crate::control::{Applied, Counters, LinksSet, Status};
+use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
+use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
+use crate::namespace::Namespace;
 use crate::{Error, process};
 
 /// Files that the process needs besides its hosts' ones.
@@ -17,6 +21,9 @@ const FILES_SPARE: u64 = 256;
 
 /// A host's descriptors: its namespace and its TAP.
 const FILES_PER_HOST: u64 = 2;
+
+/// A host that is not made: its name, and its devices, one for each of its links.
+type ForeignHost = (String, Vec<Arc<Device>>);
 
 /// All that one daemon holds.
 #[derive(Debug)]
@@ -32,17 +39,23 @@ pub struct Network {
     overrides: Overrides,
     /// In the fabric's order.
     hosts: Vec<Host>,
+    /// Those that are not made, in the fabric's order.
+    foreign: Vec<ForeignHost>,
+    /// Where the machine's devices are.
+    outside: Namespace,
     plane: Option<DataPlane>,
     /// Whether a host has a device that the data plane does not know yet.
     unplugged: bool,
 }
 
 impl Network {
-    /// An empty network. `hosts_path` is what its hosts will see as `/etc/hosts`; `files_max` how many files the process may open.
-    pub fn new(instance: String, ephemeral: bool, hosts_path: PathBuf, mark: String, files_max: u64) -> Self {
+    /// An empty network. `outside` has the machine's devices; `hosts_path` is what its hosts will see as `/etc/hosts`; `files_max` how many files the process may open.
+    pub fn new(options: &Options, outside: Namespace, hosts_path: PathBuf, mark: String, files_max: u64) -> Self {
         Self {
-            instance,
-            ephemeral,
+            instance: options.instance.clone(),
+            ephemeral: options.ephemeral,
+            outside,
+            foreign: Vec::new(),
             mark,
             hosts_path,
             hosts_max: (files_max.saturating_sub(FILES_SPARE) / FILES_PER_HOST).min(u64::from(u16::MAX)) as u32,
@@ -64,6 +77,7 @@ impl Network {
         }
         let mut applied = difference(self.fabric(), &fabric);
         self.mend_hosts(&fabric, &mut applied)?;
+        self.unplugged |= self.foreign.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric)?;
         }
@@ -107,6 +121,7 @@ impl Network {
 
     fn exchange(&mut self, fabric: Fabric) -> Result<(), Error> {
         let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
+        let foreign = self.open_devices(&fabric)?;
         let routes = Routes::compute(&fabric);
         let plan = Plan::new(fabric, routes, default_workers());
         let known: BTreeMap<_, _> =
@@ -119,7 +134,7 @@ impl Network {
         let mut old: Vec<Option<Host>> = std::mem::take(&mut self.hosts).into_iter().map(Some).collect();
         let place = |at: &Option<usize>| at.map_or_else(|| made.next(), |at| old[at].take());
         let hosts: Vec<Host> = places.iter().filter_map(place).collect();
-        if let Err(error) = self.start(plan, &hosts) {
+        if let Err(error) = self.start(plan, &hosts, &foreign) {
             // Back to what was: the old hosts in their places and with their old specifications, the new ones dropped.
             for (host, at) in hosts.into_iter().zip(&places) {
                 if let Some(at) = *at {
@@ -131,6 +146,7 @@ impl Network {
             return Err(error);
         }
         self.hosts = hosts;
+        self.foreign = foreign;
         for host in old.into_iter().flatten() {
             process::end(&self.mark, Some(host.namespace().inode()));
         }
@@ -138,13 +154,67 @@ impl Network {
         Ok(())
     }
 
-    fn start(&mut self, plan: Plan, hosts: &[Host]) -> Result<(), Error> {
-        let taps: Vec<_> = hosts.iter().map(|host| host.tap().clone()).collect();
+    fn start(&mut self, plan: Plan, hosts: &[Host], foreign: &[ForeignHost]) -> Result<(), Error> {
+        let (mut made, mut foreign) = (hosts.iter(), foreign.iter());
+        let attached = plan.fabric().hosts().filter_map(|(_, node)| {
+            if node.is_foreign() {
+                return foreign.next().map(|(_, devices)| Attached::Devices(devices.clone()));
+            }
+            made.next().map(|host| Attached::Tap(host.tap().clone()))
+        });
+        let attached: Vec<Attached> = attached.collect();
         if let Some(plane) = &mut self.plane {
-            return plane.change(plan, &taps);
+            return plane.change(plan, &attached);
         }
-        self.plane = Some(DataPlane::start(plan, &taps, self.clock)?);
+        self.plane = Some(DataPlane::start(plan, &attached, self.clock)?);
         Ok(())
+    }
+
+    /// The devices of the hosts that are not made: those that are open already, unless they are gone, and the others opened.
+    fn open_devices(&self, fabric: &Fabric) -> Result<Vec<ForeignHost>, Error> {
+        let open = |node: &Node| {
+            let name = node.name.clone();
+            let is_kept = |devices: &[Arc<Device>]| {
+                devices.iter().map(|device| device.name()).eq(node.devices.iter())
+                    && !devices.iter().any(|d| d.is_gone())
+            };
+            let known = self.foreign.iter().find(|(known, devices)| *known == name && is_kept(devices));
+            match known {
+                Some((_, devices)) => Ok((name, devices.clone())),
+                None => Ok((name, Device::open_all(&self.outside, &node.name, &node.devices)?)),
+            }
+        };
+        fabric.hosts().filter(|(_, node)| node.is_foreign()).map(|(_, node)| open(node)).collect()
+    }
+
+    /// Whether there are devices whose carriers are to be watched.
+    pub const fn has_devices(&self) -> bool {
+        !self.foreign.is_empty()
+    }
+
+    /// Where the machine's devices are.
+    pub const fn outside(&self) -> &Namespace {
+        &self.outside
+    }
+
+    /// Looks at the carriers of the machine's devices: a link has the carrier of the device on which it ends. `anew`: links may have been
+    /// made since.
+    pub fn look_at_carriers(&mut self, anew: bool) {
+        let Some(plane) = &self.plane else { return };
+        let fabric = plane.plan().fabric();
+        for (name, devices) in &self.foreign {
+            let Some((_, node)) = fabric.hosts().find(|(_, node)| node.name == *name) else { continue };
+            for (device, &(link, _)) in devices.iter().zip(&node.ports) {
+                let (up, changed) = device.look();
+                if changed {
+                    let now = if up { "has a carrier" } else { "has no carrier" };
+                    tracing::info!("device {} of host {name} {now}", device.name());
+                }
+                if changed || (anew && !up) {
+                    plane.set_link(link.0 as usize, up);
+                }
+            }
+        }
     }
 
     /// Changes hosts that stay, all or none. Returns what they were.
@@ -178,6 +248,10 @@ impl Network {
 
     /// The host called `name`.
     pub fn host(&self, name: &str) -> Result<&Host, Error> {
+        if let Some((_, devices)) = self.foreign.iter().find(|(foreign, _)| foreign == name) {
+            let devices = devices.iter().map(|device| device.name()).collect::<Vec<_>>().join(", ");
+            return Err(Error::ForeignHost { host: name.to_owned(), devices });
+        }
         let found = self.hosts.iter().find(|host| host.spec().name == name);
         found.ok_or_else(|| Error::NoSuchHost { host: name.to_owned(), instance: self.instance.clone() })
     }
@@ -206,6 +280,22 @@ impl Network {
             workers: self.plane.as_ref().map_or(0, DataPlane::workers),
             uptime_ms: self.clock.now().as_ns() / 1_000_000,
         }
+    }
+
+    /// Takes the carrier from the links between two nodes, or gives it back: of the one with this number, or of all.
+    pub fn set_link(&self, a: &str, b: &str, number: Option<u32>, up: bool) -> Result<LinksSet, Error> {
+        let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
+        let fabric = plane.plan().fabric();
+        let links = fabric.find_links(a, b, number)?;
+        let before = plane.counters();
+        for link in &links {
+            plane.set_link(link.0 as usize, up);
+        }
+        Ok(LinksSet {
+            links: links.iter().map(|link| fabric.numbered_link_name(*link)).collect(),
+            changed: links.iter().filter(|link| before.links[link.0 as usize].up != up).count(),
+            up,
+        })
     }
 
     /// What has been counted.

@@ -29,15 +29,6 @@ pub struct Tap {
     file: File,
 }
 
-/// What a host's kernel may leave undone in the frames it hands over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offloads {
-    /// Checksums only: no frame exceeds the MTU.
-    Checksum,
-    /// Checksums, and segments of up to 64 KiB of TCP and, where the kernel can, UDP.
-    Segmentation,
-}
-
 impl Tap {
     /// Checks that TAP devices can be made at all.
     pub fn probe() -> io::Result<()> {
@@ -62,19 +53,18 @@ impl Tap {
         let header = libc::c_int::from(VNET_HEADER as u8);
         // SAFETY: TUNSETVNETHDRSZ reads one int, which outlives the call.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const header) })?;
-        Ok(Self { file })
+        let tap = Self { file };
+        tap.offer()?;
+        Ok(tap)
     }
 
-    /// Says what the host's kernel may leave undone. May be called again while frames flow.
-    pub fn offer(&self, offloads: Offloads) -> io::Result<()> {
-        let checksum = libc::TUN_F_CSUM;
-        let tcp = checksum | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    /// Says what the host's kernel may leave undone in the frames that it hands over: checksums, and cutting up to 64 KiB of TCP and, where
+    /// it can, UDP.
+    fn offer(&self) -> io::Result<()> {
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         let udp = tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6;
-        match offloads {
-            Offloads::Checksum => self.set_offload(checksum),
-            // Kernels before 6.2 know no segmentation of UDP.
-            Offloads::Segmentation => self.set_offload(udp).or_else(|_| self.set_offload(tcp)),
-        }
+        // Kernels before 6.2 know no segmentation of UDP.
+        self.set_offload(udp).or_else(|_| self.set_offload(tcp))
     }
 
     fn set_offload(&self, flags: libc::c_uint) -> io::Result<()> {

@@ -25,6 +25,101 @@ fn overrides(mode: &str, reorder: Reordering) -> Overrides {
     Overrides { bond_mode: Some(mode.parse().expect("it is a mode")), reorder: Some(reorder), ..Overrides::default() }
 }
 
+/// Takes the member of `host`'s bond with this number down, or up.
+fn set_member(network: &Instance, host: &str, number: u32, up: bool) {
+    let set = network.set_link(host, "s1", Some(number), up).unwrap();
+    assert_eq!((set.links, set.changed, set.up), (vec![format!("{host}-s1 {number}")], 1, up));
+}
+
+/// A cable is pulled, then the other one instead, while a connection sends: it goes on, and both ends of the bond know at once.
+#[test]
+fn a_connection_survives_the_loss_of_each_member() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("pair", PAIR);
+    let server = Running::start(network.command("h2", "iperf3", ["-s"]));
+    for mode in ["balance-rr", "active-backup", "balance-xor", "802.3ad", "balance-tlb"] {
+        network.apply(&source(PAIR), &overrides(mode, Reordering::Off)).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(if mode == "802.3ad" { 1_500 } else { 100 }));
+        let mut client = network.command("h1", "iperf3", ["-c", "h2", "-t", "3", "-J"]).unwrap();
+        let client = client.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        for (down, up) in [(1, None), (2, Some(1))] {
+            if let Some(up) = up {
+                set_member(&network, "h1", up, true);
+                // LACP brings a member back when its partner has said so.
+                std::thread::sleep(std::time::Duration::from_millis(if mode == "802.3ad" { 1_200 } else { 100 }));
+            }
+            set_member(&network, "h1", down, false);
+            let counters = network.counters().unwrap();
+            let is_down = |node: &str| {
+                let bond = counters.bonds.iter().find(|bond| bond.node == node && bond.members[0].to != "h2");
+                bond.map(|bond| (bond.members[down as usize - 1].link.clone(), bond.members[down as usize - 1].sends))
+            };
+            assert_eq!(is_down("h1"), Some(("down".to_owned(), false)), "{mode}");
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        let report = client.wait_with_output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+        let last = report["intervals"].as_array().and_then(|all| all.last()).expect("intervals");
+        let mbit = last["sum"]["bits_per_second"].as_f64().unwrap() / 1e6;
+        assert!(mbit > 0.5 * ONE, "{mode}: {mbit} Mbit/s after two cuts");
+        set_member(&network, "h1", 2, true);
+    }
+    drop(server);
+}
+
+/// What is down stays so when the file changes something else, and bonds that are made anew know of it.
+#[test]
+fn a_link_stays_down_while_it_is_in_the_file() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("pair", PAIR);
+    set_member(&network, "h1", 1, false);
+    network.apply(&source(PAIR), &overrides("active-backup", Reordering::Off)).unwrap();
+    let counters = network.counters().unwrap();
+    let states: Vec<bool> = counters.links.iter().filter(|link| link.a == "h1").map(|link| link.up).collect();
+    assert_eq!(states, [false, true]);
+    let at_h1 = counters.bonds.iter().find(|bond| bond.node == "h1").expect("h1 has a bond");
+    assert_eq!((at_h1.members[0].link.as_str(), at_h1.members[1].sends), ("down", true), "{at_h1:?}");
+    let ping = output(network.command("h1", "ping", ["-c", "3", "-i", "0.05", "-W", "1", "h2"]));
+    assert!(ping.contains(" 0% packet loss"), "{ping}");
+    // Without the other one there is no way; what is sent is counted.
+    network.set_link("h1", "s1", None, false).unwrap();
+    let mut ping = network.command("h1", "ping", ["-c", "2", "-i", "0.05", "-W", "1", "h2"]).unwrap();
+    assert!(!ping.output().unwrap().status.success());
+    network.set_link("s1", "h1", None, true).unwrap();
+    let ping = output(network.command("h1", "ping", ["-c", "3", "-i", "0.05", "-W", "1", "h2"]));
+    assert!(ping.contains(" 0% packet loss"), "{ping}");
+    for (a, b, number, word) in
+        [("h1", "s2", None, "s2"), ("h1", "h2", None, "no link"), ("h1", "s1", Some(3), "2 links")]
+    {
+        let error = network.set_link(a, b, number, false).unwrap_err();
+        assert!(error.to_string().contains(word) && error.hint().is_some(), "{error}");
+    }
+}
+
+/// A link outside of bonds loses what is on it and what is sent on it; the counters say how much.
+#[test]
+fn a_plain_link_that_is_down_loses_everything_and_counts_it() {
+    let Some(bed) = Bed::new() else { return };
+    let text = "nodes: { h1: host, h2: host, s1: switch }
+link-defaults: { rate: 20Mbit, delay: 200ms }
+links: [{ between: [h1, s1] }, { between: [h2, s1] }]
+";
+    let network = bed.up("plain", text);
+    let mut ping = network.command("h1", "ping", ["-c", "1", "-W", "3", "h2"]).unwrap();
+    let ping = ping.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // The request is on its second link.
+    let set = network.set_link("s1", "h2", None, false).unwrap();
+    assert_eq!((set.links, set.changed), (vec!["h2-s1".to_owned()], 1));
+    let set = network.set_link("s1", "h2", None, true).unwrap();
+    assert_eq!(set.changed, 1);
+    assert!(!ping.wait_with_output().unwrap().status.success(), "what was under way is lost");
+    let counters = network.counters().unwrap();
+    assert_eq!((counters.links[1].backward.cut, counters.links[0].forward.cut), (1, 0), "{:?}", counters.links);
+    output(network.command("h1", "ping", ["-c", "1", "-W", "3", "h2"]));
+}
+
 fn goodput_mbit(network: &Instance) -> f64 {
     let text = output(network.command("h1", "iperf3", ["-c", "h2", "-t", "2", "-O", "1", "-J"]));
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -89,4 +184,95 @@ fn a_switch_without_a_bond_learns_where_the_host_is() {
     let at_h2 = counters.links.iter().filter(|link| link.a == "h2");
     let to_h2: Vec<u64> = at_h2.map(|link| link.backward.packets).collect();
     assert!(to_h2[0] >= 10 && to_h2[1] <= 2, "{to_h2:?}");
+}
+
+/// The two directions of a link, what is under way on it and the ends of its bond are at two workers.
+#[test]
+fn a_link_between_two_workers_goes_down_at_both() {
+    let Some(bed) = Bed::new() else { return };
+    bed.with_workers(2);
+    let text = "nodes: { h1: host, h2: host, s1: switch, s2: switch }
+link-defaults: { rate: 20Mbit, delay: 100us }
+links: [{ between: [h1, s1] }, { between: [h2, s2] }, { between: [s1, s2] }, { between: [s1, s2] }]
+bonds: [{ between: [s1, s2], mode: active-backup }]
+";
+    let network = bed.up("two", text);
+    assert_eq!(network.counters().unwrap().workers.len(), 2);
+    for (down, other) in [(1, 2), (2, 1)] {
+        network.set_link("s2", "s1", Some(down), false).unwrap();
+        let counters = network.counters().unwrap();
+        for bond in &counters.bonds {
+            let links: Vec<&str> = bond.members.iter().map(|member| member.link.as_str()).collect();
+            assert_eq!((links[down as usize - 1], links[other - 1]), ("down", "up"), "{bond:?}");
+            assert!(bond.members[other - 1].sends && !bond.members[down as usize - 1].sends, "{bond:?}");
+        }
+        let ping = output(network.command("h1", "ping", ["-c", "5", "-i", "0.02", "-W", "1", "h2"]));
+        assert!(ping.contains(" 0% packet loss") && !ping.contains("DUP!"), "{ping}");
+        network.set_link("s2", "s1", Some(down), true).unwrap();
+    }
+}
+
+/// Four peers of a host with a bond in balance-alb.
+const PEERS: &str = "
+name: peers
+nodes: { h1: host, h2: host, h3: host, h4: host, h5: host, s1: switch }
+link-defaults: { rate: 100Mbit, delay: 20us, queue: 250 }
+links:
+  - between: [h1, s1]
+  - between: [h1, s1]
+  - between: [h2, s1]
+  - between: [h3, s1]
+  - between: [h4, s1]
+  - between: [h5, s1]
+bonds:
+  - { host: h1, mode: balance-alb }
+";
+
+/// Each peer knows the host by one member's address, half of them by either; what they send comes by that member. When one loses its
+/// carrier, all reach the host by the other.
+#[test]
+fn peers_of_balance_alb_send_to_different_members() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("peers", PEERS);
+    let peers = ["h2", "h3", "h4", "h5"];
+    let ping = |family: &str| {
+        for peer in peers {
+            let text = output(network.command(peer, "ping", [family, "-c", "3", "-i", "0.02", "-W", "1", "h1"]));
+            assert!(text.contains(" 0% packet loss"), "{peer}: {text}");
+        }
+    };
+    let address = |family: &str, peer: &str| {
+        let text = output(network.command(peer, "ip", [family, "neighbour", "show"]));
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "lladdr").unwrap_or_else(|| panic!("{peer}: {text}"));
+        words[at + 1].to_owned()
+    };
+    for family in ["-4", "-6"] {
+        ping(family);
+        let mut known: Vec<String> = peers.iter().map(|peer| address(family, peer)).collect();
+        known.sort();
+        known.dedup_by(|one, other| one == other);
+        assert_eq!(known.len(), 2, "{family}: {known:?}");
+    }
+    let arrived = |network: &Instance| {
+        let links = network.counters().unwrap().links;
+        let to_host: Vec<u64> = links.iter().filter(|link| link.a == "h1").map(|link| link.backward.packets).collect();
+        [to_host[0], to_host[1]]
+    };
+    let before = arrived(&network);
+    for _ in 0..10 {
+        ping("-4");
+    }
+    let after = arrived(&network);
+    let by_member = [after[0] - before[0], after[1] - before[1]];
+    assert!(by_member.iter().all(|packets| *packets >= 60), "{by_member:?}");
+    for (down, up) in [(1, None), (2, Some(1))] {
+        if let Some(up) = up {
+            set_member(&network, "h1", up, true);
+        }
+        set_member(&network, "h1", down, false);
+        for family in ["-4", "-6"] {
+            ping(family);
+        }
+    }
 }

@@ -26,8 +26,13 @@ fn address(id: u32) -> HostAddress {
 }
 
 fn fabric() -> Fabric {
-    let node =
-        |id| Node { name: format!("h{id}"), kind: NodeKind::Host(address(id)), ports: Vec::new(), x_permille: 0 };
+    let node = |id| Node {
+        name: format!("h{id}"),
+        kind: NodeKind::Host(address(id)),
+        ports: Vec::new(),
+        devices: Vec::new(),
+        x_permille: 0,
+    };
     Fabric {
         name: "bench".into(),
         description: String::new(),

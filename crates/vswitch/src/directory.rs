@@ -1,5 +1,6 @@
 //! Which host owns a MAC or IP address.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fabric::{Fabric, HostAddress, NodeId, NodeKind};
@@ -19,6 +20,8 @@ pub struct Directory {
     by_ipv6: Box<[(Ipv6Addr, NodeId)]>,
     /// MAC addresses of the hosts, by [`NodeId`].
     macs: Box<[[u8; 6]]>,
+    /// Hosts that answer questions about themselves, ascending: their bond tells each asker another member's address.
+    answering: Box<[NodeId]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,14 +38,20 @@ impl Directory {
     /// The directory of a fabric's hosts. Of hosts that share an address (a checked file has none) the first one owns it.
     pub fn new(fabric: &Fabric) -> Self {
         let hosts = || fabric.nodes.iter().take(fabric.hosts as usize).enumerate().filter_map(host);
+        let members: Vec<(NodeId, [u8; 6])> = told_members(fabric).collect();
+        let addresses = fabric.hosts as usize + members.len();
         let mut directory = Self {
-            by_mac: vec![Slot { mac: FREE, host: NodeId(0) }; (fabric.hosts as usize * 2).next_power_of_two()].into(),
+            by_mac: vec![Slot { mac: FREE, host: NodeId(0) }; (addresses * 2).next_power_of_two()].into(),
             by_ipv4: sorted(hosts().map(|(id, address)| (address.ipv4, id)).collect()),
             by_ipv6: sorted(hosts().map(|(id, address)| (address.ipv6, id)).collect()),
             macs: hosts().map(|(_, address)| address.mac).collect(),
+            answering: members.iter().map(|(host, _)| *host).collect::<BTreeSet<_>>().into_iter().collect(),
         };
         for (id, address) in hosts() {
             directory.insert(mac_bits(address.mac), id);
+        }
+        for (host, mac) in members {
+            directory.insert(mac_bits(mac), host);
         }
         directory
     }
@@ -84,6 +93,11 @@ impl Directory {
         Some(self.by_ipv6[at].1)
     }
 
+    /// Whether questions about a host are for itself to answer.
+    pub fn answers_itself(&self, host: NodeId) -> bool {
+        self.answering.binary_search(&host).is_ok()
+    }
+
     /// A host's MAC address.
     ///
     /// # Panics
@@ -94,6 +108,20 @@ impl Directory {
 }
 
 /// A host's id and addresses; `None` for a switch.
+/// The addresses of the members of balance-alb bonds, and whose they are: peers may know a host by any of them. Not those of hosts
+/// that are not made: nobody has told us.
+fn told_members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6])> + '_ {
+    let is_told = |bond: &fabric::Bond| {
+        let node = fabric.node_of(bond.node);
+        bond.is_bonded() && bond.config.mode.answers_by_member() && bond.node.0 < fabric.hosts && !node.is_foreign()
+    };
+    let bonds = fabric.bonds.iter().enumerate().filter(move |(_, bond)| is_told(bond));
+    bonds.flat_map(|(index, bond)| {
+        let members = fabric.bond_plan(index, 0).members;
+        members.into_iter().map(|(_, mac, _)| (bond.node, mac)).collect::<Vec<_>>()
+    })
+}
+
 fn host((index, node): (usize, &fabric::Node)) -> Option<(NodeId, &HostAddress)> {
     match &node.kind {
         NodeKind::Host(address) => Some((NodeId(index as u32), address)),

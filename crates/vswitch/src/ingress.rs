@@ -70,6 +70,7 @@ fn answer_or_forward(frame: &[u8], key: &FlowKey, directory: &Directory, answer:
     match (neighbour::answer(frame, directory, answer), forward(key, directory)) {
         (Ok(len), _) => Ingress::Answer(len),
         (Err(Silence::Malformed(error)), _) => Ingress::Drop(error.into()),
+        (Err(Silence::AnswersItself(to)), _) => Ingress::Forward(Forwarding { to, hash: key.hash() }),
         (Err(_), Ok(forwarding)) => Ingress::Forward(forwarding),
         (Err(silence), Err(DropReason::Group)) => Ingress::Drop(DropReason::Silence(silence)),
         (Err(_), Err(reason)) => Ingress::Drop(reason),

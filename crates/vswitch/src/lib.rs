@@ -8,6 +8,7 @@ mod directory;
 mod flow_key;
 mod ingress;
 pub mod neighbour;
+pub mod segmentation;
 pub mod spread;
 mod switch;
 #[cfg(test)]

@@ -32,6 +32,9 @@ pub enum Silence {
     /// that the address is free.
     #[error("the asker owns the address")]
     OwnAddress,
+    /// The host answers for itself: its bond tells each asker another address of it.
+    #[error("the host answers for itself")]
+    AnswersItself(NodeId),
     /// It breaks a rule of its protocol.
     #[error("malformed: {0}")]
     Malformed(#[from] Error),
@@ -53,10 +56,14 @@ pub fn answer(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTE
     }
 }
 
-/// The MAC address of the owner, unless that is who asks.
+/// The MAC address of the owner, unless that is who asks, or one who answers for himself.
 fn resolve(owner: Option<NodeId>, asker: [u8; 6], directory: &Directory) -> Result<[u8; 6], Silence> {
-    let mac = directory.mac(owner.ok_or(Silence::Unknown)?);
-    if mac == asker { Err(Silence::OwnAddress) } else { Ok(mac) }
+    let owner = owner.ok_or(Silence::Unknown)?;
+    let mac = directory.mac(owner);
+    if mac == asker || directory.by_mac(asker) == Some(owner) {
+        return Err(Silence::OwnAddress);
+    }
+    if directory.answers_itself(owner) { Err(Silence::AnswersItself(owner)) } else { Ok(mac) }
 }
 
 fn answer_arp(

@@ -26,8 +26,13 @@ pub fn address(id: u32) -> HostAddress {
 
 /// A fabric of that many hosts and nothing else.
 pub fn fabric_of(hosts: u32) -> Fabric {
-    let node =
-        |id| Node { name: format!("h{id}"), kind: NodeKind::Host(address(id)), ports: Vec::new(), x_permille: 0 };
+    let node = |id| Node {
+        name: format!("h{id}"),
+        kind: NodeKind::Host(address(id)),
+        ports: Vec::new(),
+        devices: Vec::new(),
+        x_permille: 0,
+    };
     Fabric {
         name: "test".into(),
         description: String::new(),

@@ -112,6 +112,10 @@ options! {
     "num-grat-arp" = "num_grat_arp" => num_grat_arp: Whole<0, 255>,
     /// Unsolicited neighbour advertisements after a fail-over: the same number as `num-grat-arp`.
     "num-unsol-na" = "num_unsol_na" => num_unsol_na: Whole<0, 255>,
+    /// Between such announcements. 0, which is as `miimon`, when not given.
+    "peer-notif-delay" = "peer_notif_delay" => peer_notif_delay: Millis,
+    /// How often memberships of multicast groups are reported again after a fail-over. 1 when not given.
+    "resend-igmp" = "resend_igmp" => resend_igmp: Whole<0, 255>,
     /// In `balance-tlb` and `balance-alb`: between learning frames. 1s when not given.
     "lp-interval" = "lp_interval" => lp_interval: Seconds,
     /// In `balance-tlb` and `balance-alb`: by load; else by hash. `on` when not given.

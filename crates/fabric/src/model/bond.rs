@@ -166,7 +166,8 @@ impl Fabric {
         let partner_uses =
             if sends_on_all { (0..end.members()).map(MemberId::new).collect() } else { MemberSet::EMPTY };
         let members = members.collect();
-        ::bond::end::Plan { config: end.config.clone(), reorder, mac, members, addresses, partner_uses, seed }
+        let partner = ::bond::end::Partner::Ours;
+        ::bond::end::Plan { config: end.config.clone(), partner, reorder, mac, members, addresses, partner_uses, seed }
     }
 
     /// The links of a bond, by either of its ends, in the order of the members.

@@ -2,8 +2,11 @@
 //!
 //! Each end is [`bond::End`], the machine that is simulated, too. A frame's number travels beside it, as a tag would before it.
 
-use bond::end::Output;
-use bond::{End, Learning, LinkState, MemberId, Mode, Transmit};
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU64;
+
+use bond::end::{Framed, Output, Partner};
+use bond::{Accept, Carrier, End, Learning, LinkState, MemberId, Mode, Transmit};
 use fabric::BondEnd;
 use machine::{Step, Time, mix};
 use vswitch::Forwarding;
@@ -11,6 +14,7 @@ use vswitch::spread::FlowHash;
 
 use super::flight::{Arrival, Bonded, Packet};
 use super::plan::{Direction, Plan};
+use super::pool::Frame;
 use super::worker::Worker;
 use crate::control::{BondState, MemberState};
 use crate::tap::VNET_HEADER;
@@ -23,6 +27,8 @@ const DESTINATION: std::ops::Range<usize> = VNET_HEADER..VNET_HEADER + 6;
 #[derive(Debug)]
 pub struct Place {
     what: What,
+    /// Whether the other end is another program's, behind devices of the machine.
+    has_foreign_partner: bool,
     /// When it wants to be looked at.
     pub due: Time,
 }
@@ -32,26 +38,47 @@ pub struct Place {
 enum What {
     Bonded(Box<End<Packet>>),
     Learning(Learning),
+    /// Behind devices of the machine: what comes by a member is written to that member's device.
+    Foreign,
 }
 
 impl Place {
     /// The end with this index in the fabric, as it comes up at `now`.
     pub fn new(plan: &Plan, index: usize, now: Time) -> Self {
         let fabric = plan.fabric();
-        let what = match fabric.bonds[index].end {
+        let end = &fabric.bonds[index];
+        let has_foreign_partner = fabric.node_of(fabric.bonds[end.partner].node).is_foreign();
+        let what = match end.end {
+            _ if fabric.node_of(end.node).is_foreign() => What::Foreign,
             BondEnd::Learning => What::Learning(Learning::default()),
             BondEnd::Bonded => {
-                let plan = fabric.bond_plan(index, mix(fabric.seed ^ index as u64));
+                let mut plan = fabric.bond_plan(index, mix(fabric.seed ^ index as u64));
+                if has_foreign_partner {
+                    plan.partner = Partner::Foreign { hello: drawn_lot() };
+                }
                 What::Bonded(Box::new(End::new(now, &plan)))
             }
         };
-        Self { what, due: now }
+        Self { what, has_foreign_partner, due: now }
     }
 
     /// Hands on all that waits for what is missing: the network changes.
     pub fn flush(&mut self, now: Time, out: &mut impl FnMut(Packet)) {
         if let What::Bonded(end) = &mut self.what {
             end.flush(now, out);
+        }
+    }
+
+    /// A member's link has lost its carrier, or has it back.
+    pub fn carrier(&mut self, now: Time, member: MemberId, up: bool) {
+        match &mut self.what {
+            What::Bonded(end) => {
+                let Some(carrier) = end.bond().member(member).map(bond::Member::carrier) else { return };
+                end.carrier(now, member, Carrier { up, ..carrier });
+                self.due = now;
+            }
+            What::Learning(learning) if !up => learning.forget(member),
+            What::Learning(_) | What::Foreign => {}
         }
     }
 
@@ -62,6 +89,10 @@ impl Place {
         let bond = &fabric.bonds[index];
         let members = end.bond().members().map(|(id, member)| {
             let (sends, why) = why(end, id, now);
+            let why = match end.peer().and_then(|peer| peer.why(now, id)) {
+                Some(peer) => format!("{why}; {peer}; order on arrival {}", end.order()),
+                None => why,
+            };
             MemberState {
                 name: member.name().to_owned(),
                 to: fabric.nodes[plan.far(plan.members(index)[id.index()]).0 as usize].name.clone(),
@@ -107,6 +138,18 @@ fn why(end: &End<Packet>, id: MemberId, now: Time) -> (bool, String) {
     }
 }
 
+impl Framed for Packet {
+    fn frame(&mut self) -> &mut [u8] {
+        let len = self.frame.bytes().len();
+        &mut self.frame.buffer()[VNET_HEADER..len]
+    }
+}
+
+/// A number that no other run of this program has: by it, a bond tells its own greetings from its peer's.
+fn drawn_lot() -> Option<NonZeroU64> {
+    NonZeroU64::new(RandomState::new().hash_one(std::process::id()))
+}
+
 impl Worker {
     /// When the next bond wants to be looked at.
     pub(super) fn bonds_due(&self) -> Time {
@@ -134,7 +177,7 @@ impl Worker {
     }
 
     /// Carries out what an end wants.
-    fn poll_bond(&mut self, now: Time, index: usize) {
+    pub(super) fn poll_bond(&mut self, now: Time, index: usize) {
         loop {
             let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
             let What::Bonded(end) = &mut place.what else { return };
@@ -149,6 +192,9 @@ impl Worker {
                 }
                 Step::Do(Output::Event(event)) => tracing::info!("{}: {event:?}", self.bond_name(index)),
                 Step::Do(Output::Lacp(event)) => tracing::info!("{}: {event:?}", self.bond_name(index)),
+                Step::Do(Output::Peer(agreed)) => {
+                    tracing::info!("{}: agreed with its peer: {agreed:?}", self.bond_name(index));
+                }
             }
         }
     }
@@ -169,8 +215,14 @@ impl Worker {
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..end].copy_from_slice(bytes);
         frame.set_len(end);
-        let forwarding = Forwarding { to: self.plan.far(direction), hash: FlowHash(0) };
-        self.cross(direction, now, Packet { frame, forwarding, number: 0, bonded: Bonded::Control });
+        // What a bond tells a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
+        let to = bytes.first_chunk().and_then(|to| self.plan.directory().by_mac(*to));
+        let (to, bonded) = match to.filter(|to| *to != self.plan.near(direction)) {
+            Some(peer) => (peer, Bonded::No),
+            None => (self.plan.far(direction), Bonded::Control),
+        };
+        let forwarding = Forwarding { to, hash: FlowHash(0) };
+        self.cross(direction, now, Packet { frame, forwarding, number: 0, bonded });
     }
 
     /// A packet is to leave by a bond.
@@ -187,13 +239,15 @@ impl Worker {
                 let all = (0..self.plan.members(index).len()).map(MemberId::new).collect();
                 (learning.find(to).map_or(Transmit::All(all), Transmit::One), Bonded::No)
             }
+            What::Foreign => unreachable!("what a foreign host sends has a member already"),
         };
         packet.bonded = bonded;
         match transmit {
             Transmit::One(member) => self.cross(self.plan.members(index)[member.index()], now, packet),
             Transmit::All(members) => {
                 for member in members.iter() {
-                    if let Some(copy) = self.copy(&packet) {
+                    if let Some(frame) = self.copy(&packet.frame) {
+                        let copy = Packet { frame, ..packet };
                         self.cross(self.plan.members(index)[member.index()], now, copy);
                     }
                 }
@@ -206,19 +260,19 @@ impl Worker {
         }
     }
 
-    fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+    pub(super) fn copy(&mut self, original: &Frame) -> Option<Frame> {
         let Some(mut frame) = self.pool.take() else {
             self.parts.refused.no_buffer += 1;
             return None;
         };
-        let bytes = packet.frame.bytes();
+        let bytes = original.bytes();
         frame.buffer()[..bytes.len()].copy_from_slice(bytes);
         frame.set_len(bytes.len());
-        Some(Packet { frame, ..*packet })
+        Some(frame)
     }
 
     /// A packet has come by a bond's member.
-    pub(super) fn arrive_at_bond(&mut self, (index, member): (usize, usize), Arrival { at, packet, .. }: Arrival) {
+    pub(super) fn arrive_at_bond(&mut self, (index, member): (usize, usize), Arrival { at, mut packet, .. }: Arrival) {
         let member = MemberId::new(member);
         let node = self.plan.fabric().bonds[index].node;
         let mut released = std::mem::take(&mut self.released);
@@ -234,7 +288,24 @@ impl Worker {
                 }
                 return;
             }
+            What::Foreign => {
+                self.released = released;
+                return self.receive(node, member.index(), at, packet);
+            }
         };
+        if place.has_foreign_partner {
+            let received = end.receive_frame(at, member, packet, &mut |packet| released.push(packet));
+            place.due = place.due.min(end.deadline());
+            self.released = released;
+            if let Some(packet) = received.back {
+                self.pool.put(packet.frame);
+            }
+            self.hand_on(at, index);
+            if received.poll {
+                self.poll_bond(at, index);
+            }
+            return;
+        }
         let frame = &packet.frame.bytes()[VNET_HEADER..];
         let number = match packet.bonded {
             Bonded::Control => {
@@ -247,6 +318,10 @@ impl Worker {
             Bonded::No => 0,
         };
         let summary = bond::Summary::of(end.bond().config(), frame);
+        // A peer knows the host by a member's address.
+        if let Accept::DeliverTo(mac) = end.bond().accept(member, &summary) {
+            packet.frame.buffer()[DESTINATION].copy_from_slice(&mac);
+        }
         let mut out = |packet| released.push(packet);
         let copy = end.receive(at, (member, number), &summary, packet, &mut out);
         place.due = place.due.min(end.deadline());
@@ -262,6 +337,13 @@ impl Worker {
         let node = self.plan.fabric().bonds[index].node;
         let mut released = std::mem::take(&mut self.released);
         for mut packet in released.drain(..) {
+            // From a foreign partner, and for no host that the directory knows: it may be for a member's own address. What its kernel
+            // says to all has been answered.
+            let is_for_us = self.plan.switch_index(node).is_none() && packet.frame.bytes()[VNET_HEADER] & 1 == 0;
+            if packet.bonded == Bonded::Control && !is_for_us {
+                self.pool.put(packet.frame);
+                continue;
+            }
             packet.bonded = Bonded::No;
             self.come_to(node, now, packet);
         }

@@ -6,13 +6,15 @@
 //! meanwhile frames wait in the TAPs.
 
 mod bonded;
+mod carrier;
 mod flight;
 mod flows;
+mod ingress;
 mod parts;
 mod plan;
 mod pool;
 mod sleep;
-mod urgency;
+pub mod urgency;
 mod worker;
 
 use std::sync::Arc;
@@ -22,11 +24,11 @@ use std::thread::{self, JoinHandle};
 use crate::Error;
 use crate::clock::Clock;
 use crate::control::Counters;
-use crate::tap::Tap;
+use crate::device::Attached;
 use parts::Parts;
 pub use plan::Plan;
-use sleep::Sleeper;
 pub use sleep::probe;
+use sleep::{PortKey, Sleeper};
 use worker::{Ends, Handed, Order, Worker};
 
 /// Frames that a ring between two workers holds.
@@ -59,21 +61,21 @@ struct Handle {
 }
 
 impl DataPlane {
-    /// Starts workers for `plan`; `taps` are those of its hosts, in order.
-    pub fn start(plan: Plan, taps: &[Arc<Tap>], clock: Clock) -> Result<Self, Error> {
-        let crew = Crew::gather(&plan, taps)?;
-        let parts = Parts::new(&plan, taps, clock.now());
+    /// Starts workers for `plan`; `attached` is what its hosts' links end on, in order.
+    pub fn start(plan: Plan, attached: &[Attached], clock: Clock) -> Result<Self, Error> {
+        let crew = Crew::gather(&plan, attached)?;
+        let parts = Parts::new(&plan, clock.now()).plug_in(attached);
         Ok(Self::run(Arc::new(plan), clock, &crew, parts))
     }
 
     /// Goes on with another plan; what both have in common keeps its state. Nothing changes if this fails.
-    pub fn change(&mut self, plan: Plan, taps: &[Arc<Tap>]) -> Result<(), Error> {
-        let crew = Crew::gather(&plan, taps)?;
+    pub fn change(&mut self, plan: Plan, attached: &[Attached]) -> Result<(), Error> {
+        let crew = Crew::gather(&plan, attached)?;
         let mut old = Parts::default();
         for worker in std::mem::take(&mut self.workers) {
             old.merge(worker.stop());
         }
-        let parts = old.carried_over(&self.plan, &plan, taps, self.clock.now());
+        let parts = old.carried_over(&self.plan, &plan, attached, self.clock.now());
         *self = Self::run(Arc::new(plan), self.clock, &crew, parts);
         Ok(())
     }
@@ -102,6 +104,16 @@ impl DataPlane {
     /// How many threads forward.
     pub const fn workers(&self) -> usize {
         self.workers.len()
+    }
+
+    /// Takes the carrier from a link, by its number in the fabric, or gives it back. What is under way is lost, and the ends of its
+    /// bond have heard of it when this returns. A number that no link has changes nothing.
+    pub fn set_link(&self, link: usize, up: bool) {
+        let done: Vec<Receiver<_>> = self.workers.iter().map(|worker| worker.set_link(link, up)).collect();
+        for done in done {
+            // A worker that panicked does not answer; the daemon ends on that elsewhere.
+            let _ = done.recv();
+        }
     }
 
     /// What has been counted so far.
@@ -135,6 +147,13 @@ impl Handle {
         answer
     }
 
+    fn set_link(&self, link: usize, up: bool) -> Receiver<()> {
+        let (done, answer) = mpsc::channel();
+        let _ = self.orders.send(Order::SetLink { link, up, done });
+        self.sleeper.ring();
+        answer
+    }
+
     fn stop(self) -> Parts {
         let _ = self.orders.send(Order::Stop);
         self.sleeper.ring();
@@ -148,12 +167,19 @@ struct Crew {
 }
 
 impl Crew {
-    fn gather(plan: &Plan, taps: &[Arc<Tap>]) -> Result<Self, Error> {
+    fn gather(plan: &Plan, attached: &[Attached]) -> Result<Self, Error> {
         let mut sleepers = Vec::new();
         for worker in 0..plan.workers() {
             let sleeper = Sleeper::new()?;
             for host in plan.hosts_of(worker) {
-                sleeper.watch(&*taps[host], host as u64)?;
+                match &attached[host] {
+                    Attached::Tap(tap) => sleeper.watch(&**tap, PortKey { host, device: 0 })?,
+                    Attached::Devices(devices) => {
+                        for (device, opened) in devices.iter().enumerate() {
+                            sleeper.watch(&**opened, PortKey { host, device })?;
+                        }
+                    }
+                }
             }
             sleepers.push(Arc::new(sleeper));
         }

@@ -1,6 +1,7 @@
 //! What runs, and belongs to one worker: switches, links, ports, packets under way, and what they counted.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,15 +15,65 @@ use super::flight::{Arrival, Flight};
 use super::flows::Flows;
 use super::plan::{Direction, Plan};
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
+use crate::device::Attached;
+use crate::packet::PacketPort;
+use crate::port::Port as _;
 use crate::tap::Tap;
 
 /// A host's port.
 #[derive(Debug)]
 pub struct Port {
-    /// Its device.
-    pub tap: Arc<Tap>,
+    /// What it leads to.
+    attached: Attached,
+    /// Of a host that is not made: its devices' sockets.
+    sockets: Vec<PacketPort>,
     /// What passed.
     pub traffic: PortTraffic,
+}
+
+impl Port {
+    fn new(attached: &Attached) -> Self {
+        let sockets = match attached {
+            Attached::Tap(_) => Vec::new(),
+            Attached::Devices(devices) => {
+                devices.iter().map(|device| device.take_port().expect("a device is plugged in once")).collect()
+            }
+        };
+        Self { attached: attached.clone(), sockets, traffic: PortTraffic::default() }
+    }
+
+    /// Reads one frame with its virtio-net header; `device` counts where there are several.
+    #[inline]
+    pub fn read(&mut self, device: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match &self.attached {
+            Attached::Tap(tap) => tap.read(buffer),
+            Attached::Devices(_) => self.sockets[device].read(buffer),
+        }
+    }
+
+    /// Writes a frame, or frames that were joined, with its virtio-net header, and counts what it stands for: packets and bytes.
+    #[inline]
+    pub fn deliver(&mut self, device: usize, frame: &[u8], (packets, bytes): (u64, u64)) {
+        let written = match &self.attached {
+            Attached::Tap(tap) => tap.write(frame),
+            Attached::Devices(_) => self.sockets[device].write(frame),
+        };
+        // Full, or taken down by a program in the host: as on a real port, the frame is lost, and counted.
+        if written.is_ok() {
+            self.traffic.received_packets += packets;
+            self.traffic.received_bytes += bytes;
+        } else {
+            self.traffic.drops += packets;
+        }
+    }
+
+    /// The TAP, of a host of ours.
+    pub const fn tap(&self) -> Option<&Arc<Tap>> {
+        match &self.attached {
+            Attached::Tap(tap) => Some(tap),
+            Attached::Devices(_) => None,
+        }
+    }
 }
 
 /// A switch.
@@ -60,17 +111,24 @@ pub struct Parts {
 
 impl Parts {
     /// Parts of a network that comes up at `now`.
-    pub fn new(plan: &Plan, taps: &[Arc<Tap>], now: Time) -> Self {
+    pub fn new(plan: &Plan, now: Time) -> Self {
         let links =
             plan.fabric().links.iter().flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
-        let port = |tap: &Arc<Tap>| Some(Port { tap: Arc::clone(tap), traffic: PortTraffic::default() });
         Self {
             switches: (0..plan.switches()).map(|at| Some(Forwarder::new(plan, at))).collect(),
             links: links.collect(),
-            ports: taps.iter().map(port).collect(),
+            ports: none(plan.hosts()),
             bonds: (0..plan.fabric().bonds.len()).map(|index| Some(Place::new(plan, index, now))).collect(),
             ..Self::default()
         }
+    }
+
+    /// Plugs in what is at the ends of the hosts' links, where nothing is.
+    pub fn plug_in(mut self, attached: &[Attached]) -> Self {
+        for (slot, attached) in self.ports.iter_mut().zip(attached) {
+            slot.get_or_insert_with(|| Port::new(attached));
+        }
+        self
     }
 
     /// Takes in those of another worker.
@@ -130,8 +188,8 @@ impl Parts {
 
     /// Moves them from `old` into `new`: links and ports keep their state by name; switches keep theirs while graph and spreading
     /// are the same; packets go on as long as their link and their destination are there. Nothing was offered to a link after `now`.
-    pub fn carried_over(mut self, old: &Plan, new: &Plan, taps: &[Arc<Tap>], now: Time) -> Self {
-        let mut parts = Self::new(new, taps, now);
+    pub fn carried_over(mut self, old: &Plan, new: &Plan, attached: &[Attached], now: Time) -> Self {
+        let mut parts = Self::new(new, now);
         let nodes = node_map(old, new);
         let links = link_map(old, new);
         let mut retimings = vec![None; links.len()];
@@ -147,7 +205,7 @@ impl Parts {
         for (was, port) in self.ports.into_iter().enumerate() {
             if let (Some(is), Some(port)) = (nodes[was], port) {
                 let is = is.0 as usize;
-                if is < taps.len() && Arc::ptr_eq(&port.tap, &taps[is]) {
+                if attached.get(is).is_some_and(|attached| port.attached.is(attached)) {
                     parts.ports[is] = Some(port);
                 }
             }
@@ -158,6 +216,7 @@ impl Parts {
         if same_graph(old, new) && old.fabric().bonds == new.fabric().bonds {
             parts.bonds = self.bonds;
         } else {
+            parts.tell_new_bonds(new, now);
             // What waits for others goes on: as if it came now, over the first member.
             for (index, mut place) in self.bonds.into_iter().enumerate().filter_map(|(at, place)| Some((at, place?))) {
                 let over = Direction(old.members(index)[0].0 ^ 1);
@@ -179,7 +238,7 @@ impl Parts {
         }
         (parts.flows, parts.refused, parts.counters) = (self.flows, self.refused, self.counters);
         parts.entered = self.entered;
-        parts
+        parts.plug_in(attached)
     }
 
     fn keep_switches(&mut self, old: Vec<Option<Forwarder>>, same_spread: bool) {
@@ -197,7 +256,10 @@ impl Parts {
         let links = self.links.iter().enumerate();
         let ports = self.ports.iter().enumerate();
         Report {
-            links: links.filter_map(|(at, link)| Some((at, link.as_ref()?.counters()))).collect(),
+            links: links
+                .filter_map(|(at, link)| Some((at, link.as_ref()?)))
+                .map(|(at, link)| (at, link.is_up(), link.counters()))
+                .collect(),
             ports: ports.filter_map(|(at, port)| Some((at, port.as_ref()?.traffic))).collect(),
             forwarded: self.forwarded(),
             flows: self.flows.report(),
@@ -288,7 +350,8 @@ fn same_graph(old: &Plan, new: &Plan) -> bool {
 /// What one worker counted, by the plan's numbers.
 #[derive(Debug)]
 pub struct Report {
-    links: Vec<(usize, link::Counters)>,
+    /// Number, whether it has a carrier, what it has done.
+    links: Vec<(usize, bool, link::Counters)>,
     ports: Vec<(usize, PortTraffic)>,
     forwarded: Vec<(usize, usize, u64)>,
     flows: Vec<control::FlowCounters>,
@@ -300,8 +363,9 @@ pub struct Report {
 impl Report {
     /// Adds it to what the others counted.
     pub fn add_to(self, counters: &mut Counters, plan: &Plan) {
-        for (at, link) in self.links {
+        for (at, up, link) in self.links {
             let both = &mut counters.links[at / 2];
+            both.up &= up;
             *(if at % 2 == 0 { &mut both.forward } else { &mut both.backward }) = link;
         }
         for (at, traffic) in self.ports {

@@ -17,6 +17,15 @@ pub const READY_MAX: usize = 64;
 /// What the waking descriptor is known by.
 const WAKE: u64 = u64::MAX;
 
+/// Which port is readable: of which host, and on which of its devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortKey {
+    /// The host's number; below 2^16.
+    pub host: usize,
+    /// 0 for a TAP.
+    pub device: usize,
+}
+
 /// One worker's bed.
 #[derive(Debug)]
 pub struct Sleeper {
@@ -46,9 +55,9 @@ impl Ready {
 
     /// The key of the port at `at`; `None` for what is no port.
     #[inline]
-    pub fn port(&self, at: usize) -> Option<usize> {
+    pub fn port(&self, at: usize) -> Option<PortKey> {
         let key = self.events[at].data();
-        (key != WAKE).then_some(key as usize)
+        (key != WAKE).then_some(PortKey { host: (key & u64::from(u32::MAX)) as usize, device: (key >> 32) as usize })
     }
 }
 
@@ -63,8 +72,9 @@ impl Sleeper {
     }
 
     /// Wakes also when `port` is readable, and reports it as `key`.
-    pub fn watch(&self, port: impl AsFd, key: u64) -> Result<(), Error> {
-        self.epoll.add(port, EpollEvent::new(EpollFlags::EPOLLIN, key)).map_err(Error::system("watch a TAP"))
+    pub fn watch(&self, port: impl AsFd, PortKey { host, device }: PortKey) -> Result<(), Error> {
+        let key = (device as u64) << 32 | host as u64;
+        self.epoll.add(port, EpollEvent::new(EpollFlags::EPOLLIN, key)).map_err(Error::system("watch a port"))
     }
 
     /// Does not look at `port` any more.

@@ -7,29 +7,23 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
-use fabric::{NodeId, PortId};
+use fabric::NodeId;
 use link::Verdict;
 use machine::{Span, Time};
-use vswitch::neighbour::ANSWER_BYTES;
-use vswitch::{DropReason, Ingress, classify};
 
-use super::flight::{Arrival, Bonded, Packet};
+use super::flight::{Arrival, Packet};
 use super::parts::{Parts, Report};
 use super::plan::{Direction, Plan};
 use super::pool::{Frame, Pool};
-use super::sleep::{Ready, Sleeper};
+use vswitch::segmentation::Joiner;
+
+use super::sleep::{PortKey, Ready, Sleeper};
 use super::urgency;
 use crate::clock::Clock;
-use crate::tap::VNET_HEADER;
+use crate::tap::{LARGEST_FRAME, VNET_HEADER};
 
 /// Memory for frames under way, bytes a worker.
 const POOL_BYTES: usize = 256 << 20;
-
-/// Frames read from one port before the next one has its turn.
-const BURST_FRAMES: usize = 64;
-
-/// Bytes read from one port before the next one has its turn.
-const BURST_BYTES: usize = 256 << 10;
 
 /// The shortest time that a worker sleeps. What is due within it is run together at its end, late by that much at most: setting a
 /// timer and waking up costs several microseconds of CPU time, more than moving a packet does.
@@ -45,6 +39,15 @@ const LINGER: Span = Span::from_us(100);
 pub enum Order {
     /// Tell what was counted.
     Report(Sender<Report>),
+    /// Take the carrier from a link, or give it back.
+    SetLink {
+        /// Its number in the fabric.
+        link: usize,
+        /// Whether it has a carrier.
+        up: bool,
+        /// Hears when it is done.
+        done: Sender<()>,
+    },
     /// End, and give back what you own.
     Stop,
 }
@@ -56,13 +59,15 @@ pub struct Handed(Arrival);
 /// What a thread needs to forward.
 #[derive(Debug)]
 pub struct Worker {
-    id: usize,
+    pub(super) id: usize,
     pub(super) plan: Arc<Plan>,
-    clock: Clock,
+    pub(super) clock: Clock,
     pub(super) parts: Parts,
     pub(super) pool: Pool,
-    /// What is read when no buffer is free, so that it can be dropped.
-    spare: Vec<u8>,
+    /// What is read when no buffer is free, so that it can be dropped; and what is to be cut.
+    pub(super) spare: Vec<u8>,
+    /// Frames that wait for others to be handed to their host with them.
+    joining: Joining,
     /// What a bond has just handed on.
     pub(super) released: Vec<Packet>,
     /// Since when it has not slept, as far as that has not been counted.
@@ -72,8 +77,27 @@ pub struct Worker {
     inbox: Receiver<Handed>,
     /// The workers' inboxes, this one's own as well.
     outboxes: Vec<SyncSender<Handed>>,
-    sleepers: Arc<[Arc<Sleeper>]>,
+    pub(super) sleepers: Arc<[Arc<Sleeper>]>,
     orders: Receiver<Order>,
+}
+
+/// Frames of one flow that go to one port.
+#[derive(Debug, Default)]
+struct Joining {
+    key: PortKey,
+    joiner: Joiner,
+    /// Of the frames, without virtio-net headers.
+    bytes: u64,
+}
+
+impl Joining {
+    /// Takes a frame if it goes with those that are there, or if it is the first.
+    #[inline]
+    fn offer(&mut self, frame: &[u8]) -> bool {
+        let is_taken = self.joiner.offer(frame);
+        self.bytes += if is_taken { (frame.len() - VNET_HEADER) as u64 } else { 0 };
+        is_taken
+    }
 }
 
 /// What links a worker to the others.
@@ -97,7 +121,8 @@ impl Worker {
         Self {
             id,
             pool: Pool::new(capacity, POOL_BYTES),
-            spare: vec![0; capacity],
+            spare: vec![0; VNET_HEADER + LARGEST_FRAME],
+            joining: Joining::default(),
             released: Vec::new(),
             plan,
             awake_since: clock.now(),
@@ -122,6 +147,7 @@ impl Worker {
             self.take_handed();
             let now = self.clock.now();
             self.run_due(now);
+            self.hand_over_joined();
             sleeper.look(&mut ready);
             if ready.len() > 0 {
                 stay_until = self.clock.now() + linger;
@@ -140,7 +166,7 @@ impl Worker {
             }
             for at in 0..ready.len() {
                 match ready.port(at) {
-                    Some(host) => self.read_burst(host),
+                    Some(port) => self.read_burst(port),
                     None if self.obey() => return self.end(),
                     None => {}
                 }
@@ -156,6 +182,13 @@ impl Worker {
             match order {
                 // Who asked may have gone.
                 Order::Report(reply) => drop(reply.send(self.parts.report(&self.plan, self.clock.now()))),
+                Order::SetLink { link, up, done } => {
+                    self.take_handed();
+                    let now = self.clock.now();
+                    self.run_due(now);
+                    self.set_link(now, link, up);
+                    let _ = done.send(());
+                }
                 Order::Stop => return true,
             }
         }
@@ -169,6 +202,7 @@ impl Worker {
 
     fn end(mut self) -> Parts {
         self.take_handed();
+        self.hand_over_joined();
         self.parts
     }
 
@@ -184,7 +218,7 @@ impl Worker {
 
     /// Runs all that is due at `now`, in order.
     #[inline]
-    fn run_due(&mut self, now: Time) {
+    pub(super) fn run_due(&mut self, now: Time) {
         if !self.parts.bonds.is_empty() {
             self.run_bonds_due(now);
         }
@@ -210,109 +244,6 @@ impl Worker {
         }
     }
 
-    /// Reads what a host has sent.
-    fn read_burst(&mut self, host: usize) {
-        let now = self.clock.now();
-        self.run_due(now);
-        let mut bytes = 0;
-        for _ in 0..BURST_FRAMES {
-            let Some(len) = self.read(host, now) else { return };
-            bytes += len;
-            if bytes >= BURST_BYTES {
-                return;
-            }
-        }
-    }
-
-    /// Reads one frame and sends it on its way; `None` if there is none.
-    #[inline]
-    fn read(&mut self, host: usize, now: Time) -> Option<usize> {
-        let Some(port) = &mut self.parts.ports[host] else { return None };
-        let Some(mut frame) = self.pool.take() else {
-            return match port.tap.read(&mut self.spare) {
-                Ok(len) => {
-                    self.parts.refused.no_buffer += u64::from(len.is_some());
-                    len
-                }
-                Err(error) => {
-                    self.lose(host, &error);
-                    None
-                }
-            };
-        };
-        let len = match port.tap.read(frame.buffer()) {
-            Ok(Some(len)) => len,
-            result => {
-                self.pool.put(frame);
-                if let Err(error) = result {
-                    self.lose(host, &error);
-                }
-                return None;
-            }
-        };
-        frame.set_len(len);
-        port.traffic.sent_packets += 1;
-        port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
-        self.enter(host, now, frame);
-        Some(len)
-    }
-
-    /// A program in the host has removed its device. The kernel would report that again at every look.
-    #[cold]
-    fn lose(&mut self, host: usize, error: &std::io::Error) {
-        let Some(port) = &mut self.parts.ports[host] else { return };
-        port.traffic.device_losses += 1;
-        self.sleepers[self.id].ignore(&*port.tap);
-        let name = &self.plan.fabric().nodes[host].name;
-        tracing::error!("host {name} has lost its device: {error}; `heddle up` gives it a new one");
-    }
-
-    /// Decides about a frame that came in from a host.
-    #[inline]
-    fn enter(&mut self, host: usize, now: Time, frame: Frame) {
-        let bytes = frame.bytes();
-        if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
-            self.parts.refused.malformed += 1;
-            return self.pool.put(frame);
-        }
-        let mut answer = [0; ANSWER_BYTES];
-        match classify(&bytes[VNET_HEADER..], self.plan.directory(), &mut answer) {
-            Ingress::Forward(forwarding) => {
-                self.parts.entered += 1;
-                let uplink = self.plan.leaving(NodeId(host as u32), PortId(0));
-                let number = self.parts.entered as u32;
-                self.depart(uplink, now, Packet { frame, forwarding, number, bonded: Bonded::No });
-            }
-            Ingress::Answer(len) => self.answer(host, frame, &answer[..len]),
-            Ingress::Drop(reason) => {
-                self.refuse(reason);
-                self.pool.put(frame);
-            }
-        }
-    }
-
-    #[cold]
-    fn refuse(&mut self, reason: DropReason) {
-        let refused = &mut self.parts.refused;
-        *match reason {
-            DropReason::UnknownDestination(_) => &mut refused.unknown_destination,
-            DropReason::Group | DropReason::Silence(_) => &mut refused.multicast,
-            DropReason::Malformed(_) => &mut refused.malformed,
-        } += 1;
-    }
-
-    /// Hands a host the answer to its question about a neighbour, in the question's buffer.
-    #[cold]
-    fn answer(&mut self, host: usize, mut frame: Frame, answer: &[u8]) {
-        let end = VNET_HEADER + answer.len();
-        let buffer = frame.buffer();
-        // An all-zero virtio-net header leaves nothing to be done.
-        buffer[..VNET_HEADER].fill(0);
-        buffer[VNET_HEADER..end].copy_from_slice(answer);
-        frame.set_len(end);
-        self.deliver(host, frame);
-    }
-
     /// A packet has come to the end of a link.
     #[inline]
     fn arrive(&mut self, arrival: Arrival) {
@@ -332,13 +263,13 @@ impl Worker {
                     self.depart(direction, at, packet);
                 }
             }
-            None => self.receive(node, at, packet),
+            None => self.receive(node, 0, at, packet),
         }
     }
 
     /// Sends a packet off by a link, or by the bond that has it.
     #[inline]
-    fn depart(&mut self, direction: Direction, now: Time, packet: Packet) {
+    pub(super) fn depart(&mut self, direction: Direction, now: Time, packet: Packet) {
         match self.plan.bond(direction) {
             None => self.cross(direction, now, packet),
             Some(bond) => self.depart_by_bond(bond, now, packet),
@@ -363,7 +294,7 @@ impl Worker {
             if let Some(end) = self.plan.far_bond(direction) {
                 return self.arrive_at_bond(end, arrival(packet));
             }
-            let Some(switch) = self.plan.switch_index(node) else { return self.receive(node, at, packet) };
+            let Some(switch) = self.plan.switch_index(node) else { return self.receive(node, 0, at, packet) };
             let Some(next) = self.forward(node, switch, packet) else { return };
             (direction, packet) = next;
             if let Some(bond) = self.plan.bond(direction) {
@@ -402,13 +333,13 @@ impl Worker {
         }
     }
 
-    /// A packet has reached its host at `due`.
+    /// A packet has reached its host at `due`, on the way to this device of it.
     #[inline]
-    fn receive(&mut self, host: NodeId, due: Time, packet: Packet) {
+    pub(super) fn receive(&mut self, host: NodeId, device: usize, due: Time, packet: Packet) {
         if self.plan.is_shaped() {
             self.watch(due, &packet);
         }
-        self.deliver(host.0 as usize, packet.frame);
+        self.deliver(PortKey { host: host.0 as usize, device }, packet.frame);
     }
 
     /// Shows what is handed to a host to the meters. Only where packets are packets, not segments of 64 KiB.
@@ -424,16 +355,35 @@ impl Worker {
         }
     }
 
+    /// Hands a frame to a host. Where frames are MTUs, those that come one right after the other are joined, as a network card would: one
+    /// call and one walk through the host's TCP for all of them.
     #[inline]
-    fn deliver(&mut self, host: usize, frame: Frame) {
-        let port = self.parts.ports[host].as_mut().expect("a worker owns the ports of its hosts");
-        // Full, or taken down by a program in the host: as on a real port, the frame is lost, and counted.
-        if port.tap.write(frame.bytes()).is_ok() {
-            port.traffic.received_packets += 1;
-            port.traffic.received_bytes += (frame.bytes().len() - VNET_HEADER) as u64;
-        } else {
-            port.traffic.drops += 1;
+    pub(super) fn deliver(&mut self, key: PortKey, frame: Frame) {
+        let bytes = frame.bytes();
+        let mut is_kept = false;
+        if self.plan.is_shaped() {
+            is_kept = self.joining.key == key && self.joining.offer(bytes);
+            if !is_kept {
+                self.hand_over_joined();
+                self.joining.key = key;
+                is_kept = self.joining.offer(bytes);
+            }
+        }
+        if !is_kept {
+            let port = self.parts.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
+            port.deliver(key.device, bytes, (1, (bytes.len() - VNET_HEADER) as u64));
         }
         self.pool.put(frame);
+    }
+
+    /// Hands to its host what has been joined. Nothing waits longer than until all is run that was due.
+    #[inline]
+    pub(super) fn hand_over_joined(&mut self) {
+        let Joining { key, joiner, bytes } = &mut self.joining;
+        let counted = (joiner.pieces() as u64, std::mem::take(bytes));
+        if let Some(segment) = joiner.take() {
+            let port = self.parts.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
+            port.deliver(key.device, segment, counted);
+        }
     }
 }

@@ -1,0 +1,53 @@
+//! Hosts that are not made: what is behind network devices of the machine.
+
+use std::collections::BTreeMap;
+
+use crate::NodeKind;
+use crate::document::{File, NodeText};
+use crate::error::Problems;
+use crate::graph::Graph;
+use crate::source::At;
+
+/// Notes at each host the devices on which its links end. To be called when links are what they will be: bonds add some.
+pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_>) {
+    let Some(nodes) = &file.nodes else { return };
+    let mut taken = BTreeMap::new();
+    for (name, text) in &nodes.value.0 {
+        let NodeText::Long(long) = &text.value else { continue };
+        let (Some(At { value: devices, place, .. }), name) = (&long.devices, name.value.0.as_str()) else { continue };
+        let Some(node) = graph.nodes.iter_mut().find(|node| node.name == name) else { continue };
+        if matches!(node.kind, NodeKind::Switch { .. }) {
+            problems.add(
+                *place,
+                "a switch has no devices of the machine",
+                "only for hosts",
+                "add a host for what is behind them: `guest: { kind: host, devices: [tap0] }`, and link it to the switch",
+            );
+            continue;
+        }
+        if devices.len() != node.ports.len() {
+            let links = match node.ports.len() {
+                1 => "1 link".to_owned(),
+                links => format!("{links} links"),
+            };
+            let given = if devices.len() == 1 { "1 device".to_owned() } else { format!("{} devices", devices.len()) };
+            problems.add(
+                *place,
+                format!("`{name}` has {links} and {given}"),
+                "one for each link",
+                "name a device for each link, in the order of the links",
+            );
+        }
+        for device in devices {
+            if let Some(other) = taken.insert(device.value.0.as_str(), name) {
+                problems.add(
+                    device.place,
+                    format!("`{}` is given twice: to `{other}` and to `{name}`", device.value.0),
+                    "taken already",
+                    "one device is the end of one link",
+                );
+            }
+        }
+        node.devices = devices.iter().map(|device| device.value.0.clone()).collect();
+    }
+}

@@ -1,0 +1,205 @@
+//! Hosts that are not made: behind veth pairs that lead out of the test's own network namespace into a guest's.
+
+mod bed;
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bed::{Bed, output, source};
+use fabric::Overrides;
+use live::Instance;
+use nix::sched::{CloneFlags, unshare};
+
+/// `guest` is behind `dev0`; `h1` is made.
+const ONE: &str = "
+name: one
+nodes: { h1: host, guest: { kind: host, devices: [dev0] }, s1: switch }
+links:
+  - between: [h1, s1]
+  - between: [guest, s1]
+";
+
+/// The same with a rate, so that no frame may be longer than the MTU.
+const SHAPED: &str = "
+name: one
+nodes: { h1: host, guest: { kind: host, devices: [dev0] }, s1: switch }
+link-defaults: { rate: 100Mbit, delay: 100us, queue: 250 }
+links:
+  - between: [h1, s1]
+  - between: [guest, s1]
+";
+
+/// A guest with two members of a bond of its own kind, its devices one below the other.
+const BOND: &str = "
+name: bond
+nodes: { h1: host, guest: { kind: host, devices: [dev0, dev1] }, s1: switch }
+links:
+  - between: [h1, s1]
+  - between: [guest, s1]
+  - between: [guest, s1]
+bonds:
+  - { host: guest, mode: active-backup }
+";
+
+/// What is outside of Heddle: a namespace with a device `eth0`, `eth1`, .. for each `dev0`, `dev1`, ..
+struct Guest {
+    process: Child,
+}
+
+impl Guest {
+    /// Moves the calling thread into a new network namespace, which stands for the machine's, and makes a guest beside it.
+    fn with_devices(count: usize) -> Self {
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
+        let process = Command::new("unshare").args(["--net", "sleep", "600"]).stdin(Stdio::null()).spawn().unwrap();
+        let guest = Self { process };
+        let pid = guest.process.id();
+        let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+        let started = Instant::now();
+        while std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap() == own {
+            assert!(started.elapsed() < Duration::from_secs(5), "the guest does not start");
+        }
+        for n in 0..count {
+            run("ip", &format!("link add dev{n} type veth peer name eth{n} netns {pid}"));
+            run("ip", &format!("link set dev{n} up"));
+            guest.ip(&format!("link set eth{n} up"));
+        }
+        guest
+    }
+
+    fn ip(&self, args: &str) {
+        run("nsenter", &format!("-t {} -n ip {args}", self.process.id()));
+    }
+
+    /// Runs a program in it.
+    fn output(&self, args: &[&str]) -> String {
+        let pid = self.process.id().to_string();
+        let output = Command::new("nsenter").args(["-t", &pid, "-n"]).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The addresses that the fabric has for the second host of a file.
+    fn has_addresses_of(&self, network: &str, device: &str) {
+        let fabric = fabric::parse(&source(network)).unwrap();
+        let (id, _) = fabric.hosts().find(|(_, node)| node.name == "guest").unwrap();
+        let address = fabric.address(id).unwrap();
+        let mac = address.mac.map(|byte| format!("{byte:02x}")).join(":");
+        self.ip(&format!("link set {device} address {mac}"));
+        self.ip(&format!("addr add {}/{} dev {device}", address.ipv4, address.ipv4_prefix));
+        self.ip(&format!("addr add {}/{} dev {device} nodad", address.ipv6, address.ipv6_prefix));
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn run(program: &str, args: &str) {
+    let output = Command::new(program).args(args.split(' ')).output().expect("it runs");
+    assert!(output.status.success(), "{program} {args}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs a test in a thread of its own, since it changes its network namespace; not where this user may not.
+fn with_guest(devices: usize, test: impl FnOnce(&Bed, &Guest) + Send + 'static) {
+    let thread = std::thread::spawn(move || {
+        if !nix::unistd::geteuid().is_root() {
+            return eprintln!("SKIPPED: devices of the machine are for root");
+        }
+        let Some(bed) = Bed::new() else { return };
+        test(&bed, &Guest::with_devices(devices));
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Waits until something is so, for two seconds at most; how long it took.
+fn wait_until(what: &str, so: impl Fn() -> bool) -> Duration {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < Duration::from_secs(2), "not within two seconds: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    started.elapsed()
+}
+
+fn pings(network: &Instance, from: &str, to: &str) {
+    let text = output(network.command(from, "ping", ["-c", "3", "-i", "0.01", "-W", "1", to]));
+    assert!(text.contains(" 0% packet loss"), "{text}");
+}
+
+fn carries_tcp(network: &Instance, guest: &Guest) {
+    let mut server = network.command("h1", "iperf3", ["-s", "-1"]).unwrap();
+    let mut server = server.stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let text = guest.output(&["iperf3", "-c", "10.0.0.1", "-t", "1", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let received = report["end"]["sum_received"]["bytes"].as_f64().unwrap();
+    assert!(received > 2e6, "one second of TCP brought {received} bytes");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn a_host_behind_a_device_is_reached_and_reaches_others() {
+    with_guest(1, |bed, guest| {
+        guest.has_addresses_of(ONE, "eth0");
+        let network = bed.up("one", ONE);
+        pings(&network, "h1", "guest");
+        guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "1", "10.0.0.1"]);
+        carries_tcp(&network, guest);
+        network.apply(&source(SHAPED), &Overrides::default()).unwrap();
+        carries_tcp(&network, guest);
+        let error = network.command("guest", "true", [] as [&str; 0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "host `guest` is behind devices of the machine (dev0): nothing can be run in it from here"
+        );
+    });
+}
+
+#[test]
+fn a_link_has_the_carrier_of_its_device() {
+    with_guest(1, |bed, guest| {
+        guest.has_addresses_of(ONE, "eth0");
+        let network = bed.up("one", ONE);
+        let is_up = || network.counters().unwrap().links[1].up;
+        assert!(is_up());
+        guest.ip("link set eth0 down");
+        wait_until("the link is down", || !is_up());
+        guest.ip("link set eth0 up");
+        wait_until("the link is up", is_up);
+        // Linux has taken the IPv6 address with the link.
+        pings(&network, "h1", "10.0.0.2");
+    });
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    with_guest(1, |bed, _| {
+        let network = Instance::start(&Bed::options("none")).unwrap();
+        let missing = source(&ONE.replace("dev0", "dev7"));
+        let error = network.apply(&missing, &Overrides::default()).unwrap_err();
+        assert!(error.to_string().contains("the device `dev7` of host `guest` can't be opened"), "{error}");
+        assert!(error.hint().unwrap().contains("`ip link` shows the devices"), "{error:?}");
+        drop(network);
+        assert!(bed.is_empty());
+    });
+}
+
+/// The guest sends by one device, then by the other: the switch's plain ports learn where it is, and lose it with the carrier.
+#[test]
+fn a_switch_learns_behind_which_device_a_host_is() {
+    with_guest(2, |bed, guest| {
+        guest.has_addresses_of(BOND, "eth0");
+        let network = bed.up("bond", BOND);
+        pings(&network, "h1", "guest");
+        guest.ip("addr flush dev eth0");
+        guest.ip("link set eth0 down");
+        guest.has_addresses_of(BOND, "eth1");
+        pings(&network, "h1", "guest");
+        guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "1", "10.0.0.1"]);
+    });
+}

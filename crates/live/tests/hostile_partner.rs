@@ -1,0 +1,150 @@
+//! What is behind devices of the machine may be broken or hostile: LACPDUs that lie, that are no LACPDUs, that are this bond's own, and
+//! more of them than anybody needs.
+
+mod bed;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bed::{Bed, output};
+use live::packet::PacketPort;
+use live::port::Port;
+use live::{Instance, VNET_HEADER};
+use machine::Rng;
+use nix::sched::{CloneFlags, unshare};
+use wire::{LacpInfo, LacpRepr, LacpState, SLOW_PAYLOAD, SLOW_PROTOCOLS};
+
+const FILE: &str = "
+name: hostile
+nodes: { h1: host, h2: host, guest: { kind: host, devices: [dev0, dev1] }, s1: switch }
+links:
+  - between: [h1, s1]
+  - between: [h2, s1]
+  - between: [guest, s1]
+  - between: [guest, s1]
+bonds:
+  - { host: guest, mode: 802.3ad, lacp_rate: fast }
+";
+
+/// What the daemon may grow by, in KiB: buffers that are used for the first time, no table that a stranger fills.
+const GROWTH_KIB_MAX: u64 = 16 * 1_024;
+
+/// Runs a test in a network namespace of its own, with pairs dev0-far0 and dev1-far1; not where this user may not.
+fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) {
+    let thread = std::thread::spawn(move || {
+        if !nix::unistd::geteuid().is_root() {
+            return eprintln!("SKIPPED: devices of the machine are for root");
+        }
+        let Some(bed) = Bed::new() else { return };
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
+        for n in 0..2 {
+            ip(&format!("link add dev{n} type veth peer name far{n}"));
+            ip(&format!("link set dev{n} up"));
+            ip(&format!("link set far{n} up"));
+        }
+        test(&bed, ["far0", "far1"].map(|device| PacketPort::open(device).unwrap()));
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn ip(args: &str) {
+    let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
+    assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A frame of the slow protocols behind an empty virtio-net header.
+fn slow_frame(payload: &[u8]) -> Vec<u8> {
+    [&[0; VNET_HEADER][..], &SLOW_PROTOCOLS, &[2, 0, 0, 0, 0, 0x66], &[0x88, 0x09], payload].concat()
+}
+
+/// A well-formed LACPDU of some system.
+fn lacpdu(rng: &mut Rng) -> Vec<u8> {
+    let mut info = || LacpInfo {
+        system_priority: rng.bits() as u16,
+        system: [2, rng.bits() as u8, rng.bits() as u8, rng.bits() as u8, 0, 1],
+        key: rng.bits() as u16,
+        port_priority: rng.bits() as u16,
+        port: rng.bits() as u16,
+        state: LacpState(rng.bits() as u8),
+    };
+    let mut payload = [0; SLOW_PAYLOAD];
+    LacpRepr { actor: info(), partner: info(), collector_max_delay: 0 }.emit(&mut payload);
+    payload.to_vec()
+}
+
+/// What a hostile partner sends: lies, noise, and half of either.
+fn noise(rng: &mut Rng) -> Vec<u8> {
+    let mut payload = if rng.below(2) == 0 { lacpdu(rng) } else { (0..110).map(|_| rng.bits() as u8).collect() };
+    if rng.below(4) == 0 {
+        payload[0] = 1 + rng.below(3) as u8;
+    }
+    if rng.below(4) == 0 {
+        payload.truncate(rng.below(110) as usize);
+    }
+    slow_frame(&payload)
+}
+
+/// What is said of the bond's members at the switch.
+fn whys(network: &Instance) -> Vec<String> {
+    let counters = network.counters().unwrap();
+    let end = counters.bonds.iter().find(|bond| bond.node == "s1").expect("the switch has an end of the bond");
+    end.members.iter().map(|member| member.why.clone()).collect()
+}
+
+fn resident_kib(bed: &Bed) -> u64 {
+    let state = std::fs::read_to_string(bed.folder.path().join("heddle/hostile/state.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", state["pid"])).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn pings(network: &Instance) {
+    let text = output(network.command("h1", "ping", ["-c", "3", "-i", "0.01", "-W", "1", "h2"]));
+    assert!(text.contains(" 0% packet loss"), "{text}");
+}
+
+#[test]
+fn a_bond_that_hears_itself_says_so() {
+    with_far_ends(|bed, [mut far, _]| {
+        let network = bed.up("hostile", FILE);
+        let (started, mut buffer) = (Instant::now(), vec![0; 70_000]);
+        while !whys(&network)[0].contains("hears this bond's own LACPDUs") {
+            assert!(started.elapsed() < Duration::from_secs(5), "{:?}", whys(&network));
+            while let Some(len) = far.read(&mut buffer).unwrap() {
+                far.write(&buffer[..len]).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(whys(&network)[0].starts_with("port 1 does not distribute"), "{:?}", whys(&network));
+        pings(&network);
+    });
+}
+
+#[test]
+fn lies_and_noise_and_floods_are_borne() {
+    with_far_ends(|bed, mut far| {
+        let network = bed.up("hostile", FILE);
+        let mut rng = Rng::new(1);
+        let mut flood = |frames: u32| {
+            for n in 0..frames {
+                // The device's queue may be full: then this one is lost, as on a wire.
+                let _ = far[(n % 2) as usize].write(&noise(&mut rng));
+            }
+        };
+        flood(2_000);
+        let before = resident_kib(bed);
+        for _ in 0..10 {
+            flood(5_000);
+            let asked = Instant::now();
+            let whys = whys(&network);
+            assert!(asked.elapsed() < Duration::from_secs(2), "the daemon took {:?} to answer", asked.elapsed());
+            assert!(whys.iter().zip(1..).all(|(why, n)| why.starts_with(&format!("port {n} d"))), "{whys:?}");
+        }
+        pings(&network);
+        let after = resident_kib(bed);
+        assert!(after < before + GROWTH_KIB_MAX, "{before} KiB became {after} KiB");
+    });
+}
