@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Our bonds and others': the bonding driver of a real Linux, in a guest (scripts/uml.sh), and Open vSwitch.
+#
+#   benches/linux-bond.sh differential [FRAMES] [SEED]   one stream of frames through the driver and through ours, member by member
+#   benches/linux-bond.sh modes [MEMBERS]                every mode of Linux against ours: traffic both ways, each member pulled
+#   benches/linux-bond.sh lacp [RUNS] [SECONDS]          LACP with Linux and with Open vSwitch: how soon it is up, whether it stays, pulls
+#
+# Run it as root: everything happens in a network namespace of its own. It installs what it lacks (Debian), and
+# needs a release build of heddle ($HEDDLE is another one); differential needs cargo instead.
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+parts=$here/benches/linux-bond
+heddle=${HEDDLE:-${CARGO_TARGET_DIR:-$here/target}/release/heddle}
+
+usage() {
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+case ${1-} in
+    differential | modes | lacp) ;;
+    *) usage ;;
+esac
+if [[ -z ${LINUX_BOND_INSIDE-} ]]; then
+    lacking() {
+        local entry
+        for entry in linux.uml:user-mode-linux modprobe:kmod ovs-vswitchd:openvswitch-switch iperf3:iperf3 jq:jq ethtool:ethtool; do
+            PATH=$PATH:/usr/sbin:/sbin command -v "${entry%%:*}" >/dev/null || echo "${entry#*:}"
+        done
+    }
+    mapfile -t packages < <(lacking)
+    if [[ ${#packages[@]} -gt 0 ]] && command -v apt-get >/dev/null; then
+        echo "installing ${packages[*]}" >&2
+        { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"; } </dev/null >/dev/null 2>&1 || true
+        mapfile -t packages < <(lacking)
+    fi
+    if [[ ${#packages[@]} -gt 0 ]]; then
+        echo "linux-bond.sh: missing: ${packages[*]}" >&2
+        echo "hint: install these packages of Debian, or what your distribution calls them" >&2
+        exit 3
+    fi
+    # Built here: inside there is no way to a registry.
+    if [[ $1 == differential ]]; then
+        cargo build --locked --manifest-path "$here/Cargo.toml" --package heddle-live --example bond_differential
+    elif ! [[ -x $heddle ]]; then
+        echo "linux-bond.sh: there is no $heddle" >&2
+        echo "hint: make build" >&2
+        exit 3
+    fi
+    LINUX_BOND_INSIDE=1 exec unshare --net "$0" "$@"
+fi
+# shellcheck source=benches/linux-bond/partners.sh
+source "$parts/partners.sh"
+# shellcheck source=/dev/null
+source "$parts/$1.sh"
+shift
+main "$@"
