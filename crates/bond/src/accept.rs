@@ -34,7 +34,7 @@ pub enum Refusal {
 
 impl Bond {
     /// Whether the host gets a frame that came by `id`. In active-backup and balance-tlb only the active member receives; in
-    /// balance-alb the others receive what is sent to them alone; in 802.3ad those that LACP lets collect. In the other modes
+    /// balance-alb the others receive what is sent to their own address; in 802.3ad those that LACP lets collect. In the other modes
     /// everything is delivered, also the copies of broadcast.
     #[inline]
     pub fn accept(&self, id: MemberId, frame: &Summary) -> Accept {
@@ -48,7 +48,7 @@ impl Bond {
         let is_inactive = !config.all_slaves_active
             && match config.mode {
                 Mode::ActiveBackup | Mode::BalanceTlb => self.active != Some(id),
-                Mode::BalanceAlb => self.active != Some(id) && is_group(frame.dst_mac),
+                Mode::BalanceAlb => !self.receives_in_alb(id, frame.dst_mac),
                 Mode::Ad8023 => !self.collecting().contains(id),
                 Mode::BalanceRr | Mode::BalanceXor | Mode::Broadcast => false,
             };
@@ -56,11 +56,25 @@ impl Bond {
             return Accept::Drop(Refusal::Inactive);
         }
         match self.mac {
-            // A switch that does not know where an address is sends it over all: it may be that of a member that is down.
+            // A peer knows the bond by a member's address, which may be that of a member that is down.
             Some(mac) if config.mode.keeps_addresses() && frame.dst_mac != mac && self.is_own_mac(frame.dst_mac) => {
                 Accept::DeliverTo(mac)
             }
             _ => Accept::Deliver,
+        }
+    }
+
+    /// Whether `id` receives what is sent to `to`, in balance-alb. A switch that does not know where an address is sends it over all, so
+    /// that exactly one member may take it: the one that has the address, or the active one while that one has no carrier.
+    fn receives_in_alb(&self, id: MemberId, to: [u8; 6]) -> bool {
+        let is_active = self.active == Some(id);
+        if is_group(to) {
+            return is_active;
+        }
+        match self.members().find(|(_, member)| member.mac == to) {
+            Some((owner, member)) => owner == id || (is_active && !member.carrier.up),
+            // The bond's own address while nobody has it; what is for others than the host went to the member where they were seen.
+            None => is_active || self.mac != Some(to),
         }
     }
 

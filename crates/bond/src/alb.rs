@@ -104,6 +104,12 @@ impl Bond {
         self.alb.rebalance(now, &self.table);
     }
 
+    /// When peers are told next.
+    #[inline]
+    pub(crate) const fn telling_at(&self) -> Time {
+        self.alb.next
+    }
+
     /// Peers must be told again, since the members' addresses changed.
     pub(crate) fn alb_tell_all(&mut self, now: Time) {
         for peer in &mut self.alb.peers {

@@ -305,8 +305,15 @@ impl Bond {
                 }
             }
         }
+        let was_usable = self.table.set();
         self.make_table();
+        let was_active = self.active;
         self.select(now);
+        if self.config.mode.keeps_addresses() && self.active == was_active {
+            self.give_addresses();
+            // Its address may have been another member's while it was away: the switch must not send it there any longer.
+            self.teach(|id| !was_usable.contains(id));
+        }
         self.tlb.members_changed(&self.table);
         if let Some(balance) = &mut self.balance {
             balance.members_changed(now, &self.table);
@@ -373,7 +380,7 @@ impl Bond {
         self.expire_rejoin(now);
         if self.teach_at <= now {
             self.teach_at = now + self.config.lp_interval;
-            self.teach();
+            self.teach(|_| true);
         }
         if self.alb.next <= now {
             self.alb_tell(now);

@@ -106,7 +106,7 @@ pub struct End<P> {
 }
 
 /// What an end is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Mode and options.
     pub config: Config,
@@ -176,6 +176,18 @@ impl<P> End<P> {
         (transmit, number)
     }
 
+    /// Sees a frame of the host that does not leave by the bond, since it is for nobody here: memberships of groups are learned from it.
+    pub fn overhear(&mut self, frame: &[u8]) {
+        self.bond.learn_memberships(frame);
+    }
+
+    /// When peers are told something next, in balance-alb. What [`End::transmit_frame`] takes may move it, and nothing else that is
+    /// waited for: a driver may compare this in place of a poll for each frame.
+    #[inline]
+    pub const fn telling_at(&self) -> Time {
+        self.bond.telling_at()
+    }
+
     /// A frame has come by a member. `out` gets what is handed on, in order; what nobody gets comes back.
     #[inline]
     pub fn receive(
@@ -186,6 +198,7 @@ impl<P> End<P> {
         packet: P,
         out: &mut impl FnMut(P),
     ) -> Option<P> {
+        self.bond.saw(now, member, frame.kind);
         match self.bond.accept(member, frame) {
             Accept::Deliver | Accept::DeliverTo(_) => {}
             Accept::Lacp | Accept::Drop(Refusal::Inactive | Refusal::NotAMember) => {

@@ -29,6 +29,13 @@ impl ControlFrame {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// A frame that was written elsewhere, padded with zeros to Ethernet's least; `None` if it is longer than 96 bytes.
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let mut bytes = [0; LEN_MAX];
+        bytes.get_mut(..frame.len())?.copy_from_slice(frame);
+        Some(Self { bytes, len: frame.len().max(LEN_MIN) as u8 })
+    }
+
     /// An Ethernet header with a payload that `fill` writes; padded with zeros.
     fn new(header: &EthernetRepr, payload_len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
         let mut bytes = [0; LEN_MAX];

@@ -175,6 +175,14 @@ impl Bond {
         self.own.iter().filter(|own| shared(own).is_some()).max_by_key(shared).copied()
     }
 
+    /// Notes that data arrived on `id`.
+    #[inline]
+    pub(crate) fn saw(&mut self, now: Time, id: MemberId, kind: Kind) {
+        if self.is_probing {
+            self.heard(now, id, kind, None);
+        }
+    }
+
     /// Notes that something arrived on `id`, if it counts (`arp_validate`).
     pub(crate) fn heard(&mut self, now: Time, id: MemberId, kind: Kind, resolution: Option<&Resolution>) {
         if self.member(id).is_none() {

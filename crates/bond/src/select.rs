@@ -65,7 +65,7 @@ impl Bond {
         match self.config.mode {
             Mode::ActiveBackup => self.announce(now),
             mode if mode.keeps_addresses() => {
-                self.teach();
+                self.teach(|_| true);
                 self.alb_tell_all(now);
             }
             _ => {}
@@ -103,9 +103,10 @@ impl Bond {
         }
     }
 
-    /// Shows the switch which address is behind which member.
-    pub(crate) fn teach(&mut self) {
-        for id in self.table.as_slice().to_vec() {
+    /// Shows the switch which address is behind which of these members.
+    pub(crate) fn teach(&mut self, which: impl Fn(MemberId) -> bool) {
+        let members: Vec<_> = self.table.as_slice().iter().copied().filter(|&id| which(id)).collect();
+        for id in members {
             if let Some(mac) = self.member(id).map(Member::mac) {
                 self.send(id, ControlFrame::learning(mac));
             }

@@ -172,7 +172,7 @@ fn options_have_the_kernels_names_in_both_spellings() {
 fn every_option_reaches_the_configuration() {
     let shared = "arp_interval: 100ms, arp_ip_target: [10.0.0.1, 10.0.0.2], ns_ip6_target: \"fd00::1, fd00::2\", arp_validate: all, \
                   arp_missed_max: 3, downdelay: 200ms";
-    let backup = "primary: eth0, primary_reselect: failure, fail_over_mac: follow, num_grat_arp: 5, arp_all_targets: 1, all_slaves_active: on";
+    let backup = "primary: eth0, primary_reselect: failure, fail_over_mac: none, num_grat_arp: 5, arp_all_targets: 1, all_slaves_active: on";
     let text = with_star(&format!("bonds: [{{ host: h1, members: 2, mode: 1, {shared}, {backup} }}]\n"));
     assert_eq!(violations(&text), [""; 0]);
     let fabric = read(&text);
@@ -180,7 +180,7 @@ fn every_option_reaches_the_configuration() {
     assert_eq!((config.arp_interval, config.downdelay), (Span::from_ms(100), Span::from_ms(200)));
     assert_eq!((config.targets().count(), config.arp_missed_max, config.num_grat_arp), (4, 3, 5));
     assert_eq!(config.arp_validate, "all".parse::<ArpValidate>().expect("a value"));
-    assert_eq!((config.primary_reselect.name(), config.fail_over_mac.name()), ("failure", "follow"));
+    assert_eq!((config.primary_reselect.name(), config.fail_over_mac.name()), ("failure", "none"));
     assert_eq!((config.arp_all_targets.name(), config.all_slaves_active), ("all", true));
 
     let text = with_star(
@@ -195,6 +195,9 @@ fn every_option_reaches_the_configuration() {
     let keys = "ad_select: count, ad_actor_sys_prio: 7, ad_user_port_key: 9";
     let config = &star(&format!("bonds: [{{ host: h1, members: 2, mode: 4, {keys} }}]\n")).bonds[0].config;
     assert_eq!((config.ad_select.name(), config.ad_actor_sys_prio, config.ad_user_port_key), ("count", 7, 9));
+    let switches = "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\n\
+                    bonds: [{ between: [leaf1, spine1], members: 2, mode: 1, fail_over_mac: follow }]\n";
+    assert_eq!(read(switches).bonds[0].config.fail_over_mac.name(), "follow");
     let config = &star("bonds: [{ host: h1, members: 2, packets_per_slave: 0 }]\n").bonds[0].config;
     assert_eq!(config.packets_per_slave, 0);
 }
@@ -398,6 +401,8 @@ fn messages_about_options() {
         "[{ host: h1, mode: 1, arp-interval: 100, arp-ip-target: here }]",
         "[{ host: h1, mode: 1, arp-interval: 100, arp-ip-target: 10.0.0.1, miimon: 100 }]",
         "[{ host: h1, mode: 1, arp-interval: 100, arp-ip-target: 10.0.0.1, arp-validate: some }]",
+        "[{ host: h1, mode: 1, fail-over-mac: active }]",
+        "[{ host: h1, mode: 1, ends: { h1: { fail-over-mac: 2 } } }]",
         "[{ host: h1, mode: 5, rebalance: on }]",
         "[{ host: h1, mode: 5, lp-interval: 1500ms }]",
         "[{ host: h1, mode: 1, members: 2, primary: eth2 }]",

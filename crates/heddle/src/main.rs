@@ -24,8 +24,9 @@ pub enum Ending {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // A controller's operator wants to know of elections and lost peers without asking.
-    log_to_stderr(cli.verbose.saturating_add(u8::from(matches!(cli.command, Command::Controller(_)))));
+    // A controller's operator wants to know of elections and lost peers without asking; a network's, of carriers and partners.
+    let is_server = matches!(cli.command, Command::Controller(_) | Command::Daemon(_));
+    log_to_stderr(cli.verbose.saturating_add(u8::from(is_server)));
     match dispatch(cli) {
         Ok(Ending::Passed) => ExitCode::SUCCESS,
         Ok(Ending::Missed) => ExitCode::from(1),

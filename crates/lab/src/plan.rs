@@ -135,12 +135,22 @@ fn meets_foreign_host(fabric: &Fabric, case: &Case) -> bool {
             .is_ok_and(|pairs| pairs.into_iter().any(|(from, to)| is_foreign(from) || is_foreign(to)))
 }
 
+/// Whether a case gives a host that is not made more or fewer links than it has devices.
+fn lacks_devices(fabric: &Fabric, case: &Case) -> bool {
+    let is_foreign = fabric.nodes.iter().any(fabric::Node::is_foreign);
+    let lacks = |node: &fabric::Node| node.is_foreign() && node.devices.len() != node.ports.len();
+    is_foreign && fabric.with(&case.overrides).nodes.iter().any(lacks)
+}
+
 /// Why a case cannot run live; `None`: it can.
 fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
     match &case.work {
         Work::Cluster(load) => cluster::why_not_live(&controllers_of(fabric, case), load),
         Work::Traffic(traffic) if traffic.transport.kind == TransportKind::Udp && traffic.rate_pps.is_none() => {
             Some("a TAP takes packets as fast as they come, so nothing would hold UDP back")
+        }
+        Work::Traffic(_) if lacks_devices(fabric, case) => {
+            Some("a bond has other members there than its host has devices of the machine")
         }
         Work::Traffic(_) if meets_foreign_host(fabric, case) => {
             Some("a host takes part that is behind devices of the machine: no iperf3 can be started in it")

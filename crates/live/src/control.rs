@@ -330,6 +330,18 @@ pub struct PortTraffic {
     pub device_losses: u64,
 }
 
+impl PortTraffic {
+    /// Counts what was written to the port. Full, or taken down by a program in the host: as on a real port, it is lost.
+    pub(crate) fn count_received(&mut self, written: bool, packets: u64, bytes: u64) {
+        if written {
+            self.received_packets += packets;
+            self.received_bytes += bytes;
+        } else {
+            self.drops += packets;
+        }
+    }
+}
+
 /// What a switch forwarded to one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarded {

@@ -268,11 +268,7 @@ impl Shared {
             Request::Hello { version } if version == VERSION => Reply::Hello { version },
             Request::Hello { version } => return Err(ProtocolError::Version { theirs: version }.into()),
             Request::Status => Reply::Status(network.status()),
-            Request::Apply { name, text, overrides } => {
-                let applied = network.apply(name, text, &overrides)?;
-                network.look_at_carriers(true);
-                Reply::Applied(applied)
-            }
+            Request::Apply { name, text, overrides } => Reply::Applied(network.apply(name, text, &overrides)?),
             Request::Counters => Reply::Counters(network.counters()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::Enter { host } => {

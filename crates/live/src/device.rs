@@ -15,6 +15,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProto
 use crate::Error;
 use crate::namespace::Namespace;
 use crate::packet::PacketPort;
+use crate::port::Port;
 use crate::tap::Tap;
 
 /// How often carriers are looked at when the kernel says nothing: it holds back news of some devices for up to a second
@@ -51,7 +52,7 @@ pub struct Device {
     /// The port's socket once more, to ask it about the device and to watch it.
     socket: OwnedFd,
     /// Until the worker takes it to which it belongs.
-    port: Mutex<Option<PacketPort>>,
+    port: Mutex<Option<Box<dyn Port>>>,
     /// As it was told last.
     carrier: AtomicBool,
 }
@@ -62,7 +63,30 @@ impl Device {
         let index = nix::net::if_::if_nametoindex(name)?;
         let port = PacketPort::open(name)?;
         let socket = port.as_fd().try_clone_to_owned()?;
-        Ok(Self { name: name.to_owned(), index, socket, port: Mutex::new(Some(port)), carrier: AtomicBool::new(true) })
+        let device = Self {
+            name: name.to_owned(),
+            index,
+            socket,
+            port: Mutex::new(Some(Box::new(port))),
+            carrier: AtomicBool::new(true),
+        };
+        device.check_kind()?;
+        Ok(device)
+    }
+
+    /// Refuses what does not carry Ethernet frames: loopback, tunnels of IP.
+    fn check_kind(&self) -> io::Result<()> {
+        let mut request = self.request();
+        // SAFETY: SIOCGIFHWADDR reads and writes one `ifreq`, which outlives the call.
+        if unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the ioctl has filled in the address.
+        let kind = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family;
+        if kind == libc::ARPHRD_ETHER {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::Unsupported, "it is no Ethernet device"))
     }
 
     /// Opens devices of the namespace `outside` for a host.
@@ -87,7 +111,7 @@ impl Device {
     }
 
     /// Hands over the port; `None` if somebody has it.
-    pub fn take_port(&self) -> Option<PacketPort> {
+    pub fn take_port(&self) -> Option<Box<dyn Port>> {
         self.port.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -100,8 +124,11 @@ impl Device {
         found < 0 || unsafe { request.ifr_ifru.ifru_ifindex } != self.index.cast_signed()
     }
 
-    /// Whether it is up and has a carrier.
+    /// Whether it is there, up, and has a carrier.
     pub fn has_carrier(&self) -> bool {
+        if self.is_gone() {
+            return false;
+        }
         let mut request = self.request();
         // SAFETY: SIOCGIFFLAGS reads and writes one `ifreq`, which outlives the call.
         if unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) } < 0 {

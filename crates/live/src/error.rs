@@ -93,6 +93,16 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// More or fewer links than devices.
+    #[error("host `{host}` has {links} links and {devices} devices, expected one for each link")]
+    DeviceCount {
+        /// The host.
+        host: String,
+        /// How many links it has.
+        links: usize,
+        /// How many devices it has.
+        devices: usize,
+    },
     /// The network has not made this host.
     #[error("host `{host}` is behind devices of the machine ({devices}): nothing can be run in it from here")]
     ForeignHost {
@@ -165,6 +175,7 @@ impl Error {
                 "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`"
             }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
+            Self::DeviceCount { .. } => "leave `members` as in the file, or simulate it: `heddle run --sim`",
             Self::Device { source, .. } => device_hint(source),
             Self::ForeignHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
             Self::NoSuchLink(error) => return Some(error.hint()),

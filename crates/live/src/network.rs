@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabric::{Fabric, LinkSpec, Node, NodeId, Overrides, Routes, Source, Spread};
+use fabric::{Fabric, LinkId, LinkSpec, Node, NodeId, Overrides, Routes, Side, Source, Spread};
 
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
@@ -21,6 +21,9 @@ const FILES_SPARE: u64 = 256;
 
 /// A host's descriptors: its namespace and its TAP.
 const FILES_PER_HOST: u64 = 2;
+
+/// A link, whatever number it has: the names of its ends, and which of the parallel ones it is.
+type LinkKey = (String, String, u32);
 
 /// A host that is not made: its name, and its devices, one for each of its links.
 type ForeignHost = (String, Vec<Arc<Device>>);
@@ -41,6 +44,8 @@ pub struct Network {
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
     foreign: Vec<ForeignHost>,
+    /// Links that somebody has pulled, while they are in the file.
+    pulled: BTreeSet<LinkKey>,
     /// Where the machine's devices are.
     outside: Namespace,
     plane: Option<DataPlane>,
@@ -56,6 +61,7 @@ impl Network {
             ephemeral: options.ephemeral,
             outside,
             foreign: Vec::new(),
+            pulled: BTreeSet::new(),
             mark,
             hosts_path,
             hosts_max: (files_max.saturating_sub(FILES_SPARE) / FILES_PER_HOST).min(u64::from(u16::MAX)) as u32,
@@ -75,6 +81,7 @@ impl Network {
         if fabric.hosts > self.hosts_max {
             return Err(Error::TooManyHosts { hosts: fabric.hosts, limit: self.hosts_max });
         }
+        check_devices(&fabric)?;
         let mut applied = difference(self.fabric(), &fabric);
         self.mend_hosts(&fabric, &mut applied)?;
         self.unplugged |= self.foreign.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
@@ -83,7 +90,26 @@ impl Network {
         }
         self.source = source;
         self.overrides = overrides.clone();
+        self.reconnect();
         Ok(applied)
+    }
+
+    /// Gives links what they are to have after a change: those that are down, pulled ones that are there still, and those that end on devices.
+    fn reconnect(&mut self) {
+        let Some(plane) = &self.plane else { return };
+        let fabric = plane.plan().fabric();
+        if !self.pulled.is_empty() {
+            let all = (0..fabric.links.len() as u32).map(LinkId);
+            let there: BTreeMap<LinkKey, LinkId> = all.map(|link| (link_key(fabric, link), link)).collect();
+            self.pulled.retain(|key| there.contains_key(key));
+            for key in &self.pulled {
+                self.connect(plane, there[key]);
+            }
+        }
+        for (link, _) in plane.counters().links.iter().enumerate().filter(|(_, link)| !link.up) {
+            self.connect(plane, LinkId(link as u32));
+        }
+        self.look_at_carriers(true);
     }
 
     /// Gives hosts that stay a new device where a program in them has removed the old one.
@@ -197,24 +223,36 @@ impl Network {
         &self.outside
     }
 
-    /// Looks at the carriers of the machine's devices: a link has the carrier of the device on which it ends. `anew`: links may have been
-    /// made since.
+    /// Looks at the carriers of the machine's devices: a link has a carrier if the devices on which it ends have one, and nobody has pulled
+    /// it. `anew`: links may have been made since.
     pub fn look_at_carriers(&mut self, anew: bool) {
         let Some(plane) = &self.plane else { return };
         let fabric = plane.plan().fabric();
         for (name, devices) in &self.foreign {
-            let Some((_, node)) = fabric.hosts().find(|(_, node)| node.name == *name) else { continue };
+            let Some(node) = fabric.node(name).map(|id| fabric.node_of(id)) else { continue };
             for (device, &(link, _)) in devices.iter().zip(&node.ports) {
                 let (up, changed) = device.look();
                 if changed {
                     let now = if up { "has a carrier" } else { "has no carrier" };
                     tracing::info!("device {} of host {name} {now}", device.name());
                 }
-                if changed || (anew && !up) {
-                    plane.set_link(link.0 as usize, up);
+                if changed || anew {
+                    self.connect(plane, link);
                 }
             }
         }
+    }
+
+    /// Gives a link the carrier that it is to have.
+    fn connect(&self, plane: &DataPlane, link: LinkId) {
+        let fabric = plane.plan().fabric();
+        let ends = [Side::A, Side::B].map(|side| fabric.links[link.0 as usize].end(side));
+        let devices = ends.iter().filter_map(|end| {
+            let (_, devices) = self.foreign.iter().find(|(name, _)| *name == fabric.node_of(end.node).name)?;
+            devices.get(usize::from(end.port.0))
+        });
+        let is_whole = !self.pulled.contains(&link_key(fabric, link));
+        plane.set_link(link.0 as usize, is_whole && devices.fold(true, |all, device| all & device.has_carrier()));
     }
 
     /// Changes hosts that stay, all or none. Returns what they were.
@@ -283,19 +321,18 @@ impl Network {
     }
 
     /// Takes the carrier from the links between two nodes, or gives it back: of the one with this number, or of all.
-    pub fn set_link(&self, a: &str, b: &str, number: Option<u32>, up: bool) -> Result<LinksSet, Error> {
+    pub fn set_link(&mut self, a: &str, b: &str, number: Option<u32>, up: bool) -> Result<LinksSet, Error> {
         let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
         let fabric = plane.plan().fabric();
         let links = fabric.find_links(a, b, number)?;
-        let before = plane.counters();
+        let keys = links.iter().map(|link| link_key(fabric, *link));
+        let pulled = &mut self.pulled;
+        let changed = keys.filter(|key| if up { pulled.remove(key) } else { pulled.insert(key.clone()) }).count();
         for link in &links {
-            plane.set_link(link.0 as usize, up);
+            self.connect(plane, *link);
         }
-        Ok(LinksSet {
-            links: links.iter().map(|link| fabric.numbered_link_name(*link)).collect(),
-            changed: links.iter().filter(|link| before.links[link.0 as usize].up != up).count(),
-            up,
-        })
+        let links = links.iter().map(|link| fabric.numbered_link_name(*link)).collect();
+        Ok(LinksSet { links, changed, up })
     }
 
     /// What has been counted.
@@ -313,6 +350,22 @@ impl Drop for Network {
             tracing::info!("ended {ended} processes in hosts");
         }
     }
+}
+
+/// A case may have given a bond other members than there are devices.
+fn check_devices(fabric: &Fabric) -> Result<(), Error> {
+    match fabric.nodes.iter().find(|node| node.is_foreign() && node.devices.len() != node.ports.len()) {
+        None => Ok(()),
+        Some(node) => {
+            Err(Error::DeviceCount { host: node.name.clone(), links: node.ports.len(), devices: node.devices.len() })
+        }
+    }
+}
+
+fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {
+    let [a, b] = [Side::A, Side::B].map(|side| fabric.links[id.0 as usize].end(side).node);
+    let name = |node: NodeId| fabric.node_of(node).name.clone();
+    (name(a), name(b), fabric.link_number(id))
 }
 
 /// The problems of a file, one a line.
@@ -333,8 +386,8 @@ fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && (old.spread, old.mtu, old.seed) == (new.spread, new.mtu, new.seed)
 }
 
-/// What distinguishes a node for [`Applied`]: its kind, where its ports lead, and how it spreads.
-type NodeView<'a> = (&'a fabric::NodeKind, Vec<&'a str>, Option<Spread>, u32);
+/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, and how it spreads.
+type NodeView<'a> = (&'a fabric::NodeKind, &'a [String], Vec<&'a str>, Option<Spread>, u32);
 
 /// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
 pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
@@ -371,11 +424,11 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
         fabric.node_of(fabric.links[link.0 as usize].end(side.other()).node).name.as_str()
     };
     let mut views = BTreeMap::new();
-    for (id, Node { name, kind, ports, .. }) in fabric.nodes.iter().enumerate() {
+    for (id, Node { name, kind, devices, ports, .. }) in fabric.nodes.iter().enumerate() {
         let is_switch = id >= fabric.hosts as usize;
         let mtu = if is_switch { 0 } else { fabric.mtu };
         let spread = is_switch.then_some(fabric.spread);
-        views.insert(name.clone(), (kind, ports.iter().map(peer).collect(), spread, mtu));
+        views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), spread, mtu));
     }
     views
 }

@@ -48,6 +48,8 @@ pub struct PacketPort {
     socket: OwnedFd,
     ring: Ring,
     counters: PacketCounters,
+    /// As many losses have been told of by [`Port::new_losses`].
+    told: u64,
 }
 
 /// The memory that the kernel and this process share.
@@ -88,7 +90,7 @@ impl PacketPort {
         let ring = Ring::map(&socket)?;
         join_promiscuously(&socket, index)?;
         bind(&socket, index)?;
-        Ok(Self { socket, ring, counters: PacketCounters::default() })
+        Ok(Self { socket, ring, counters: PacketCounters::default(), told: 0 })
     }
 
     /// What it has lost so far.
@@ -139,6 +141,13 @@ impl Port for PacketPort {
         let sent =
             unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn new_losses(&mut self) -> io::Result<u64> {
+        let before = self.told;
+        let PacketCounters { ring_full, too_long } = self.counters()?;
+        self.told = ring_full + too_long;
+        Ok(self.told - before)
     }
 }
 

@@ -1,12 +1,13 @@
 //! What frames come in and go out by: a TAP towards a host of ours ([`crate::tap::Tap`]), or a network device of the kernel
 //! ([`crate::packet::PacketPort`]).
 
+use std::fmt::Debug;
 use std::io;
 use std::os::fd::AsFd;
 
 /// A port that moves whole frames, each behind a virtio-net header of [`crate::tap::VNET_HEADER`] bytes, and never blocks. Its
 /// descriptor is readable when a frame waits.
-pub trait Port: AsFd {
+pub trait Port: AsFd + Debug + Send {
     /// Reads one frame with its header into `buffer`; `None` when there is none.
     ///
     /// # Errors
@@ -18,4 +19,13 @@ pub trait Port: AsFd {
     /// # Errors
     /// If the device does not take it: its queue is full, or it is down. The frame is lost then, as on a wire.
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
+
+    /// How many frames it has lost by itself since this was asked last: they found no room, or were too long. A TAP loses none: what it has
+    /// no room for is the host's loss.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    fn new_losses(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
 }

@@ -9,6 +9,7 @@ use bed::{Bed, output, source};
 use fabric::Overrides;
 use live::Instance;
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, socket};
 
 /// `guest` is behind `dev0`; `h1` is made.
 const ONE: &str = "
@@ -201,5 +202,90 @@ fn a_switch_learns_behind_which_device_a_host_is() {
         guest.has_addresses_of(BOND, "eth1");
         pings(&network, "h1", "guest");
         guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "1", "10.0.0.1"]);
+    });
+}
+
+/// What the reviewer of a network does to it: devices come, go and change places while it runs.
+#[test]
+fn devices_come_go_and_change_places() {
+    with_guest(2, |bed, guest| {
+        guest.has_addresses_of(BOND, "eth0");
+        let network = bed.up("bond", BOND);
+        let apply = |text: &str| network.apply(&source(text), &Overrides::default()).unwrap();
+        let up = || {
+            let links = network.counters().unwrap().links;
+            let guest = links.into_iter().filter(|link| [&link.a, &link.b].contains(&&"guest".to_owned()));
+            guest.map(|link| link.up).collect::<Vec<_>>()
+        };
+        pings(&network, "h1", "guest");
+        guest.ip("link set eth1 down");
+        wait_until("one is down", || up() == [true, false]);
+        let applied = apply(&BOND.replace("[dev0, dev1]", "[dev1, dev0]"));
+        assert_eq!(applied.changed, ["guest"]);
+        wait_until("they have changed places", || up() == [false, true]);
+        // A cable that was pulled by hand stays out, whatever its device does.
+        network.set_link("guest", "s1", Some(2), false).unwrap();
+        guest.ip("link set eth0 down");
+        std::thread::sleep(Duration::from_millis(100));
+        guest.ip("link set eth0 up");
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(up(), [false, false]);
+        network.set_link("guest", "s1", Some(1), true).unwrap();
+        assert_eq!(up(), [false, false], "a link whose device has no carrier can't be put in");
+        network.set_link("guest", "s1", Some(2), true).unwrap();
+        assert_eq!(up(), [false, true]);
+        // The guest becomes a host of ours, and one behind devices again.
+        apply(&BOND.replace(", devices: [dev0, dev1]", ""));
+        assert_eq!(up(), [true, true]);
+        pings(&network, "h1", "guest");
+        apply(BOND);
+        wait_until("it has its devices again", || up() == [true, false]);
+        pings(&network, "h1", "10.0.0.2");
+        // Other members than devices: refused, and nothing changes.
+        let overrides = Overrides { bond_members: Some(4), ..Overrides::default() };
+        let error = network.apply(&source(BOND), &overrides).unwrap_err();
+        assert_eq!(error.to_string(), "host `guest` has 4 links and 2 devices, expected one for each link");
+        let loopback = source(&ONE.replace("dev0", "lo"));
+        let error = network.apply(&loopback, &Overrides::default()).unwrap_err();
+        assert!(error.to_string().ends_with("it is no Ethernet device"), "{error}");
+        pings(&network, "h1", "10.0.0.2");
+    });
+}
+
+/// A made host and a guest, with two cables between them.
+const DIRECT: &str = "
+name: direct
+nodes: { h1: host, guest: { kind: host, devices: [dev0, dev1] } }
+links:
+  - between: [h1, guest]
+  - between: [h1, guest]
+bonds:
+  - { between: [h1, guest], mode: active-backup }
+";
+
+/// Whether a report of the group 239.1.2.3 comes to the guest in time.
+fn hears_of_group(socket: &impl std::os::fd::AsRawFd) -> bool {
+    let mut frame = [0; 2_048];
+    let is_report = |frame: &[u8]| {
+        frame.starts_with(&[1, 0, 0x5e]) && frame.get(23) == Some(&2) && frame.windows(4).any(|at| at == [239, 1, 2, 3])
+    };
+    bed::soon(|| {
+        let received = recv(socket.as_raw_fd(), &mut frame, MsgFlags::MSG_DONTWAIT);
+        received.is_ok_and(|len| is_report(&frame[..len]))
+    })
+}
+
+/// A host's bond knows the groups that the host has joined, and reports them again by the member that becomes active.
+#[test]
+fn groups_are_reported_again_after_a_fail_over() {
+    with_guest(2, |bed, guest| {
+        let network = bed.up("direct", DIRECT);
+        output(network.command("h1", "ip", ["addr", "add", "239.1.2.3/32", "dev", "eth0", "autojoin"]));
+        std::thread::sleep(Duration::from_millis(500));
+        let namespace = std::fs::File::open(format!("/proc/{}/ns/net", guest.process.id())).unwrap();
+        nix::sched::setns(&namespace, CloneFlags::CLONE_NEWNET).unwrap();
+        let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
+        network.set_link("h1", "guest", Some(1), false).unwrap();
+        assert!(hears_of_group(&socket), "no report after the fail-over");
     });
 }

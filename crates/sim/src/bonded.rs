@@ -4,9 +4,11 @@
 //! ends send by themselves (LACPDUs, announcements) cross the members' links like others, in their queues.
 
 use bond::end::{Control, Output};
-use bond::{Carrier, End, HashPolicy, Learning, MemberId, Summary, Transmit};
+use bond::{Carrier, ControlFrame, End, HashPolicy, Learning, MemberId, Mode, Summary, Transmit};
 use fabric::{BondEnd, Fabric, NodeId, NodeKind};
 use machine::{Span, Step, Time, mix};
+use vswitch::Directory;
+use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use wire::{EthernetRepr, ethertype};
 
 use crate::engine::{Engine, Event, Wire};
@@ -79,6 +81,8 @@ pub(crate) struct Bonds {
     control: Vec<Option<Control>>,
     /// What an end has just handed on.
     released: Vec<Waiting>,
+    /// Who has which address, where members are probed.
+    directory: Option<Directory>,
 }
 
 /// What a bond's end has done.
@@ -100,6 +104,8 @@ impl Bonds {
         if !fabric.bonds.is_empty() {
             bonds.wires = vec![UNBONDED; wires.len()];
         }
+        let is_probing = fabric.bonds.iter().any(|end| end.config.arp_interval != Span::ZERO);
+        bonds.directory = is_probing.then(|| Directory::new(fabric));
         for (index, end) in fabric.bonds.iter().enumerate() {
             let first = first_wire[end.node.0 as usize];
             let mine: Vec<u32> = end.ports.iter().map(|port| first + u32::from(port.0)).collect();
@@ -263,8 +269,14 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
         self.note_source(index, member, event.way);
         if event.way == CONTROL {
             let frame = self.bonds.control[event.packet as usize].take().expect("it is under way once");
+            let mut is_own = false;
             if let What::Bonded(end) = &mut self.bonds.ends[index].what {
                 end.receive_control(now, member, frame.as_bytes());
+                // What it has asked by another member comes back to it in active-backup.
+                is_own = end.bond().mac().is_some_and(|mac| frame.as_bytes().get(6..12) == Some(&mac));
+            }
+            if !is_own {
+                self.answer_probe(now, (index, member), &frame);
             }
             return self.poll_bond(now, index);
         }
@@ -284,6 +296,33 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
         let until = end.deadline();
         self.hand_on(now, index);
         self.arm_bond(now, index, until);
+    }
+
+    /// Answers what a bond at the other end asks of its own accord, to see whether its members live (`arp_interval`), as the live network
+    /// does. In active-backup its waiting members hear the question as well: they live by what comes back to them of the active one's
+    /// questions, which a switch sends everywhere.
+    fn answer_probe(&mut self, now: Time, (index, member): (usize, MemberId), question: &Control) {
+        let Some(directory) = &self.bonds.directory else { return };
+        let mut answer = [0; ANSWER_BYTES];
+        let Ok(len) = answer_probe(question.as_bytes(), directory, &mut answer) else { return };
+        let Some(answer) = ControlFrame::of(&answer[..len]) else { return };
+        self.send_to_end(now, (index, member.index()), Control::Bond(answer));
+        let partner = &self.bonds.ends[self.bonds.ends[index].partner];
+        let What::Bonded(end) = &partner.what else { return };
+        if end.bond().config().mode == Mode::ActiveBackup {
+            let members = partner.wires.len();
+            for other in (0..members).filter(|other| *other != member.index()) {
+                self.send_to_end(now, (index, other), question.clone());
+            }
+        }
+    }
+
+    /// Sends a frame to the other end of a bond itself.
+    fn send_to_end(&mut self, now: Time, (index, member): (usize, usize), frame: Control) {
+        let wire = self.bonds.ends[index].wires[member];
+        let bytes = frame.as_bytes().len() as u32;
+        let at = self.bonds.keep(frame);
+        self.put_control_on(now, wire, at, bytes);
     }
 
     /// A switch's plain ports see where the host's addresses are.
@@ -357,10 +396,7 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
             match end.poll(now) {
                 Step::Wait(until) => return self.arm_bond(now, index, until),
                 Step::Do(Output::Send { member, frame }) => {
-                    let wire = self.bonds.ends[index].wires[member.index()];
-                    let bytes = frame.as_bytes().len() as u32;
-                    let at = self.bonds.keep(frame);
-                    self.put_control_on(now, wire, at, bytes);
+                    self.send_to_end(now, (index, member.index()), frame);
                 }
                 // Nobody watches a simulated bond.
                 Step::Do(Output::Event(_) | Output::Lacp(_) | Output::Peer(_)) => {}

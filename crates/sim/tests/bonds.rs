@@ -199,3 +199,33 @@ fn a_plain_link_loses_everything_while_it_is_down() {
     let again = simulate_with(&fabric, TransportKind::Sack, 1, None, &faults);
     assert_eq!(outcome, again);
 }
+
+/// Members that are probed live by answers to their questions and by what they carry: with nobody sending, and after each of them was
+/// away. Whoever asks for an address that nobody has comes down.
+#[test]
+fn members_that_are_probed_live_by_answers() {
+    for mode in ["active-backup", "balance-rr", "balance-xor", "broadcast"] {
+        for validate in ["none", "all"].iter().filter(|validate| **validate == "none" || mode == "active-backup") {
+            let probing = |target: &str| {
+                let options = format!(
+                    "host: h1, members: 2, mode: {mode}, arp_interval: 20ms, arp_ip_target: {target}, arp_validate: {validate} "
+                );
+                let text = PAIR.replace("host: h1, members: 2 ", &options);
+                fabric(&text, &Overrides { reorder: Some(Reordering::On), ..Overrides::default() })
+            };
+            let fabric = probing("10.0.0.2");
+            let faults = [fault(&fabric, 100, 1, false), fault(&fabric, 200, 1, true), fault(&fabric, 350, 2, false)];
+            let quiet = simulate_with(&fabric, TransportKind::Udp, 1, Some(10), &[]);
+            let datagrams = quiet.flows[0].datagrams.expect("they are counted");
+            assert_eq!((datagrams.sent, datagrams.lost), (5, 0), "{mode}, {validate}: {datagrams:?}");
+            let outcome = simulate_with(&fabric, TransportKind::Udp, 1, Some(10_000), &faults);
+            let datagrams = outcome.flows[0].datagrams.expect("they are counted");
+            assert!(datagrams.lost <= 2, "{mode}, {validate}: {datagrams:?}");
+            if mode == "active-backup" {
+                let outcome = simulate_with(&probing("10.0.0.99"), TransportKind::Udp, 1, Some(10), &[]);
+                let datagrams = outcome.flows[0].datagrams.expect("they are counted");
+                assert!(datagrams.lost >= 3, "{validate}: {datagrams:?}");
+            }
+        }
+    }
+}

@@ -107,7 +107,6 @@ impl Directory {
     }
 }
 
-/// A host's id and addresses; `None` for a switch.
 /// The addresses of the members of balance-alb bonds, and whose they are: peers may know a host by any of them. Not those of hosts
 /// that are not made: nobody has told us.
 fn told_members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6])> + '_ {
@@ -122,6 +121,7 @@ fn told_members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6])> + '_
     })
 }
 
+/// A host's id and addresses; `None` for a switch.
 fn host((index, node): (usize, &fabric::Node)) -> Option<(NodeId, &HostAddress)> {
     match &node.kind {
         NodeKind::Host(address) => Some((NodeId(index as u32), address)),

@@ -48,27 +48,49 @@ pub enum Silence {
 /// # Errors
 /// Why there is no answer.
 pub fn answer(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Result<usize, Silence> {
+    answer_for(frame, Stead { directory, of_all: false }, answer)
+}
+
+/// [`answer`] also in the stead of hosts that answer for themselves: who only asks whether a host can be reached, as bonds do that
+/// probe their links, learns no address from it.
+///
+/// # Errors
+/// Why there is no answer.
+pub fn answer_probe(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Result<usize, Silence> {
+    answer_for(frame, Stead { directory, of_all: true }, answer)
+}
+
+/// Who is answered for.
+#[derive(Clone, Copy)]
+struct Stead<'a> {
+    directory: &'a Directory,
+    /// Also hosts that answer for themselves.
+    of_all: bool,
+}
+
+fn answer_for(frame: &[u8], stead: Stead<'_>, answer: &mut [u8; ANSWER_BYTES]) -> Result<usize, Silence> {
     let ethernet = EthernetPacket::new_checked(frame)?;
     match ethernet.ethertype() {
-        ethertype::ARP => answer_arp(&ethernet, directory, answer),
-        ethertype::IPV6 => answer_solicitation(&ethernet, directory, answer),
+        ethertype::ARP => answer_arp(&ethernet, stead, answer),
+        ethertype::IPV6 => answer_solicitation(&ethernet, stead, answer),
         _ => Err(Silence::NoQuestion),
     }
 }
 
 /// The MAC address of the owner, unless that is who asks, or one who answers for himself.
-fn resolve(owner: Option<NodeId>, asker: [u8; 6], directory: &Directory) -> Result<[u8; 6], Silence> {
+fn resolve(owner: Option<NodeId>, asker: [u8; 6], stead: Stead<'_>) -> Result<[u8; 6], Silence> {
+    let directory = stead.directory;
     let owner = owner.ok_or(Silence::Unknown)?;
     let mac = directory.mac(owner);
     if mac == asker || directory.by_mac(asker) == Some(owner) {
         return Err(Silence::OwnAddress);
     }
-    if directory.answers_itself(owner) { Err(Silence::AnswersItself(owner)) } else { Ok(mac) }
+    if directory.answers_itself(owner) && !stead.of_all { Err(Silence::AnswersItself(owner)) } else { Ok(mac) }
 }
 
 fn answer_arp(
     question: &EthernetPacket<'_>,
-    directory: &Directory,
+    stead: Stead<'_>,
     answer: &mut [u8; ANSWER_BYTES],
 ) -> Result<usize, Silence> {
     let request = ArpRepr::parse(&ArpPacket::new_checked(question.payload())?);
@@ -81,7 +103,7 @@ fn answer_arp(
         return Err(Error::Field { header: "ARP", field, value, expected: "that of one station" }.into());
     }
     // A probe (RFC 5227) has no sender address yet; its answer goes to the sender's MAC address all the same.
-    let owner = resolve(directory.by_ipv4(request.target_ipv4), request.sender_mac, directory)?;
+    let owner = resolve(stead.directory.by_ipv4(request.target_ipv4), request.sender_mac, stead)?;
     let ethernet =
         EthernetRepr { dst: request.sender_mac, src: owner, vlan: question.vlan(), ethertype: ethertype::ARP };
     let reply = ArpRepr {
@@ -99,11 +121,11 @@ fn answer_arp(
 
 fn answer_solicitation(
     question: &EthernetPacket<'_>,
-    directory: &Directory,
+    stead: Stead<'_>,
     answer: &mut [u8; ANSWER_BYTES],
 ) -> Result<usize, Silence> {
     let (asker, target, asker_mac) = read_solicitation(question)?;
-    let owner = resolve(directory.by_ipv6(target), asker_mac, directory)?;
+    let owner = resolve(stead.directory.by_ipv6(target), asker_mac, stead)?;
     // Who has no address yet cannot be told alone: everybody hears that the address is taken (RFC 4861, section 7.2.4).
     let solicited = !asker.is_unspecified();
     let (dst, dst_mac) = if solicited { (asker, asker_mac) } else { (ALL_NODES, multicast_mac(ALL_NODES)) };

@@ -78,3 +78,62 @@ fn a_switch_learns_where_a_host_is() {
     learning.forget(second);
     assert_eq!(learning.find(mac), None);
 }
+
+/// IGMP's report of version 2: the host wants this group.
+fn report() -> ControlFrame {
+    let group = std::net::Ipv4Addr::new(239, 1, 2, 3);
+    let mut message = [0x16, 0, 0, 0, 239, 1, 2, 3];
+    let sum = wire::checksum::internet(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    ControlFrame::igmp(
+        [2, 0, 0, 0, 0, 1],
+        (std::net::Ipv4Addr::new(10, 0, 0, 1), group),
+        [0x94, 4, 0, 0],
+        &message,
+        None,
+    )
+}
+
+/// What an end sends until it waits.
+fn sent(end: &mut End<u32>, now: Time) -> Vec<(usize, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let Step::Do(output) = end.poll(now) {
+        if let Output::Send { member, frame } = output {
+            frames.push((member.index(), frame.as_bytes().to_vec()));
+        }
+    }
+    frames
+}
+
+#[test]
+fn a_membership_that_was_overheard_is_reported_after_a_fail_over() {
+    let mut end = end(Mode::ActiveBackup, false, 1);
+    sent(&mut end, Time::ZERO);
+    end.overhear(report().as_bytes());
+    end.overhear(&[0xff; 9]);
+    end.carrier(Time::ZERO, MemberId::new(0), Carrier::DOWN);
+    let group = [1, 0, 0x5e, 1, 2, 3];
+    let reports: Vec<_> = sent(&mut end, Time::ZERO).into_iter().filter(|(_, frame)| frame[..6] == group).collect();
+    assert_eq!(reports.len(), 1);
+    assert_eq!((reports[0].0, &reports[0].1), (1, &report().as_bytes().to_vec()));
+}
+
+#[test]
+fn data_is_a_sign_of_life_where_members_are_probed() {
+    for (mode, hears) in [(Mode::BalanceRr, true), (Mode::BalanceRr, false), (Mode::ActiveBackup, true)] {
+        let mut end = end(mode, false, 1);
+        let mut config = Config::new(mode);
+        for (name, value) in [("arp_interval", "100"), ("arp_ip_target", "10.0.0.2")] {
+            config.set(name, value).expect("an option");
+        }
+        end.bond.set_config(Time::ZERO, config);
+        for tick in 0..100 {
+            let now = Time::ZERO + Span::from_ms(10) * tick;
+            sent(&mut end, now);
+            for member in (0..2).filter(|_| hears).map(MemberId::new) {
+                end.receive(now, (member, 0), &summary(0), 0, &mut |_| {});
+            }
+        }
+        assert_eq!(end.bond().usable().len(), if hears { 2 } else { 0 }, "{mode}, {hears}");
+    }
+}

@@ -79,6 +79,9 @@ fn peers_of_a_lost_member_are_told_another_address() {
     // Back again: half of them go back.
     bond.carrier(ms(901), id(1), Carrier::up(1_000));
     let frames = sent(&drain(&mut bond, ms(901)));
+    // The switch learns at once that the member has its address again.
+    let (taught, frames): (Vec<_>, Vec<_>) = frames.into_iter().partition(|(_, frame)| frame[12..14] == [0x90, 0]);
+    assert_eq!(taught.iter().map(|(member, frame)| (*member, frame[6..12] == mac(1))).collect::<Vec<_>>(), [(1, true)]);
     assert_eq!(frames.iter().filter(|(member, frame)| *member == 1 && told(frame) == mac(1)).count(), 2);
 }
 
@@ -222,4 +225,25 @@ fn peers_are_told_the_one_address_when_the_mode_ends() {
     let peers: Vec<_> = frames.iter().map(|(_, frame)| (frame[5], told(frame))).collect();
     assert_eq!(peers, [51, 52, 53, 54].map(|peer| (peer, mac(0))));
     assert_eq!((bond.peers().count(), bond.next_deadline()), (0, Time::from_ps(u64::MAX)));
+}
+
+/// A switch that does not know where an address is sends it over all members: exactly one takes it, as long as one has carrier.
+#[test]
+fn what_comes_by_all_members_is_accepted_once() {
+    for downs in [&[][..], &[0], &[1], &[2], &[0, 1], &[1, 2]] {
+        let mut bond = bond("mode=6", 3);
+        for &down in downs {
+            bond.carrier(ms(1), id(down), Carrier::DOWN);
+        }
+        drain(&mut bond, ms(1));
+        for to in 0..3 {
+            let frame = Summary { dst_mac: mac(to), ..flow(1) };
+            let takers: Vec<usize> = (0..3)
+                .filter(|member| {
+                    !downs.contains(member) && !matches!(bond.accept(id(*member), &frame), Accept::Drop(_))
+                })
+                .collect();
+            assert_eq!(takers.len(), 1, "to {to} without {downs:?}: {takers:?}");
+        }
+    }
 }

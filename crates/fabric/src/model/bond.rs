@@ -143,8 +143,11 @@ impl Fabric {
         let (mac, addresses) = match &self.node_of(end.node).kind {
             NodeKind::Host(host) => (host.mac, vec![IpAddr::V4(host.ipv4), IpAddr::V6(host.ipv6)]),
             NodeKind::Switch { .. } => {
-                let [.., a, b, c] = end.node.0.to_be_bytes();
-                ([0x02, 0x80 | (index >> 8) as u8 & 0x3f, index as u8, a, b, c], Vec::new())
+                // From its names, so that it stays when other nodes come and go.
+                let names = self.node_of(end.node).name.bytes().chain([0]).chain(end.name.bytes());
+                let [_, _, mac @ ..] = names.fold(0, |hash, byte| machine::mix(hash ^ u64::from(byte))).to_be_bytes();
+                // Locally administered, and of another range than hosts'.
+                ([0x02, 0x80 | mac[1] & 0x3f, mac[2], mac[3], mac[4], mac[5]], Vec::new())
             }
         };
         let members = self.bond_links(end).enumerate().map(|(member, link)| {

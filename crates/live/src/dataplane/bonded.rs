@@ -7,9 +7,10 @@ use std::num::NonZeroU64;
 
 use bond::end::{Framed, Output, Partner};
 use bond::{Accept, Carrier, End, Learning, LinkState, MemberId, Mode, Transmit};
-use fabric::BondEnd;
+use fabric::{BondEnd, NodeId};
 use machine::{Step, Time, mix};
 use vswitch::Forwarding;
+use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use vswitch::spread::FlowHash;
 
 use super::flight::{Arrival, Bonded, Packet};
@@ -206,6 +207,21 @@ impl Worker {
     }
 
     fn send_control(&mut self, now: Time, direction: Direction, bytes: &[u8]) {
+        // What a bond tells a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
+        let to = bytes.first_chunk().and_then(|to| self.plan.directory().by_mac(*to));
+        match to.filter(|to| *to != self.plan.near(direction)) {
+            Some(peer) => self.send_bytes(now, direction, bytes, (peer, Bonded::No)),
+            None => self.send_to_end(now, direction, bytes),
+        }
+    }
+
+    /// Sends a frame to the other end of a bond itself.
+    fn send_to_end(&mut self, now: Time, direction: Direction, bytes: &[u8]) {
+        let far = self.plan.far(direction);
+        self.send_bytes(now, direction, bytes, (far, Bonded::Control));
+    }
+
+    fn send_bytes(&mut self, now: Time, direction: Direction, bytes: &[u8], (to, bonded): (NodeId, Bonded)) {
         let Some(mut frame) = self.pool.take() else {
             self.parts.refused.no_buffer += 1;
             return;
@@ -215,14 +231,38 @@ impl Worker {
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..end].copy_from_slice(bytes);
         frame.set_len(end);
-        // What a bond tells a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
-        let to = bytes.first_chunk().and_then(|to| self.plan.directory().by_mac(*to));
-        let (to, bonded) = match to.filter(|to| *to != self.plan.near(direction)) {
-            Some(peer) => (peer, Bonded::No),
-            None => (self.plan.far(direction), Bonded::Control),
-        };
         let forwarding = Forwarding { to, hash: FlowHash(0) };
         self.cross(direction, now, Packet { frame, forwarding, number: 0, bonded });
+    }
+
+    /// Answers what a bond at the other end asks of its own accord, to see whether its members live (`arp_interval`): from the
+    /// directory, as hosts are answered. In active-backup its waiting members hear the question as well: they live by what comes back to
+    /// them of the active one's questions, which a switch sends everywhere.
+    #[cold]
+    fn answer_probe(&mut self, now: Time, (index, member): (usize, MemberId), question: &[u8]) {
+        let mut answer = [0; ANSWER_BYTES];
+        let Ok(len) = answer_probe(question, self.plan.directory(), &mut answer) else { return };
+        let partner = &self.plan.fabric().bonds[self.plan.fabric().bonds[index].partner];
+        let (mode, is_foreign) = (partner.config.mode, self.plan.fabric().node_of(partner.node).is_foreign());
+        let members = self.plan.members(index).len();
+        // A foreign host has had its answer where its question came in.
+        if !is_foreign {
+            self.send_to_end(now, self.plan.members(index)[member.index()], &answer[..len]);
+        }
+        if mode == Mode::ActiveBackup {
+            for other in (0..members).filter(|other| *other != member.index()) {
+                self.send_to_end(now, self.plan.members(index)[other], question);
+            }
+        }
+    }
+
+    /// A host has sent a frame that is for no host: its bond may learn from it.
+    #[cold]
+    pub(super) fn overhear(&mut self, uplink: Direction, frame: &Frame) {
+        let Some(index) = self.plan.bond(uplink) else { return };
+        if let Some(Place { what: What::Bonded(end), .. }) = &mut self.parts.bonds[index] {
+            end.overhear(&frame.bytes()[VNET_HEADER..]);
+        }
     }
 
     /// A packet is to leave by a bond.
@@ -232,6 +272,8 @@ impl Worker {
         let (transmit, bonded) = match &mut place.what {
             What::Bonded(end) => {
                 let (transmit, number) = end.transmit_frame(now, &mut packet.frame.buffer()[VNET_HEADER..len]);
+                // In balance-alb, what the host says about its address may make the bond tell others.
+                place.due = place.due.min(end.telling_at());
                 (transmit, Bonded::Number(number))
             }
             What::Learning(learning) => {
@@ -266,7 +308,13 @@ impl Worker {
             return None;
         };
         let bytes = original.bytes();
-        frame.buffer()[..bytes.len()].copy_from_slice(bytes);
+        // One from before the MTU became smaller may be longer than buffers are now.
+        let Some(room) = frame.buffer().get_mut(..bytes.len()) else {
+            self.pool.put(frame);
+            self.parts.refused.removed += 1;
+            return None;
+        };
+        room.copy_from_slice(bytes);
         frame.set_len(bytes.len());
         Some(frame)
     }
@@ -283,7 +331,10 @@ impl Worker {
                 learning.saw(member, packet.frame.bytes()[SOURCE].try_into().expect("six bytes"));
                 self.released = released;
                 match packet.bonded {
-                    Bonded::Control => self.pool.put(packet.frame),
+                    Bonded::Control => {
+                        self.answer_probe(at, (index, member), &packet.frame.bytes()[VNET_HEADER..]);
+                        self.pool.put(packet.frame);
+                    }
                     Bonded::No | Bonded::Number(_) => self.come_to(node, at, packet),
                 }
                 return;
@@ -310,8 +361,13 @@ impl Worker {
         let number = match packet.bonded {
             Bonded::Control => {
                 end.receive_control(at, member, frame);
-                self.pool.put(packet.frame);
+                // What it has asked by another member comes back to it in active-backup.
+                let is_own = end.bond().mac().is_some_and(|mac| frame.get(6..12) == Some(&mac));
                 self.released = released;
+                if !is_own {
+                    self.answer_probe(at, (index, member), frame);
+                }
+                self.pool.put(packet.frame);
                 return self.poll_bond(at, index);
             }
             Bonded::Number(number) => number,

@@ -1,6 +1,7 @@
 //! Where frames come in: they are read from a host's port, cut where a link can't carry them whole, and decided about once.
 
 use fabric::{NodeId, PortId};
+use link::Link;
 use machine::Time;
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::segmentation::LargeSegment;
@@ -148,6 +149,9 @@ impl Worker {
             }
             Ingress::Answer(len) => self.answer(key, frame, &answer[..len]),
             Ingress::Drop(reason) => {
+                if matches!(reason, DropReason::Group) {
+                    self.overhear(self.plan.leaving(NodeId(key.host as u32), PortId(0)), &frame);
+                }
                 self.refuse(reason);
                 self.pool.put(frame);
             }
@@ -163,26 +167,39 @@ impl Worker {
             return self.pool.put(frame);
         }
         let uplink = self.plan.leaving(NodeId(key.host as u32), PortId(key.device as u16));
-        let mut answer = [0; ANSWER_BYTES];
-        let ingress = classify(&bytes[VNET_HEADER..], self.plan.directory(), &mut answer);
         self.parts.entered += 1;
         let number = self.parts.entered as u32;
-        if let Ingress::Forward(forwarding) = ingress {
-            return self.cross(uplink, now, Packet { frame, forwarding, number, bonded: Bonded::No });
+        let (bond, to) = (self.plan.bond(uplink), self.plan.far(uplink));
+        let control = |frame| {
+            let forwarding = Forwarding { to, hash: FlowHash(0) };
+            Packet { frame, forwarding, number, bonded: Bonded::Control }
+        };
+        if !self.parts.links[uplink.index()].as_ref().is_some_and(Link::is_up) {
+            // The cable is out: nobody answers, and the link counts the loss.
+            return self.cross(uplink, now, control(frame));
         }
-        if self.plan.bond(uplink).is_some() {
-            let forwarding = Forwarding { to: self.plan.far(uplink), hash: FlowHash(0) };
-            if let Some(copy) = self.copy(&frame) {
-                self.cross(uplink, now, Packet { frame: copy, forwarding, number, bonded: Bonded::Control });
+        let mut answer = [0; ANSWER_BYTES];
+        match classify(&frame.bytes()[VNET_HEADER..], self.plan.directory(), &mut answer) {
+            Ingress::Forward(forwarding) => {
+                self.cross(uplink, now, Packet { frame, forwarding, number, bonded: Bonded::No });
             }
-        }
-        match ingress {
-            Ingress::Answer(len) => self.answer(key, frame, &answer[..len]),
+            Ingress::Answer(len) => {
+                if bond.is_some()
+                    && let Some(copy) = self.copy(&frame)
+                {
+                    self.cross(uplink, now, control(copy));
+                }
+                self.answer(key, frame, &answer[..len]);
+            }
+            Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
+                if bond.is_some() =>
+            {
+                self.cross(uplink, now, control(frame));
+            }
             Ingress::Drop(reason) => {
                 self.refuse(reason);
                 self.pool.put(frame);
             }
-            Ingress::Forward(_) => unreachable!("it has gone"),
         }
     }
 

@@ -9,6 +9,7 @@ use fabric::NodeId;
 use link::Link;
 use machine::{Span, Time};
 use vswitch::Switch;
+use vswitch::segmentation::Joiner;
 
 use super::bonded::Place;
 use super::flight::{Arrival, Flight};
@@ -16,22 +17,52 @@ use super::flows::Flows;
 use super::plan::{Direction, Plan};
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
 use crate::device::Attached;
-use crate::packet::PacketPort;
-use crate::port::Port as _;
-use crate::tap::Tap;
+use crate::port::Port;
+use crate::tap::{Tap, VNET_HEADER};
 
 /// A host's port.
 #[derive(Debug)]
-pub struct Port {
+pub struct HostPort {
     /// What it leads to.
     attached: Attached,
     /// Of a host that is not made: its devices' sockets.
-    sockets: Vec<PacketPort>,
+    sockets: Vec<Box<dyn Port>>,
+    /// By device: what waits for more of its flow.
+    joining: Vec<Joining>,
     /// What passed.
     pub traffic: PortTraffic,
 }
 
-impl Port {
+/// Frames of one flow that go to one device.
+#[derive(Debug, Default)]
+struct Joining {
+    joiner: Joiner,
+    /// Of the frames, without virtio-net headers.
+    bytes: u64,
+    /// Whether the worker knows that something waits.
+    is_announced: bool,
+}
+
+impl Joining {
+    /// Takes a frame if it goes with those that are there, or if it is the first.
+    #[inline]
+    fn offer(&mut self, frame: &[u8]) -> bool {
+        let is_taken = self.joiner.offer(frame);
+        self.bytes += if is_taken { (frame.len() - VNET_HEADER) as u64 } else { 0 };
+        is_taken
+    }
+}
+
+impl Attached {
+    fn write(&self, sockets: &mut [Box<dyn Port>], device: usize, frame: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tap(tap) => tap.write(frame),
+            Self::Devices(_) => sockets[device].write(frame),
+        }
+    }
+}
+
+impl HostPort {
     fn new(attached: &Attached) -> Self {
         let sockets = match attached {
             Attached::Tap(_) => Vec::new(),
@@ -39,7 +70,8 @@ impl Port {
                 devices.iter().map(|device| device.take_port().expect("a device is plugged in once")).collect()
             }
         };
-        Self { attached: attached.clone(), sockets, traffic: PortTraffic::default() }
+        let joining = (0..sockets.len().max(1)).map(|_| Joining::default()).collect();
+        Self { attached: attached.clone(), sockets, joining, traffic: PortTraffic::default() }
     }
 
     /// Reads one frame with its virtio-net header; `device` counts where there are several.
@@ -51,19 +83,48 @@ impl Port {
         }
     }
 
-    /// Writes a frame, or frames that were joined, with its virtio-net header, and counts what it stands for: packets and bytes.
+    /// Writes a frame with its virtio-net header.
     #[inline]
-    pub fn deliver(&mut self, device: usize, frame: &[u8], (packets, bytes): (u64, u64)) {
-        let written = match &self.attached {
-            Attached::Tap(tap) => tap.write(frame),
-            Attached::Devices(_) => self.sockets[device].write(frame),
-        };
-        // Full, or taken down by a program in the host: as on a real port, the frame is lost, and counted.
-        if written.is_ok() {
-            self.traffic.received_packets += packets;
-            self.traffic.received_bytes += bytes;
-        } else {
-            self.traffic.drops += packets;
+    pub fn deliver(&mut self, device: usize, frame: &[u8]) {
+        let written = self.attached.write(&mut self.sockets, device, frame);
+        self.traffic.count_received(written.is_ok(), 1, (frame.len() - VNET_HEADER) as u64);
+    }
+
+    /// Takes a frame to hand it over together with others, and hands over what it does not go with. Whether the device has something to hand
+    /// over now that had nothing before: [`HostPort::hand_over_joined`] is to be called.
+    #[inline]
+    pub fn join(&mut self, device: usize, frame: &[u8]) -> bool {
+        if !self.joining[device].offer(frame) {
+            self.write_joined(device);
+            if !self.joining[device].offer(frame) {
+                self.deliver(device, frame);
+            }
+        }
+        let joining = &mut self.joining[device];
+        joining.joiner.pieces() > 0 && !std::mem::replace(&mut joining.is_announced, true)
+    }
+
+    /// Writes what has been joined for a device.
+    #[inline]
+    pub fn hand_over_joined(&mut self, device: usize) {
+        self.joining[device].is_announced = false;
+        self.write_joined(device);
+    }
+
+    fn write_joined(&mut self, device: usize) {
+        let Joining { joiner, bytes, .. } = &mut self.joining[device];
+        let (packets, bytes) = (joiner.pieces() as u64, std::mem::take(bytes));
+        if let Some(segment) = joiner.take() {
+            let written = self.attached.write(&mut self.sockets, device, segment);
+            self.traffic.count_received(written.is_ok(), packets, bytes);
+        }
+    }
+
+    /// Counts what its devices' sockets have lost since this was asked last: frames that found a ring full, or were too long.
+    fn count_losses(&mut self) {
+        for socket in &mut self.sockets {
+            // A socket whose device is gone tells nothing.
+            self.traffic.drops += socket.new_losses().unwrap_or(0);
         }
     }
 
@@ -94,7 +155,7 @@ pub struct Parts {
     /// By direction; a link belongs to the node from which packets leave.
     pub links: Vec<Option<Link>>,
     /// By host.
-    pub ports: Vec<Option<Port>>,
+    pub ports: Vec<Option<HostPort>>,
     /// Ends of bonds, by their index in the fabric. Empty where there are none.
     pub bonds: Vec<Option<Place>>,
     /// Packets on the links that end here.
@@ -126,7 +187,7 @@ impl Parts {
     /// Plugs in what is at the ends of the hosts' links, where nothing is.
     pub fn plug_in(mut self, attached: &[Attached]) -> Self {
         for (slot, attached) in self.ports.iter_mut().zip(attached) {
-            slot.get_or_insert_with(|| Port::new(attached));
+            slot.get_or_insert_with(|| HostPort::new(attached));
         }
         self
     }
@@ -213,12 +274,12 @@ impl Parts {
         if same_graph(old, new) {
             parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
         }
-        if same_graph(old, new) && old.fabric().bonds == new.fabric().bonds {
-            parts.bonds = self.bonds;
-        } else {
-            parts.tell_new_bonds(new, now);
-            // What waits for others goes on: as if it came now, over the first member.
-            for (index, mut place) in self.bonds.into_iter().enumerate().filter_map(|(at, place)| Some((at, place?))) {
+        parts.tell_new_bonds(new, now);
+        for (index, mut place) in self.bonds.into_iter().enumerate().filter_map(|(at, place)| Some((at, place?))) {
+            if let Some(is) = same_bond((old, new), index, &nodes, &links) {
+                parts.bonds[is] = Some(place);
+            } else {
+                // What waits for others goes on: as if it came now, over the first member.
                 let over = Direction(old.members(index)[0].0 ^ 1);
                 place.flush(now, &mut |packet| self.flight.add(Arrival { at: now, over, packet }));
             }
@@ -252,7 +313,10 @@ impl Parts {
     }
 
     /// What they counted, and how bonds are, at `now`.
-    pub fn report(&self, plan: &Plan, now: Time) -> Report {
+    pub fn report(&mut self, plan: &Plan, now: Time) -> Report {
+        for port in self.ports.iter_mut().flatten() {
+            port.count_losses();
+        }
         let links = self.links.iter().enumerate();
         let ports = self.ports.iter().enumerate();
         Report {
@@ -338,6 +402,30 @@ fn link_keys(plan: &Plan) -> Vec<(&str, &str, u32)> {
         (from, to, *number)
     });
     keys.collect()
+}
+
+/// Where an end of a bond of `old` is in `new`, if it is the same one: of the same name at the same node, over the same links, made of the
+/// same, with the same kind of partner.
+fn same_bond(
+    (old, new): (&Plan, &Plan),
+    was: usize,
+    nodes: &[Option<NodeId>],
+    links: &[Option<Direction>],
+) -> Option<usize> {
+    let (before, after) = (old.fabric(), new.fabric());
+    let end = &before.bonds[was];
+    let node = nodes[end.node.0 as usize]?;
+    let is = after.bonds.iter().position(|other| other.node == node && other.name == end.name)?;
+    let other = &after.bonds[is];
+    let members = old.members(was).iter().map(|direction| links[direction.index()]);
+    let kinds = |fabric: &fabric::Fabric, end: &fabric::Bond| {
+        let is_foreign = |end: &fabric::Bond| fabric.node_of(end.node).is_foreign();
+        (end.end, is_foreign(end), is_foreign(&fabric.bonds[end.partner]))
+    };
+    let is_same = members.eq(new.members(is).iter().copied().map(Some))
+        && kinds(before, end) == kinds(after, other)
+        && before.bond_plan(was, 0) == after.bond_plan(is, 0);
+    is_same.then_some(is)
 }
 
 /// Whether the same nodes are plugged together in the same way: then node numbers, port numbers and next-hop sets are the same.

@@ -15,7 +15,6 @@ use super::flight::{Arrival, Packet};
 use super::parts::{Parts, Report};
 use super::plan::{Direction, Plan};
 use super::pool::{Frame, Pool};
-use vswitch::segmentation::Joiner;
 
 use super::sleep::{PortKey, Ready, Sleeper};
 use super::urgency;
@@ -66,8 +65,8 @@ pub struct Worker {
     pub(super) pool: Pool,
     /// What is read when no buffer is free, so that it can be dropped; and what is to be cut.
     pub(super) spare: Vec<u8>,
-    /// Frames that wait for others to be handed to their host with them.
-    joining: Joining,
+    /// Ports with frames that wait for others to be handed to their host with them.
+    joining: Vec<PortKey>,
     /// What a bond has just handed on.
     pub(super) released: Vec<Packet>,
     /// Since when it has not slept, as far as that has not been counted.
@@ -79,25 +78,6 @@ pub struct Worker {
     outboxes: Vec<SyncSender<Handed>>,
     pub(super) sleepers: Arc<[Arc<Sleeper>]>,
     orders: Receiver<Order>,
-}
-
-/// Frames of one flow that go to one port.
-#[derive(Debug, Default)]
-struct Joining {
-    key: PortKey,
-    joiner: Joiner,
-    /// Of the frames, without virtio-net headers.
-    bytes: u64,
-}
-
-impl Joining {
-    /// Takes a frame if it goes with those that are there, or if it is the first.
-    #[inline]
-    fn offer(&mut self, frame: &[u8]) -> bool {
-        let is_taken = self.joiner.offer(frame);
-        self.bytes += if is_taken { (frame.len() - VNET_HEADER) as u64 } else { 0 };
-        is_taken
-    }
 }
 
 /// What links a worker to the others.
@@ -122,7 +102,7 @@ impl Worker {
             id,
             pool: Pool::new(capacity, POOL_BYTES),
             spare: vec![0; VNET_HEADER + LARGEST_FRAME],
-            joining: Joining::default(),
+            joining: Vec::new(),
             released: Vec::new(),
             plan,
             awake_since: clock.now(),
@@ -359,31 +339,21 @@ impl Worker {
     /// call and one walk through the host's TCP for all of them.
     #[inline]
     pub(super) fn deliver(&mut self, key: PortKey, frame: Frame) {
-        let bytes = frame.bytes();
-        let mut is_kept = false;
-        if self.plan.is_shaped() {
-            is_kept = self.joining.key == key && self.joining.offer(bytes);
-            if !is_kept {
-                self.hand_over_joined();
-                self.joining.key = key;
-                is_kept = self.joining.offer(bytes);
-            }
-        }
-        if !is_kept {
-            let port = self.parts.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
-            port.deliver(key.device, bytes, (1, (bytes.len() - VNET_HEADER) as u64));
+        let port = self.parts.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
+        if !self.plan.is_shaped() {
+            port.deliver(key.device, frame.bytes());
+        } else if port.join(key.device, frame.bytes()) {
+            self.joining.push(key);
         }
         self.pool.put(frame);
     }
 
-    /// Hands to its host what has been joined. Nothing waits longer than until all is run that was due.
+    /// Hands to hosts what has been joined. Nothing waits longer than until all is run that was due.
     #[inline]
     pub(super) fn hand_over_joined(&mut self) {
-        let Joining { key, joiner, bytes } = &mut self.joining;
-        let counted = (joiner.pieces() as u64, std::mem::take(bytes));
-        if let Some(segment) = joiner.take() {
+        for key in self.joining.drain(..) {
             let port = self.parts.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
-            port.deliver(key.device, segment, counted);
+            port.hand_over_joined(key.device);
         }
     }
 }
