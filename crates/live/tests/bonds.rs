@@ -322,6 +322,24 @@ fn peers_of_balance_alb_send_to_different_members() {
     }
 }
 
+/// Who was told a member's address in balance-alb still reaches the host when its bond has another mode, or other members.
+#[test]
+fn peers_that_were_told_a_member_s_address_are_not_lost() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("peers", PEERS);
+    let ping = |from: &str, to: &str| {
+        let text = output(network.command(from, "ping", ["-4", "-c", "5", "-i", "0.02", "-W", "1", to]));
+        assert!(text.contains(" 0% packet loss"), "{from}: {text}");
+    };
+    for mode in ["balance-alb", "balance-rr", "active-backup", "balance-alb", "balance-xor"] {
+        network.apply(&source(PEERS), &overrides(mode, Reordering::Off)).unwrap();
+        for peer in ["h2", "h3", "h4", "h5"] {
+            ping(peer, "h1");
+            ping("h1", peer);
+        }
+    }
+}
+
 /// A bond that a new file leaves as it is stays as it is: what it has counted, and what LACP has agreed.
 #[test]
 fn a_bond_that_a_new_file_does_not_change_goes_on() {

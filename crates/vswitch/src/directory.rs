@@ -38,19 +38,25 @@ impl Directory {
     /// The directory of a fabric's hosts. Of hosts that share an address (a checked file has none) the first one owns it.
     pub fn new(fabric: &Fabric) -> Self {
         let hosts = || fabric.nodes.iter().take(fabric.hosts as usize).enumerate().filter_map(host);
-        let members: Vec<(NodeId, [u8; 6])> = told_members(fabric).collect();
+        let members: Vec<_> = members(fabric).collect();
         let addresses = fabric.hosts as usize + members.len();
         let mut directory = Self {
             by_mac: vec![Slot { mac: FREE, host: NodeId(0) }; (addresses * 2).next_power_of_two()].into(),
             by_ipv4: sorted(hosts().map(|(id, address)| (address.ipv4, id)).collect()),
             by_ipv6: sorted(hosts().map(|(id, address)| (address.ipv6, id)).collect()),
             macs: hosts().map(|(_, address)| address.mac).collect(),
-            answering: members.iter().map(|(host, _)| *host).collect::<BTreeSet<_>>().into_iter().collect(),
+            answering: members
+                .iter()
+                .filter(|(.., is_told)| *is_told)
+                .map(|(host, ..)| *host)
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
         };
         for (id, address) in hosts() {
             directory.insert(mac_bits(address.mac), id);
         }
-        for (host, mac) in members {
+        for (host, mac, _) in members {
             directory.insert(mac_bits(mac), host);
         }
         directory
@@ -107,17 +113,16 @@ impl Directory {
     }
 }
 
-/// The addresses of the members of balance-alb bonds, and whose they are: peers may know a host by any of them. Not those of hosts
-/// that are not made: nobody has told us.
-fn told_members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6])> + '_ {
-    let is_told = |bond: &fabric::Bond| {
-        let node = fabric.node_of(bond.node);
-        bond.is_bonded() && bond.config.mode.answers_by_member() && bond.node.0 < fabric.hosts && !node.is_foreign()
-    };
-    let bonds = fabric.bonds.iter().enumerate().filter(move |(_, bond)| is_told(bond));
+/// The addresses of the members of hosts' bonds, whose they are, and whether peers are told them: in balance-alb. Who was told one before
+/// the bond left that mode goes on using it for a while. Not those of hosts that are not made: nobody has told us.
+fn members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6], bool)> + '_ {
+    let is_ours =
+        |bond: &fabric::Bond| bond.is_bonded() && bond.node.0 < fabric.hosts && !fabric.node_of(bond.node).is_foreign();
+    let bonds = fabric.bonds.iter().enumerate().filter(move |(_, bond)| is_ours(bond));
     bonds.flat_map(|(index, bond)| {
+        let is_told = bond.config.mode.answers_by_member();
         let members = fabric.bond_plan(index, 0).members;
-        members.into_iter().map(|(_, mac, _)| (bond.node, mac)).collect::<Vec<_>>()
+        members.into_iter().map(|(_, mac, _)| (bond.node, mac, is_told)).collect::<Vec<_>>()
     })
 }
 

@@ -169,6 +169,14 @@ impl Plan {
         &self.members[bond]
     }
 
+    /// Whether a host of ours has a bond: frames may be for an address of one of its members.
+    #[inline]
+    pub fn is_known_by_members(&self, host: NodeId) -> bool {
+        !self.members.is_empty()
+            && self.bond(self.leaving(host, PortId(0))).is_some()
+            && !self.fabric.nodes[host.0 as usize].is_foreign()
+    }
+
     /// Which worker owns `node`.
     #[inline]
     pub fn owner(&self, node: NodeId) -> usize {

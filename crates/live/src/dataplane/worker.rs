@@ -315,7 +315,14 @@ impl Worker {
 
     /// A packet has reached its host at `due`, on the way to this device of it.
     #[inline]
-    pub(super) fn receive(&mut self, host: NodeId, device: usize, due: Time, packet: Packet) {
+    pub(super) fn receive(&mut self, host: NodeId, device: usize, due: Time, mut packet: Packet) {
+        if self.plan.is_known_by_members(host) {
+            // A peer may know it by a member's address; its device has one.
+            let to = &mut packet.frame.buffer()[VNET_HEADER..VNET_HEADER + 6];
+            if to[0] & 1 == 0 {
+                to.copy_from_slice(&self.plan.directory().mac(host));
+            }
+        }
         if self.plan.is_shaped() {
             self.watch(due, &packet);
         }
