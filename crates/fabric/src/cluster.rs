@@ -261,6 +261,20 @@ fn check_until(text: &ClusterText, election: bool, problems: &mut Problems<'_>) 
     }
 }
 
+/// Whether there are more faults than one run may have, of nodes or of links; notes it.
+pub(crate) fn are_too_many<T>(faults: &At<Vec<T>>, problems: &mut Problems<'_>) -> bool {
+    let count = faults.value.len();
+    if count > MOST_FAULTS {
+        problems.add(
+            faults.place,
+            format!("{count} faults are more than {MOST_FAULTS}"),
+            "too many",
+            "repeat a run with fewer: `repeat: 10`",
+        );
+    }
+    count > MOST_FAULTS
+}
+
 /// The faults in the order of their times.
 fn faults(
     text: Option<&At<Vec<At<FaultText>>>>,
@@ -269,14 +283,7 @@ fn faults(
     problems: &mut Problems<'_>,
 ) -> Vec<Fault> {
     let Some(text) = text else { return Vec::new() };
-    if text.value.len() > MOST_FAULTS {
-        let count = text.value.len();
-        problems.add(
-            text.place,
-            format!("{count} faults are more than {MOST_FAULTS}"),
-            "too many",
-            "repeat a run with fewer: `repeat: 10`",
-        );
+    if are_too_many(text, problems) {
         return Vec::new();
     }
     let mut faults: Vec<Fault> = text.value.iter().filter_map(|one| fault(one, nodes, run, problems)).collect();

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use crate::cluster::are_too_many;
 use crate::document::Ends;
 use crate::error::Problems;
 use crate::graph::Graph;
@@ -25,8 +26,6 @@ use crate::source::{At, Place};
 use crate::tree::{Node, Value};
 use crate::{LinkFault, LinkId, NodeId};
 
-/// The most faults of one run.
-const MOST_FAULTS: usize = 1_000;
 /// A day in milliseconds.
 const DAY: u64 = 24 * 3_600_000;
 
@@ -102,14 +101,7 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     /// The faults in the order of their times.
     pub fn faults(&self, text: &At<Vec<At<LinkFaultText>>>, problems: &mut Problems<'_>) -> Vec<LinkFault> {
-        if text.value.len() > MOST_FAULTS {
-            let count = text.value.len();
-            problems.add(
-                text.place,
-                format!("{count} faults are more than {MOST_FAULTS}"),
-                "too many",
-                "repeat a run with fewer: `repeat: 10`",
-            );
+        if are_too_many(text, problems) {
             return Vec::new();
         }
         let before = problems.noted();
