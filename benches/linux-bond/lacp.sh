@@ -10,7 +10,7 @@ main() {
     local i
     for ((i = 0; i < members; i++)); do make_pair "m$i" "o$i"; done
     write_file
-    "$heddle" up "$work/network.fabric.yaml" >"$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail 'heddle up'; }
+    "$heddle" up --no-wait "$work/network.fabric.yaml" >"$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail 'heddle up'; }
     local address mac
     read -r address mac <<<"$(address_of guest)"
     start_guest $members "$address" "$mac" mode 802.3ad miimon 10 lacp_rate fast xmit_hash_policy layer3+4
@@ -108,7 +108,7 @@ anew() {
         "$heddle" down --all >/dev/null
         sleep 8
         start=$(now_ms)
-        "$heddle" up "$work/network.fabric.yaml" >/dev/null 2>&1
+        "$heddle" up --no-wait "$work/network.fabric.yaml" >/dev/null 2>&1
         times+=("$(await_all "$1" "$start")")
     done
     echo "$1: the same, ms after our end was started: ${times[*]}"

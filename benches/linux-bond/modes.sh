@@ -54,7 +54,7 @@ guest_options() {
 one_mode() {
     local mode=$1 members=$2 address mac options out back
     write_file "$mode" "$members"
-    "$heddle" up "$work/network.fabric.yaml" >"$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "${names[$mode]}: heddle up"; }
+    "$heddle" up --no-wait "$work/network.fabric.yaml" >"$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "${names[$mode]}: heddle up"; }
     read -r address mac <<<"$(address_of guest)"
     read -r -d '' -a options <<<"$(guest_options "$mode")" || true
     start_guest "$members" "$address" "$mac" "${options[@]}"

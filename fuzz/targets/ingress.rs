@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use fabric::Source;
 use libfuzzer_sys::fuzz_target;
-use vswitch::neighbour::ANSWER_BYTES;
+use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::{Directory, FlowKey, Ingress, classify, tcp_segment};
 
 /// The frames in `seeds/ingress` use the addresses of this file's hosts.
@@ -29,6 +29,11 @@ fuzz_target!(|frame: &[u8]| {
     let key = FlowKey::parse(frame);
     if let Some(segment) = tcp_segment(frame) {
         assert!(key.is_ok() && segment.payload_len > 0 && segment.payload_len as usize <= frame.len());
+    }
+    if let Some(claim) = claim(frame, &DIRECTORY) {
+        assert!(claim.host.0 < 2, "only hosts of the file have addresses");
+        DIRECTORY.learn(claim.host, 0, claim.mac);
+        assert_eq!(DIRECTORY.learned().count(), 0, "nothing is learned of hosts that are made");
     }
     let mut answer = [0; ANSWER_BYTES];
     match classify(frame, &DIRECTORY, &mut answer) {

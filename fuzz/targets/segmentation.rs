@@ -1,14 +1,16 @@
 //! What a kernel may leave uncut: any frame behind any virtio-net header is cut or refused, and its pieces joined again; what can be joined
-//! can be cut to what it was joined from.
+//! can be cut to what it was joined from. Fragments of datagrams are joined or refused, and none is lost.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use vswitch::fragments::Fragments;
 use vswitch::segmentation::{Joiner, LargeSegment};
 
 /// The longest frame that a link carries, and the header before it.
 const PIECE: usize = 10 + 1_518;
 
 fuzz_target!(|bytes: &[u8]| {
+    join_fragments(bytes);
     let Ok(Some(segment)) = LargeSegment::find(bytes) else { return };
     let mut out = [0; PIECE];
     let mut joiner = Joiner::default();
@@ -27,6 +29,34 @@ fuzz_target!(|bytes: &[u8]| {
     }
     check(&mut joiner, &mut together);
 });
+
+/// Reads the bytes as frames, each behind its length.
+fn join_fragments(bytes: &[u8]) {
+    let mut fragments = Fragments::default();
+    let (mut rest, mut there) = (bytes, 0);
+    while let [len, behind @ ..] = rest {
+        let (frame, behind) = behind.split_at(usize::from(*len).min(behind.len()));
+        rest = behind;
+        if fragments.offer(frame) {
+            there += 1;
+            continue;
+        }
+        take_fragments(&mut fragments, &mut there);
+        there += u64::from(fragments.offer(frame));
+    }
+    take_fragments(&mut fragments, &mut there);
+}
+
+/// All come out again, in fewer frames.
+fn take_fragments(fragments: &mut Fragments, there: &mut u64) {
+    let mut together = 0;
+    while let Some(joined) = fragments.take() {
+        together += joined.frames;
+        assert!(joined.frame.len() as u64 <= 10 + joined.bytes);
+    }
+    assert_eq!(together, *there);
+    *there = 0;
+}
 
 /// What was joined can be cut to as many as there were.
 fn check(joiner: &mut Joiner, together: &mut usize) {

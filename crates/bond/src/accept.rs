@@ -55,11 +55,16 @@ impl Bond {
         if is_inactive {
             return Accept::Drop(Refusal::Inactive);
         }
-        match self.mac {
+        let above = if config.mode.keeps_addresses() {
+            self.mac
+        } else if config.answers_by_member() {
+            self.device_mac
+        } else {
+            None
+        };
+        match above {
             // A peer knows the bond by a member's address, which may be that of a member that is down.
-            Some(mac) if config.mode.keeps_addresses() && frame.dst_mac != mac && self.is_own_mac(frame.dst_mac) => {
-                Accept::DeliverTo(mac)
-            }
+            Some(mac) if frame.dst_mac != mac && self.is_own_mac(frame.dst_mac) => Accept::DeliverTo(mac),
             _ => Accept::Deliver,
         }
     }
@@ -125,7 +130,22 @@ impl Bond {
         if self.is_own_mac(resolution.sender_mac) {
             self.learn_own(Own { ip: resolution.sender, vlan: resolution.vlan });
         }
-        if self.config.mode == Mode::BalanceAlb { self.alb_outgoing(now, &resolution, frame) } else { None }
+        if self.config.mode == Mode::BalanceAlb {
+            return self.alb_outgoing(now, &resolution, frame);
+        }
+        if self.is_renamed()
+            && self.device_mac == Some(resolution.sender_mac)
+            && let Some(mac) = self.mac
+        {
+            resolution.rewrite(frame, mac);
+        }
+        None
+    }
+
+    /// Whether the network knows the bond by another address than the device above has: `fail_over_mac=active`, while another
+    /// member than the one with that address is active.
+    fn is_renamed(&self) -> bool {
+        self.device_mac.is_some() && self.device_mac != self.mac
     }
 
     /// Puts the source address right for `member`.
@@ -133,22 +153,28 @@ impl Bond {
     pub(crate) fn put_source(&self, member: MemberId, frame: &mut [u8]) {
         if let Some(mac) = self.source_mac(member)
             && let Some(source) = frame.get_mut(6..12)
+            // In active-backup a host behind the host keeps its address.
+            && (self.config.mode.keeps_addresses() || self.device_mac.is_some_and(|device| device == *source))
         {
             source.copy_from_slice(&mac);
         }
     }
 
-    /// The source address of the host's own frames on `member`, where it is not the bond's: in balance-tlb and balance-alb a
-    /// switch must not see one address on two ports.
+    /// The source address of the host's own frames on `member`, where it is not the device's above: in balance-tlb and balance-alb a
+    /// switch must not see one address on two ports, and with `fail_over_mac=active` it is the active member's.
     #[inline]
     pub fn source_mac(&self, member: MemberId) -> Option<[u8; 6]> {
-        let is_other = self.config.mode.keeps_addresses() && self.active != Some(member);
-        is_other.then(|| self.member(member).map(Member::mac)).flatten()
+        match self.config.mode {
+            Mode::BalanceTlb | Mode::BalanceAlb if self.active != Some(member) => self.member(member).map(Member::mac),
+            Mode::ActiveBackup if self.is_renamed() => self.mac,
+            _ => None,
+        }
     }
 
-    /// Whether the host behind the bond sends with this address, and not somebody behind the host.
-    pub(crate) fn is_own_mac(&self, mac: [u8; 6]) -> bool {
-        self.mac == Some(mac) || self.members().any(|(_, member)| member.mac == mac)
+    /// Whether this is an address of the bond's: its own, a member's, or that of the device above. The host behind the bond sends with it, and
+    /// not somebody behind the host; and what comes from it was sent here.
+    pub fn is_own_mac(&self, mac: [u8; 6]) -> bool {
+        [self.mac, self.device_mac].contains(&Some(mac)) || self.members().any(|(_, member)| member.mac == mac)
     }
 }
 
@@ -220,6 +246,25 @@ impl Resolution {
             mac_at: message_at + option_at(ip.payload(), kind)? + 2,
             message_at: Some(message_at),
         })
+    }
+
+    /// Puts `mac` in the place of the address that the message tells of, and the checksum of a neighbour message right (RFC 1624,
+    /// equation 3). The address is three whole words of the message, since options are aligned. `None`: `frame` is shorter than the one
+    /// that this was read from.
+    pub(crate) fn rewrite(&self, frame: &mut [u8], mac: [u8; 6]) -> Option<()> {
+        let place = frame.get_mut(self.mac_at..)?.first_chunk_mut::<6>()?;
+        let old = std::mem::replace(place, mac);
+        let Some(message_at) = self.message_at else { return Some(()) };
+        let sum = frame.get_mut(message_at + 2..)?.first_chunk_mut::<2>()?;
+        let mut total = u32::from(!u16::from_be_bytes(*sum));
+        for (old, new) in old.as_chunks::<2>().0.iter().zip(mac.as_chunks::<2>().0) {
+            total += u32::from(!u16::from_be_bytes(*old)) + u32::from(u16::from_be_bytes(*new));
+        }
+        while total > 0xffff {
+            total = (total >> 16) + (total & 0xffff);
+        }
+        *sum = (!(total as u16)).to_be_bytes();
+        Some(())
     }
 }
 

@@ -120,11 +120,6 @@ impl Bond {
         }
     }
 
-    /// The member whose address the peer `theirs` is told for our address `ours`. For simulations without frames as bytes.
-    pub fn receive_member(&mut self, now: Time, ours: IpAddr, theirs: IpAddr) -> Option<MemberId> {
-        self.alb.entry(now, &self.table, ours, theirs).map(|known| known.member)
-    }
-
     /// What peers are told in balance-alb: our address, theirs, and the member by whose address they know us.
     pub fn peers(&self) -> impl Iterator<Item = (IpAddr, IpAddr, MemberId)> {
         self.alb.peers.iter().map(|known| (known.ours, known.theirs, known.member))
@@ -157,7 +152,7 @@ impl Bond {
             return None;
         }
         let mac = self.member(member)?.mac();
-        rewrite(frame, resolution.mac_at, resolution.message_at, mac)?;
+        resolution.rewrite(frame, mac)?;
         Some(member)
     }
 
@@ -225,22 +220,4 @@ impl Peer {
             _ => None,
         }
     }
-}
-
-/// Puts `mac` in the place of the address at `mac_at`, and the checksum of the neighbour message at `message_at` right
-/// (RFC 1624, equation 3). The address is three whole words of the message, since options are aligned.
-fn rewrite(frame: &mut [u8], mac_at: usize, message_at: Option<usize>, mac: [u8; 6]) -> Option<()> {
-    let place = frame.get_mut(mac_at..)?.first_chunk_mut::<6>()?;
-    let old = std::mem::replace(place, mac);
-    let Some(message_at) = message_at else { return Some(()) };
-    let sum = frame.get_mut(message_at + 2..)?.first_chunk_mut::<2>()?;
-    let mut total = u32::from(!u16::from_be_bytes(*sum));
-    for (old, new) in old.as_chunks::<2>().0.iter().zip(mac.as_chunks::<2>().0) {
-        total += u32::from(!u16::from_be_bytes(*old)) + u32::from(u16::from_be_bytes(*new));
-    }
-    while total > 0xffff {
-        total = (total >> 16) + (total & 0xffff);
-    }
-    *sum = (!(total as u16)).to_be_bytes();
-    Some(())
 }

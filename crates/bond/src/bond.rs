@@ -58,7 +58,7 @@ pub enum Event {
         /// Which.
         mac: [u8; 6],
     },
-    /// The bond, and so the interface above it, has this address from now on.
+    /// The bond has this address from now on, and so the interface above it, unless that keeps its own.
     BondMac([u8; 6]),
     /// A hash bucket went to a less busy member.
     Remapped(Remapped),
@@ -95,6 +95,8 @@ pub struct Bond {
     /// Members as they joined.
     pub(crate) order: Vec<MemberId>,
     pub(crate) mac: Option<[u8; 6]>,
+    /// Of the device above, where that does not follow the bond's.
+    pub(crate) device_mac: Option<[u8; 6]>,
     pub(crate) tlb: Tlb,
     pub(crate) alb: Alb,
     pub(crate) monitor: Monitor,
@@ -114,8 +116,9 @@ pub struct Bond {
 }
 
 impl Bond {
-    /// A bond without members. `mac` is its address; without one it takes the first member's. `rng` is for
-    /// `packets_per_slave=0`.
+    /// A bond without members. `mac` is the address of the device above, which that keeps: where the bond has another one
+    /// (`fail_over_mac=active`), what passes is rewritten. Without it the bond takes the first member's, and the device above is to
+    /// have the bond's ([`Event::BondMac`]). `rng` is for `packets_per_slave=0`.
     pub fn new(now: Time, config: Config, mac: Option<[u8; 6]>, rng: Rng) -> Self {
         let mut bond = Self {
             table: Table::EMPTY,
@@ -127,6 +130,7 @@ impl Bond {
             members: Box::new([const { None }; MEMBERS_MAX]),
             order: Vec::with_capacity(MEMBERS_MAX),
             mac,
+            device_mac: mac,
             tlb: Tlb::new(now),
             alb: Alb::default(),
             monitor: Monitor::new(now),

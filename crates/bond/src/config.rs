@@ -235,6 +235,17 @@ impl Config {
         (self.mode.takes_policy() && !by_peer).then_some(self.policy)
     }
 
+    /// Whether peers are told members' addresses, and not one that stays: balance-alb, where each peer may be told another one, and
+    /// `fail_over_mac=active`, where it is the active member's.
+    #[inline]
+    pub fn answers_by_member(&self) -> bool {
+        match self.mode {
+            Mode::BalanceAlb => true,
+            Mode::ActiveBackup => self.fail_over_mac == FailOverMac::Active,
+            _ => false,
+        }
+    }
+
     /// All targets of probing, IPv4 first.
     pub fn targets(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let v6 = self.ns_ip6_target.iter().map(|&target| IpAddr::V6(target));

@@ -48,7 +48,7 @@ pub use port::{Counters, MARKER_MAX, RECEIVE_MAX, Selected, TRANSMIT_MAX};
 pub use receive::{LONG_TIMEOUT, ReceiveState, SHORT_TIMEOUT};
 pub use selection::PATIENCE;
 pub use settings::{AGGREGATE_WAIT, Settings};
-pub use why::{Reason, Why};
+pub use why::{Reason, Standing, Why};
 
 use crate::{Carrier, MemberId, MemberSet};
 use port::Port;

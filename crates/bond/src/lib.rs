@@ -35,6 +35,8 @@
 //! - Carrier changes act at once and `updelay`, `downdelay` are exact; the driver counts both in intervals of `miimon`. A lost
 //!   carrier acts at once also on a member that is probed.
 //! - In balance-alb peers are spread evenly, IPv6 peers too; the driver assigns IPv4 peers in turn. IPX is not balanced.
+//! - The device above may keep its address while the bond's changes (`fail_over_mac=active`): then what passes is rewritten, as in
+//!   balance-alb. The driver's device has the bond's.
 //! - Options that a mode has no use for are refused; the driver takes some of them without effect. `queue_id` is refused, since
 //!   no frame is marked for a queue here; member priorities are missing.
 //! - `resend_igmp` reports what was learned from the host's own reports, not what the host's stack knows. As with the driver,

@@ -78,10 +78,9 @@ impl Bond {
         let mode = self.config.mode;
         let policy = if mode == Mode::ActiveBackup { self.config.fail_over_mac } else { FailOverMac::None };
         let of_active = self.active.and_then(|id| self.member(id)).map(Member::permanent_mac);
-        if policy == FailOverMac::Active
-            && let Some(mac) = of_active
-            && self.mac != Some(mac)
-        {
+        // Where the policy was another before, the bond has the address of the device above again.
+        let wanted = if policy == FailOverMac::Active { of_active } else { self.device_mac };
+        if let Some(mac) = wanted.filter(|mac| self.mac != Some(*mac)) {
             self.mac = Some(mac);
             self.event(Event::BondMac(mac));
         }

@@ -5,6 +5,7 @@
 
 mod ends;
 mod layout;
+mod targets;
 mod text;
 mod values;
 mod vary;

@@ -218,7 +218,7 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     if let Some(defaults) = defaults {
         let any_rate = defaults.value.rate.is_some() || links.iter().any(|link| link.value.rate.is_some());
         if !any_rate {
-            links::note_idle_queue(&defaults.value, crate::LinkSpec::default(), problems);
+            links::note_idle(&defaults.value, crate::LinkSpec::default(), problems);
         }
     }
     // With a node or a link missing, everything that is attached to it would seem wrong.

@@ -222,6 +222,8 @@ pub(crate) const LONGEST_QUEUE: u64 = 1_000_000;
 
 type Delay = Length<true, 10_000>;
 type Queue = Whole<1, LONGEST_QUEUE>;
+/// No link layer that IP runs over has more.
+type Overhead = Bytes<0, 1_024>;
 
 section! {
     /// What a link does to packets, in each direction.
@@ -232,6 +234,8 @@ section! {
         "delay" => delay: Option<At<Delay>>,
         /// How many packets wait behind the one in transmission. 1000 when not given (Linux's default).
         "queue" => queue: Option<At<Queue>>,
+        /// Bytes that each packet takes on the wire besides its own; Ethernet's preamble, checksum and gap are 24. None when not given.
+        "overhead" => overhead: Option<At<Overhead>>,
     }
 }
 
@@ -244,6 +248,8 @@ section! {
         "delay" => delay: Option<At<Delay>>,
         /// How many packets wait behind the one in transmission. 1000 when not given (Linux's default).
         "queue" => queue: Option<At<Queue>>,
+        /// Bytes that each packet takes on the wire besides its own; Ethernet's preamble, checksum and gap are 24. None when not given.
+        "overhead" => overhead: Option<At<Overhead>>,
         /// What links between a host and a switch do otherwise.
         "hosts" => hosts: Option<At<LinkText>>,
         /// What links between two switches do otherwise.
@@ -262,6 +268,8 @@ section! {
         "delay" => delay: Option<At<Delay>>,
         /// How many packets wait behind the one in transmission. 1000 when not given (Linux's default).
         "queue" => queue: Option<At<Queue>>,
+        /// Bytes that each packet takes on the wire besides its own; Ethernet's preamble, checksum and gap are 24. None when not given.
+        "overhead" => overhead: Option<At<Overhead>>,
     }
 }
 

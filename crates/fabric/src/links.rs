@@ -15,16 +15,26 @@ pub(crate) fn merged(own: &LinkText, defaults: Option<&LinkText>) -> LinkSpec {
     let rate = own.rate.as_ref().or(defaults.and_then(|d| d.rate.as_ref()));
     let delay = own.delay.as_ref().or(defaults.and_then(|d| d.delay.as_ref()));
     let queue = own.queue.as_ref().or(defaults.and_then(|d| d.queue.as_ref()));
+    let overhead = own.overhead.as_ref().or(defaults.and_then(|d| d.overhead.as_ref()));
     LinkSpec {
         rate_bps: rate.map(|rate| rate.value.0),
         delay: delay.map_or(Span::ZERO, |delay| delay.value.0),
         // Nothing waits on a link without a rate.
         queue_packets: rate.map(|_| queue.map_or(DEFAULT_QUEUE, |queue| queue.value.get())),
+        overhead_bytes: rate.and(overhead).map_or(0, |overhead| overhead.value.0),
     }
 }
 
-/// Notes a queue written for a link on which nothing waits.
-pub(crate) fn note_idle_queue(own: &LinkText, spec: LinkSpec, problems: &mut Problems<'_>) {
+/// Notes what is written in vain for a link on which nothing takes time.
+pub(crate) fn note_idle(own: &LinkText, spec: LinkSpec, problems: &mut Problems<'_>) {
+    if let (Some(overhead), None) = (&own.overhead, spec.rate_bps) {
+        problems.add(
+            overhead.place,
+            "an overhead without a rate: bytes take no time on a link without a rate",
+            "no rate to count it at",
+            "add `rate:`, or remove `overhead:`",
+        );
+    }
     if let (Some(queue), None) = (&own.queue, spec.rate_bps) {
         problems.add(
             queue.place,
@@ -37,12 +47,17 @@ pub(crate) fn note_idle_queue(own: &LinkText, spec: LinkSpec, problems: &mut Pro
 
 /// The links of a topology.
 pub(crate) fn classes(classes: &LinkClasses, problems: &mut Problems<'_>) -> Specs {
-    let all = LinkText { rate: classes.rate.clone(), delay: classes.delay.clone(), queue: classes.queue.clone() };
+    let all = LinkText {
+        rate: classes.rate.clone(),
+        delay: classes.delay.clone(),
+        queue: classes.queue.clone(),
+        overhead: classes.overhead.clone(),
+    };
     let mut class = |own: Option<&LinkText>| match own {
         None => merged(&all, None),
         Some(own) => {
             let spec = merged(own, Some(&all));
-            note_idle_queue(own, spec, problems);
+            note_idle(own, spec, problems);
             spec
         }
     };
@@ -51,7 +66,7 @@ pub(crate) fn classes(classes: &LinkClasses, problems: &mut Problems<'_>) -> Spe
         switches: class(classes.switches.as_ref().map(|at| &at.value)),
     };
     if specs.hosts.rate_bps.is_none() && specs.switches.rate_bps.is_none() {
-        note_idle_queue(&all, specs.hosts, problems);
+        note_idle(&all, specs.hosts, problems);
     }
     specs
 }

@@ -165,6 +165,15 @@ pub struct LinkSpec {
     /// How many packets wait behind the one in transmission; the next one is dropped. `None`: no bound of its own
     /// (only links without a rate, on which nothing waits).
     pub queue_packets: Option<u32>,
+    /// Bytes that each packet takes on the wire besides its own, as `overhead` of tc-stab(8): Ethernet's preamble, start of frame,
+    /// checksum and gap are 24. Only links with a rate have a use for it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub overhead_bytes: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl LinkSpec {

@@ -170,9 +170,9 @@ fn options_have_the_kernels_names_in_both_spellings() {
 
 #[test]
 fn every_option_reaches_the_configuration() {
-    let shared = "arp_interval: 100ms, arp_ip_target: [10.0.0.1, 10.0.0.2], ns_ip6_target: \"fd00::1, fd00::2\", arp_validate: all, \
+    let shared = "arp_interval: 100ms, arp_ip_target: [10.0.0.2, 10.0.0.3], ns_ip6_target: \"fd00::1, fd00::2\", arp_validate: all, \
                   arp_missed_max: 3, downdelay: 200ms";
-    let backup = "primary: eth0, primary_reselect: failure, fail_over_mac: none, num_grat_arp: 5, arp_all_targets: 1, all_slaves_active: on";
+    let backup = "primary: eth0, primary_reselect: failure, fail_over_mac: active, num_grat_arp: 5, arp_all_targets: 1, all_slaves_active: on";
     let text = with_star(&format!("bonds: [{{ host: h1, members: 2, mode: 1, {shared}, {backup} }}]\n"));
     assert_eq!(violations(&text), [""; 0]);
     let fabric = read(&text);
@@ -180,7 +180,7 @@ fn every_option_reaches_the_configuration() {
     assert_eq!((config.arp_interval, config.downdelay), (Span::from_ms(100), Span::from_ms(200)));
     assert_eq!((config.targets().count(), config.arp_missed_max, config.num_grat_arp), (4, 3, 5));
     assert_eq!(config.arp_validate, "all".parse::<ArpValidate>().expect("a value"));
-    assert_eq!((config.primary_reselect.name(), config.fail_over_mac.name()), ("failure", "none"));
+    assert_eq!((config.primary_reselect.name(), config.fail_over_mac.name()), ("failure", "active"));
     assert_eq!((config.arp_all_targets.name(), config.all_slaves_active), ("all", true));
 
     let text = with_star(
@@ -401,8 +401,8 @@ fn messages_about_options() {
         "[{ host: h1, mode: 1, arp-interval: 100, arp-ip-target: here }]",
         "[{ host: h1, mode: 1, arp-interval: 100, arp-ip-target: 10.0.0.1, miimon: 100 }]",
         "[{ host: h1, mode: 1, arp-interval: 100, arp-ip-target: 10.0.0.1, arp-validate: some }]",
-        "[{ host: h1, mode: 1, fail-over-mac: active }]",
-        "[{ host: h1, mode: 1, ends: { h1: { fail-over-mac: 2 } } }]",
+        "[{ host: h1, mode: 1, fail-over-mac: passive }]",
+        "[{ host: h1, mode: 2, fail-over-mac: active }]",
         "[{ host: h1, mode: 5, rebalance: on }]",
         "[{ host: h1, mode: 5, lp-interval: 1500ms }]",
         "[{ host: h1, mode: 1, members: 2, primary: eth2 }]",
@@ -471,6 +471,41 @@ fn messages_about_axes() {
         )),
     ];
     insta::assert_snapshot!(all.concat());
+}
+
+/// A host that probes itself would lose its bond.
+#[test]
+fn targets_of_probing_are_other_hosts() {
+    let pair = |options: &str| {
+        let text = format!(
+            "nodes: {{ h1: {{ kind: host, ipv4: 10.0.0.7 }}, h2: host }}\nlinks: [{{ between: [h1, h2] }}, {{ between: [h1, h2] }}]\n\
+             bonds: [{{ between: [h1, h2], mode: 1, arp-interval: 100, {options} }}]\n"
+        );
+        match parse(&Source { name: "x".to_owned(), text }) {
+            Ok(_) => Vec::new(),
+            Err(error) => error.problems().iter().map(|problem| problem.message.clone()).collect::<Vec<_>>(),
+        }
+    };
+    let own = |option: &str, host: &str, address: &str| {
+        vec![format!(
+            "`{option}` of `{host}` is its own address {address}, which does not answer: the bond would go down"
+        )]
+    };
+    assert_eq!(
+        pair("ends: { h1: { arp-ip-target: 10.0.0.7 } }, arp-ip-target: 10.0.0.7"),
+        own("arp-ip-target", "h1", "10.0.0.7")
+    );
+    assert_eq!(pair("arp-ip-target: 10.0.0.7"), own("arp-ip-target", "h1", "10.0.0.7"));
+    assert_eq!(pair("arp-ip-target: 10.0.0.2"), own("arp-ip-target", "h2", "10.0.0.2"));
+    assert_eq!(pair("ns-ip6-target: \"fd68:6564:646c::2\""), own("ns-ip6-target", "h2", "fd68:6564:646c::2"));
+    // One list for both: each asks the other, and that is enough if one answer is.
+    assert_eq!(pair("arp-ip-target: [10.0.0.7, 10.0.0.2]"), [""; 0]);
+    let both = pair("arp-ip-target: [10.0.0.7, 10.0.0.2], arp-all-targets: all");
+    assert_eq!(
+        both.concat(),
+        [own("arp-ip-target", "h1", "10.0.0.7"), own("arp-ip-target", "h2", "10.0.0.2")].concat().concat()
+    );
+    assert_eq!(pair("ends: { h1: { arp-ip-target: 10.0.0.2 }, h2: { arp-ip-target: 10.0.0.7 } }"), [""; 0]);
 }
 
 #[test]

@@ -84,6 +84,10 @@ pub enum Command {
     /// Needs no root where user namespaces are allowed. Every host becomes a network namespace with one interface,
     /// eth0; all switches and links run in one background process. Running it again changes only what changed:
     /// programs in untouched hosts go on, with their connections.
+    ///
+    /// It returns when the network carries traffic: it waits until LACP has agreed on the links of bonds in 802.3ad, for four seconds
+    /// at most. A bond that has not settled by then, or that carries less than it should, gets a warning with the reason; the exit
+    /// status is 0 all the same.
     Up(Up),
     /// Stop a running network and all programs in its hosts
     Down(Down),
@@ -133,7 +137,7 @@ pub enum Command {
     /// The process behind `up`: holds the namespaces, forwards the packets
     #[command(hide = true)]
     Daemon(Daemon),
-    /// The ends of a flow of datagrams at a constant rate: `run` starts them in hosts
+    /// The ends of a flow of datagrams: `run` starts them in hosts
     #[command(hide = true)]
     Datagrams {
         #[command(subcommand)]
@@ -172,6 +176,42 @@ pub enum Datagrams {
         /// The one after the last that is measured
         #[arg(long, value_name = "N")]
         to: u64,
+        /// Give up after so many milliseconds
+        #[arg(long, value_name = "N")]
+        patience_ms: u64,
+    },
+    /// Send messages as fast as credit for them comes
+    Stream {
+        /// How many streams
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+        streams: u32,
+        /// Messages of a stream that are under way
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+        window: u32,
+        /// Payload of each
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(16..=65_507))]
+        bytes: u16,
+        /// For so many milliseconds
+        #[arg(long, value_name = "N")]
+        for_ms: u64,
+        /// Where to
+        #[arg(value_name = "ADDRESS:PORT")]
+        to: std::net::SocketAddr,
+    },
+    /// Count messages and give credit for them
+    Sink {
+        /// The port to listen at
+        #[arg(long)]
+        port: u16,
+        /// Messages of a stream that are under way
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+        window: u32,
+        /// Measure so many milliseconds after the first message
+        #[arg(long, value_name = "N")]
+        warm_up_ms: u64,
+        /// For so many milliseconds
+        #[arg(long, value_name = "N")]
+        for_ms: u64,
         /// Give up after so many milliseconds
         #[arg(long, value_name = "N")]
         patience_ms: u64,
@@ -222,6 +262,9 @@ pub struct Up {
     /// Name of the running network, if not the fabric's
     #[arg(short, long)]
     pub name: Option<String>,
+    /// Don't wait until bonds have settled
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 #[derive(Debug, Args)]

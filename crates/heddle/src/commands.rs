@@ -8,6 +8,7 @@ mod file;
 mod instance;
 mod link;
 mod measure;
+mod settle;
 mod shell;
 mod show;
 

@@ -2,6 +2,8 @@
 
 mod program;
 
+use std::time::{Duration, Instant};
+
 use program::Desk;
 use serde_json::Value;
 
@@ -169,4 +171,102 @@ experiments:
     }
     drivers.sort();
     assert_eq!(drivers, ["live", "live", "sim", "sim"]);
+}
+
+/// Two switches with a bond of two links between them.
+const AGREED: &str = "\
+name: agreed
+nodes: { h1: host, h2: host, s1: switch, s2: switch }
+link-defaults: { rate: 100Mbit, delay: 50us, queue: 100 }
+links: [{ between: [h1, s1] }, { between: [h2, s2] }, { between: [s1, s2] }]
+bonds: [{ between: [s1, s2], members: 2, mode: 802.3ad }]
+";
+
+#[test]
+fn up_returns_when_the_first_packet_passes() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    desk.write("agreed.fabric.yaml", AGREED);
+    let ping = ["exec", "h1", "--", "ping", "-c", "1", "-W", "1", "h2"];
+    let (_, stderr) = desk.expect(0, &["up", "agreed.fabric.yaml"]);
+    desk.expect(0, &ping);
+    assert!(!stderr.contains("settle"), "{stderr}");
+    // The mode changes while the network runs: both ends have to agree anew.
+    desk.write("agreed.fabric.yaml", &AGREED.replace("802.3ad", "balance-rr"));
+    desk.expect(0, &["up", "agreed.fabric.yaml"]);
+    desk.write("agreed.fabric.yaml", AGREED);
+    desk.expect(0, &["up", "agreed.fabric.yaml"]);
+    desk.expect(0, &ping);
+    desk.expect(0, &["down"]);
+    // LACP waits half a second for other ports: nothing can be sent yet.
+    desk.expect(0, &["up", "--no-wait", "agreed.fabric.yaml"]);
+    let (bonds, _) = desk.expect(0, &["show", "bonds", "-o", "json"]);
+    let bonds: Value = serde_json::from_str(&bonds).expect("JSON");
+    assert!(bonds.as_array().expect("rows").iter().all(|member| member["sends"] == "no"), "{bonds}");
+}
+
+/// A bond with whatever is behind two devices of the machine.
+const SILENT: &str = "\
+name: silent
+nodes: { h1: host, guest: { kind: host, devices: [tap0, tap1] }, s1: switch }
+links: [{ between: [h1, s1] }, { between: [guest, s1] }, { between: [guest, s1] }]
+bonds: [{ host: guest, mode: 802.3ad }]
+";
+
+/// Nobody is behind the guest's devices.
+#[test]
+fn a_bond_without_partner_holds_up_for_seconds_and_is_warned_of() {
+    if !may_run() {
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("SKIPPED: devices of the machine are for root");
+    }
+    // What this thread starts is in its network namespace.
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
+    for n in 0..2 {
+        let pair =
+            format!("ip link add tap{n} type veth peer name far{n} && ip link set tap{n} up && ip link set far{n} up");
+        let status = std::process::Command::new("sh").args(["-c", &pair]).status().expect("sh runs");
+        assert!(status.success(), "{pair}");
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    desk.write("silent.fabric.yaml", SILENT);
+    let started = Instant::now();
+    let (stdout, stderr) = desk.expect(0, &["up", "silent.fabric.yaml"]);
+    let took = started.elapsed();
+    assert!((Duration::from_secs(3)..Duration::from_secs(6)).contains(&took), "{took:?}");
+    assert!(stdout.contains("silent is up"), "{stdout}");
+    for part in ["bond0 of s1", "no LACPDU", "heddle show bonds"] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    desk.expect(0, &["down"]);
+    let started = Instant::now();
+    let (_, stderr) = desk.expect(0, &["up", "--no-wait", "silent.fabric.yaml"]);
+    assert!(started.elapsed() < Duration::from_secs(2) && !stderr.contains("bond0"), "{stderr}");
+}
+
+/// Each run changes the bond's mode, and none is warmed up for as long as LACP needs.
+#[test]
+fn a_run_begins_when_bonds_have_settled() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let experiment = "\
+experiments:
+  early:
+    traffic: { pattern: { pairs: [[h1, h2]] }, transport: udp, rate: 1 kpps, segment: 200B }
+    vary: { mode: [balance-rr, 802.3ad] }
+    warm-up: 10ms
+    for: 200ms
+    repeat: 2
+    expect: { lost: \"<= 0\" }
+";
+    desk.write("agreed.fabric.yaml", &format!("{AGREED}{experiment}"));
+    let (table, stderr) = desk.expect(0, &["run", "agreed.fabric.yaml", "--live", "--quiet"]);
+    assert!(table.contains("all 2 expectations are met") && !stderr.contains("WARN"), "{table}{stderr}");
+    assert_eq!(desk.read("results/agreed/samples.jsonl").lines().count(), 4);
 }

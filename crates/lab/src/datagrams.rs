@@ -1,10 +1,11 @@
-//! Datagrams at an even pace, live: `heddle datagrams receive` and `heddle datagrams send` for each flow, as iperf3 is run for TCP.
+//! Datagrams live, at an even pace or as fast as they go: two `heddle datagrams` for each flow, as iperf3 is run for TCP.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
+use live::datagrams::stream::{Streamed, Sunk};
 use live::datagrams::{READY, Received, Sent};
 use machine::Span;
 use serde::de::DeserializeOwned;
@@ -16,47 +17,80 @@ use crate::traffic::{FlowFailure, Hosts, LiveFlow};
 
 /// How long a flow may take beyond its time.
 const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How long all programs of a run may take to start.
+const START_PATIENCE: Duration = Duration::from_secs(10);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 /// The longest thing that one of them says, bytes.
 const REPORT_LIMIT: u64 = 4_096;
 
-/// How the flows of a run go.
+/// When the flows of a run are measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub warm_up: Span,
+    pub duration: Span,
+}
+
+/// What the flows of a run are: what their two programs are told, and what each says at its end.
+pub(crate) trait Load {
+    /// The sender's report.
+    type Sent: DeserializeOwned;
+    /// The receiver's report.
+    type Received: DeserializeOwned;
+
+    /// Arguments of the receiver; it may wait so long.
+    fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String>;
+    /// Arguments of the sender.
+    fn sender(&self, flow: &LiveFlow, times: Times) -> Vec<String>;
+}
+
+/// Numbered datagrams at an even pace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub rate_pps: u64,
-    pub warm_up: Span,
-    pub duration: Span,
     /// Payload of each datagram.
     pub bytes: u32,
 }
 
+/// Messages as fast as credit for them comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    pub streams: u32,
+    /// Messages of a stream that are under way.
+    pub window: u32,
+    /// Payload of each message.
+    pub bytes: u32,
+}
+
 /// What the flows did, and what was counted when measuring started and ended.
-pub(crate) struct Measured<C> {
-    pub flows: Vec<(Sent, Received)>,
+pub(crate) struct Measured<L: Load, C> {
+    pub flows: Vec<(L::Sent, L::Received)>,
     pub before: C,
     pub after: C,
 }
 
 /// Runs all flows at once; `program` is `heddle` itself.
-pub(crate) fn run<C>(
+pub(crate) fn run<L: Load, C>(
     hosts: &impl Hosts,
     program: &Path,
     flows: &[LiveFlow],
-    pace: &Pace,
+    (load, times): (&L, Times),
     faults: &mut Faults<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
-) -> Result<Measured<C>, FlowFailure> {
+) -> Result<Measured<L, C>, FlowFailure> {
+    let Times { warm_up, duration } = times;
+    let lasts = span(warm_up + duration + paced::TAIL);
+    // Receivers are started one after the other, so the first one waits for all of them.
+    let patience = lasts + END_PATIENCE / 2 + START_PATIENCE;
     let receivers = flows.iter().map(|flow| {
-        let mut receiver = Running::start(hosts, program, flow, &flow.to, &receiver_arguments(flow, pace))?;
+        let mut receiver = Running::start(hosts, program, flow, &flow.to, &load.receiver(flow, times, patience))?;
         receiver.wait_until_it_listens()?;
         Ok(receiver)
     });
     let mut receivers = receivers.collect::<Result<Vec<_>, FlowFailure>>()?;
-    let senders =
-        flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &sender_arguments(flow, pace)));
+    let senders = flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times)));
     let mut senders = senders.collect::<Result<Vec<_>, FlowFailure>>()?;
-    let warm = Instant::now() + duration(pace.warm_up);
+    let warm = Instant::now() + span(warm_up);
     wait_until(warm);
     let before = count()?;
     let wait = |moment| {
@@ -64,13 +98,13 @@ pub(crate) fn run<C>(
         Ok(())
     };
     faults.carry_out(warm, wait)?;
-    let end = warm + duration(pace.duration);
+    let end = warm + span(duration);
     wait_until(end);
     let after = count()?;
-    let deadline = end + duration(paced::TAIL) + END_PATIENCE;
+    let deadline = end + span(paced::TAIL) + END_PATIENCE + START_PATIENCE;
     let mut measured = Vec::with_capacity(flows.len());
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
-        let sent: Sent = sender.report(deadline)?;
+        let sent = sender.report(deadline)?;
         measured.push((sent, receiver.report(deadline)?));
     }
     Ok(Measured { flows: measured, before, after })
@@ -80,33 +114,72 @@ fn wait_until(moment: Instant) {
     std::thread::sleep(moment.saturating_duration_since(Instant::now()));
 }
 
-fn duration(span: Span) -> Duration {
+fn span(span: Span) -> Duration {
     Duration::from_nanos(span.as_ns())
 }
 
-/// The numbers of the datagrams that are measured, and how many are sent in all.
-fn numbers(pace: &Pace) -> (std::ops::Range<u64>, u64) {
-    let at = |time| paced::first_after(pace.rate_pps, time);
-    let end = pace.warm_up + pace.duration;
-    (at(pace.warm_up)..at(end), at(end + paced::TAIL))
+impl Pace {
+    /// The numbers of the datagrams that are measured, and how many are sent in all.
+    fn numbers(&self, times: Times) -> (std::ops::Range<u64>, u64) {
+        let at = |time| paced::first_after(self.rate_pps, time);
+        let end = times.warm_up + times.duration;
+        (at(times.warm_up)..at(end), at(end + paced::TAIL))
+    }
 }
 
-fn receiver_arguments(flow: &LiveFlow, pace: &Pace) -> Vec<String> {
-    let (measured, _) = numbers(pace);
-    let lasts = duration(pace.warm_up + pace.duration + paced::TAIL) + END_PATIENCE / 2;
-    let numbers = [
-        ("--port", u64::from(flow.port)),
-        ("--rate", pace.rate_pps),
-        ("--from", measured.start),
-        ("--to", measured.end),
-        ("--patience-ms", lasts.as_millis() as u64),
-    ];
-    arguments("receive", &numbers)
+impl Load for Pace {
+    type Sent = Sent;
+    type Received = Received;
+
+    fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String> {
+        let (measured, _) = self.numbers(times);
+        let numbers = [
+            ("--port", u64::from(flow.port)),
+            ("--rate", self.rate_pps),
+            ("--from", measured.start),
+            ("--to", measured.end),
+            ("--patience-ms", patience.as_millis() as u64),
+        ];
+        arguments("receive", &numbers)
+    }
+
+    fn sender(&self, flow: &LiveFlow, times: Times) -> Vec<String> {
+        let numbers =
+            [("--rate", self.rate_pps), ("--count", self.numbers(times).1), ("--bytes", u64::from(self.bytes))];
+        arguments_to("send", &numbers, flow)
+    }
 }
 
-fn sender_arguments(flow: &LiveFlow, pace: &Pace) -> Vec<String> {
-    let numbers = [("--rate", pace.rate_pps), ("--count", numbers(pace).1), ("--bytes", u64::from(pace.bytes))];
-    let mut arguments = arguments("send", &numbers);
+impl Load for Stream {
+    type Sent = Streamed;
+    type Received = Sunk;
+
+    fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String> {
+        let ms = |span: Span| span.as_ns() / 1_000_000;
+        let numbers = [
+            ("--port", u64::from(flow.port)),
+            ("--window", u64::from(self.window)),
+            ("--warm-up-ms", ms(times.warm_up)),
+            ("--for-ms", ms(times.duration)),
+            ("--patience-ms", patience.as_millis() as u64),
+        ];
+        arguments("sink", &numbers)
+    }
+
+    fn sender(&self, flow: &LiveFlow, times: Times) -> Vec<String> {
+        let lasts = times.warm_up + times.duration + paced::TAIL;
+        let numbers = [
+            ("--streams", u64::from(self.streams)),
+            ("--window", u64::from(self.window)),
+            ("--bytes", u64::from(self.bytes)),
+            ("--for-ms", lasts.as_ns() / 1_000_000),
+        ];
+        arguments_to("stream", &numbers, flow)
+    }
+}
+
+fn arguments_to(what: &str, numbers: &[(&str, u64)], flow: &LiveFlow) -> Vec<String> {
+    let mut arguments = arguments(what, numbers);
     arguments.push(format!("{}:{}", flow.address, flow.port));
     arguments
 }
@@ -212,13 +285,29 @@ mod tests {
 
     #[test]
     fn what_is_sent_after_the_measured_time_is_not_measured() {
-        let pace = Pace { rate_pps: 10_000, warm_up: Span::from_ms(500), duration: Span::from_secs(2), bytes: 1_448 };
-        assert_eq!(numbers(&pace), (5_000..25_000, 27_000));
-        let flow = LiveFlow { from: "h1".into(), to: "h2".into(), address: "10.0.0.2".into(), port: 6_000 };
-        let line = sender_arguments(&flow, &pace).join(" ");
+        let pace = Pace { rate_pps: 10_000, bytes: 1_448 };
+        assert_eq!(pace.numbers(times()), (5_000..25_000, 27_000));
+        let line = pace.sender(&flow(), times()).join(" ");
         assert_eq!(line, "datagrams send --rate 10000 --count 27000 --bytes 1448 10.0.0.2:6000");
-        let line = receiver_arguments(&flow, &pace).join(" ");
-        assert_eq!(line, "datagrams receive --port 6000 --rate 10000 --from 5000 --to 25000 --patience-ms 7700");
+        let line = pace.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
+        assert_eq!(line, "datagrams receive --port 6000 --rate 10000 --from 5000 --to 25000 --patience-ms 7000");
+    }
+
+    #[test]
+    fn a_stream_goes_on_beyond_the_measured_time() {
+        let stream = Stream { streams: 5, window: 4, bytes: 16_060 };
+        let line = stream.sender(&flow(), times()).join(" ");
+        assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 2700 10.0.0.2:6000");
+        let line = stream.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
+        assert_eq!(line, "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --patience-ms 7000");
+    }
+
+    fn times() -> Times {
+        Times { warm_up: Span::from_ms(500), duration: Span::from_secs(2) }
+    }
+
+    fn flow() -> LiveFlow {
+        LiveFlow { from: "h1".into(), to: "h2".into(), address: "10.0.0.2".into(), port: 6_000 }
     }
 
     /// A host whose programs say what they like.
@@ -234,12 +323,12 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_is_quoted() {
-        let flow = LiveFlow { from: "h1".into(), to: "h2".into(), address: "10.0.0.2".into(), port: 6_000 };
-        let pace = Pace { rate_pps: 10, warm_up: Span::ZERO, duration: Span::from_ms(10), bytes: 100 };
+        let pace = Pace { rate_pps: 10, bytes: 100 };
+        let times = Times { warm_up: Span::ZERO, duration: Span::from_ms(10) };
         let failure = |says: &'static str| {
             let mut none = |_| Ok(());
             let mut faults = Faults::new(Vec::new(), &mut none);
-            run(&Says(says), Path::new("heddle"), std::slice::from_ref(&flow), &pace, &mut faults, || Ok(())).err()
+            run(&Says(says), Path::new("heddle"), &[flow()], (&pace, times), &mut faults, || Ok(())).err()
         };
         let failed = failure("echo no port >&2; exit 1").expect("it failed");
         assert_eq!((&*failed.flow, &*failed.host), ("h1 -> h2", "h2"));

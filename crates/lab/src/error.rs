@@ -33,7 +33,7 @@ pub enum Error {
         /// Why not.
         reason: &'static str,
     },
-    /// What is asked of the controllers, or UDP, cannot be run live.
+    /// What is asked of the controllers, or of hosts behind devices of the machine, cannot be run live.
     #[error("experiment {experiment:?} ({case}) cannot run live: {reason}")]
     NotLive {
         /// The experiment.

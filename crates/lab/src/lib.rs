@@ -37,6 +37,7 @@ mod record;
 mod report;
 mod results;
 mod run;
+mod settling;
 mod simulate;
 mod standstill;
 pub mod statistics;

@@ -3,13 +3,14 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Case, DriverKind, Fabric, LinkId, NodeId, Overrides, Side, Source, TransportSpec};
+use fabric::{Case, DriverKind, Fabric, LinkId, NodeId, Overrides, Side, Source, TransportKind, TransportSpec};
 use live::control::{Counters, FlowCounters, LinkCounters};
-use live::datagrams::{Received, Sent};
+use live::datagrams::stream::{Streamed, Sunk};
+use live::datagrams::{MOST_BYTES, Received, Sent};
 use live::{Instance, StartOptions};
 use machine::Span;
 
-use crate::datagrams::Pace;
+use crate::datagrams::{Pace, Stream, Times};
 use crate::faults::Faults;
 use crate::iperf::Measurement;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
@@ -89,6 +90,7 @@ impl<'a> LiveRuns<'a> {
         let started = Instant::now();
         let fabric = self.fabric.with(&case.overrides);
         self.network.apply(self.source, &case.overrides)?;
+        crate::settling::settle(&self.network, run)?;
         self.tune(&traffic_of(case).transport, fabric.is_shaped())?;
         let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
             experiment: run.experiment.clone(),
@@ -105,9 +107,10 @@ impl<'a> LiveRuns<'a> {
         let mut befall = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
         let due = traffic.faults.iter().map(|fault| Duration::from_nanos(fault.at.as_ns())).collect();
         let mut faults = Faults::new(due, &mut befall);
-        let did = match traffic.rate_pps {
-            None => self.streams(case, &flows, times, &mut faults),
-            Some(rate_pps) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
+        let did = match (traffic.rate_pps, traffic.transport.kind) {
+            (Some(rate_pps), _) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
+            (None, TransportKind::Udp) => self.messages(&fabric, case, &flows, times, &mut faults),
+            (None, _) => self.streams(case, &flows, times, &mut faults),
         };
         // The next run finds all links up, however this one ended.
         for links in &links {
@@ -164,10 +167,10 @@ impl<'a> LiveRuns<'a> {
         faults: &mut Faults<'_>,
     ) -> Result<Did, FlowFailure> {
         let bytes = tuning::datagram_bytes(&traffic_of(case).transport, self.fabric.mtu);
-        let pace = Pace { rate_pps, warm_up, duration, bytes };
+        let load = (&Pace { rate_pps, bytes }, Times { warm_up, duration });
         let count = || self.network.counters().map_err(|error| lost(&error));
         let program = &self.options.program;
-        let measured = datagrams::run(&self.network, program, flows, &pace, faults, count)?;
+        let measured = datagrams::run(&self.network, program, flows, load, faults, count)?;
         let record = |(flow, (_, received)): (&LiveFlow, &(Sent, Received))| {
             let outcome = received.outcome;
             let bits = (outcome.sent - outcome.lost) as f64 * f64::from(bytes) * 8.0;
@@ -178,6 +181,37 @@ impl<'a> LiveRuns<'a> {
             flows: flows.iter().zip(&measured.flows).map(record).collect(),
             seconds: duration.as_secs_f64(),
             not_taken: measured.flows.iter().map(|(sent, received)| sent.refused + received.overflowed).sum(),
+            before: measured.before,
+            after: measured.after,
+        })
+    }
+
+    /// Messages of UDP as fast as the network takes them. They are as long as simulated ones, and so are their fragments.
+    fn messages(
+        &self,
+        fabric: &Fabric,
+        case: &Case,
+        flows: &[LiveFlow],
+        (warm_up, duration): (Span, Span),
+        faults: &mut Faults<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let traffic = traffic_of(case);
+        let bytes = tuning::udp_message_bytes(&traffic.transport).min(MOST_BYTES as u32);
+        let of_one_host = |flow: &LiveFlow| flows.iter().filter(|other| other.from == flow.from).count() as u32;
+        let streams_a_host = flows.iter().map(of_one_host).max().unwrap_or(1) * traffic.streams;
+        let window = tuning::udp_window(fabric, streams_a_host);
+        let load = (&Stream { streams: traffic.streams, window, bytes }, Times { warm_up, duration });
+        let count = || self.network.counters().map_err(|error| lost(&error));
+        let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
+        let record = |(flow, (_, sunk)): (&LiveFlow, &(Streamed, Sunk))| {
+            let bits = sunk.messages as f64 * f64::from(bytes) * 8.0;
+            // Whether fragments were reordered cannot be seen from here, and messages are another matter.
+            blank(flow, bits / duration.as_secs_f64())
+        };
+        Ok(Did {
+            flows: flows.iter().zip(&measured.flows).map(record).collect(),
+            seconds: duration.as_secs_f64(),
+            not_taken: measured.flows.iter().map(|(sent, sunk)| sent.refused + sunk.overflowed).sum(),
             before: measured.before,
             after: measured.after,
         })
@@ -279,6 +313,10 @@ fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
     let (before, after) = (&did.before, &did.after);
     let over = Span::from_ps(after.at.as_ps().saturating_sub(before.at.as_ps()));
     let links = links(fabric, &before.links, &after.links, over);
+    let order = |index: usize| {
+        let end = &fabric.bonds[index];
+        bonds::order_live(&fabric.node_of(end.node).name, &end.name, &before.bonds, &after.bonds)
+    };
     Record {
         experiment: run.experiment.clone(),
         case: run.at.1,
@@ -288,7 +326,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
         driver: DriverKind::Live,
         seconds: did.seconds,
         flows: did.flows,
-        bonds: bonds::records(fabric, &links, |_| None),
+        bonds: bonds::records(fabric, &links, order),
         links,
         packet_hops: None,
         reordered: None,

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, TransportKind, Work};
+use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
 
@@ -31,8 +31,8 @@ pub struct Plan {
     /// would stand still, or simulated controllers are not put through that.
     #[serde(skip)]
     pub(crate) not_simulated: Vec<(usize, usize)>,
-    /// Cases of which only the simulated runs take place: processes have neither delays nor eyes for a new leader, and UDP has no
-    /// brake.
+    /// Cases of which only the simulated runs take place: processes have neither delays nor eyes for a new leader, and no
+    /// program can be started in a host behind devices of the machine.
     #[serde(skip)]
     pub(crate) not_live: Vec<(usize, usize)>,
 }
@@ -146,9 +146,6 @@ fn lacks_devices(fabric: &Fabric, case: &Case) -> bool {
 fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
     match &case.work {
         Work::Cluster(load) => cluster::why_not_live(&controllers_of(fabric, case), load),
-        Work::Traffic(traffic) if traffic.transport.kind == TransportKind::Udp && traffic.rate_pps.is_none() => {
-            Some("a TAP takes packets as fast as they come, so nothing would hold UDP back")
-        }
         Work::Traffic(_) if lacks_devices(fabric, case) => {
             Some("a bond has other members there than its host has devices of the machine")
         }
@@ -369,7 +366,7 @@ pub(crate) const fn not_live_in_words(asks_controllers: bool) -> &'static str {
     if asks_controllers {
         "not run live: `delay` and `until: leader` are simulated"
     } else {
-        "not run live: nothing would hold UDP back on its way into a TAP"
+        "not run live: a host behind devices of the machine takes part, or has another number of them"
     }
 }
 

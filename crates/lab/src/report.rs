@@ -362,7 +362,7 @@ fn bond_table(experiment: &ExperimentResult) -> String {
     let table = table("", &format!("<tr>{heads}</tr>"), &body);
     format!(
         "<details class=\"card\"{open}><summary>Bonds</summary><p class=\"small\">What each sent by its members, and what order on \
-         arrival cost at the other end (warm-up included).</p>{table}</details>\n"
+         arrival cost at the other end (simulated: warm-up included; live: the longest wait since the bond began).</p>{table}</details>\n"
     )
 }
 

@@ -124,7 +124,8 @@ pub struct ExperimentResult {
     /// befalls controllers is simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_simulated: Vec<usize>,
-    /// Cases, by index, that were simulated only: not all that simulated controllers do is run live, nor is UDP.
+    /// Cases, by index, that were simulated only: not all that simulated controllers do is run live, nor can
+    /// programs be started in hosts behind devices of the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_live: Vec<usize>,
 }

@@ -76,7 +76,8 @@ fn join(fabric: &mut Fabric, a: u32, b: u32) {
         End { node: NodeId(node), port: PortId(ports.len() as u16 - 1) }
     };
     let (a, b) = (end(a, Side::A), end(b, Side::B));
-    let spec = LinkSpec { rate_bps: Some(100_000_000), delay: Span::from_us(50), queue_packets: Some(100) };
+    let spec =
+        LinkSpec { rate_bps: Some(100_000_000), delay: Span::from_us(50), queue_packets: Some(100), overhead_bytes: 0 };
     fabric.links.push(Link { a, b, spec });
 }
 

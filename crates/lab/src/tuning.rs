@@ -8,7 +8,7 @@
 //! | `delayed-ack: none` | the route's `quickack`; otherwise Linux's own timer (40 to 200 ms) |
 //! | `duplicate-ack-threshold` | `tcp_reordering`, and `tcp_max_reordering` so that Linux doesn't raise it by itself |
 //! | `window` | `tcp_rmem`, all three values: a receive buffer that autotuning leaves alone, as large as makes Linux advertise the window (see [`receive_buffer`]). In unshaped fabrics, where 64 KiB segments pass, it is what Linux had set, for autotuning |
-//! | `streams` | iperf3 `-P` |
+//! | `streams` | iperf3 `-P`; of UDP, sockets of one sender |
 //! | `segment` | iperf3 `-M`, where it is less than the MTU allows; 12 bytes are added for the timestamp option |
 //!
 //! Off, since the simulated TCP has none of it: RACK (`tcp_recovery`), tail loss probes (`tcp_early_retrans`), F-RTO.
@@ -17,7 +17,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{HostAddress, TransportKind, TransportSpec};
+use fabric::{Fabric, HostAddress, TransportKind, TransportSpec};
 use machine::Span;
 
 /// The TCP option that each segment carries (RFC 7323), padded.
@@ -31,6 +31,9 @@ const ARRIVAL_HEADERS: u64 = 66;
 
 /// Linux's `tcp_rmem` (`Documentation/networking/ip-sysctl.rst`).
 pub(crate) const LINUX_BUFFERS: &str = "4096 131072 6291456";
+
+/// Packets that may be under way at most: half of what a TAP's ring holds in live networks, since credit may be late.
+const TAP_PACKETS: u32 = 2_048;
 
 /// What Linux accounts for a packet buffer besides the packet: head room, the shared info, the `sk_buff` itself.
 const HEAD_ROOM: u64 = 64;
@@ -49,6 +52,8 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, buffers: &str)
         ("tcp_frto", 0),
         ("tcp_no_metrics_save", 1),
         ("tcp_max_reordering", threshold),
+        // Seconds: what a run has lost parts of is not held against the next one.
+        ("ipfrag_time", 1),
         ("tcp_reordering", threshold),
     ];
     let mut script = "set -e\n".to_owned();
@@ -102,6 +107,14 @@ fn receive_buffer(window: u32, segment: u32) -> u64 {
 /// Bytes of a message of UDP, and of the simulated sender's socket buffer.
 pub(crate) const fn udp_message_bytes(spec: &TransportSpec) -> u32 {
     spec.segment_bytes.saturating_mul(transport::udp::FRAGMENTS)
+}
+
+/// Messages of a stream that are under way in a live run, where so many streams leave one host: together they fit into the
+/// shortest queue, so that their own network drops none of them. One at least: of very many streams some may be dropped.
+pub(crate) fn udp_window(fabric: &Fabric, streams_a_host: u32) -> u32 {
+    let queues = fabric.links.iter().filter_map(|link| link.spec.queue_packets);
+    let messages = queues.chain([TAP_PACKETS]).min().unwrap_or(TAP_PACKETS) / transport::udp::FRAGMENTS;
+    (messages / streams_a_host.max(1)).clamp(1, transport::credit::WINDOW_MAX)
 }
 
 /// Payload of a datagram whose frame is as long as a simulated packet: headers of Ethernet, IPv4 and UDP leave more room than TCP's.
@@ -195,6 +208,16 @@ mod tests {
             let advertised = (receive_buffer(20, segment) - truesize) * ratio / 256;
             assert_eq!(advertised / u64::from(segment), 20);
         }
+    }
+
+    #[test]
+    fn messages_under_way_fit_into_the_shortest_queue() {
+        let mut fabric = tree(1, 1, 2, true);
+        fabric.links.iter_mut().for_each(|link| link.spec.queue_packets = Some(1_000));
+        fabric.links[1].spec.queue_packets = Some(250);
+        assert_eq!([1, 5, 22, 64].map(|streams| udp_window(&fabric, streams)), [22, 4, 1, 1]);
+        fabric.links.iter_mut().for_each(|link| link.spec.queue_packets = None);
+        assert_eq!(udp_window(&fabric, 1), 186);
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub struct Link {
 }
 
 /// Nothing leaves, and nobody may wait.
-const NO_CARRIER: LinkSpec = LinkSpec { rate_bps: Some(1), delay: Span::ZERO, queue_packets: Some(0) };
+const NO_CARRIER: LinkSpec =
+    LinkSpec { rate_bps: Some(1), delay: Span::ZERO, queue_packets: Some(0), overhead_bytes: 0 };
 
 /// What happens to a packet that is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +86,7 @@ impl Link {
         }
     }
 
-    /// Offers a packet of `bytes` on the wire at `now`. Time never runs backwards between calls.
+    /// Offers a packet of `bytes` at `now`; on the wire it takes [`LinkSpec::overhead_bytes`] more. Time never runs backwards between calls.
     #[inline]
     pub fn offer(&mut self, now: Time, bytes: u32) -> Verdict {
         let Some(rate_bps) = self.spec.rate_bps else {
@@ -102,10 +103,11 @@ impl Link {
             }
             self.idle_at
         };
+        let on_wire = bytes.saturating_add(self.spec.overhead_bytes);
         let busy = if self.byte_ps == 0 {
-            self.divide(bytes, rate_bps)
+            self.divide(on_wire, rate_bps)
         } else {
-            Span::from_ps(self.byte_ps) * u64::from(bytes)
+            Span::from_ps(self.byte_ps) * u64::from(on_wire)
         };
         self.idle_at = start + busy;
         self.count(bytes, busy);
@@ -270,7 +272,12 @@ mod tests {
     use super::*;
 
     fn gigabit(queue: u32) -> Link {
-        Link::new(LinkSpec { rate_bps: Some(1_000_000_000), delay: Span::from_us(50), queue_packets: Some(queue) })
+        Link::new(LinkSpec {
+            rate_bps: Some(1_000_000_000),
+            delay: Span::from_us(50),
+            queue_packets: Some(queue),
+            overhead_bytes: 0,
+        })
     }
 
     #[test]
@@ -279,6 +286,18 @@ mod tests {
         assert_eq!(link.offer(Time::ZERO, 1_040), Verdict::Arrives(Time::from_ns(58_320)));
         assert_eq!(link.offer(Time::ZERO, 40), Verdict::Arrives(Time::from_ns(58_640)));
         assert_eq!(link.counters().busy, Span::from_ns(8_640));
+    }
+
+    #[test]
+    fn what_a_packet_has_besides_itself_takes_time_and_is_not_counted() {
+        for rate in [1_000_000_000, 999_999_937] {
+            let plain = LinkSpec { rate_bps: Some(rate), ..LinkSpec::default() };
+            let ethernet = LinkSpec { overhead_bytes: 24, ..plain };
+            assert_eq!(Link::new(ethernet).offer(Time::ZERO, 1_514), Link::new(plain).offer(Time::ZERO, 1_538));
+        }
+        let mut link = Link::new(LinkSpec { overhead_bytes: 24, rate_bps: Some(1_000_000_000), ..LinkSpec::default() });
+        link.offer(Time::ZERO, 1_514);
+        assert_eq!((link.counters().bytes, link.counters().busy), (1_514, Span::from_ns(12_304)));
     }
 
     #[test]
@@ -315,7 +334,8 @@ mod tests {
 
     #[test]
     fn a_link_without_a_rate_loses_its_carrier_too() {
-        let mut link = Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None });
+        let mut link =
+            Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None, overhead_bytes: 0 });
         link.cut();
         assert_eq!(link.offer(Time::from_ns(1), 100), Verdict::Dropped);
         link.mend();
@@ -345,7 +365,12 @@ mod tests {
     fn both_ways_to_a_transmission_time_agree() {
         for rate in [1, 7, 8_000, 1_000_000, 999_999_937, 1_000_000_000, 3_000_000_000, 40_000_000_000, 400_000_000_000]
         {
-            let mut link = Link::new(LinkSpec { rate_bps: Some(rate), delay: Span::ZERO, queue_packets: Some(9) });
+            let mut link = Link::new(LinkSpec {
+                rate_bps: Some(rate),
+                delay: Span::ZERO,
+                queue_packets: Some(9),
+                overhead_bytes: 0,
+            });
             let mut idle = Time::ZERO;
             for bytes in [1_040, 40, 40, 1_500, 1, 0] {
                 idle += Span::transmission(bytes, rate);
@@ -360,7 +385,8 @@ mod tests {
 
     #[test]
     fn a_link_without_rate_only_delays() {
-        let mut link = Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None });
+        let mut link =
+            Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None, overhead_bytes: 0 });
         for _ in 0..1_000 {
             assert_eq!(link.offer(Time::ZERO, 64_000), Verdict::Arrives(Time::from_ns(5_000)));
         }
@@ -376,7 +402,7 @@ mod tests {
     #[test]
     fn a_shorter_delay_lets_no_packet_overtake() {
         for rate_bps in [None, Some(1_000_000_000)] {
-            let far = LinkSpec { rate_bps, delay: Span::from_ms(10), queue_packets: Some(9) };
+            let far = LinkSpec { rate_bps, delay: Span::from_ms(10), queue_packets: Some(9), overhead_bytes: 0 };
             let mut link = Link::new(far);
             let before = arrival(link.offer(Time::ZERO, 1_000));
             let now = Time::from_ns(1_000_000);
@@ -391,7 +417,8 @@ mod tests {
 
     #[test]
     fn what_waits_goes_on_at_the_new_rate() {
-        let slow = LinkSpec { rate_bps: Some(10_000), delay: Span::from_us(50), queue_packets: Some(100) };
+        let slow =
+            LinkSpec { rate_bps: Some(10_000), delay: Span::from_us(50), queue_packets: Some(100), overhead_bytes: 0 };
         let mut link = Link::new(slow);
         // 1.2 s each: the last one would come after two minutes.
         let promised: Vec<_> = (0..100).map(|_| arrival(link.offer(Time::ZERO, 1_500))).collect();
@@ -414,7 +441,12 @@ mod tests {
     fn arrivals_stay_in_order_whatever_changes() {
         let rates = [Some(10_000), None, Some(999_999_937), Some(1_000_000), Some(40_000_000_000)];
         let delays = [Span::from_ms(20), Span::ZERO, Span::from_us(7), Span::from_ms(3)];
-        let spec = |n: usize| LinkSpec { rate_bps: rates[n % 5], delay: delays[n % 4], queue_packets: Some(50) };
+        let spec = |n: usize| LinkSpec {
+            rate_bps: rates[n % 5],
+            delay: delays[n % 4],
+            queue_packets: Some(50),
+            overhead_bytes: 0,
+        };
         let mut link = Link::new(spec(0));
         let mut promised: Vec<Time> = Vec::new();
         let mut now = Time::ZERO;

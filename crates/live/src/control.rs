@@ -9,8 +9,11 @@ use fabric::Overrides;
 use machine::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::port::Unsent;
+use crate::settling::Unsettled;
+
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -63,6 +66,8 @@ pub enum Request {
     },
     /// What has been counted.
     Counters,
+    /// Which bonds do not carry all that they can.
+    Unsettled,
     /// Take the carrier from the links between two nodes, or give it back.
     SetLink {
         /// A node's name.
@@ -99,6 +104,8 @@ pub enum Reply {
     Applied(Applied),
     /// To [`Request::Counters`].
     Counters(Counters),
+    /// To [`Request::Unsettled`].
+    Unsettled(Vec<Unsettled>),
     /// To [`Request::SetLink`].
     Links(LinksSet),
     /// To [`Request::Enter`].
@@ -339,6 +346,13 @@ impl PortTraffic {
         } else {
             self.drops += packets;
         }
+    }
+
+    /// Counts as lost what was counted as received when it began to wait.
+    pub(crate) fn count_unsent(&mut self, unsent: Unsent) {
+        self.received_packets -= unsent.frames;
+        self.received_bytes -= unsent.bytes;
+        self.drops += unsent.frames;
     }
 }
 

@@ -1,4 +1,5 @@
-//! Numbered datagrams at an even pace between real hosts: a sender and a receiver, each a program of its own in its host.
+//! Numbered datagrams between real hosts: a sender and a receiver, each a program of its own in its host. Here those at an even pace; in
+//! [`stream`] those that go as fast as credit for them comes back.
 //!
 //! Pace, numbers and counting are those of [`transport::paced`], which is simulated as well. Here is the machine around them: when a
 //! datagram is due the sender sleeps until then by an absolute time, so that lateness does not add up. The receiver takes the time of
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use machine::{Control, Span, Step, Time};
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,8 @@ use transport::paced::{self, Outcome};
 
 use crate::Error;
 use crate::dataplane::urgency;
+
+pub mod stream;
 
 /// The first bytes of each datagram.
 const MAGIC: [u8; 8] = *b"heddle-d";
@@ -68,12 +71,9 @@ pub struct Sent {
 /// # Errors
 /// If there is no socket to be had, or the kernel does not sleep.
 pub fn send(sending: &Sending) -> Result<Sent, Error> {
-    let any = (Ipv4Addr::UNSPECIFIED, 0);
-    let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(sending.to).map(|()| socket));
-    let socket = socket.map_err(|source| Error::System { step: "open a socket for datagrams", source })?;
+    let socket = connect(sending.to)?;
     urgency::raise(true);
-    let mut payload = vec![0; sending.bytes.clamp(LEAST_BYTES, MOST_BYTES)];
-    payload[..8].copy_from_slice(&MAGIC);
+    let mut payload = blank(sending.bytes);
     let clock = Monotonic::start()?;
     let mut sender = paced::Sender::new(sending.rate_pps);
     sender.handle(Time::ZERO, paced::Input::Start);
@@ -94,6 +94,19 @@ pub fn send(sending: &Sending) -> Result<Sent, Error> {
         }
     }
     Ok(sent)
+}
+
+/// A socket that sends there.
+fn connect(to: SocketAddr) -> Result<UdpSocket, Error> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(to).map(|()| socket));
+    socket.map_err(|source| Error::System { step: "open a socket for datagrams", source })
+}
+
+/// A datagram without its number.
+fn blank(bytes: usize) -> Vec<u8> {
+    let mut payload = vec![0; bytes.clamp(LEAST_BYTES, MOST_BYTES)];
+    payload[..8].copy_from_slice(&MAGIC);
+    payload
 }
 
 /// The kernel's monotonic clock, from a moment on.
@@ -154,17 +167,14 @@ pub const READY: &str = "ready";
 /// # Errors
 /// If there is no socket to be had at that port.
 pub fn receive(receiving: &Receiving, mut out: impl Write) -> Result<Received, Error> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, receiving.port))
-        .map_err(|source| Error::System { step: "listen for datagrams", source })?;
-    prepare(&socket)?;
-    let say = writeln!(out, "{READY}").and_then(|()| out.flush());
-    say.map_err(|source| Error::System { step: "say that it listens", source })?;
+    let socket = listen(receiving.port)?;
+    say_ready(&mut out)?;
     let end = Instant::now() + receiving.patience;
     let mut receiver = paced::Receiver::new(receiving.rate_pps, receiving.measured.clone());
     let mut inbox = Inbox::default();
     let mut heard = Instant::now();
     while Instant::now() < end && !(receiver.is_closed() && heard.elapsed() >= STRAGGLERS) {
-        if let Some((at, number)) = inbox.take(&socket)? {
+        if let Some(Came { at, number, .. }) = inbox.take(&socket)? {
             receiver.receive(at, number);
             heard = Instant::now();
         }
@@ -172,16 +182,32 @@ pub fn receive(receiving: &Receiving, mut out: impl Write) -> Result<Received, E
     Ok(Received { outcome: receiver.outcome(), overflowed: u64::from(inbox.overflowed) })
 }
 
-/// Sets a receiver's socket up.
-fn prepare(socket: &UdpSocket) -> Result<(), Error> {
+fn say_ready(out: &mut impl Write) -> Result<(), Error> {
+    let said = writeln!(out, "{READY}").and_then(|()| out.flush());
+    said.map_err(|source| Error::System { step: "say that it listens", source })
+}
+
+/// A receiver's socket.
+fn listen(port: u16) -> Result<UdpSocket, Error> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
+        .map_err(|source| Error::System { step: "listen for datagrams", source })?;
     // Beyond the system's limit where we may; else up to it.
-    if setsockopt(socket, sockopt::RcvBufForce, &SOCKET_BYTES).is_err() {
-        setsockopt(socket, sockopt::RcvBuf, &SOCKET_BYTES)
+    if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES).is_err() {
+        setsockopt(&socket, sockopt::RcvBuf, &SOCKET_BYTES)
             .map_err(Error::system("set the size of a socket's buffer"))?;
     }
-    setsockopt(socket, sockopt::ReceiveTimestampns, &true).map_err(Error::system("ask for times of arrival"))?;
-    setsockopt(socket, sockopt::RxqOvfl, &1).map_err(Error::system("ask for the number of lost datagrams"))?;
-    socket.set_read_timeout(Some(LOOK)).map_err(|source| Error::System { step: "set a socket's timeout", source })
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true).map_err(Error::system("ask for times of arrival"))?;
+    setsockopt(&socket, sockopt::RxqOvfl, &1).map_err(Error::system("ask for the number of lost datagrams"))?;
+    socket.set_read_timeout(Some(LOOK)).map_err(|source| Error::System { step: "set a socket's timeout", source })?;
+    Ok(socket)
+}
+
+/// A datagram of ours that has come.
+struct Came {
+    /// When, from the first that came.
+    at: Time,
+    number: u64,
+    from: Option<SockaddrIn>,
 }
 
 /// What comes out of a receiver's socket.
@@ -194,12 +220,12 @@ struct Inbox {
 }
 
 impl Inbox {
-    /// The next datagram's time and number; `None` if there was none for a while, or not one of ours.
-    fn take(&mut self, socket: &UdpSocket) -> Result<Option<(Time, u64)>, Error> {
+    /// The next datagram; `None` if there was none for a while, or not one of ours.
+    fn take(&mut self, socket: &UdpSocket) -> Result<Option<Came>, Error> {
         let mut head = [0; LEAST_BYTES];
         let mut space = nix::cmsg_space!(TimeSpec, u32);
         let mut data = [IoSliceMut::new(&mut head)];
-        let message = match recvmsg::<()>(socket.as_raw_fd(), &mut data, Some(&mut space), MsgFlags::empty()) {
+        let message = match recvmsg::<SockaddrIn>(socket.as_raw_fd(), &mut data, Some(&mut space), MsgFlags::empty()) {
             Ok(message) => message,
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
             Err(errno) => return Err(Error::system("receive datagrams")(errno)),
@@ -212,18 +238,19 @@ impl Inbox {
                 _ => {}
             }
         }
-        let len = message.bytes;
+        let (len, from) = (message.bytes, message.address);
         let Some(stamp) = stamp else { return Ok(None) };
+        let Some(number) = number(MAGIC, &head[..len.min(LEAST_BYTES)]) else { return Ok(None) };
         let first = *self.first.get_or_insert(stamp);
         let at = Time::ZERO + Span::from_ns(stamp.saturating_sub(first).as_nanos() as u64);
-        Ok(number(&head[..len.min(LEAST_BYTES)]).map(|number| (at, number)))
+        Ok(Some(Came { at, number, from }))
     }
 }
 
-/// The number in a datagram of ours.
-fn number(head: &[u8]) -> Option<u64> {
-    let (magic, number) = head.split_at_checked(8)?;
-    (magic == MAGIC).then_some(u64::from_be_bytes(number.try_into().ok()?))
+/// The number in a datagram of ours that begins like this.
+fn number(magic: [u8; 8], head: &[u8]) -> Option<u64> {
+    let (first, number) = head.split_at_checked(8)?;
+    (first == magic).then_some(u64::from_be_bytes(number.try_into().ok()?))
 }
 
 #[cfg(test)]
@@ -233,12 +260,12 @@ mod tests {
     #[test]
     fn only_our_datagrams_have_a_number() {
         let mut head = [0; LEAST_BYTES];
-        assert_eq!(number(&head), None);
+        assert_eq!(number(MAGIC, &head), None);
         head[..8].copy_from_slice(&MAGIC);
         head[15] = 7;
-        assert_eq!(number(&head), Some(7));
-        assert_eq!(number(&head[..15]), None);
-        assert_eq!(number(b"heddle"), None);
+        assert_eq!(number(MAGIC, &head), Some(7));
+        assert_eq!(number(MAGIC, &head[..15]), None);
+        assert_eq!(number(MAGIC, b"heddle"), None);
     }
 
     /// Over loopback: all arrive, at their pace, and a stranger's datagram is no harm.
@@ -263,7 +290,7 @@ mod tests {
     }
 
     /// Tells of what is written to it.
-    struct Said(std::sync::mpsc::Sender<()>);
+    pub(super) struct Said(pub std::sync::mpsc::Sender<()>);
 
     impl Write for Said {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

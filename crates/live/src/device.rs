@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,6 +22,9 @@ use crate::tap::Tap;
 /// How often carriers are looked at when the kernel says nothing: it holds back news of some devices for up to a second
 /// (`net/core/link_watch.c`).
 const LOOK_MS: u16 = 10;
+
+/// How long a device that was made again and can't be opened is left alone.
+const REOPEN_AFTER: Duration = Duration::from_secs(1);
 
 /// What is at the end of a host's links.
 #[derive(Clone, Debug)]
@@ -48,35 +52,137 @@ impl Attached {
 #[derive(Debug)]
 pub struct Device {
     name: String,
-    index: u32,
-    /// The port's socket once more, to ask it about the device and to watch it.
-    socket: OwnedFd,
+    opened: Mutex<Opened>,
     /// Until the worker takes it to which it belongs.
     port: Mutex<Option<Box<dyn Port>>>,
     /// As it was told last.
     carrier: AtomicBool,
 }
 
+/// The device that has the name at present.
+#[derive(Debug)]
+struct Opened {
+    index: u32,
+    /// The port's socket once more, to ask it about the device and to watch it.
+    socket: Arc<OwnedFd>,
+    /// Another device has the name and could not be opened: which, and when.
+    refused: Option<(u32, Instant)>,
+}
+
+/// What takes the place of a device's port when the device was made again.
+#[derive(Debug)]
+pub struct Replacement {
+    /// The socket that was watched until then.
+    pub old: Arc<OwnedFd>,
+    /// The one that is to be watched.
+    pub socket: Arc<OwnedFd>,
+    /// The port of that socket.
+    pub port: Box<dyn Port>,
+}
+
 impl Device {
     /// Opens a device of the calling thread's network namespace.
     fn open(name: &str) -> io::Result<Self> {
-        let index = nix::net::if_::if_nametoindex(name)?;
-        let port = PacketPort::open(name)?;
-        let socket = port.as_fd().try_clone_to_owned()?;
-        let device = Self {
+        let (opened, port) = Opened::open(name)?;
+        Ok(Self {
             name: name.to_owned(),
-            index,
-            socket,
-            port: Mutex::new(Some(Box::new(port))),
+            opened: Mutex::new(opened),
+            port: Mutex::new(Some(port)),
             carrier: AtomicBool::new(true),
+        })
+    }
+
+    /// Opens devices of the namespace `outside` for a host.
+    ///
+    /// # Errors
+    /// [`Error::Device`] says which one can't be opened.
+    pub fn open_all(outside: &Namespace, host: &str, names: &[String]) -> Result<Vec<Arc<Self>>, Error> {
+        let failed = |device: &str| {
+            let (host, device) = (host.to_owned(), device.to_owned());
+            move |source| Error::Device { host, device, source }
         };
-        device.check_kind()?;
-        Ok(device)
+        in_namespace(|| {
+            outside.enter().map_err(|errno| failed(names.first().map_or("", String::as_str))(errno.into()))?;
+            names.iter().map(|name| Ok(Arc::new(Self::open(name).map_err(failed(name))?))).collect()
+        })
+    }
+
+    /// Opens it again if it was deleted and there is another device of its name: `None` otherwise. The port that was handed over by
+    /// [`Device::take_port`] is dead then, and the new one is to take its place.
+    ///
+    /// # Errors
+    /// If that can't be opened. It is tried again after a second, and an error is told once for each device.
+    pub fn open_again(&self, outside: &Namespace) -> io::Result<Option<Replacement>> {
+        let mut opened = self.opened();
+        let Some(index) = opened.is_gone(&self.name).then(|| opened.found(&self.name)).flatten() else {
+            return Ok(None);
+        };
+        let refused = opened.refused.filter(|(refused, _)| *refused == index);
+        if refused.is_some_and(|(_, at)| at.elapsed() < REOPEN_AFTER) {
+            return Ok(None);
+        }
+        let open = || outside.enter().map_err(io::Error::from).and_then(|()| Opened::open(&self.name));
+        match in_namespace(open) {
+            Ok((new, port)) => {
+                let old = std::mem::replace(&mut *opened, new);
+                Ok(Some(Replacement { old: old.socket, socket: Arc::clone(&opened.socket), port }))
+            }
+            Err(error) => {
+                opened.refused = Some((index, Instant::now()));
+                if refused.is_some() { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The socket to be watched: readable when a frame waits.
+    pub fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.opened().socket)
+    }
+
+    /// Hands over the port; `None` if somebody has it.
+    pub fn take_port(&self) -> Option<Box<dyn Port>> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether it is not there any more, or another one has its name.
+    pub fn is_gone(&self) -> bool {
+        self.opened().is_gone(&self.name)
+    }
+
+    /// Whether it is there, up, and has a carrier.
+    pub fn has_carrier(&self) -> bool {
+        self.opened().has_carrier(&self.name)
+    }
+
+    /// Whether it has a carrier, and whether that is new; at first it counts as having one.
+    pub fn look(&self) -> (bool, bool) {
+        let is = self.has_carrier();
+        (is, self.carrier.swap(is, Ordering::Relaxed) != is)
+    }
+}
+
+impl Opened {
+    fn open(name: &str) -> io::Result<(Self, Box<dyn Port>)> {
+        let port = PacketPort::open(name)?;
+        let socket = Arc::new(port.as_fd().try_clone_to_owned()?);
+        let index = bound_to(&socket).ok_or(io::ErrorKind::NotFound)?;
+        let opened = Self { index, socket, refused: None };
+        opened.check_kind(name)?;
+        Ok((opened, Box::new(port)))
     }
 
     /// Refuses what does not carry Ethernet frames: loopback, tunnels of IP.
-    fn check_kind(&self) -> io::Result<()> {
-        let mut request = self.request();
+    fn check_kind(&self, name: &str) -> io::Result<()> {
+        let mut request = request(name);
         // SAFETY: SIOCGIFHWADDR reads and writes one `ifreq`, which outlives the call.
         if unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) } < 0 {
             return Err(io::Error::last_os_error());
@@ -89,58 +195,36 @@ impl Device {
         Err(io::Error::new(io::ErrorKind::Unsupported, "it is no Ethernet device"))
     }
 
-    /// Opens devices of the namespace `outside` for a host.
-    ///
-    /// # Errors
-    /// [`Error::Device`] says which one can't be opened.
-    pub fn open_all(outside: &Namespace, host: &str, names: &[String]) -> Result<Vec<Arc<Self>>, Error> {
-        let failed = |device: &str| {
-            let (host, device) = (host.to_owned(), device.to_owned());
-            move |source| Error::Device { host, device, source }
-        };
-        let open = || {
-            outside.enter().map_err(|errno| failed(names.first().map_or("", String::as_str))(errno.into()))?;
-            names.iter().map(|name| Ok(Arc::new(Self::open(name).map_err(failed(name))?))).collect()
-        };
-        std::thread::scope(|scope| scope.spawn(open).join().expect("opening a device does not panic"))
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Hands over the port; `None` if somebody has it.
-    pub fn take_port(&self) -> Option<Box<dyn Port>> {
-        self.port.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Whether it is not there any more, or another one has its name.
-    pub fn is_gone(&self) -> bool {
-        let mut request = self.request();
+    /// The number of the device that has the name at present.
+    fn found(&self, name: &str) -> Option<u32> {
+        let mut request = request(name);
         // SAFETY: SIOCGIFINDEX reads and writes one `ifreq`, which outlives the call.
         let found = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFINDEX as _, &raw mut request) };
         // SAFETY: the ioctl has filled in the index.
-        found < 0 || unsafe { request.ifr_ifru.ifru_ifindex } != self.index.cast_signed()
+        (found == 0).then(|| unsafe { request.ifr_ifru.ifru_ifindex }.cast_unsigned())
     }
 
-    /// Whether it is there, up, and has a carrier.
-    pub fn has_carrier(&self) -> bool {
-        if self.is_gone() {
+    /// A device that was deleted has let go of its socket; the next one of its name may have its number as well.
+    fn is_gone(&self, name: &str) -> bool {
+        bound_to(&self.socket) != Some(self.index) || self.found(name) != Some(self.index)
+    }
+
+    fn has_carrier(&self, name: &str) -> bool {
+        if self.is_gone(name) {
             return false;
         }
-        let mut request = self.request();
+        let mut request = request(name);
         // SAFETY: SIOCGIFFLAGS reads and writes one `ifreq`, which outlives the call.
         if unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) } < 0 {
             return false;
         }
         // SAFETY: the ioctl has filled in the flags.
         let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
-        flags & libc::IFF_UP != 0 && self.ethtool_link().unwrap_or(flags & libc::IFF_RUNNING != 0)
+        flags & libc::IFF_UP != 0 && self.ethtool_link(name).unwrap_or(flags & libc::IFF_RUNNING != 0)
     }
 
     /// What the driver says of the carrier: at once, where the flags follow later. `None` if it can't tell.
-    fn ethtool_link(&self) -> Option<bool> {
+    fn ethtool_link(&self, name: &str) -> Option<bool> {
         /// `struct ethtool_value`.
         #[repr(C)]
         struct Value {
@@ -149,34 +233,37 @@ impl Device {
         }
         const ETHTOOL_GLINK: u32 = 0x0a;
         let mut value = Value { command: ETHTOOL_GLINK, data: 0 };
-        let mut request = self.request();
+        let mut request = request(name);
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: SIOCETHTOOL reads one `ifreq` and, with this command, reads and writes the `ethtool_value` that it points to;
         // both outlive the call.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
         (done == 0).then_some(value.data != 0)
     }
-
-    /// Whether it has a carrier, and whether that is new; at first it counts as having one.
-    pub fn look(&self) -> (bool, bool) {
-        let is = self.has_carrier();
-        (is, self.carrier.swap(is, Ordering::Relaxed) != is)
-    }
-
-    fn request(&self) -> libc::ifreq {
-        // SAFETY: an all-zero `ifreq` is valid: names, unions of integers, and a null pointer.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
-            *to = from.cast_signed();
-        }
-        request
-    }
 }
 
-impl AsFd for Device {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: an all-zero `ifreq` is valid: names, unions of integers, and a null pointer.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
     }
+    request
+}
+
+/// The device to which a packet socket is bound; `None` since that was deleted.
+fn bound_to(socket: &OwnedFd) -> Option<u32> {
+    // SAFETY: an all-zero `sockaddr_ll` is valid: integers.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: getsockname(2) writes at most `len` bytes to `address`, which outlives the call.
+    let said = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    u32::try_from(address.sll_ifindex).ok().filter(|_| said == 0)
+}
+
+/// Runs something in a thread of its own, which it may move into another namespace.
+fn in_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().expect("opening a device does not panic"))
 }
 
 /// Calls `look` whenever the kernel says that something about the devices of `outside` has changed, and at least every 10 ms,

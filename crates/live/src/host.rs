@@ -23,8 +23,8 @@ const READ_ONLY_HINT: &str = "/proc/sys cannot be written, as in an ordinary con
 /// What mends a host in which a program has changed what is ours.
 const RESTART_HINT: &str = "a program in the host has changed its device or addresses; if it cannot undo that: `heddle down`, then `heddle up`";
 
-/// Packets that wait in a TAP until a worker reads them: as many as a network card's ring usually has.
-const QUEUE_PACKETS: u32 = 1_000;
+/// Packets that wait in a TAP until a worker reads them: as many as a large ring of a network card has.
+const QUEUE_PACKETS: u32 = 4_096;
 
 /// What a host is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

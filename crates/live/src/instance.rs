@@ -18,6 +18,7 @@ use crate::control::{
     self, Applied, Birth, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, Status, VERSION,
 };
 use crate::runtime::{Folder, State};
+use crate::settling::Unsettled;
 
 /// The longest thing that a daemon says when it comes up, bytes.
 const BIRTH_LIMIT: u64 = 64 << 10;
@@ -165,6 +166,18 @@ impl Instance {
         }
     }
 
+    /// Ends of bonds in 802.3ad that do not carry all that they can, in the order of [`fabric::Fabric::bonds`]: those of which a member
+    /// has a carrier and does not send, or has no partner with LACP.
+    ///
+    /// # Errors
+    /// If the daemon has gone.
+    pub fn unsettled(&self) -> Result<Vec<Unsettled>, Error> {
+        match self.ask(&Request::Unsettled)? {
+            Reply::Unsettled(bonds) => Ok(bonds),
+            _ => Err(unexpected("unsettled")),
+        }
+    }
+
     /// Takes the carrier from the links between two nodes (`up`: false), or gives it back: of the one with this number among
     /// parallel ones, counted from 1, or of all of them. What is under way is lost; bonds hear of it at once.
     ///
@@ -261,6 +274,7 @@ fn unexpected(request: &'static str) -> Error {
         "apply" => "reply other than what was applied",
         "status" => "reply other than the status",
         "counters" => "reply other than counters",
+        "unsettled" => "reply other than the bonds",
         "link" => "reply other than the links",
         "enter" => "reply other than the way into a host",
         _ => "reply other than the end",

@@ -36,6 +36,7 @@ pub mod packet;
 pub mod port;
 mod process;
 mod runtime;
+mod settling;
 mod tap;
 
 pub use clean::{Cleaned, clean};
@@ -43,4 +44,5 @@ pub use control::{Applied, Counters, LinksSet, Status};
 pub use error::Error;
 pub use instance::{Instance, StartOptions};
 pub use network::difference;
+pub use settling::{SETTLE_MAX, Unsettled, UnsettledMember};
 pub use tap::VNET_HEADER;

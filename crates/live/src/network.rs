@@ -14,6 +14,7 @@ use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::namespace::Namespace;
+use crate::settling::Unsettled;
 use crate::{Error, process};
 
 /// Files that the process needs besides its hosts' ones.
@@ -223,10 +224,31 @@ impl Network {
         &self.outside
     }
 
+    /// Opens devices again that were deleted and made again: their links have their carrier back then.
+    fn open_again(&self, plane: &DataPlane) {
+        for (name, devices) in &self.foreign {
+            let Some(host) = plane.plan().fabric().node(name) else { continue };
+            for (at, device) in devices.iter().enumerate() {
+                match device.open_again(&self.outside) {
+                    Ok(None) => {}
+                    Ok(Some(replacement)) => {
+                        plane.replace_port(host, at, replacement);
+                        tracing::info!("device {} of host {name} was made again, and is open again", device.name());
+                    }
+                    Err(error) => {
+                        let device = device.name();
+                        tracing::warn!("device {device} of host {name} was made again and can't be opened: {error}");
+                    }
+                }
+            }
+        }
+    }
+
     /// Looks at the carriers of the machine's devices: a link has a carrier if the devices on which it ends have one, and nobody has pulled
     /// it. `anew`: links may have been made since.
     pub fn look_at_carriers(&mut self, anew: bool) {
         let Some(plane) = &self.plane else { return };
+        self.open_again(plane);
         let fabric = plane.plan().fabric();
         for (name, devices) in &self.foreign {
             let Some(node) = fabric.node(name).map(|id| fabric.node_of(id)) else { continue };
@@ -338,6 +360,11 @@ impl Network {
     /// What has been counted.
     pub fn counters(&self) -> Counters {
         self.plane.as_ref().map(DataPlane::counters).unwrap_or_default()
+    }
+
+    /// Ends of bonds that do not carry all that they can.
+    pub fn unsettled(&self) -> Vec<Unsettled> {
+        self.plane.as_ref().map(DataPlane::unsettled).unwrap_or_default()
     }
 }
 

@@ -4,7 +4,11 @@
 //! Each frame comes behind a virtio-net header (`PACKET_VNET_HDR`), so a large segment or a checksum that is still to be filled in
 //! passes as on a TAP. The ring is of version 2: a frame is seen as soon as it is there, where version 3 would wait for a
 //! block of them to fill, or for a millisecond. Its size is fixed, and a frame beyond it is counted and lost.
+//!
+//! Frames are sent in batches ([`batch`]).
 #![allow(unsafe_code)]
+
+mod batch;
 
 use std::io;
 use std::mem;
@@ -12,8 +16,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::port::Port;
+use crate::port::{Port, Unsent};
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
+use batch::Batch;
 
 /// Bytes of one place in the ring: the largest frame, its header, and what the kernel puts before it.
 const SLOT_BYTES: usize = 17 * 4_096;
@@ -47,6 +52,7 @@ pub struct PacketCounters {
 pub struct PacketPort {
     socket: OwnedFd,
     ring: Ring,
+    batch: Batch,
     counters: PacketCounters,
     /// As many losses have been told of by [`Port::new_losses`].
     told: u64,
@@ -90,7 +96,7 @@ impl PacketPort {
         let ring = Ring::map(&socket)?;
         join_promiscuously(&socket, index)?;
         bind(&socket, index)?;
-        Ok(Self { socket, ring, counters: PacketCounters::default(), told: 0 })
+        Ok(Self { socket, ring, batch: Batch::new(), counters: PacketCounters::default(), told: 0 })
     }
 
     /// What it has lost so far.
@@ -136,11 +142,14 @@ impl Port for PacketPort {
         }
     }
 
+    #[inline]
     fn write(&mut self, frame: &[u8]) -> io::Result<()> {
-        // SAFETY: send(2) reads `frame.len()` bytes from a slice of that length.
-        let sent =
-            unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        self.batch.offer(&self.socket, frame)
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Unsent {
+        self.batch.flush(&self.socket)
     }
 
     fn new_losses(&mut self) -> io::Result<u64> {

@@ -14,11 +14,17 @@ pub trait Port: AsFd + Debug + Send {
     /// If the device is gone or down for good.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 
-    /// Writes one frame with its header.
+    /// Writes one frame with its header. It may wait for others that come at the same time, until [`Port::flush`] is called.
     ///
     /// # Errors
     /// If the device does not take it: its queue is full, or it is down. The frame is lost then, as on a wire.
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
+
+    /// Sends what waits: to be called at the end of each burst of frames. What was taken by [`Port::write`] since this was called last
+    /// and the device has not taken after all: it is lost. A port that writes each frame at once does nothing.
+    fn flush(&mut self) -> Unsent {
+        Unsent::default()
+    }
 
     /// How many frames it has lost by itself since this was asked last: they found no room, or were too long. A TAP loses none: what it has
     /// no room for is the host's loss.
@@ -28,4 +34,13 @@ pub trait Port: AsFd + Debug + Send {
     fn new_losses(&mut self) -> io::Result<u64> {
         Ok(0)
     }
+}
+
+/// Frames that waited to be sent and were not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsent {
+    /// How many.
+    pub frames: u64,
+    /// Their bytes, without virtio-net headers.
+    pub bytes: u64,
 }

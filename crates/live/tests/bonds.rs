@@ -228,6 +228,8 @@ fn members_that_are_probed_live_by_answers() {
     for options in [
         "mode: 1, arp-ip-target: 10.0.0.2",
         "mode: 1, arp-ip-target: 10.0.0.2, arp-validate: all",
+        "mode: 1, arp-ip-target: 10.0.0.2, arp-validate: all, fail-over-mac: active",
+        "mode: 1, arp-ip-target: 10.0.0.2, fail-over-mac: follow",
         "mode: 1, ns-ip6-target: \"fd68:6564:646c::2\", arp-validate: all",
         "mode: 0, arp-ip-target: 10.0.0.2",
         "mode: 2, arp-ip-target: 10.0.0.2, ends: { s1: { arp-validate: active } }",
@@ -319,6 +321,42 @@ fn peers_of_balance_alb_send_to_different_members() {
         for family in ["-4", "-6"] {
             ping(family);
         }
+    }
+}
+
+/// A question of the host that goes to all shows everybody its active member's address: its bond tells its peers theirs again a tenth of a
+/// second later, not when it would look after itself anyway.
+#[test]
+fn peers_of_balance_alb_are_told_again_after_a_question() {
+    let Some(bed) = Bed::new() else { return };
+    let text = PEERS.replace("mode: balance-alb }", "mode: balance-alb, lp-interval: 60s }");
+    // About h2, whose bond answers by itself, questions go to h2.
+    let text = text.replace("  - between: [h3, s1]", "  - between: [h2, s1]\n  - between: [h3, s1]");
+    let network = bed.up("peers", &(text + "  - { host: h2, mode: balance-alb, lp-interval: 60s }\n"));
+    let ping = |from: &str, to: &str| {
+        output(network.command(from, "ping", ["-4", "-c", "1", "-W", "1", to]));
+    };
+    let address_at_h3 = || {
+        let text = output(network.command("h3", "ip", ["-4", "neighbour", "show", "to", "10.0.0.1"]));
+        text.split_whitespace()
+            .skip_while(|word| *word != "lladdr")
+            .nth(1)
+            .unwrap_or_else(|| panic!("{text}"))
+            .to_owned()
+    };
+    ping("h3", "h1");
+    let told = address_at_h3();
+    for _ in 0..3 {
+        let wrong =
+            ["neighbour", "replace", "10.0.0.1", "lladdr", "02:00:00:00:99:99", "dev", "eth0", "nud", "reachable"];
+        output(network.command("h3", "ip", wrong));
+        // For a second, Linux takes no other address than the one that it has just taken.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        assert_eq!(address_at_h3(), "02:00:00:00:99:99");
+        output(network.command("h1", "ip", ["-4", "neighbour", "flush", "to", "10.0.0.2"]));
+        ping("h1", "h2");
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        assert_eq!(address_at_h3(), told);
     }
 }
 

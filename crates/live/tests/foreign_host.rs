@@ -5,7 +5,7 @@ mod bed;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bed::{Bed, output, source};
+use bed::{Bed, GuestTap, output, source};
 use fabric::Overrides;
 use live::Instance;
 use nix::sched::{CloneFlags, unshare};
@@ -60,11 +60,16 @@ impl Guest {
             assert!(started.elapsed() < Duration::from_secs(5), "the guest does not start");
         }
         for n in 0..count {
-            run("ip", &format!("link add dev{n} type veth peer name eth{n} netns {pid}"));
-            run("ip", &format!("link set dev{n} up"));
-            guest.ip(&format!("link set eth{n} up"));
+            guest.make_device(n, "");
         }
         guest
+    }
+
+    /// Makes the devices `dev{n}` and `eth{n}`; `options` are for the former.
+    fn make_device(&self, n: usize, options: &str) {
+        run("ip", &format!("link add dev{n}{options} type veth peer name eth{n} netns {}", self.process.id()));
+        run("ip", &format!("link set dev{n} up"));
+        self.ip(&format!("link set eth{n} up"));
     }
 
     fn ip(&self, args: &str) {
@@ -161,6 +166,30 @@ fn a_host_behind_a_device_is_reached_and_reaches_others() {
     });
 }
 
+/// What waits for the end of a burst and is refused then is a loss, and nothing that was received.
+#[test]
+fn frames_that_a_device_refuses_are_counted() {
+    with_guest(1, |bed, guest| {
+        guest.has_addresses_of(ONE, "eth0");
+        let network = bed.up("one", ONE);
+        run("ip", "link set dev0 mtu 1000");
+        for file in [ONE, SHAPED] {
+            network.apply(&source(file), &Overrides::default()).unwrap();
+            pings(&network, "h1", "10.0.0.2");
+            let count = || {
+                let ports = network.counters().unwrap().ports;
+                let traffic = ports.iter().find(|port| port.host == "guest").unwrap().traffic;
+                (traffic.drops, traffic.received_packets, traffic.received_bytes)
+            };
+            let (drops, packets, bytes) = count();
+            let args = ["-c", "5", "-i", "0.01", "-s", "1200", "-W", "0.2", "10.0.0.2"];
+            assert!(!network.command("h1", "ping", args).unwrap().output().unwrap().status.success());
+            assert_eq!(count(), (drops + 5, packets, bytes));
+            pings(&network, "h1", "10.0.0.2");
+        }
+    });
+}
+
 #[test]
 fn a_link_has_the_carrier_of_its_device() {
     with_guest(1, |bed, guest| {
@@ -249,6 +278,117 @@ fn devices_come_go_and_change_places() {
         let error = network.apply(&loopback, &Overrides::default()).unwrap_err();
         assert!(error.to_string().ends_with("it is no Ethernet device"), "{error}");
         pings(&network, "h1", "10.0.0.2");
+    });
+}
+
+/// Of a TAP the kernel tells others only once a second; its link loses its carrier and has it back at once all the same.
+#[test]
+fn the_carrier_of_a_tap_is_seen_at_once() {
+    const MOST: Duration = Duration::from_millis(250);
+    with_guest(0, |bed, _| {
+        let tap = GuestTap::new("dev0");
+        run("ip", "link set dev0 up");
+        let network = bed.up("one", ONE);
+        let is_up = || network.counters().unwrap().links[1].up;
+        assert!(is_up());
+        let took = |up: bool| {
+            tap.set_carrier(up);
+            wait_until("the link has followed", || is_up() == up)
+        };
+        let took: Vec<Duration> = [false, true, false, true, false, true].map(took).into();
+        assert!(took.iter().all(|took| *took < MOST), "{took:?}");
+    });
+}
+
+/// Hosts, and a guest that has two members of a bond without a protocol: what is sent to it stays on a member for each sender.
+const HASHED: &str = "
+name: hashed
+nodes: { h1: host, h2: host, h3: host, guest: { kind: host, devices: [dev0, dev1] }, s1: switch }
+links:
+  - between: [h1, s1]
+  - between: [h2, s1]
+  - between: [h3, s1]
+  - between: [guest, s1]
+  - between: [guest, s1]
+bonds:
+  - { host: guest, mode: balance-xor }
+";
+
+/// How many packets `pings` of each of `hosts` to the guest put on each of its two members; nobody answers.
+fn spread(network: &Instance, hosts: &[&str], pings: u32) -> [u64; 2] {
+    let count = || -> Vec<u64> {
+        let links = network.counters().unwrap().links;
+        links.iter().filter(|link| link.a == "guest").map(|link| link.backward.packets).collect()
+    };
+    let before = count();
+    let pings = pings.to_string();
+    let ping = |host: &&str| {
+        let args = ["-c", &pings, "-i", "0.01", "-s", "1000", "-W", "0.1", "10.0.0.4"];
+        network.command(host, "ping", args).unwrap().stdout(Stdio::null()).spawn().unwrap()
+    };
+    let pinging: Vec<Child> = hosts.iter().map(ping).collect();
+    for mut ping in pinging {
+        ping.wait().unwrap();
+    }
+    let after = count();
+    [0, 1].map(|member| after[member] - before[member])
+}
+
+/// Two senders that share a member of a bond with a foreign partner: with `rebalance`, one of them moves to the other member.
+#[test]
+fn load_is_balanced_towards_a_foreign_partner() {
+    with_guest(2, |bed, _| {
+        let network = bed.up("hashed", HASHED);
+        let alone = ["h1", "h2", "h3"].map(|host| (host, usize::from(spread(&network, &[host], 10)[1] > 5)));
+        let shared = alone.iter().filter(|(_, member)| alone.iter().filter(|(_, other)| other == member).count() > 1);
+        let shared: Vec<&str> = shared.map(|(host, _)| *host).take(2).collect();
+        let member = alone.iter().find(|(host, _)| *host == shared[0]).unwrap().1;
+        let before = spread(&network, &shared, 50);
+        assert!(before[member] >= 100 && before[1 - member] < 10, "{shared:?} share a member: {before:?}");
+        let follows = HASHED.replace("balance-xor }", "balance-xor, rebalance: { interval: 200ms, gap: 1ms } }");
+        network.apply(&source(&follows), &Overrides::default()).unwrap();
+        let after = spread(&network, &shared, 200);
+        assert!(after.iter().all(|packets| *packets >= 120), "{shared:?}: {after:?}");
+    });
+}
+
+/// A device is deleted and made again, under another number or the same one, slowly or at once: its link loses its carrier and has it
+/// back, and frames pass, without a word from anybody.
+#[test]
+fn a_device_that_is_made_again_is_in_use_again() {
+    with_guest(1, |bed, guest| {
+        guest.has_addresses_of(ONE, "eth0");
+        let network = bed.up("one", ONE);
+        let is_up = || network.counters().unwrap().links[1].up;
+        pings(&network, "h1", "10.0.0.2");
+        for (is_same_number, pause_ms) in [(false, 50), (true, 50), (true, 0), (false, 0)] {
+            let number = nix::net::if_::if_nametoindex("dev0").unwrap();
+            let options = if is_same_number { format!(" index {number}") } else { String::new() };
+            run("ip", "link del dev0");
+            if pause_ms > 0 {
+                wait_until("the link is down", || !is_up());
+                std::thread::sleep(Duration::from_millis(pause_ms));
+            }
+            guest.make_device(0, &options);
+            guest.has_addresses_of(ONE, "eth0");
+            wait_until("the link is up", is_up);
+            let reached = bed::soon(|| {
+                let mut ping = network.command("h1", "ping", ["-c", "1", "-W", "1", "10.0.0.2"]).unwrap();
+                ping.output().unwrap().status.success()
+            });
+            assert!(reached, "{options:?}, {pause_ms} ms");
+            pings(&network, "h1", "10.0.0.2");
+            guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "1", "10.0.0.1"]);
+        }
+        // No Ethernet: it is left alone, and what has the name next is taken.
+        run("ip", "link del dev0");
+        run("ip", "tuntap add dev dev0 mode tun");
+        run("ip", "link set dev0 up");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!is_up());
+        run("ip", "link del dev0");
+        guest.make_device(0, "");
+        wait_until("the link is up", is_up);
     });
 }
 

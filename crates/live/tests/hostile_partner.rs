@@ -2,16 +2,15 @@
 //! more of them than anybody needs.
 
 mod bed;
+mod far_ends;
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bed::{Bed, output};
-use live::packet::PacketPort;
-use live::port::Port;
+use far_ends::with_far_ends;
+use live::port::{Port, Unsent};
 use live::{Instance, VNET_HEADER};
 use machine::Rng;
-use nix::sched::{CloneFlags, unshare};
 use wire::{LacpInfo, LacpRepr, LacpState, SLOW_PAYLOAD, SLOW_PROTOCOLS};
 
 const FILE: &str = "
@@ -28,31 +27,6 @@ bonds:
 
 /// What the daemon may grow by, in KiB: buffers that are used for the first time, no table that a stranger fills.
 const GROWTH_KIB_MAX: u64 = 16 * 1_024;
-
-/// Runs a test in a network namespace of its own, with pairs dev0-far0 and dev1-far1; not where this user may not.
-fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) {
-    let thread = std::thread::spawn(move || {
-        if !nix::unistd::geteuid().is_root() {
-            return eprintln!("SKIPPED: devices of the machine are for root");
-        }
-        let Some(bed) = Bed::new() else { return };
-        unshare(CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
-        for n in 0..2 {
-            ip(&format!("link add dev{n} type veth peer name far{n}"));
-            ip(&format!("link set dev{n} up"));
-            ip(&format!("link set far{n} up"));
-        }
-        test(&bed, ["far0", "far1"].map(|device| PacketPort::open(device).unwrap()));
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-fn ip(args: &str) {
-    let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
-    assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// A frame of the slow protocols behind an empty virtio-net header.
 fn slow_frame(payload: &[u8]) -> Vec<u8> {
@@ -116,6 +90,7 @@ fn a_bond_that_hears_itself_says_so() {
             while let Some(len) = far.read(&mut buffer).unwrap() {
                 far.write(&buffer[..len]).unwrap();
             }
+            assert_eq!(far.flush(), Unsent::default());
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(whys(&network)[0].starts_with("port 1 does not distribute"), "{:?}", whys(&network));
@@ -133,6 +108,9 @@ fn lies_and_noise_and_floods_are_borne() {
                 // The device's queue may be full: then this one is lost, as on a wire.
                 let _ = far[(n % 2) as usize].write(&noise(&mut rng));
             }
+            for far in &mut far {
+                let _ = far.flush();
+            }
         };
         flood(2_000);
         let before = resident_kib(bed);
@@ -146,5 +124,27 @@ fn lies_and_noise_and_floods_are_borne() {
         pings(&network);
         let after = resident_kib(bed);
         assert!(after < before + GROWTH_KIB_MAX, "{before} KiB became {after} KiB");
+    });
+}
+
+/// A partner that is another one with each LACPDU fills no disk: the log has a bounded number of lines a minute, and says what it lacks.
+#[test]
+fn a_partner_that_lies_does_not_fill_the_log() {
+    const LIES: u32 = 100;
+    with_far_ends(|bed, mut far| {
+        let network = bed.up("hostile", FILE);
+        let mut rng = Rng::new(2);
+        for n in 0..LIES {
+            for far in &mut far {
+                far.write(&slow_frame(&lacpdu(&mut rng))).unwrap();
+                assert_eq!(far.flush(), Unsent::default());
+            }
+            // As often as a bond listens to each of its members.
+            std::thread::sleep(Duration::from_millis(65));
+            assert!(n > 0 || whys(&network)[0].starts_with("port 1"));
+        }
+        let log = std::fs::read_to_string(bed.folder.path().join("heddle/hostile/log")).unwrap();
+        let lines = log.lines().filter(|line| line.contains("bond0 of s1")).count();
+        assert!((30..=61).contains(&lines), "{LIES} lies on each of two members brought {lines} lines:\n{log}");
     });
 }

@@ -3,6 +3,8 @@
 //! Each end is [`bond::End`], the machine that runs live. A packet's number travels beside it, as a tag would before it. Frames that
 //! ends send by themselves (LACPDUs, announcements) cross the members' links like others, in their queues.
 
+mod addresses;
+
 use bond::end::{Control, Output};
 use bond::{Carrier, ControlFrame, End, HashPolicy, Learning, MemberId, Mode, Summary, Transmit};
 use fabric::{BondEnd, Fabric, NodeId, NodeKind};
@@ -13,6 +15,7 @@ use wire::{EthernetRepr, ethertype};
 
 use crate::engine::{Engine, Event, Wire};
 use crate::run::Scenario;
+use addresses::Told;
 
 /// [`InBond::leaves`] and [`InBond::far`] of a wire that is in no bond.
 const NONE: u32 = u32::MAX;
@@ -22,6 +25,8 @@ pub(crate) const OVER: u32 = 1 << 31;
 const CONTROL: u32 = u32::MAX;
 /// A member's share of the headers that a flow's frame has: Ethernet, IPv4, ports.
 const HEADERS: usize = 14 + 20 + 8;
+/// The flag of an IPv4 fragment that is not the last one (RFC 791).
+const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// A packet that waits for others.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +55,8 @@ struct Place {
     policy: usize,
     /// When its timer's event fires.
     armed: Time,
+    /// At plain ports: by which addresses peers know the host at the other end, where it has told them several.
+    told: Option<Box<Told>>,
 }
 
 /// Where a wire is in bonds. Apart from the wires, which are looked up for each packet of each network.
@@ -81,8 +88,10 @@ pub(crate) struct Bonds {
     control: Vec<Option<Control>>,
     /// What an end has just handed on.
     released: Vec<Waiting>,
-    /// Who has which address, where members are probed.
+    /// Who has which address, where members are probed or hosts tell several of theirs.
     directory: Option<Directory>,
+    /// By way: the host that sends. Empty where no host tells several addresses.
+    senders: Vec<u32>,
 }
 
 /// What a bond's end has done.
@@ -104,8 +113,9 @@ impl Bonds {
         if !fabric.bonds.is_empty() {
             bonds.wires = vec![UNBONDED; wires.len()];
         }
-        let is_probing = fabric.bonds.iter().any(|end| end.config.arp_interval != Span::ZERO);
-        bonds.directory = is_probing.then(|| Directory::new(fabric));
+        let needs_directory =
+            |end: &fabric::Bond| end.config.arp_interval != Span::ZERO || end.config.answers_by_member();
+        bonds.directory = fabric.bonds.iter().any(needs_directory).then(|| Directory::new(fabric));
         for (index, end) in fabric.bonds.iter().enumerate() {
             let first = first_wire[end.node.0 as usize];
             let mine: Vec<u32> = end.ports.iter().map(|port| first + u32::from(port.0)).collect();
@@ -125,6 +135,7 @@ impl Bonds {
                 partner: end.partner,
                 policy,
                 armed: Time::NEVER,
+                told: Told::at(fabric, index),
             });
         }
         for (index, end) in fabric.bonds.iter().enumerate() {
@@ -169,11 +180,14 @@ impl Bonds {
     }
 
     /// A way more: packets between these hosts, with these ports.
-    pub(crate) fn add_way(&mut self, fabric: &Fabric, (from, to): (NodeId, NodeId), ports: (u16, u16), bytes: u32) {
+    pub(crate) fn add_way(&mut self, fabric: &Fabric, between: (NodeId, NodeId), upper: Upper, bytes: u32) {
         if self.summaries.is_empty() {
             return;
         }
-        let frame = headers(fabric, (from, to), ports);
+        if self.tells_addresses() {
+            self.senders.push(between.0.0);
+        }
+        let frame = headers(fabric, between, upper);
         for (policy, summaries) in &mut self.summaries {
             summaries.push(Summary { bytes, ..Summary::by_policy(*policy, &frame) });
         }
@@ -227,13 +241,15 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
 
     /// A packet is to leave by a bond. As [`Engine::offer`]; of copies, the last one's.
     pub(crate) fn offer_to_bond(&mut self, now: Time, index: usize, packet: u32, way: u32) -> Option<(Time, u32)> {
+        let known = self.known_address(now, index, way);
         let place = &mut self.bonds.ends[index];
         let summary = self.bonds.summaries[place.policy].1[way as usize];
         let (transmit, number) = match &mut place.what {
             What::Bonded(end) => end.transmit(now, &summary),
             What::Learning(learning) => {
                 let all = (0..place.wires.len()).map(MemberId::new).collect();
-                (learning.find(summary.dst_mac).map_or(Transmit::All(all), Transmit::One), 0)
+                let (number, to) = known.unwrap_or((0, summary.dst_mac));
+                (learning.find(to).map_or(Transmit::All(all), Transmit::One), number)
             }
         };
         match transmit {
@@ -266,29 +282,33 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
             return self.arrive(now, Event { at: node, ..event });
         }
         let (index, member) = (far as usize, MemberId::new(usize::from(member)));
-        self.note_source(index, member, event.way);
         if event.way == CONTROL {
             let frame = self.bonds.control[event.packet as usize].take().expect("it is under way once");
+            self.bonds.note_control(index, member, frame.as_bytes());
             let mut is_own = false;
             if let What::Bonded(end) = &mut self.bonds.ends[index].what {
                 end.receive_control(now, member, frame.as_bytes());
                 // What it has asked by another member comes back to it in active-backup.
-                is_own = end.bond().mac().is_some_and(|mac| frame.as_bytes().get(6..12) == Some(&mac));
+                let from = frame.as_bytes().get(6..).and_then(<[u8]>::first_chunk);
+                is_own = from.is_some_and(|from| end.bond().is_own_mac(*from));
             }
             if !is_own {
                 self.answer_probe(now, (index, member), &frame);
             }
             return self.poll_bond(now, index);
         }
+        self.note_source(index, member, event.way);
         let Waiting { packet, way } = Waiting { packet: event.packet, way: event.way };
+        let written = self.bonds.address_written(index, packet);
         let place = &mut self.bonds.ends[index];
         let What::Bonded(end) = &mut place.what else {
             let at = place.node;
             return self.arrive(now, Event { packet, way, at });
         };
-        let summary = self.bonds.summaries[place.policy].1[way as usize];
-        let released = &mut self.bonds.released;
+        let mut summary = self.bonds.summaries[place.policy].1[way as usize];
+        summary.dst_mac = written.unwrap_or(summary.dst_mac);
         let number = self.bonds.numbers[packet as usize];
+        let released = &mut self.bonds.released;
         let mut out = |waiting| released.push(waiting);
         if let Some(copy) = end.receive(now, (member, number), &summary, Waiting { packet, way }, &mut out) {
             self.packets.take(copy.packet);
@@ -332,11 +352,8 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
         }
         let partner = &self.bonds.ends[self.bonds.ends[index].partner];
         let What::Bonded(end) = &partner.what else { return };
-        let own = match way {
-            CONTROL => end.bond().mac(),
-            way => Some(self.bonds.summaries[partner.policy].1[way as usize].src_mac),
-        };
-        let Some(mac) = end.bond().source_mac(member).or(own) else { return };
+        let own = self.bonds.summaries[partner.policy].1[way as usize].src_mac;
+        let mac = end.bond().source_mac(member).unwrap_or(own);
         if let What::Learning(learning) = &mut self.bonds.ends[index].what {
             learning.saw(member, mac);
         }
@@ -422,8 +439,19 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
     }
 }
 
+/// What is above IP in a flow's frames, as far as hash policies look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Upper {
+    /// Ports, from and to.
+    Tcp(u16, u16),
+    /// Ports, from and to.
+    Udp(u16, u16),
+    /// A part of a longer message: no ports can be seen in it.
+    Fragment,
+}
+
 /// The headers of a flow's frames, as far as hash policies look.
-fn headers(fabric: &Fabric, (from, to): (NodeId, NodeId), (src_port, dst_port): (u16, u16)) -> [u8; HEADERS] {
+fn headers(fabric: &Fabric, (from, to): (NodeId, NodeId), upper: Upper) -> [u8; HEADERS] {
     let host = |node: NodeId| match &fabric.nodes[node.0 as usize].kind {
         NodeKind::Host(host) => host,
         NodeKind::Switch { .. } => unreachable!("flows run between hosts"),
@@ -435,7 +463,15 @@ fn headers(fabric: &Fabric, (from, to): (NodeId, NodeId), (src_port, dst_port): 
     ip[0] = 0x45;
     ip[3] = 28;
     ip[8] = 64;
-    ip[9] = wire::protocol::TCP;
+    let (protocol, src_port, dst_port) = match upper {
+        Upper::Tcp(src, dst) => (wire::protocol::TCP, src, dst),
+        Upper::Udp(src, dst) => (wire::protocol::UDP, src, dst),
+        Upper::Fragment => (wire::protocol::UDP, 0, 0),
+    };
+    if matches!(upper, Upper::Fragment) {
+        ip[6..8].copy_from_slice(&MORE_FRAGMENTS.to_be_bytes());
+    }
+    ip[9] = protocol;
     ip[12..16].copy_from_slice(&from.ipv4.octets());
     ip[16..20].copy_from_slice(&to.ipv4.octets());
     ip[20..22].copy_from_slice(&src_port.to_be_bytes());

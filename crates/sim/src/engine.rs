@@ -10,7 +10,7 @@ use transport::{Ack, Receiver, Segment, Sender, TransportKind, receiver, sender}
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, Switch};
 
-use crate::bonded::{Bonds, OVER};
+use crate::bonded::{Bonds, OVER, Upper};
 use crate::pool::{Packet, Pool};
 use crate::run::Scenario;
 
@@ -149,10 +149,18 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
             assert!(flow.from.0 < self.hosts && flow.to.0 < self.hosts, "flow {index} does not run between hosts");
             let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
             let ports = (FIRST_PORT.wrapping_add(index as u16), SERVER_PORT);
-            self.bonds.add_way(self.scenario.fabric, (flow.from, flow.to), ports, data_bytes);
-            self.bonds.add_way(self.scenario.fabric, (flow.to, flow.from), (ports.1, ports.0), spec.header_bytes);
+            // Fragments show no ports, so all messages between two hosts take one path and one member of a bond that hashes.
+            let in_fragments = spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none();
+            let ports_hash = if in_fragments { 0 } else { index as u64 };
+            let [ahead, back] = match (spec.kind, self.scenario.rate_pps) {
+                (TransportKind::Udp, None) => [Upper::Fragment; 2],
+                (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
+                _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
+            };
+            self.bonds.add_way(self.scenario.fabric, (flow.from, flow.to), ahead, data_bytes);
+            self.bonds.add_way(self.scenario.fabric, (flow.to, flow.from), back, spec.header_bytes);
             for (from, to, bytes) in [(flow.from, flow.to, data_bytes), (flow.to, flow.from, spec.header_bytes)] {
-                let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(index as u64)));
+                let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(ports_hash)));
                 let wire = self.first_wire[from.0 as usize];
                 self.ways.push(Way { forwarding: Forwarding { to, hash }, wire, bytes });
             }

@@ -32,6 +32,19 @@ fn simulate_with(
     rate_pps: Option<u64>,
     faults: &[LinkFault],
 ) -> Outcome {
+    let (from, to) = (fabric::NodeId(0), fabric::NodeId(1));
+    let start = |n: u32| Time::ZERO + Span::from_us(700) * u64::from(n);
+    let flows: Vec<_> = (0..flows).map(|n| FlowSpec { from, to, start: start(n) }).collect();
+    simulate_flows(fabric, kind, &flows, rate_pps, faults)
+}
+
+fn simulate_flows(
+    fabric: &Fabric,
+    kind: TransportKind,
+    flows: &[FlowSpec],
+    rate_pps: Option<u64>,
+    faults: &[LinkFault],
+) -> Outcome {
     let transport = TransportSpec {
         kind,
         window: 256,
@@ -42,15 +55,12 @@ fn simulate_with(
         header_bytes: 54,
         rto_min: Span::from_ms(200),
     };
-    let (from, to) = (fabric::NodeId(0), fabric::NodeId(1));
-    let start = |n: u32| Time::ZERO + Span::from_us(700) * u64::from(n);
-    let flows: Vec<_> = (0..flows).map(|n| FlowSpec { from, to, start: start(n) }).collect();
     run(&Scenario {
         fabric,
         routes: &Routes::compute(fabric),
         spread: Spread::Single,
         transport: &transport,
-        flows: &flows,
+        flows,
         warm_up: Span::from_secs(2),
         duration: Span::from_ms(500),
         rate_pps,
@@ -204,8 +214,10 @@ fn a_plain_link_loses_everything_while_it_is_down() {
 /// away. Whoever asks for an address that nobody has comes down.
 #[test]
 fn members_that_are_probed_live_by_answers() {
-    for mode in ["active-backup", "balance-rr", "balance-xor", "broadcast"] {
-        for validate in ["none", "all"].iter().filter(|validate| **validate == "none" || mode == "active-backup") {
+    let policies = ["active-backup, fail_over_mac: active", "active-backup, fail_over_mac: follow"];
+    for mode in ["active-backup", "balance-rr", "balance-xor", "broadcast"].into_iter().chain(policies) {
+        let has_active = mode.starts_with("active-backup");
+        for validate in ["none", "all"].iter().filter(|validate| **validate == "none" || has_active) {
             let probing = |target: &str| {
                 let options = format!(
                     "host: h1, members: 2, mode: {mode}, arp_interval: 20ms, arp_ip_target: {target}, arp_validate: {validate} "
@@ -221,11 +233,108 @@ fn members_that_are_probed_live_by_answers() {
             let outcome = simulate_with(&fabric, TransportKind::Udp, 1, Some(10_000), &faults);
             let datagrams = outcome.flows[0].datagrams.expect("they are counted");
             assert!(datagrams.lost <= 2, "{mode}, {validate}: {datagrams:?}");
-            if mode == "active-backup" {
+            if has_active {
                 let outcome = simulate_with(&probing("10.0.0.99"), TransportKind::Udp, 1, Some(10), &[]);
                 let datagrams = outcome.flows[0].datagrams.expect("they are counted");
                 assert!(datagrams.lost >= 3, "{validate}: {datagrams:?}");
             }
+        }
+    }
+}
+
+/// A host with three members in balance-alb, and four peers.
+const PEERS: &str = "
+name: peers
+nodes: { h1: host, h2: host, h3: host, h4: host, h5: host, s1: switch }
+link-defaults: { rate: 1Gbit, delay: 20us, queue: 250 }
+links:
+  - between: [h1, s1]
+  - between: [h2, s1]
+  - between: [h3, s1]
+  - between: [h4, s1]
+  - between: [h5, s1]
+bonds:
+  - { host: h1, members: 3, mode: balance-alb }
+";
+
+/// What all peers send to `h1` at the same time.
+fn from_all_peers(fabric: &Fabric, kind: TransportKind, rate_pps: Option<u64>, faults: &[LinkFault]) -> Outcome {
+    let flows: Vec<_> =
+        (1..5).map(|n| FlowSpec { from: fabric::NodeId(n), to: fabric::NodeId(0), start: Time::ZERO }).collect();
+    simulate_flows(fabric, kind, &flows, rate_pps, faults)
+}
+
+/// By member of `h1`'s bond: packets that came to it.
+fn by_member(fabric: &Fabric, outcome: &Outcome) -> Vec<u64> {
+    let bond = fabric.bonds.iter().find(|bond| bond.node == fabric.node("h1").unwrap()).unwrap();
+    fabric
+        .bond_links(bond)
+        .map(|link| {
+            let at = link.0 as usize;
+            let is_a = fabric.links[at].a.node == bond.node;
+            if is_a { outcome.links[at].backward.packets } else { outcome.links[at].forward.packets }
+        })
+        .collect()
+}
+
+/// Each peer is told another member's address: what four peers send comes by all three members, and each flow by one.
+#[test]
+fn balance_alb_receives_by_all_members() {
+    let fabric = fabric(PEERS, &Overrides::default());
+    let outcome = from_all_peers(&fabric, TransportKind::Sack, None, &[]);
+    assert!(goodput(&outcome) > 2_750.0, "{} Mbit/s over three members", goodput(&outcome));
+    let packets = by_member(&fabric, &outcome);
+    let total: u64 = packets.iter().sum();
+    assert!(packets.iter().all(|packets| *packets > total / 4), "{packets:?}");
+    assert!(outcome.flows.iter().all(|flow| flow.reordering.reordered == 0));
+    // As against balance-tlb, which receives by the active one.
+    let overrides = Overrides { bond_mode: Some("balance-tlb".parse().unwrap()), ..Overrides::default() };
+    let fabric = fabric.with(&overrides);
+    let outcome = from_all_peers(&fabric, TransportKind::Sack, None, &[]);
+    assert!(goodput(&outcome) < 970.0, "{} Mbit/s over the active member", goodput(&outcome));
+}
+
+/// When members come and go, their peers are told others' addresses, and nothing is lost but what was on the cable, nor does it come twice.
+#[test]
+fn peers_of_balance_alb_are_told_when_members_come_and_go() {
+    let fabric = fabric(PEERS, &Overrides::default());
+    let between = (fabric.node("h1").unwrap(), fabric.node("s1").unwrap());
+    let at = |ms, number, up| LinkFault { at: Span::from_ms(ms), between, number: Some(number), up };
+    // The active member goes and comes back, then another one.
+    let faults = [at(100, 1, false), at(200, 1, true), at(300, 2, false), at(400, 2, true)];
+    let outcome = from_all_peers(&fabric, TransportKind::Udp, Some(10_000), &faults);
+    for flow in &outcome.flows {
+        let datagrams = flow.datagrams.expect("they are counted");
+        assert!(datagrams.lost <= 2 && datagrams.duplicates == 0, "{datagrams:?}");
+    }
+    let quiet = by_member(&fabric, &from_all_peers(&fabric, TransportKind::Udp, Some(10_000), &[]));
+    let packets = by_member(&fabric, &outcome);
+    // What nobody has learned yet goes to all members: for the time on one cable, each time.
+    let (sent, came) = (quiet.iter().sum::<u64>(), packets.iter().sum::<u64>());
+    assert!(came < sent + 100, "{sent} packets came as {came}");
+    assert!(packets.iter().all(|packets| *packets > came / 8), "{packets:?}");
+}
+
+/// With `fail_over_mac=active`, peers are told the address of the member that takes over: what they send comes by it alone, also when
+/// the other is back. With `follow` and `none` the one address moves.
+#[test]
+fn peers_hear_which_address_a_fail_over_leaves() {
+    for policy in ["none", "active", "follow"] {
+        let text = PEERS.replace("mode: balance-alb", &format!("mode: active-backup, fail_over_mac: {policy}"));
+        let fabric = fabric(&text, &Overrides::default());
+        let between = (fabric.node("h1").unwrap(), fabric.node("s1").unwrap());
+        let at = |ms, number, up| LinkFault { at: Span::from_ms(ms), between, number: Some(number), up };
+        let faults = [at(100, 1, false), at(200, 1, true), at(300, 2, false)];
+        let outcome = from_all_peers(&fabric, TransportKind::Udp, Some(1_000), &faults);
+        for flow in &outcome.flows {
+            let datagrams = flow.datagrams.expect("they are counted");
+            assert!(datagrams.lost <= 1 && datagrams.duplicates == 0, "{policy}: {datagrams:?}");
+        }
+        let packets = by_member(&fabric, &outcome);
+        // 4 packets each ms: for 100 ms by the first member, for 200 ms by the second, and for 200 ms by the first again.
+        let expected = [300 * 4, 200 * 4, 0];
+        for (packets, expected) in packets.iter().zip(expected) {
+            assert!(packets.abs_diff(expected) < 40, "{policy}: {packets} where {expected} were expected");
         }
     }
 }

@@ -19,15 +19,18 @@
 //! | RFC 1122, 4.2.3.2 delayed acknowledgement | [`receiver`] |
 //! | RFC 4737 reordering | [`reordering`] |
 //!
-//! [`udp`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes and at an even pace.
+//! [`udp`], [`credit`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes (simulated,
+//! live) and at an even pace.
 #![forbid(unsafe_code)]
 
 mod bitmap;
+pub mod credit;
 pub mod paced;
 pub mod receiver;
 pub mod reordering;
 pub mod rto;
 pub mod sack;
+mod seen;
 pub mod segment;
 pub mod sender;
 pub mod udp;

@@ -8,9 +8,7 @@ use std::ops::Range;
 use machine::{Control, Span, Step, Time};
 use serde::{Deserialize, Serialize};
 
-/// Numbers behind the highest one that came whose arrival is remembered. What is older when it comes again is not known to be a
-/// duplicate; at 10,000 a second it is older than six seconds.
-pub const REMEMBERED: usize = 1 << 16;
+use crate::seen::{Arrival, Seen};
 
 /// How long senders go on after the measured time, so that what was sent at its end is followed by something.
 pub const TAIL: Span = Span::from_ms(200);
@@ -100,9 +98,7 @@ pub struct Outcome {
 pub struct Receiver {
     rate_pps: u64,
     measured: Range<u64>,
-    /// Bits of the numbers that came, modulo [`REMEMBERED`].
-    came: Box<[u64]>,
-    highest: Option<u64>,
+    seen: Seen,
     /// When something new came last.
     last: Option<Time>,
     /// Something has come that was sent after the measured time.
@@ -117,8 +113,7 @@ impl Receiver {
         Self {
             rate_pps: rate_pps.max(1),
             measured,
-            came: vec![0; REMEMBERED / 64].into(),
-            highest: None,
+            seen: Seen::new(),
             last: None,
             closed: false,
             arrived: 0,
@@ -129,15 +124,13 @@ impl Receiver {
     /// Datagram `number` has come.
     pub fn receive(&mut self, now: Time, number: u64) {
         let is_measured = self.measured.contains(&number);
-        let is_new = self.note(number);
-        if !is_new {
+        let arrival = self.seen.note(number);
+        if arrival == Arrival::Again {
             self.outcome.duplicates += u64::from(is_measured);
             return;
         }
         self.arrived += u64::from(is_measured);
-        let is_late = self.highest.is_some_and(|highest| number < highest);
-        self.outcome.reordered += u64::from(is_measured && is_late);
-        self.highest = self.highest.max(Some(number));
+        self.outcome.reordered += u64::from(is_measured && arrival == Arrival::Late);
         if number >= self.measured.start && !self.closed {
             let gap = match self.last {
                 Some(last) => now.since(last),
@@ -164,7 +157,7 @@ impl Receiver {
         let sent = self.measured.end.saturating_sub(self.measured.start);
         let mut longest_gap = self.outcome.longest_gap;
         if !self.closed {
-            let from = self.highest.unwrap_or(0).max(self.measured.start);
+            let from = self.seen.highest().unwrap_or(0).max(self.measured.start);
             longest_gap = longest_gap.max(self.between(from, self.measured.end));
         }
         Outcome { sent, lost: sent.saturating_sub(self.arrived), longest_gap, ..self.outcome }
@@ -174,35 +167,6 @@ impl Receiver {
     fn between(&self, first: u64, second: u64) -> Span {
         let span = due(self.rate_pps, second).as_ps().saturating_sub(due(self.rate_pps, first).as_ps());
         Span::from_ps(span)
-    }
-
-    /// Notes a number; whether it had not come before.
-    fn note(&mut self, number: u64) -> bool {
-        let window = REMEMBERED as u64;
-        match self.highest {
-            Some(highest) if number > highest => {
-                let fresh = (number - highest).min(window);
-                (0..fresh).for_each(|back| self.set(number - back, false));
-            }
-            Some(highest) if highest - number >= window => return true,
-            _ => {}
-        }
-        let came = self.came[Self::word(number)] >> (number % 64) & 1 == 1;
-        self.set(number, true);
-        !came
-    }
-
-    fn set(&mut self, number: u64, came: bool) {
-        let (word, bit) = (&mut self.came[Self::word(number)], 1 << (number % 64));
-        if came {
-            *word |= bit;
-        } else {
-            *word &= !bit;
-        }
-    }
-
-    const fn word(number: u64) -> usize {
-        (number as usize / 64) % (REMEMBERED / 64)
     }
 }
 

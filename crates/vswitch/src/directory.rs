@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::{Fabric, HostAddress, NodeId, NodeKind};
 use machine::mix;
 
 use crate::flow_key::mac_bits;
 
-/// Which host owns a MAC or IP address. Built once from a fabric; it does not change.
+/// Which host owns a MAC or IP address. Built once from a fabric; nothing changes but what hosts behind devices tell their peers
+/// ([`Directory::learn`]).
 ///
 /// MAC addresses are looked up for each packet, IP addresses only for neighbour discovery.
 #[derive(Clone, Debug)]
@@ -20,8 +22,32 @@ pub struct Directory {
     by_ipv6: Box<[(Ipv6Addr, NodeId)]>,
     /// MAC addresses of the hosts, by [`NodeId`].
     macs: Box<[[u8; 6]]>,
-    /// Hosts that answer questions about themselves, ascending: their bond tells each asker another member's address.
+    /// Hosts that answer questions about themselves, ascending: their bond tells peers its members' addresses.
     answering: Box<[NodeId]>,
+    /// What such hosts have told that are not made: a slot for each of their devices.
+    learned: Box<[Learned]>,
+}
+
+/// An address that no file has.
+#[derive(Debug)]
+struct Learned {
+    host: NodeId,
+    device: usize,
+    /// The MAC address as a number, or [`FREE`]. Each slot is written by the one thread that reads the host's devices, and any may
+    /// look: who sees it late drops a frame, as a switch does that has not learned yet.
+    mac: AtomicU64,
+}
+
+impl Learned {
+    fn mac(&self) -> u64 {
+        self.mac.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for Learned {
+    fn clone(&self) -> Self {
+        Self { mac: AtomicU64::new(self.mac()), ..*self }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,18 +71,13 @@ impl Directory {
             by_ipv4: sorted(hosts().map(|(id, address)| (address.ipv4, id)).collect()),
             by_ipv6: sorted(hosts().map(|(id, address)| (address.ipv6, id)).collect()),
             macs: hosts().map(|(_, address)| address.mac).collect(),
-            answering: members
-                .iter()
-                .filter(|(.., is_told)| *is_told)
-                .map(|(host, ..)| *host)
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect(),
+            answering: answering(fabric).map(|bond| bond.node).collect::<BTreeSet<_>>().into_iter().collect(),
+            learned: answering(fabric).filter(|bond| fabric.node_of(bond.node).is_foreign()).flat_map(slots).collect(),
         };
         for (id, address) in hosts() {
             directory.insert(mac_bits(address.mac), id);
         }
-        for (host, mac, _) in members {
+        for (host, mac) in members {
             directory.insert(mac_bits(mac), host);
         }
         directory
@@ -83,8 +104,34 @@ impl Directory {
     /// The host with this MAC address.
     #[inline]
     pub fn by_mac(&self, mac: [u8; 6]) -> Option<NodeId> {
-        let slot = self.by_mac[self.probe(mac_bits(mac))];
-        (slot.mac != FREE).then_some(slot.host)
+        let mac = mac_bits(mac);
+        let slot = self.by_mac[self.probe(mac)];
+        if slot.mac != FREE {
+            return Some(slot.host);
+        }
+        // Empty nearly everywhere, and else a handful.
+        self.learned.iter().find(|slot| slot.mac() == mac).map(|slot| slot.host)
+    }
+
+    /// A host that answers for itself and is not made has told, by its device with this number, that it has this address: from
+    /// here on it is found by it. Each device has one such address, the last one that it told. Nothing happens with an address that is
+    /// somebody's already, or no station's, or where the host has no such device.
+    pub fn learn(&self, host: NodeId, device: usize, mac: [u8; 6]) {
+        if wire::is_group(mac) || mac == [0; 6] || self.by_mac(mac).is_some() {
+            return;
+        }
+        if let Some(slot) = self.learned.iter().find(|slot| (slot.host, slot.device) == (host, device)) {
+            slot.mac.store(mac_bits(mac), Ordering::Relaxed);
+        }
+    }
+
+    /// What was learned: whose, by which device, which address.
+    pub fn learned(&self) -> impl Iterator<Item = (NodeId, usize, [u8; 6])> + '_ {
+        let known = self.learned.iter().filter(|slot| slot.mac() != FREE);
+        known.map(|slot| {
+            let [_, _, mac @ ..] = slot.mac().to_be_bytes();
+            (slot.host, slot.device, mac)
+        })
     }
 
     /// The host with this IPv4 address.
@@ -113,16 +160,28 @@ impl Directory {
     }
 }
 
-/// The addresses of the members of hosts' bonds, whose they are, and whether peers are told them: in balance-alb. Who was told one before
-/// the bond left that mode goes on using it for a while. Not those of hosts that are not made: nobody has told us.
-fn members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6], bool)> + '_ {
+/// The bonds of hosts that tell peers their members' addresses.
+fn answering(fabric: &Fabric) -> impl Iterator<Item = &fabric::Bond> {
+    let bonds = fabric.bonds.iter().filter(|bond| bond.is_bonded() && bond.node.0 < fabric.hosts);
+    bonds.filter(|bond| bond.config.answers_by_member())
+}
+
+/// Room for an address of each device; they are numbered as the host's ports are.
+fn slots(bond: &fabric::Bond) -> impl Iterator<Item = Learned> + '_ {
+    let slot =
+        |port: &fabric::PortId| Learned { host: bond.node, device: usize::from(port.0), mac: AtomicU64::new(FREE) };
+    bond.ports.iter().map(slot)
+}
+
+/// The addresses of the members of hosts' bonds, and whose they are. In every mode: who was told one before the bond left balance-alb goes
+/// on using it for a while. Not those of hosts that are not made: nobody has told us.
+fn members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6])> + '_ {
     let is_ours =
         |bond: &fabric::Bond| bond.is_bonded() && bond.node.0 < fabric.hosts && !fabric.node_of(bond.node).is_foreign();
     let bonds = fabric.bonds.iter().enumerate().filter(move |(_, bond)| is_ours(bond));
     bonds.flat_map(|(index, bond)| {
-        let is_told = bond.config.mode.answers_by_member();
         let members = fabric.bond_plan(index, 0).members;
-        members.into_iter().map(|(_, mac, _)| (bond.node, mac, is_told)).collect::<Vec<_>>()
+        members.into_iter().map(|(_, mac, _)| (bond.node, mac)).collect::<Vec<_>>()
     })
 }
 
@@ -163,6 +222,49 @@ mod tests {
             assert_eq!(directory.by_ipv4(stranger.ipv4), None);
             assert_eq!(directory.by_ipv6(stranger.ipv6), None);
         }
+    }
+
+    /// Hosts, then one behind two devices whose bond is in this mode.
+    fn with_guest(mode: &str) -> Directory {
+        let text = format!(
+            "nodes: {{ h1: host, guest: {{ kind: host, devices: [a, b] }}, s1: switch }}\n\
+             links: [{{ between: [h1, s1] }}, {{ between: [guest, s1] }}, {{ between: [guest, s1] }}]\n\
+             bonds: [{{ host: guest, mode: {mode} }}]\n"
+        );
+        let fabric = fabric::parse(&fabric::Source { name: "test".into(), text }).unwrap();
+        Directory::new(&fabric)
+    }
+
+    #[test]
+    fn what_a_host_behind_devices_tells_is_learned_by_device() {
+        let (guest, stranger, other) = (NodeId(1), [2, 0xaa, 0, 0, 0, 1], [2, 0xaa, 0, 0, 0, 2]);
+        for mode in ["balance-alb", "active-backup, fail-over-mac: active"] {
+            let directory = with_guest(mode);
+            assert!(directory.answers_itself(guest) && !directory.answers_itself(NodeId(0)));
+            assert_eq!(directory.by_mac(stranger), None);
+            directory.learn(guest, 1, stranger);
+            assert_eq!(directory.by_mac(stranger), Some(guest));
+            directory.learn(guest, 1, other);
+            assert_eq!((directory.by_mac(stranger), directory.by_mac(other)), (None, Some(guest)));
+            assert_eq!(directory.learned().collect::<Vec<_>>(), [(guest, 1, other)]);
+            assert_eq!(directory.clone().by_mac(other), Some(guest));
+            // Somebody's, a group's, no station's; a device and a host of which nothing is learned.
+            let taken = directory.mac(NodeId(0));
+            for (host, device, mac) in [
+                (guest, 0, taken),
+                (guest, 0, [0xff; 6]),
+                (guest, 0, [0; 6]),
+                (guest, 2, stranger),
+                (NodeId(0), 0, stranger),
+            ] {
+                directory.learn(host, device, mac);
+            }
+            assert_eq!(directory.by_mac(taken), Some(NodeId(0)));
+            assert_eq!(directory.learned().count(), 1);
+        }
+        let directory = with_guest("active-backup");
+        directory.learn(guest, 1, stranger);
+        assert!(!directory.answers_itself(guest) && directory.by_mac(stranger).is_none());
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 
 mod directory;
 mod flow_key;
+pub mod fragments;
 mod ingress;
 pub mod neighbour;
 pub mod segmentation;

@@ -154,6 +154,50 @@ fn answer_solicitation(
     Ok(ethernet.buffer_len() + ipv6.buffer_len() + advertisement.buffer_len())
 }
 
+/// What a host says about itself by ARP or neighbour discovery, asking, answering, or of its own accord.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The host that has the IP address, by the directory.
+    pub host: NodeId,
+    /// The MAC address that it says it has.
+    pub mac: [u8; 6],
+    /// Whether everybody is to hear it: a gratuitous ARP (RFC 5227, section 3), an unsolicited advertisement (RFC 4861, section
+    /// 7.2.6).
+    pub is_announcement: bool,
+}
+
+/// Reads what a frame says about its sender's address; `None` if it says nothing, or is malformed, or nobody has that IP address.
+pub fn claim(frame: &[u8], directory: &Directory) -> Option<Claim> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let is_for_all = wire::is_group(ethernet.dst());
+    match ethernet.ethertype() {
+        ethertype::ARP => {
+            let message = ArpRepr::parse(&ArpPacket::new_checked(ethernet.payload()).ok()?);
+            Some(Claim {
+                host: directory.by_ipv4(message.sender_ipv4)?,
+                mac: message.sender_mac,
+                is_announcement: is_for_all && message.sender_ipv4 == message.target_ipv4,
+            })
+        }
+        ethertype::IPV6 => {
+            let packet = Ipv6Packet::new_checked(ethernet.payload()).ok()?;
+            if packet.next_header() != protocol::ICMPV6 || packet.hop_limit() != HOP_LIMIT {
+                return None;
+            }
+            let message = NeighbourPacket::new_checked(packet.payload()).ok()?;
+            let (sender, mac, is_announcement) =
+                match NeighbourRepr::parse(&message, packet.src(), packet.dst()).ok()? {
+                    NeighbourRepr::Solicitation { source_link_layer, .. } => (packet.src(), source_link_layer?, false),
+                    NeighbourRepr::Advertisement { target, target_link_layer, solicited, .. } => {
+                        (target, target_link_layer?, is_for_all && !solicited)
+                    }
+                };
+            Some(Claim { host: directory.by_ipv6(sender)?, mac, is_announcement })
+        }
+        _ => None,
+    }
+}
+
 /// Who asks, what for, and where the answer goes.
 fn read_solicitation(question: &EthernetPacket<'_>) -> Result<(Ipv6Addr, Ipv6Addr, [u8; 6]), Silence> {
     let packet = Ipv6Packet::new_checked(question.payload())?;
@@ -276,10 +320,39 @@ mod tests {
         assert_eq!(asked(&solicitation(&h1, h1.ipv6, address(9).ipv6, None)), Err(Silence::Unknown));
     }
 
+    #[test]
+    fn what_hosts_say_about_themselves_is_read() {
+        let directory = Directory::new(&fabric_of(4));
+        let (h0, h1) = (address(0), address(1));
+        let said =
+            |frame: &[u8]| claim(frame, &directory).map(|claim| (claim.host.0, claim.mac, claim.is_announcement));
+        let arp = |operation, target, to| arp(operation, &h0, target, to, Some(3));
+        assert_eq!(said(&arp(ArpOperation::Request, h1.ipv4, wire::BROADCAST)), Some((0, h0.mac, false)));
+        assert_eq!(said(&arp(ArpOperation::Reply, h1.ipv4, h1.mac)), Some((0, h0.mac, false)));
+        // Gratuitous, as a request or an answer, but not to one alone.
+        assert_eq!(said(&arp(ArpOperation::Request, h0.ipv4, wire::BROADCAST)), Some((0, h0.mac, true)));
+        assert_eq!(said(&arp(ArpOperation::Reply, h0.ipv4, wire::BROADCAST)), Some((0, h0.mac, true)));
+        assert_eq!(said(&arp(ArpOperation::Reply, h0.ipv4, h1.mac)), Some((0, h0.mac, false)));
+        assert_eq!(said(&solicitation(&h1, h1.ipv6, h0.ipv6, Some(h1.mac))), Some((1, h1.mac, false)));
+        assert_eq!(said(&solicitation(&h1, h1.ipv6, h0.ipv6, None)), None);
+        assert_eq!(said(&testing::tcp(&h0, &h1, 1, 2, 0)), None);
+        // An answer is for who asked; who has no address yet is answered before everybody.
+        let answered = asked(&solicitation(&h1, h1.ipv6, h0.ipv6, Some(h1.mac))).unwrap();
+        assert_eq!(said(&answered), Some((0, h0.mac, false)));
+        let stranger = testing::arp(ArpOperation::Request, &address(9), h1.ipv4, wire::BROADCAST, None);
+        assert_eq!(said(&stranger), None);
+        let mut spoilt = answered;
+        spoilt[14 + 40 + 3] ^= 1;
+        assert_eq!(said(&spoilt), None, "the checksum is wrong");
+        let loud = asked(&solicitation(&h1, Ipv6Addr::UNSPECIFIED, h0.ipv6, None)).unwrap();
+        assert_eq!(said(&loud), Some((0, h0.mac, true)));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_answered_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = asked(&bytes);
+            let _ = claim(&bytes, &Directory::new(&fabric_of(4)));
         }
 
         #[test]
@@ -287,8 +360,11 @@ mod tests {
             let (h1, h2) = (address(1), address(2));
             let mut frame = solicitation(&h1, h1.ipv6, h2.ipv6, Some(h1.mac));
             frame[at] = value;
-            let _ = asked(&frame);
-            let _ = asked(&frame[..cut.min(frame.len())]);
+            let cut = &frame[..cut.min(frame.len())];
+            for frame in [&frame, cut] {
+                let _ = asked(frame);
+                let _ = claim(frame, &Directory::new(&fabric_of(4)));
+            }
         }
     }
 }

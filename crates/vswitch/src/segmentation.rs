@@ -304,7 +304,7 @@ impl Joiner {
 }
 
 /// Where the IP header begins, and whether it is IPv4's.
-fn network_header(frame: &[u8]) -> Option<(usize, bool)> {
+pub(crate) fn network_header(frame: &[u8]) -> Option<(usize, bool)> {
     let mut at = ADDRESSES;
     for _ in 0..=TAGS_MAX {
         let kind = u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?);
@@ -318,11 +318,11 @@ fn network_header(frame: &[u8]) -> Option<(usize, bool)> {
     None
 }
 
-fn word(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn put(bytes: &mut [u8], at: usize, word: u16) {
+pub(crate) fn put(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
 }
 

@@ -89,11 +89,6 @@ impl Mode {
         matches!(self, Self::BalanceXor | Self::Ad8023 | Self::BalanceTlb | Self::BalanceAlb)
     }
 
-    /// Whether each peer may be told another member's address, so that it sends to that member: balance-alb.
-    pub const fn answers_by_member(self) -> bool {
-        matches!(self, Self::BalanceAlb)
-    }
-
     /// Whether members keep addresses of their own (the kernel's `bond_is_lb`).
     pub const fn keeps_addresses(self) -> bool {
         matches!(self, Self::BalanceTlb | Self::BalanceAlb)

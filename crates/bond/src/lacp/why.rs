@@ -95,10 +95,44 @@ pub enum Reason {
     Moving,
 }
 
+/// What a reason means to who waits until a bond carries all that it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It carries frames with its partner's consent, or has no link to carry them on.
+    Settled,
+    /// The next LACPDU, or a timer within seconds, may change it.
+    Pending,
+    /// It stays so until somebody changes a link, a setting or the partner.
+    LeftOut,
+}
+
 impl Reason {
     /// Whether the port sends.
     pub const fn distributes(&self) -> bool {
         matches!(self, Self::Distributes { .. } | Self::DistributesAlone | Self::BelowMinLinks { .. })
+    }
+
+    /// Whether something better may come of it by itself. Of a port that stands by, the answer holds once a port of the aggregate in use
+    /// distributes: until then that one is pending.
+    pub const fn standing(&self) -> Standing {
+        match self {
+            Self::Distributes { .. } | Self::LinkDown => Standing::Settled,
+            Self::NothingHeardYet
+            | Self::PartnerSilent { .. }
+            | Self::Waiting { .. }
+            | Self::NotHeard { .. }
+            | Self::PartnerNotInSync { .. }
+            | Self::PartnerNotCollecting { .. }
+            | Self::Moving => Standing::Pending,
+            Self::DistributesAlone
+            | Self::BelowMinLinks { .. }
+            | Self::HalfDuplex
+            | Self::Looped
+            | Self::NoPartner { .. }
+            | Self::PartnerIndividual { .. }
+            | Self::OtherSpeed { .. }
+            | Self::OtherPartner { .. } => Standing::LeftOut,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bond::Carrier;
 use bond::config::LacpRate;
-use bond::lacp::{ChurnState, Event, PeriodicState, ReceiveState, Settings};
+use bond::lacp::{ChurnState, Event, PeriodicState, ReceiveState, Settings, Standing};
 use machine::{Span, Time};
 
 use crate::world::{World, fast, member, system};
@@ -19,6 +19,30 @@ fn all_members_distribute_in_less_than_two_seconds_at_the_fast_rate() {
         let reached = world.run_until_distributing(&[all, all], Span::from_secs(2));
         // The fourth LACPDU, that it collects, has to wait for the second to pass in which three have left.
         assert!(reached < Time::ZERO + Span::from_ms(1_100), "{members} members took until {reached:?}");
+    }
+}
+
+/// Who waits until a bond of ours has settled hears that it will, until it has: not that a member is left out meanwhile.
+#[test]
+fn all_members_are_pending_until_they_distribute() {
+    for seed in 0..20 {
+        let mut world = World::pair(seed, fast(1), fast(2), 4);
+        for cable in &mut world.cables {
+            (cable.delay, cable.loss_percent) = (Span::from_ms(5), 5);
+        }
+        while world.distributing() != [0b1111, 0b1111] {
+            world.run(Span::from_ms(1));
+            let standings = (0..2).flat_map(|bond| (0..4).map(move |id| (bond, member(id))));
+            let left_out = standings
+                .filter_map(|(bond, id)| world.bonds[bond].why(world.now, id))
+                .find(|why| why.reason.standing() == Standing::LeftOut);
+            assert_eq!(left_out, None, "seed {seed} at {:?}", world.now);
+            assert!(world.now < Time::ZERO + Span::from_secs(4), "{}", world.reasons());
+        }
+        assert!((0..4).all(|id| {
+            let why = world.bonds[0].why(world.now, member(id)).unwrap();
+            why.reason.standing() == Standing::Settled
+        }));
     }
 }
 

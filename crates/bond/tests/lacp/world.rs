@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bond::config::LacpRate;
-use bond::lacp::{Event, Lacp, MuxState, Output, Settings};
+use bond::lacp::{Event, Lacp, MuxState, Output, Reason, Settings, Standing};
 use bond::{Carrier, MemberId};
 use machine::{Rng, Span, Step, Time};
 use wire::LacpState;
@@ -225,4 +225,17 @@ fn check_promises(bond: &Lacp, now: Time) {
             assert!(!why.reason.distributes(), "{why}");
         }
     }
+    check_standings(bond, now);
+}
+
+/// Who waits for a bond is not told that all is decided while nothing is carried, but when there is nothing to carry it on.
+fn check_standings(bond: &Lacp, now: Time) {
+    let whys: Vec<_> = (0..32).filter_map(|id| bond.why(now, member(id))).collect();
+    let decided = whys.iter().all(|why| why.reason.standing() != Standing::Pending);
+    let cannot = |reason: Reason| matches!(reason, Reason::LinkDown | Reason::Looped);
+    let carries = !bond.members().distributing.is_empty();
+    assert!(!decided || carries || whys.iter().all(|why| cannot(why.reason)), "{whys:?}");
+    let all_settled = whys.iter().all(|why| why.reason.standing() == Standing::Settled);
+    let with_link = whys.iter().filter(|why| why.reason != Reason::LinkDown).count();
+    assert!(!all_settled || bond.members().distributing.len() == with_link, "{whys:?}");
 }

@@ -1,9 +1,9 @@
 //! Who sends and who receives, mode by mode.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bond::{Accept, Carrier, Config, DropReason, Event, Framed, Kind, MemberSet, Refusal, Summary, Transmit};
-use machine::{Span, Time};
+use bond::{Accept, Bond, Carrier, Config, DropReason, Event, Framed, Kind, MemberSet, Refusal, Summary, Transmit};
+use machine::{Rng, Span, Time};
 use wire::{ArpPacket, EthernetPacket, ethertype};
 
 use super::{bond, chosen, drain, events, flow, id, mac, ms, sent};
@@ -156,6 +156,63 @@ fn fail_over_mac_says_which_address_moves() {
     assert_eq!(lose_first("mode=1 fail_over_mac=follow"), ((0, vec![0, 1, 2]), (0, vec![1, 0, 2])));
     assert_eq!(lose_first("mode=5"), ((0, vec![0, 1, 2]), (0, vec![1, 0, 2])));
     assert_eq!(lose_first("mode=0"), ((0, vec![0, 0, 0]), (0, vec![0, 0, 0])));
+}
+
+/// A bond in active-backup with `fail_over_mac=active`, below a device that keeps the first member's address.
+fn below_a_device(members: u8) -> Bond {
+    let config: Config = "mode=1 fail_over_mac=active".parse().unwrap();
+    let mut bond = Bond::new(Time::ZERO, config, Some(mac(0)), Rng::new(1));
+    for n in 0..members {
+        bond.add_member(Time::ZERO, &format!("eth{n}"), mac(n), Carrier::up(1_000)).unwrap();
+    }
+    drain(&mut bond, Time::ZERO);
+    bond
+}
+
+#[test]
+fn the_network_knows_the_active_member_s_address_and_the_device_above_its_own() {
+    let mut bond = below_a_device(2);
+    let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    bond.set_addresses(&[IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V6(address)]);
+    let told = |frame: &[u8]| {
+        let ethernet = EthernetPacket::new_checked(frame).unwrap();
+        let sender = match ethernet.ethertype() {
+            ethertype::ARP => ArpPacket::new_checked(ethernet.payload()).unwrap().sender_mac(),
+            _ => super::alb::advertised(frame),
+        };
+        assert_eq!(sender, ethernet.src());
+        sender
+    };
+    let said = |bond: &mut Bond, from: u8| {
+        let mut frames = [
+            super::alb::arp_request(mac(from), [10, 0, 0, 1], [10, 0, 0, 9]),
+            super::alb::advertisement(mac(from), address, Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 9)),
+        ];
+        for frame in &mut frames {
+            assert!(matches!(bond.transmit_frame(ms(9), frame), Transmit::One(_)));
+        }
+        frames.map(|frame| told(&frame))
+    };
+    assert_eq!(said(&mut bond, 0), [mac(0); 2]);
+    bond.carrier(ms(1), id(0), Carrier::DOWN);
+    let actions = drain(&mut bond, ms(1));
+    assert!(events(&actions).contains(&Event::BondMac(mac(1))));
+    let announced: Vec<_> = sent(&actions).iter().map(|(member, frame)| (*member, told(frame))).collect();
+    assert_eq!(announced, [(1, mac(1)); 2]);
+    assert_eq!(said(&mut bond, 0), [mac(1); 2]);
+    // A host behind the host has its own.
+    assert_eq!(said(&mut bond, 77), [mac(77); 2]);
+    // Who has not heard yet writes to the other address; what is for nobody here is left alone.
+    let to = |dst_mac| Summary { dst_mac, ..flow(1) };
+    assert_eq!(bond.accept(id(1), &to(mac(1))), Accept::DeliverTo(mac(0)));
+    assert_eq!(bond.accept(id(1), &to(mac(0))), Accept::Deliver);
+    assert_eq!(bond.accept(id(1), &to(mac(77))), Accept::Deliver);
+    assert_eq!(bond.accept(id(0), &to(mac(0))), Accept::Drop(Refusal::Inactive));
+    // The policy ends: the bond has the device's address again, on all members.
+    bond.set_config(ms(2), "mode=1".parse().unwrap());
+    assert!(events(&drain(&mut bond, ms(2))).contains(&Event::BondMac(mac(0))));
+    assert_eq!(macs(&bond), [0, 0]);
+    assert_eq!(said(&mut bond, 0), [mac(0); 2]);
 }
 
 #[test]

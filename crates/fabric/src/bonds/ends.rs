@@ -1,6 +1,6 @@
 //! What is at the two ends of a bond, and whether they go together.
 
-use bond::config::{Config, Error, FailOverMac, Mode, Rebalance};
+use bond::config::{Config, Error, Mode, Rebalance};
 
 use super::text::{BondText, EndText, Given};
 use super::values::ReorderText;
@@ -137,21 +137,6 @@ impl<'a> Ends<'a> {
         }
         for given in end.options.given() {
             note_unless_fit(&given, &modes, problems);
-            self.check_address(&given, &[side], problems);
-        }
-    }
-
-    /// A host's device has one address that every neighbour is told, so that a bond of a host can't take another at a fail-over.
-    fn check_address(&self, given: &At<Given>, sides: &[usize], problems: &mut Problems<'_>) {
-        let is_none = given.value.value == OptionValue::Text(FailOverMac::None.name().to_owned());
-        let host = sides.iter().find(|side| self.pair.is_host[**side]).map(|side| self.pair.names[*side]);
-        if let (Some(host), "fail_over_mac", false) = (host, given.value.name, is_none) {
-            problems.add(
-                given.place,
-                format!("`{host}` keeps its one address at a fail-over: the network has told it to everybody"),
-                "not at hosts",
-                "remove it, which is as `none`; between switches it may be set",
-            );
         }
     }
 
@@ -160,7 +145,6 @@ impl<'a> Ends<'a> {
         let modes = [self.modes_of(0), self.modes_of(1)].concat();
         for given in self.text.value.both.options.given() {
             note_unless_fit(&given, &modes, problems);
-            self.check_address(&given, &[0, 1], problems);
         }
     }
 

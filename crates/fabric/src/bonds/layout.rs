@@ -6,14 +6,14 @@ use bond::config::Mode;
 
 use super::ends::{Pair, Settings, settings};
 use super::text::{BondText, EndText};
-use super::{MOST_BONDS, MOST_MEMBERS};
+use super::{MOST_BONDS, MOST_MEMBERS, targets};
 use crate::document::Ends;
 use crate::error::Problems;
 use crate::graph::{Graph, Group};
 use crate::names::nearest;
 use crate::read::Name;
 use crate::source::{At, Place};
-use crate::{Bond, LinkId, NodeId};
+use crate::{Bond, LinkId, NodeId, NodeKind};
 
 /// The longest name of a bond: that of a network interface in Linux (IFNAMSIZ without its end).
 const LONGEST_NAME: usize = 15;
@@ -197,6 +197,16 @@ impl<'a> Network<'a> {
         let specs = specs.map(|link| self.graph.links[link.0 as usize].spec).collect();
         let pair = Pair { names: bonded.names, is_host: bonded.nodes.map(|node| self.is_host(node)), specs };
         let settings = settings(text, own, &pair, varied, problems)?;
+        let end = |side: usize| targets::End {
+            name: bonded.names[side],
+            address: match &self.graph.nodes[bonded.nodes[side].0 as usize].kind {
+                NodeKind::Host(address) => Some(address),
+                NodeKind::Switch { .. } => None,
+            },
+            settings: &settings[side],
+            own: own[side],
+        };
+        targets::check(text, &[end(0), end(1)], problems)?;
         let shared = text.value.both.own.name.as_ref();
         Some(Found {
             nodes: bonded.nodes,

@@ -83,7 +83,8 @@ options! {
     "primary" = "primary" => primary: Text,
     /// When the primary member becomes active again. `always` when not given.
     "primary-reselect" = "primary_reselect" => primary_reselect: Word<PrimaryReselect>,
-    /// In `active-backup`: which MAC address moves at a fail-over; at hosts only `none`, which it is when not given.
+    /// In `active-backup`: which MAC address a fail-over moves: the bond's to the new member (`none`, when not given, and `follow`, where
+    /// the others have their own), or the bond to the new member's (`active`), which peers are told.
     "fail-over-mac" = "fail_over_mac" => fail_over_mac: Word<FailOverMac>,
     /// How often carriers are looked at of which there are no events; 0 is never.
     "miimon" = "miimon" => miimon: Millis,

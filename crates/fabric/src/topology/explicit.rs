@@ -6,7 +6,7 @@ use crate::bonds::{BondText, names_host};
 use crate::document::{LinkEntry, LinkText, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph::Graph;
-use crate::links::{merged, note_idle_queue};
+use crate::links::{merged, note_idle};
 use crate::names::nearest;
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
@@ -47,7 +47,7 @@ pub(crate) fn explicit(
     for link in links {
         let ends = ends(&link.value, &ids, &graph, problems);
         let spec = merged(&link.value.spec(), defaults.map(|d| &d.value));
-        note_idle_queue(&link.value.spec(), spec, problems);
+        note_idle(&link.value.spec(), spec, problems);
         match ends {
             Some((a, b)) => graph.connect(a, b, spec),
             None => whole = false,
@@ -212,7 +212,12 @@ fn check_connected(graph: &Graph, nodes: &At<Mapping<Name, NodeText>>, problems:
 impl LinkEntry {
     /// Without its ends.
     fn spec(&self) -> LinkText {
-        LinkText { rate: self.rate.clone(), delay: self.delay.clone(), queue: self.queue.clone() }
+        LinkText {
+            rate: self.rate.clone(),
+            delay: self.delay.clone(),
+            queue: self.queue.clone(),
+            overhead: self.overhead.clone(),
+        }
     }
 }
 

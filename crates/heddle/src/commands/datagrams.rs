@@ -1,7 +1,8 @@
-//! `datagrams`: the ends of a flow at a constant rate, as `run` starts them in hosts. Each says one line of JSON at its end.
+//! `datagrams`: the ends of a flow, as `run` starts them in hosts. Each says one line of JSON at its end.
 
 use std::time::Duration;
 
+use live::datagrams::stream::{self, Sinking, Streaming};
 use live::datagrams::{Receiving, Sending};
 use miette::{IntoDiagnostic, Report};
 
@@ -20,6 +21,16 @@ pub fn datagrams(end: &Datagrams) -> Result<(), Report> {
             let patience = Duration::from_millis(patience_ms);
             let receiving = Receiving { port, rate_pps: rate, measured: from..to, patience };
             serde_json::to_string(&live::datagrams::receive(&receiving, std::io::stdout()).map_err(explain)?)
+        }
+        Datagrams::Stream { streams, window, bytes, for_ms, to } => {
+            let lasts = Duration::from_millis(for_ms);
+            let streaming = Streaming { to, streams, window, bytes: usize::from(bytes), lasts };
+            serde_json::to_string(&stream::send(&streaming).map_err(explain)?)
+        }
+        Datagrams::Sink { port, window, warm_up_ms, for_ms, patience_ms } => {
+            let [warm_up, measured, patience] = [warm_up_ms, for_ms, patience_ms].map(Duration::from_millis);
+            let sinking = Sinking { port, window, warm_up, measured, patience };
+            serde_json::to_string(&stream::receive(&sinking, std::io::stdout()).map_err(explain)?)
         }
     };
     put(&(line.into_diagnostic()? + "\n"))

@@ -7,9 +7,8 @@ use live::{Instance, StartOptions};
 use miette::{Report, miette};
 use serde_json::json;
 
-use super::explain;
-
-use super::{file, measure};
+use super::settle::settle;
+use super::{explain, file, measure};
 use crate::cli::{Daemon, Down, Exec, Format, Up};
 use crate::output::{Rows, print_json, put};
 
@@ -46,6 +45,9 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
             return Err(explain(error));
         }
     };
+    if !args.no_wait {
+        settle(&instance)?;
+    }
     match format {
         Format::Table => put(&format!("{name} is up: {applied}\n"))?,
         Format::Json => print_json(&applied)?,

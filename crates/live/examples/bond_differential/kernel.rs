@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use live::VNET_HEADER;
 use live::packet::PacketPort;
-use live::port::Port;
+use live::port::{Port, Unsent};
 
 /// How long the kernel may take to see a carrier; it looks every 10 ms.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,6 +66,9 @@ impl Kernel {
         let mut whole = vec![0; VNET_HEADER];
         whole.extend(frame);
         self.entrance.write(&whole)?;
+        if self.entrance.flush() != Unsent::default() {
+            return Err("the device at the entrance has not taken a frame".into());
+        }
         let (mut chosen, mut is_same) = (0, true);
         // All of it happens within the write: a guest has one CPU. A second look costs little.
         for _ in 0..2 {

@@ -14,8 +14,10 @@ use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use vswitch::spread::FlowHash;
 
 use super::flight::{Arrival, Bonded, Packet};
+use super::journal::Quota;
 use super::plan::{Direction, Plan};
 use super::pool::Frame;
+use super::telling::Allowance;
 use super::worker::Worker;
 use crate::control::{BondState, MemberState};
 use crate::tap::VNET_HEADER;
@@ -32,6 +34,10 @@ pub struct Place {
     has_foreign_partner: bool,
     /// When it wants to be looked at.
     pub due: Time,
+    /// What it has told in the log.
+    pub quota: Quota,
+    /// What was let through to all of what the other end told.
+    pub announced: Allowance,
 }
 
 /// What is at an end.
@@ -60,7 +66,15 @@ impl Place {
                 What::Bonded(Box::new(End::new(now, &plan)))
             }
         };
-        Self { what, has_foreign_partner, due: now }
+        Self { what, has_foreign_partner, due: now, quota: Quota::default(), announced: Allowance::default() }
+    }
+
+    /// The end, where one of ours sends.
+    pub(super) const fn end(&self) -> Option<&End<Packet>> {
+        match &self.what {
+            What::Bonded(end) => Some(end),
+            What::Learning(_) | What::Foreign => None,
+        }
     }
 
     /// Hands on all that waits for what is missing: the network changes.
@@ -127,15 +141,32 @@ fn why(end: &End<Packet>, id: MemberId, now: Time) -> (bool, String) {
             (false, "its link is up, and updelay is not over yet".to_owned())
         }
         (false, ..) => (false, "its link is down".to_owned()),
-        (true, Mode::ActiveBackup, Some(active)) if active == id => (true, "it is the active one".to_owned()),
+        (true, Mode::ActiveBackup, Some(active)) if active == id => {
+            (true, "it is the active one".to_owned() + &told(bond, id))
+        }
         (true, Mode::ActiveBackup, Some(active)) => {
             let name = bond.member(active).map_or("another", bond::Member::name);
             (false, format!("it waits while {name} is the active one"))
         }
         (true, Mode::BalanceTlb | Mode::BalanceAlb, Some(active)) if active == id => {
-            (true, "its link is up; it also receives for the bond".to_owned())
+            (true, "its link is up; it also receives for the bond".to_owned() + &told(bond, id))
         }
-        (true, ..) => (true, "its link is up".to_owned()),
+        (true, ..) => (true, "its link is up".to_owned() + &told(bond, id)),
+    }
+}
+
+/// What peers are told, where that is not the one address of the host.
+fn told(bond: &bond::Bond, id: MemberId) -> String {
+    match (bond.config().mode, bond.mac()) {
+        (Mode::BalanceAlb, _) => {
+            let told = bond.peers().filter(|(.., member)| *member == id).count();
+            format!("; {told} addresses of peers are told its address")
+        }
+        (Mode::ActiveBackup, Some(mac)) if bond.config().answers_by_member() => {
+            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+            format!("; peers are told its address, {mac}")
+        }
+        _ => String::new(),
     }
 }
 
@@ -174,6 +205,7 @@ impl Worker {
         let released = &mut self.released;
         end.expire(now, &mut |packet| released.push(packet));
         self.hand_on(now, index);
+        self.log_what_was_left_out(now, index);
         self.poll_bond(now, index);
     }
 
@@ -184,23 +216,19 @@ impl Worker {
             let What::Bonded(end) = &mut place.what else { return };
             match end.poll(now) {
                 Step::Wait(until) => {
-                    place.due = until.max(now);
+                    place.due = until.min(place.quota.due()).max(now);
                     return;
                 }
                 Step::Do(Output::Send { member, frame }) => {
                     let direction = self.plan.members(index)[member.index()];
                     self.send_control(now, direction, frame.as_bytes());
                 }
-                Step::Do(Output::Event(event)) => tracing::info!("{}: {event:?}", self.bond_name(index)),
-                Step::Do(Output::Lacp(event)) => tracing::info!("{}: {event:?}", self.bond_name(index)),
-                Step::Do(Output::Peer(agreed)) => {
-                    tracing::info!("{}: agreed with its peer: {agreed:?}", self.bond_name(index));
-                }
+                Step::Do(output) => self.log_of_bond(now, index, &output),
             }
         }
     }
 
-    fn bond_name(&self, index: usize) -> String {
+    pub(super) fn bond_name(&self, index: usize) -> String {
         let fabric = self.plan.fabric();
         let end = &fabric.bonds[index];
         format!("{} of {}", end.name, fabric.nodes[end.node.0 as usize].name)
@@ -233,6 +261,14 @@ impl Worker {
         frame.set_len(end);
         let forwarding = Forwarding { to, hash: FlowHash(0) };
         self.cross(direction, now, Packet { frame, forwarding, number: 0, bonded });
+    }
+
+    /// A frame of the bond's own has come to this end.
+    #[cold]
+    fn take_control(&mut self, now: Time, (index, member): (usize, MemberId), frame: Frame) {
+        self.answer_probe(now, (index, member), &frame.bytes()[VNET_HEADER..]);
+        self.spread_announcement(now, index, &frame);
+        self.pool.put(frame);
     }
 
     /// Answers what a bond at the other end asks of its own accord, to see whether its members live (`arp_interval`): from the
@@ -331,10 +367,7 @@ impl Worker {
                 learning.saw(member, packet.frame.bytes()[SOURCE].try_into().expect("six bytes"));
                 self.released = released;
                 match packet.bonded {
-                    Bonded::Control => {
-                        self.answer_probe(at, (index, member), &packet.frame.bytes()[VNET_HEADER..]);
-                        self.pool.put(packet.frame);
-                    }
+                    Bonded::Control => self.take_control(at, (index, member), packet.frame),
                     Bonded::No | Bonded::Number(_) => self.come_to(node, at, packet),
                 }
                 return;
@@ -362,12 +395,14 @@ impl Worker {
             Bonded::Control => {
                 end.receive_control(at, member, frame);
                 // What it has asked by another member comes back to it in active-backup.
-                let is_own = end.bond().mac().is_some_and(|mac| frame.get(6..12) == Some(&mac));
+                let is_own =
+                    frame.get(6..).and_then(<[u8]>::first_chunk).is_some_and(|from| end.bond().is_own_mac(*from));
                 self.released = released;
-                if !is_own {
-                    self.answer_probe(at, (index, member), frame);
+                if is_own {
+                    self.pool.put(packet.frame);
+                } else {
+                    self.take_control(at, (index, member), packet.frame);
                 }
-                self.pool.put(packet.frame);
                 return self.poll_bond(at, index);
             }
             Bonded::Number(number) => number,

@@ -9,7 +9,9 @@ use machine::Time;
 
 use super::parts::Parts;
 use super::plan::{Direction, Plan};
+use super::sleep::PortKey;
 use super::worker::Worker;
+use crate::device::Replacement;
 
 impl Worker {
     /// A link has lost its carrier, or has it back. The ends of its bond hear of it at once.
@@ -35,6 +37,18 @@ impl Worker {
                 place.carrier(now, MemberId::new(member), up);
                 self.poll_bond(now, end);
             }
+        }
+    }
+
+    /// A device of a host was made again, and its port opened anew.
+    pub(super) fn replace_port(&mut self, key: PortKey, Replacement { old, socket, port }: Replacement) {
+        let sleeper = &self.sleepers[self.id];
+        sleeper.ignore(&*old);
+        if let Err(error) = sleeper.watch(&*socket, key) {
+            tracing::error!("a device that was made again is not read: {error}");
+        }
+        if let Some(host) = &mut self.parts.ports[key.host] {
+            host.replace_port(key.device, port);
         }
     }
 

@@ -25,7 +25,7 @@ impl Worker {
     pub(super) fn read_burst(&mut self, port: PortKey) {
         let now = self.clock.now();
         self.run_due(now);
-        self.hand_over_joined();
+        self.hand_over_waiting();
         let mut bytes = 0;
         for _ in 0..BURST_FRAMES {
             let Some(len) = self.read(port, now) else { return };
@@ -178,6 +178,7 @@ impl Worker {
             // The cable is out: nobody answers, and the link counts the loss.
             return self.cross(uplink, now, control(frame));
         }
+        self.learn_told(key, &frame);
         let mut answer = [0; ANSWER_BYTES];
         match classify(&frame.bytes()[VNET_HEADER..], self.plan.directory(), &mut answer) {
             Ingress::Forward(forwarding) => {

@@ -9,11 +9,15 @@ mod bonded;
 mod carrier;
 mod flight;
 mod flows;
+mod host_port;
 mod ingress;
+mod journal;
 mod parts;
 mod plan;
 mod pool;
+mod settling;
 mod sleep;
+mod telling;
 pub mod urgency;
 mod worker;
 
@@ -21,10 +25,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
+use fabric::NodeId;
+
 use crate::Error;
 use crate::clock::Clock;
 use crate::control::Counters;
-use crate::device::Attached;
+use crate::device::{Attached, Replacement};
+use crate::settling::Unsettled;
 use parts::Parts;
 pub use plan::Plan;
 pub use sleep::probe;
@@ -116,6 +123,17 @@ impl DataPlane {
         }
     }
 
+    /// Puts another port in the place of a device's: of the host with this number, the device at this place. It is in use when this returns.
+    pub fn replace_port(&self, host: NodeId, device: usize, replacement: Replacement) {
+        let (done, answer) = mpsc::channel();
+        let worker = &self.workers[self.plan.owner(host)];
+        let key = PortKey { host: host.0 as usize, device };
+        // A worker that is gone drops the order; the daemon ends on that elsewhere.
+        let _ = worker.orders.send(Order::ReplacePort { key, replacement, done });
+        worker.sleeper.ring();
+        let _ = answer.recv();
+    }
+
     /// What has been counted so far.
     pub fn counters(&self) -> Counters {
         let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask).collect();
@@ -127,6 +145,15 @@ impl DataPlane {
             }
         }
         counters
+    }
+
+    /// Ends of bonds that do not carry all that they can, in the fabric's order.
+    pub fn unsettled(&self) -> Vec<Unsettled> {
+        let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask_for_unsettled).collect();
+        // A worker that panicked does not answer; the daemon ends on that elsewhere.
+        let mut bonds: Vec<(usize, Unsettled)> = replies.iter().flat_map(Receiver::iter).flatten().collect();
+        bonds.sort_by_key(|(index, _)| *index);
+        bonds.into_iter().map(|(_, bond)| bond).collect()
     }
 }
 
@@ -143,6 +170,13 @@ impl Handle {
         let (reply, answer) = mpsc::channel();
         // A worker that is gone drops the order, and with it the reply: the receiver sees that.
         let _ = self.orders.send(Order::Report(reply));
+        self.sleeper.ring();
+        answer
+    }
+
+    fn ask_for_unsettled(&self) -> Receiver<Vec<(usize, Unsettled)>> {
+        let (reply, answer) = mpsc::channel();
+        let _ = self.orders.send(Order::Unsettled(reply));
         self.sleeper.ring();
         answer
     }
@@ -176,7 +210,7 @@ impl Crew {
                     Attached::Tap(tap) => sleeper.watch(&**tap, PortKey { host, device: 0 })?,
                     Attached::Devices(devices) => {
                         for (device, opened) in devices.iter().enumerate() {
-                            sleeper.watch(&**opened, PortKey { host, device })?;
+                            sleeper.watch(&*opened.socket(), PortKey { host, device })?;
                         }
                     }
                 }

@@ -1,141 +1,20 @@
 //! What runs, and belongs to one worker: switches, links, ports, packets under way, and what they counted.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use fabric::NodeId;
 use link::Link;
 use machine::{Span, Time};
 use vswitch::Switch;
-use vswitch::segmentation::Joiner;
 
 use super::bonded::Place;
 use super::flight::{Arrival, Flight};
 use super::flows::Flows;
+use super::host_port::HostPort;
 use super::plan::{Direction, Plan};
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
 use crate::device::Attached;
-use crate::port::Port;
-use crate::tap::{Tap, VNET_HEADER};
-
-/// A host's port.
-#[derive(Debug)]
-pub struct HostPort {
-    /// What it leads to.
-    attached: Attached,
-    /// Of a host that is not made: its devices' sockets.
-    sockets: Vec<Box<dyn Port>>,
-    /// By device: what waits for more of its flow.
-    joining: Vec<Joining>,
-    /// What passed.
-    pub traffic: PortTraffic,
-}
-
-/// Frames of one flow that go to one device.
-#[derive(Debug, Default)]
-struct Joining {
-    joiner: Joiner,
-    /// Of the frames, without virtio-net headers.
-    bytes: u64,
-    /// Whether the worker knows that something waits.
-    is_announced: bool,
-}
-
-impl Joining {
-    /// Takes a frame if it goes with those that are there, or if it is the first.
-    #[inline]
-    fn offer(&mut self, frame: &[u8]) -> bool {
-        let is_taken = self.joiner.offer(frame);
-        self.bytes += if is_taken { (frame.len() - VNET_HEADER) as u64 } else { 0 };
-        is_taken
-    }
-}
-
-impl Attached {
-    fn write(&self, sockets: &mut [Box<dyn Port>], device: usize, frame: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tap(tap) => tap.write(frame),
-            Self::Devices(_) => sockets[device].write(frame),
-        }
-    }
-}
-
-impl HostPort {
-    fn new(attached: &Attached) -> Self {
-        let sockets = match attached {
-            Attached::Tap(_) => Vec::new(),
-            Attached::Devices(devices) => {
-                devices.iter().map(|device| device.take_port().expect("a device is plugged in once")).collect()
-            }
-        };
-        let joining = (0..sockets.len().max(1)).map(|_| Joining::default()).collect();
-        Self { attached: attached.clone(), sockets, joining, traffic: PortTraffic::default() }
-    }
-
-    /// Reads one frame with its virtio-net header; `device` counts where there are several.
-    #[inline]
-    pub fn read(&mut self, device: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match &self.attached {
-            Attached::Tap(tap) => tap.read(buffer),
-            Attached::Devices(_) => self.sockets[device].read(buffer),
-        }
-    }
-
-    /// Writes a frame with its virtio-net header.
-    #[inline]
-    pub fn deliver(&mut self, device: usize, frame: &[u8]) {
-        let written = self.attached.write(&mut self.sockets, device, frame);
-        self.traffic.count_received(written.is_ok(), 1, (frame.len() - VNET_HEADER) as u64);
-    }
-
-    /// Takes a frame to hand it over together with others, and hands over what it does not go with. Whether the device has something to hand
-    /// over now that had nothing before: [`HostPort::hand_over_joined`] is to be called.
-    #[inline]
-    pub fn join(&mut self, device: usize, frame: &[u8]) -> bool {
-        if !self.joining[device].offer(frame) {
-            self.write_joined(device);
-            if !self.joining[device].offer(frame) {
-                self.deliver(device, frame);
-            }
-        }
-        let joining = &mut self.joining[device];
-        joining.joiner.pieces() > 0 && !std::mem::replace(&mut joining.is_announced, true)
-    }
-
-    /// Writes what has been joined for a device.
-    #[inline]
-    pub fn hand_over_joined(&mut self, device: usize) {
-        self.joining[device].is_announced = false;
-        self.write_joined(device);
-    }
-
-    fn write_joined(&mut self, device: usize) {
-        let Joining { joiner, bytes, .. } = &mut self.joining[device];
-        let (packets, bytes) = (joiner.pieces() as u64, std::mem::take(bytes));
-        if let Some(segment) = joiner.take() {
-            let written = self.attached.write(&mut self.sockets, device, segment);
-            self.traffic.count_received(written.is_ok(), packets, bytes);
-        }
-    }
-
-    /// Counts what its devices' sockets have lost since this was asked last: frames that found a ring full, or were too long.
-    fn count_losses(&mut self) {
-        for socket in &mut self.sockets {
-            // A socket whose device is gone tells nothing.
-            self.traffic.drops += socket.new_losses().unwrap_or(0);
-        }
-    }
-
-    /// The TAP, of a host of ours.
-    pub const fn tap(&self) -> Option<&Arc<Tap>> {
-        match &self.attached {
-            Attached::Tap(tap) => Some(tap),
-            Attached::Devices(_) => None,
-        }
-    }
-}
 
 /// A switch.
 #[derive(Debug)]
@@ -273,6 +152,11 @@ impl Parts {
         }
         if same_graph(old, new) {
             parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
+        }
+        for (host, device, mac) in old.directory().learned() {
+            if let Some(host) = nodes[host.0 as usize] {
+                new.directory().learn(host, device, mac);
+            }
         }
         parts.tell_new_bonds(new, now);
         for (index, mut place) in self.bonds.into_iter().enumerate().filter_map(|(at, place)| Some((at, place?))) {

@@ -19,6 +19,8 @@ use super::pool::{Frame, Pool};
 use super::sleep::{PortKey, Ready, Sleeper};
 use super::urgency;
 use crate::clock::Clock;
+use crate::device::Replacement;
+use crate::settling::Unsettled;
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
 
 /// Memory for frames under way, bytes a worker.
@@ -38,12 +40,23 @@ const LINGER: Span = Span::from_us(100);
 pub enum Order {
     /// Tell what was counted.
     Report(Sender<Report>),
+    /// Tell which ends of bonds do not carry all that they can, each with its number in the fabric.
+    Unsettled(Sender<Vec<(usize, Unsettled)>>),
     /// Take the carrier from a link, or give it back.
     SetLink {
         /// Its number in the fabric.
         link: usize,
         /// Whether it has a carrier.
         up: bool,
+        /// Hears when it is done.
+        done: Sender<()>,
+    },
+    /// Put another port in the place of a device's that was made again.
+    ReplacePort {
+        /// Which one.
+        key: PortKey,
+        /// The other one.
+        replacement: Replacement,
         /// Hears when it is done.
         done: Sender<()>,
     },
@@ -65,8 +78,8 @@ pub struct Worker {
     pub(super) pool: Pool,
     /// What is read when no buffer is free, so that it can be dropped; and what is to be cut.
     pub(super) spare: Vec<u8>,
-    /// Ports with frames that wait for others to be handed to their host with them.
-    joining: Vec<PortKey>,
+    /// Ports with frames that wait for others to be handed to their host with them. Each is there once.
+    waiting: Vec<PortKey>,
     /// What a bond has just handed on.
     pub(super) released: Vec<Packet>,
     /// Since when it has not slept, as far as that has not been counted.
@@ -102,7 +115,7 @@ impl Worker {
             id,
             pool: Pool::new(capacity, POOL_BYTES),
             spare: vec![0; VNET_HEADER + LARGEST_FRAME],
-            joining: Vec::new(),
+            waiting: Vec::new(),
             released: Vec::new(),
             plan,
             awake_since: clock.now(),
@@ -127,7 +140,7 @@ impl Worker {
             self.take_handed();
             let now = self.clock.now();
             self.run_due(now);
-            self.hand_over_joined();
+            self.hand_over_waiting();
             sleeper.look(&mut ready);
             if ready.len() > 0 {
                 stay_until = self.clock.now() + linger;
@@ -162,11 +175,16 @@ impl Worker {
             match order {
                 // Who asked may have gone.
                 Order::Report(reply) => drop(reply.send(self.parts.report(&self.plan, self.clock.now()))),
+                Order::Unsettled(reply) => drop(reply.send(self.unsettled(self.clock.now()))),
                 Order::SetLink { link, up, done } => {
                     self.take_handed();
                     let now = self.clock.now();
                     self.run_due(now);
                     self.set_link(now, link, up);
+                    let _ = done.send(());
+                }
+                Order::ReplacePort { key, replacement, done } => {
+                    self.replace_port(key, replacement);
                     let _ = done.send(());
                 }
                 Order::Stop => return true,
@@ -182,7 +200,7 @@ impl Worker {
 
     fn end(mut self) -> Parts {
         self.take_handed();
-        self.hand_over_joined();
+        self.hand_over_waiting();
         self.parts
     }
 
@@ -347,20 +365,23 @@ impl Worker {
     #[inline]
     pub(super) fn deliver(&mut self, key: PortKey, frame: Frame) {
         let port = self.parts.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
-        if !self.plan.is_shaped() {
-            port.deliver(key.device, frame.bytes());
-        } else if port.join(key.device, frame.bytes()) {
-            self.joining.push(key);
+        let begins_to_wait = if self.plan.is_shaped() {
+            port.join(key.device, frame.bytes())
+        } else {
+            port.deliver(key.device, frame.bytes())
+        };
+        if begins_to_wait {
+            self.waiting.push(key);
         }
         self.pool.put(frame);
     }
 
-    /// Hands to hosts what has been joined. Nothing waits longer than until all is run that was due.
+    /// Hands to hosts what waits. Nothing waits longer than until all is run that was due, and no longer than a burst.
     #[inline]
-    pub(super) fn hand_over_joined(&mut self) {
-        for key in self.joining.drain(..) {
+    pub(super) fn hand_over_waiting(&mut self) {
+        for key in self.waiting.drain(..) {
             let port = self.parts.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
-            port.hand_over_joined(key.device);
+            port.hand_over(key.device);
         }
     }
 }

@@ -3,7 +3,8 @@
 // What needs a bed takes one, so that no test does without.
 #![allow(clippy::unused_self)]
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Overrides, Source};
 use live::{Instance, StartOptions};
+use nix::libc;
 
 /// Tests of one file run one after another: each measures time, and sets the process's environment.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -135,6 +137,33 @@ pub fn soon(mut holds: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     true
+}
+
+/// A TAP of the calling thread's network namespace that has its carrier from this process, as a virtual machine's has. Gone with it.
+pub struct GuestTap(File);
+
+impl GuestTap {
+    pub fn new(name: &str) -> Self {
+        let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
+        // SAFETY: an all-zero `ifreq` is valid: names, unions of integers, and a null pointer.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from.cast_signed();
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+        // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call.
+        let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        Self(file)
+    }
+
+    /// Plugs its cable in, or pulls it, without a word to others on netlink but the kernel's own.
+    pub fn set_carrier(&self, up: bool) {
+        let up = libc::c_int::from(up);
+        // SAFETY: TUNSETCARRIER reads one int, which outlives the call.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TUNSETCARRIER as _, &raw const up) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
 }
 
 pub fn alive(pid: i32) -> bool {

@@ -1,0 +1,61 @@
+//! Waiting until the bonds of a network carry all that they can.
+
+use std::io::Write;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use live::{Instance, SETTLE_MAX, Unsettled};
+use miette::{Report, Severity, miette};
+
+use super::explain;
+
+/// Bonds that get a warning of their own; more are counted.
+const WARNED_MAX: usize = 6;
+
+/// Waits for bonds, and warns of those that carry less than they should. What is waited for is shown on a terminal.
+pub fn settle(instance: &Instance) -> Result<(), Report> {
+    let mut bar = None;
+    let unsettled = instance.settle(|bonds| show(bar.get_or_insert_with(|| start(bonds.len())), bonds));
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let unsettled = unsettled.map_err(explain)?;
+    for bond in unsettled.iter().take(WARNED_MAX) {
+        let waited = if bond.is_pending() { format!("after {} s, ", SETTLE_MAX.as_secs()) } else { String::new() };
+        warn(&miette!(
+            severity = Severity::Warning,
+            help = "`heddle show bonds` says what becomes of it",
+            "{waited}{bond}"
+        ));
+    }
+    if let Some(more) = unsettled.len().checked_sub(WARNED_MAX).filter(|more| *more > 0) {
+        warn(&miette!(
+            severity = Severity::Warning,
+            help = "`heddle show bonds` shows them all",
+            "{more} more such ends of bonds"
+        ));
+    }
+    Ok(())
+}
+
+/// Nobody may listen any more; the network is up all the same.
+fn warn(report: &Report) {
+    let _ = writeln!(std::io::stderr(), "{report:?}");
+}
+
+/// A bar over `ends` of bonds on standard error, if that is a terminal.
+fn start(ends: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:>10} [{bar:16}] {wide_msg}").expect("the template is a constant");
+    ProgressBar::with_draw_target(Some(ends as u64), ProgressDrawTarget::stderr())
+        .with_style(style.progress_chars("=> "))
+        .with_prefix("bonds")
+}
+
+fn show(bar: &ProgressBar, bonds: &[Unsettled]) {
+    let mut pending = bonds.iter().filter(|bond| bond.is_pending());
+    let Some(first) = pending.next() else { return };
+    let others = pending.count();
+    let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+    let why = first.members.iter().find(|member| member.pending).map_or("", |member| &member.why);
+    bar.set_message(format!("{}{more}, {} s at most: {why}", first.name(), SETTLE_MAX.as_secs()));
+    bar.set_position(bar.length().unwrap_or(0).saturating_sub(1 + others as u64));
+}

@@ -1,0 +1,168 @@
+//! A host's port, as its worker has it: what comes from the host, and what goes to it, by itself or together with others.
+
+use std::io;
+use std::sync::Arc;
+
+use vswitch::fragments::{Fragments, Joined};
+use vswitch::segmentation::Joiner;
+
+use crate::control::PortTraffic;
+use crate::device::Attached;
+use crate::port::Port;
+use crate::tap::{Tap, VNET_HEADER};
+
+/// A host's port.
+#[derive(Debug)]
+pub struct HostPort {
+    /// What it leads to.
+    pub(super) attached: Attached,
+    /// Of a host that is not made: its devices' sockets.
+    sockets: Vec<Box<dyn Port>>,
+    /// By device: what waits for more of its flow.
+    joining: Vec<Joining>,
+    /// What passed.
+    pub traffic: PortTraffic,
+}
+
+/// Frames that go to one device together.
+#[derive(Debug, Default)]
+struct Joining {
+    /// Segments of one flow.
+    joiner: Joiner,
+    /// Of the segments, without virtio-net headers.
+    bytes: u64,
+    /// Fragments of datagrams; only on their way into a TAP, since other devices carry no frames longer than their MTU.
+    fragments: Fragments,
+    /// Whether the worker knows that something waits, here or in the device's port.
+    is_announced: bool,
+}
+
+impl Joining {
+    /// Takes a frame if it goes with those that are there, or if it is the first.
+    #[inline]
+    fn offer(&mut self, frame: &[u8]) -> bool {
+        let is_taken = self.joiner.offer(frame);
+        self.bytes += if is_taken { (frame.len() - VNET_HEADER) as u64 } else { 0 };
+        is_taken
+    }
+}
+
+impl Attached {
+    fn write(&self, sockets: &mut [Box<dyn Port>], device: usize, frame: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tap(tap) => tap.write(frame),
+            Self::Devices(_) => sockets[device].write(frame),
+        }
+    }
+}
+
+impl HostPort {
+    /// The port that leads to `attached`.
+    pub(super) fn new(attached: &Attached) -> Self {
+        let sockets = match attached {
+            Attached::Tap(_) => Vec::new(),
+            Attached::Devices(devices) => {
+                devices.iter().map(|device| device.take_port().expect("a device is plugged in once")).collect()
+            }
+        };
+        let joining = (0..sockets.len().max(1)).map(|_| Joining::default()).collect();
+        Self { attached: attached.clone(), sockets, joining, traffic: PortTraffic::default() }
+    }
+
+    /// Reads one frame with its virtio-net header; `device` counts where there are several.
+    #[inline]
+    pub fn read(&mut self, device: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match &self.attached {
+            Attached::Tap(tap) => tap.read(buffer),
+            Attached::Devices(_) => self.sockets[device].read(buffer),
+        }
+    }
+
+    /// Writes a frame with its virtio-net header. Whether the device has something that waits now and had nothing before:
+    /// [`HostPort::hand_over`] is to be called.
+    #[inline]
+    pub fn deliver(&mut self, device: usize, frame: &[u8]) -> bool {
+        self.write(device, frame);
+        self.begins_to_wait(device)
+    }
+
+    #[inline]
+    fn write(&mut self, device: usize, frame: &[u8]) {
+        let written = self.attached.write(&mut self.sockets, device, frame);
+        self.traffic.count_received(written.is_ok(), 1, (frame.len() - VNET_HEADER) as u64);
+    }
+
+    /// Whether something waits at a device of which the worker does not know. A TAP takes each frame at once.
+    #[inline]
+    fn begins_to_wait(&mut self, device: usize) -> bool {
+        let joining = &mut self.joining[device];
+        let waits = !self.sockets.is_empty() || joining.joiner.pieces() > 0 || !joining.fragments.is_empty();
+        waits && !std::mem::replace(&mut joining.is_announced, true)
+    }
+
+    /// Takes a frame to hand it over together with others, and hands over what it does not go with. Whether the device has something that
+    /// waits now and had nothing before: [`HostPort::hand_over`] is to be called.
+    #[inline]
+    pub fn join(&mut self, device: usize, frame: &[u8]) -> bool {
+        if !self.joining[device].offer(frame) && !self.collect(device, frame) {
+            self.write_joined(device);
+            if !self.joining[device].offer(frame) && !self.collect(device, frame) {
+                self.write(device, frame);
+            }
+        }
+        self.begins_to_wait(device)
+    }
+
+    /// Takes a fragment for a TAP. No flow's order changes by that: only TCP's segments overtake what waits here, which is UDP's.
+    #[inline]
+    fn collect(&mut self, device: usize, frame: &[u8]) -> bool {
+        self.sockets.is_empty() && self.joining[device].fragments.offer(frame)
+    }
+
+    /// Writes what has been joined for a device, and has its port send what waits there.
+    #[inline]
+    pub fn hand_over(&mut self, device: usize) {
+        self.joining[device].is_announced = false;
+        self.write_joined(device);
+        if let Some(socket) = self.sockets.get_mut(device) {
+            self.traffic.count_unsent(socket.flush());
+        }
+    }
+
+    fn write_joined(&mut self, device: usize) {
+        let Joining { joiner, bytes, fragments, .. } = &mut self.joining[device];
+        while let Some(Joined { frame, frames, bytes }) = fragments.take() {
+            let written = self.attached.write(&mut self.sockets, device, frame);
+            self.traffic.count_received(written.is_ok(), frames, bytes);
+        }
+        let (packets, bytes) = (joiner.pieces() as u64, std::mem::take(bytes));
+        if let Some(segment) = joiner.take() {
+            let written = self.attached.write(&mut self.sockets, device, segment);
+            self.traffic.count_received(written.is_ok(), packets, bytes);
+        }
+    }
+
+    /// Puts another port in the place of a device's. What the old one had not sent is lost.
+    pub fn replace_port(&mut self, device: usize, port: Box<dyn Port>) {
+        let Some(socket) = self.sockets.get_mut(device) else { return };
+        let mut old = std::mem::replace(socket, port);
+        self.traffic.count_unsent(old.flush());
+        self.traffic.drops += old.new_losses().unwrap_or(0);
+    }
+
+    /// Counts what its devices' sockets have lost since this was asked last: frames that found a ring full, or were too long.
+    pub(super) fn count_losses(&mut self) {
+        for socket in &mut self.sockets {
+            // A socket whose device is gone tells nothing.
+            self.traffic.drops += socket.new_losses().unwrap_or(0);
+        }
+    }
+
+    /// The TAP, of a host of ours.
+    pub const fn tap(&self) -> Option<&Arc<Tap>> {
+        match &self.attached {
+            Attached::Tap(tap) => Some(tap),
+            Attached::Devices(_) => None,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which address peers know a host by whose bond has several: with `fail_over_mac` at made hosts, and what hosts behind devices tell.
+
+mod bed;
+
+use bed::{Bed, output};
+use live::Instance;
+
+/// A host with two members, and two peers.
+const PEERS: &str = "
+name: peers
+nodes: { h1: host, h2: host, h3: host, s1: switch }
+link-defaults: { rate: 100Mbit, delay: 20us, queue: 250 }
+links:
+  - between: [h1, s1]
+  - between: [h1, s1]
+  - between: [h2, s1]
+  - between: [h3, s1]
+bonds:
+  - { host: h1, mode: active-backup, fail-over-mac: POLICY }
+";
+
+/// The addresses of `h1`, by family.
+const H1: [(&str, &str); 2] = [("-4", "10.0.0.1"), ("-6", "fd68:6564:646c::1")];
+
+/// Pings `h1` in both families.
+fn ping(network: &Instance, from: &str) {
+    for (family, to) in H1 {
+        let text = output(network.command(from, "ping", [family, "-c", "3", "-i", "0.02", "-W", "1", to]));
+        assert!(text.contains(" 0% packet loss") && !text.contains("DUP!"), "{from}: {text}");
+    }
+}
+
+/// The MAC addresses by which a peer knows `h1`, by family.
+fn known(network: &Instance, peer: &str) -> [Option<String>; 2] {
+    H1.map(|(family, to)| {
+        let text = output(network.command(peer, "ip", [family, "neighbour", "show", to]));
+        let mut words = text.split_whitespace().skip_while(|word| *word != "lladdr");
+        words.nth(1).map(str::to_owned)
+    })
+}
+
+/// Takes a cable of `h1` out, or puts it in.
+fn set_member(network: &Instance, number: u32, up: bool) {
+    let set = network.set_link("h1", "s1", Some(number), up).unwrap();
+    assert_eq!(set.changed, 1);
+}
+
+/// Pings from `h2` all the while `meanwhile` runs; how many answers were missing.
+fn lost_while(network: &Instance, meanwhile: impl FnOnce()) -> u32 {
+    let mut ping = network.command("h2", "ping", ["-c", "100", "-i", "0.01", "-W", "1", "10.0.0.1"]).unwrap();
+    let ping = ping.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    meanwhile();
+    let output = ping.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!text.contains("DUP!"), "{text}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "received,").unwrap_or_else(|| panic!("{text}"));
+    100 - words[at - 1].parse::<u32>().unwrap()
+}
+
+/// With `fail_over_mac: active` peers hear by a gratuitous ARP and an unsolicited advertisement that the host has the address of the
+/// member that took over, those also that do not talk to it; the host's own device keeps its address.
+#[test]
+fn peers_are_told_the_address_of_the_member_that_takes_over() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("peers", &PEERS.replace("POLICY", "active"));
+    ping(&network, "h2");
+    ping(&network, "h3");
+    let own = output(network.command("h1", "cat", ["/sys/class/net/eth0/address"])).trim().to_owned();
+    let first = [Some(own.clone()), Some(own.clone())];
+    assert_eq!(known(&network, "h2"), first);
+    assert_eq!(known(&network, "h3"), first);
+    let lost = lost_while(&network, || set_member(&network, 1, false));
+    assert!(lost <= 2, "{lost} pings of 100 lost");
+    let second = known(&network, "h2");
+    assert!(second[0].is_some() && second[0] == second[1] && second != first, "{second:?}");
+    assert!(bed::soon(|| known(&network, "h3") == second), "{:?}", known(&network, "h3"));
+    for peer in ["h2", "h3"] {
+        ping(&network, peer);
+    }
+    assert_eq!(output(network.command("h1", "cat", ["/sys/class/net/eth0/address"])).trim(), own);
+    // The host asks and is asked again, under the other address.
+    output(network.command("h3", "ip", ["neighbour", "flush", "all"]));
+    output(network.command("h1", "ip", ["neighbour", "flush", "all"]));
+    ping(&network, "h3");
+    assert_eq!(known(&network, "h3"), second);
+    // The first member comes back, and peers know the second's address until that one fails.
+    set_member(&network, 1, true);
+    let lost = lost_while(&network, || set_member(&network, 2, false));
+    assert!(lost <= 2, "{lost} pings of 100 lost");
+    for peer in ["h2", "h3"] {
+        assert!(bed::soon(|| known(&network, peer) == first), "{:?}", known(&network, peer));
+    }
+}
+
+/// With `follow` and `none` the host's one address moves to the member that takes over: peers know no other.
+#[test]
+fn the_one_address_moves_where_the_bond_keeps_it() {
+    let Some(bed) = Bed::new() else { return };
+    for policy in ["none", "follow"] {
+        let network = bed.up("peers", &PEERS.replace("POLICY", policy));
+        ping(&network, "h2");
+        let before = known(&network, "h2");
+        for (down, up) in [(1, 1), (2, 2), (1, 1)] {
+            let lost = lost_while(&network, || set_member(&network, down, false));
+            assert!(lost <= 2, "{policy}: {lost} pings of 100 lost");
+            assert_eq!(known(&network, "h2"), before, "{policy}");
+            set_member(&network, up, true);
+        }
+    }
+}
+
+/// Two hosts whose bonds lie back to back, and one whose switch has a bond as well: what is announced comes to who is there.
+#[test]
+fn peers_without_plain_ports_between_hear_it_too() {
+    let Some(bed) = Bed::new() else { return };
+    let direct = "
+name: direct
+nodes: { h1: host, h2: host }
+links: [{ between: [h1, h2] }, { between: [h1, h2] }]
+bonds: [{ between: [h1, h2], mode: active-backup, fail-over-mac: active }]
+";
+    let bonded = PEERS.replace("POLICY", "active, ends: { s1: { mode: active-backup } }");
+    for (text, far) in [(direct, "h2"), (&bonded, "s1")] {
+        let network = bed.up("peers", text);
+        ping(&network, "h2");
+        let first = known(&network, "h2");
+        for (down, up) in [(1, 1), (2, 2)] {
+            let before = known(&network, "h2");
+            network.set_link("h1", far, Some(down), false).unwrap();
+            assert!(bed::soon(|| known(&network, "h2") != before), "{far}: {before:?}");
+            ping(&network, "h2");
+            network.set_link("h1", far, Some(up), true).unwrap();
+        }
+        assert_eq!(known(&network, "h2"), first, "{far}");
+    }
+}

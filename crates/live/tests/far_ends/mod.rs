@@ -1,0 +1,34 @@
+//! The far ends of devices of the machine, in the test's hands: it is what is behind them.
+
+use std::process::Command;
+
+use live::packet::PacketPort;
+use nix::sched::{CloneFlags, unshare};
+
+use crate::bed::Bed;
+
+/// Runs a test in a network namespace of its own, with pairs dev0-far0 and dev1-far1; not where this user may not.
+pub fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) {
+    let thread = std::thread::spawn(move || {
+        if !nix::unistd::geteuid().is_root() {
+            return eprintln!("SKIPPED: devices of the machine are for root");
+        }
+        let Some(bed) = Bed::new() else { return };
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
+        for n in 0..2 {
+            ip(&format!("link add dev{n} type veth peer name far{n}"));
+            ip(&format!("link set dev{n} up"));
+            ip(&format!("link set far{n} up"));
+        }
+        test(&bed, ["far0", "far1"].map(|device| PacketPort::open(device).unwrap()));
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Sets something up in that namespace.
+pub fn ip(args: &str) {
+    let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
+    assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,239 @@
+//! Waiting until bonds carry all that they can: our own ends, and partners behind devices of the machine that LACP does not agree with.
+
+mod bed;
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bed::{Bed, output};
+use bond::lacp::{Lacp, Output, Settings};
+use bond::{Carrier, MemberId};
+use live::packet::PacketPort;
+use live::port::Port;
+use live::{Instance, SETTLE_MAX, Unsettled, VNET_HEADER};
+use machine::{Span, Step, Time};
+use nix::sched::{CloneFlags, unshare};
+
+/// Two switches with a bond of two links between them. At the slow rate, which is the default.
+const SWITCHES: &str = "
+name: switches
+nodes: { h1: host, h2: host, s1: switch, s2: switch }
+link-defaults: { rate: 100Mbit, delay: 50us, queue: 100 }
+links:
+  - between: [h1, s1]
+  - between: [h2, s2]
+  - between: [s1, s2]
+  - between: [s1, s2]
+bonds: [{ between: [s1, s2], mode: 802.3ad }]
+";
+
+/// A bond with a guest that this test is.
+const GUEST: &str = "
+name: guest
+nodes: { h1: host, guest: { kind: host, devices: [dev0, dev1] }, s1: switch }
+links:
+  - between: [h1, s1]
+  - between: [guest, s1]
+  - between: [guest, s1]
+bonds: [{ host: guest, mode: 802.3ad, lacp_rate: fast }]
+";
+
+/// How much later than due a wait may end on a busy machine.
+const LATE_MAX: Duration = Duration::from_millis(700);
+
+/// Waits; what is left, how long it took, and how often somebody was shown what is waited for.
+fn settle(network: &Instance) -> (Vec<Unsettled>, Duration, usize) {
+    let (started, mut shown) = (Instant::now(), 0);
+    let left = network.settle(|waiting| shown += usize::from(waiting.iter().any(Unsettled::is_pending))).unwrap();
+    (left, started.elapsed(), shown)
+}
+
+#[test]
+fn the_first_packet_passes_when_bonds_have_settled() {
+    let Some(bed) = Bed::new() else { return };
+    for workers in [1, 2] {
+        bed.with_workers(workers);
+        let network = bed.up("switches", SWITCHES);
+        let before: Vec<String> = network.unsettled().unwrap().iter().map(Unsettled::name).collect();
+        assert_eq!(before, ["bond0 of s1", "bond0 of s2"]);
+        let (left, took, shown) = settle(&network);
+        assert!(left.is_empty() && shown > 0, "{left:?} after {took:?}");
+        let ping = output(network.command("h1", "ping", ["-c", "3", "-i", "0.01", "-W", "1", "h2"]));
+        assert!(ping.contains(" 0% packet loss"), "{ping}");
+        let (_, took, shown) = settle(&network);
+        assert!(shown == 0 && took < LATE_MAX, "what has settled is not waited for: {took:?}");
+        network.down().unwrap();
+    }
+}
+
+#[test]
+fn a_link_without_carrier_is_not_waited_for_and_one_that_comes_back_is() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("switches", SWITCHES);
+    network.set_link("s1", "s2", Some(2), false).unwrap();
+    let (left, took, _) = settle(&network);
+    assert!(left.is_empty() && took < SETTLE_MAX, "{left:?} after {took:?}");
+    network.set_link("s1", "s2", Some(2), true).unwrap();
+    let (left, _, shown) = settle(&network);
+    assert!(left.is_empty() && shown > 0, "{left:?}");
+    let counters = network.counters().unwrap();
+    assert!(counters.bonds.iter().all(|bond| bond.members.iter().all(|member| member.sends)), "{:?}", counters.bonds);
+    network.set_link("s1", "s2", None, false).unwrap();
+    let (left, _, shown) = settle(&network);
+    assert!(left.is_empty() && shown == 0, "without any link there is nothing to wait for: {left:?}");
+}
+
+/// LACP agrees at once on a link that comes back; the bond uses it later.
+#[test]
+fn updelay_is_waited_for() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("switches", &SWITCHES.replace("mode: 802.3ad", "mode: 802.3ad, updelay: 2s"));
+    network.set_link("s1", "s2", Some(2), false).unwrap();
+    assert_eq!(settle(&network).0, []);
+    network.set_link("s1", "s2", Some(2), true).unwrap();
+    let (mut whys, started) = (Vec::new(), Instant::now());
+    let note = |bonds: &[Unsettled]| whys.extend(bonds.iter().map(|bond| bond.members[0].why.clone()));
+    assert_eq!(network.settle(note).unwrap(), []);
+    assert!(started.elapsed() > Duration::from_millis(1_900), "{:?}", started.elapsed());
+    assert!(whys.last().expect("it was waited for").contains("updelay"), "{whys:?}");
+}
+
+/// Runs a test in a network namespace of its own, with pairs dev0-far0 and dev1-far1; not where this user may not.
+fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) {
+    let thread = thread::spawn(move || {
+        if !nix::unistd::geteuid().is_root() {
+            return eprintln!("SKIPPED: devices of the machine are for root");
+        }
+        let Some(bed) = Bed::new() else { return };
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
+        for n in 0..2 {
+            ip(&format!("link add dev{n} type veth peer name far{n}"));
+            ip(&format!("link set dev{n} up"));
+            ip(&format!("link set far{n} up"));
+        }
+        test(&bed, ["far0", "far1"].map(|device| PacketPort::open(device).unwrap()));
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn ip(args: &str) {
+    let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
+    assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A bond of another program at the far ends. It may be deaf.
+struct Partner {
+    lacp: Lacp,
+    ports: Vec<PacketPort>,
+    deaf: bool,
+}
+
+impl Partner {
+    fn new(system: u8, ports: Vec<PacketPort>) -> Self {
+        let rate = bond::config::LacpRate::Fast;
+        let mut lacp = Lacp::new(Settings { rate, ..Settings::new([2, 0, 0, 0, system, 0]) });
+        for index in 0..ports.len() {
+            lacp.add_port(Time::ZERO, MemberId::new(index), [2, 0, 0, 0, system, index as u8], 255);
+            lacp.link(MemberId::new(index), Carrier::up(1_000));
+        }
+        Self { lacp, ports, deaf: false }
+    }
+
+    fn step(&mut self, now: Time) {
+        let mut buffer = [0; 2_048];
+        for (index, port) in self.ports.iter_mut().enumerate() {
+            while let Some(len) = port.read(&mut buffer).unwrap() {
+                let frame = &buffer[VNET_HEADER..len];
+                if !self.deaf && frame.get(12..14) == Some(&[0x88, 0x09]) {
+                    self.lacp.receive(now, MemberId::new(index), &frame[14..]);
+                }
+            }
+        }
+        while let Step::Do(output) = self.lacp.poll(now) {
+            if let Output::Send { port, frame } = output {
+                let port = &mut self.ports[port.index()];
+                port.write(&[&[0; VNET_HEADER][..], &frame].concat()).unwrap();
+                port.flush();
+            }
+        }
+    }
+}
+
+/// Settles while these are at the far ends.
+fn settle_with(network: &Instance, mut partners: Vec<Partner>) -> (Vec<Unsettled>, Duration) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let far = scope.spawn(|| {
+            let started = Instant::now();
+            while !done.load(Ordering::Relaxed) {
+                let now = Time::ZERO + Span::from_us(started.elapsed().as_micros() as u64);
+                for partner in &mut partners {
+                    partner.step(now);
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let (left, took, _) = settle(network);
+        done.store(true, Ordering::Relaxed);
+        far.join().expect("the far ends run");
+        (left, took)
+    })
+}
+
+#[test]
+fn a_partner_that_never_speaks_is_given_up_within_the_bound() {
+    with_far_ends(|bed, _far| {
+        let network = bed.up("guest", GUEST);
+        let (left, took, shown) = settle(&network);
+        assert!(took < SETTLE_MAX + LATE_MAX && shown > 0, "{took:?}");
+        assert_eq!(left.len(), 1, "{left:?}");
+        let text = left[0].to_string();
+        assert!(text.starts_with("bond0 of s1 (to guest)") && text.contains("no LACPDU arrives"), "{text}");
+        // It was decided, so that one member is used and nobody waits again.
+        assert!(!left[0].is_pending() && network.counters().unwrap().bonds[0].members[0].sends, "{text}");
+        let (again, took, shown) = settle(&network);
+        assert!(again == left && shown == 0 && took < LATE_MAX, "{again:?} after {took:?}");
+    });
+}
+
+#[test]
+fn a_partner_that_never_comes_in_sync_holds_for_the_bound_and_is_told_of() {
+    with_far_ends(|bed, [far0, far1]| {
+        let network = bed.up("guest", GUEST);
+        let (left, took) = settle_with(&network, vec![Partner { deaf: true, ..Partner::new(1, vec![far0, far1]) }]);
+        assert!(took >= SETTLE_MAX && took < SETTLE_MAX + LATE_MAX, "{took:?}");
+        let text = left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert!(left.len() == 1 && left[0].is_pending(), "{text}");
+        assert!(text.contains("has not settled") && text.contains("does not hear it"), "{text}");
+    });
+}
+
+#[test]
+fn two_partners_are_one_too_many_and_that_is_known_early() {
+    with_far_ends(|bed, [far0, far1]| {
+        let network = bed.up("guest", GUEST);
+        let (left, took) = settle_with(&network, vec![Partner::new(1, vec![far0]), Partner::new(2, vec![far1])]);
+        let text = left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        assert!(took < SETTLE_MAX, "{text} after {took:?}");
+        assert!(left.len() == 1 && left[0].members.len() == 1 && !left[0].is_pending(), "{text}");
+        assert!(
+            text.contains("carries less than it should") && text.contains("is not the aggregate's partner"),
+            "{text}"
+        );
+    });
+}
+
+#[test]
+fn partners_that_agree_are_waited_for_and_leave_nothing_to_tell() {
+    with_far_ends(|bed, [far0, far1]| {
+        let network = bed.up("guest", GUEST);
+        let (left, took) = settle_with(&network, vec![Partner::new(1, vec![far0, far1])]);
+        assert!(left.is_empty() && took < SETTLE_MAX, "{left:?} after {took:?}");
+        let members = &network.counters().unwrap().bonds[0].members;
+        assert!(members.iter().all(|member| member.sends), "{members:?}");
+    });
+}

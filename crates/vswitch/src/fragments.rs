@@ -1,0 +1,412 @@
+//! Joins the IP fragments of one UDP datagram that arrive together, so that the receiving kernel is called once for them.
+//!
+//! A message longer than an MTU comes in fragments, and a kernel spends more on each of them than on its bytes. Where [`Joiner`] puts
+//! segments of TCP together, this puts fragments together: in any order, several datagrams at a time. What is complete becomes
+//! the datagram; of what is not, each stretch becomes one longer fragment, which is a fragment like others (RFC 791, section 3.2). Nothing
+//! waits for what has not come.
+//!
+//! Joined are fragments whose headers differ in nothing but length and place, without options and with a right checksum. Overlapping ones
+//! are left to the kernel, which knows what to think of them.
+//!
+//! [`Joiner`]: crate::segmentation::Joiner
+
+use wire::checksum::internet;
+use wire::{VirtioNetLayout, protocol};
+
+use crate::segmentation::{network_header, put, word};
+
+/// Bytes of the virtio-net header.
+const VNET: usize = VirtioNetLayout::Short.len();
+/// An IPv4 header without options.
+const IPV4: usize = 20;
+/// The longest headers: virtio-net, Ethernet with two tags, IPv4.
+const HEADERS_MAX: usize = VNET + 14 + 2 * 4 + IPV4;
+/// The most payload that an IPv4 packet has.
+const PAYLOAD_MAX: usize = 65_535 - IPV4;
+/// Datagrams that are put together at a time.
+const DATAGRAMS: usize = 4;
+/// Stretches of one datagram with gaps between them.
+const STRETCHES: usize = 24;
+/// In the third word of an IPv4 header: more fragments follow, and the place in units of eight bytes.
+const MORE: u16 = 0x2000;
+const PLACE: u16 = 0x1fff;
+
+/// Fragments that wait for others of their datagrams.
+#[derive(Debug, Default)]
+pub struct Fragments {
+    datagrams: [Datagram; DATAGRAMS],
+    /// How many of them are used.
+    used: usize,
+    /// What [`Fragments::take`] returns next: which stretch of which datagram.
+    next: (usize, usize),
+}
+
+/// Fragments that have been joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined<'a> {
+    /// One frame behind its virtio-net header.
+    pub frame: &'a [u8],
+    /// How many frames it was made of.
+    pub frames: u64,
+    /// Their bytes, without virtio-net headers.
+    pub bytes: u64,
+}
+
+/// One datagram, as far as it has come.
+#[derive(Debug)]
+struct Datagram {
+    /// The first fragment's headers, of this length.
+    headers: [u8; HEADERS_MAX],
+    headers_len: usize,
+    /// The payload, each byte at its place behind room for the headers.
+    bytes: Vec<u8>,
+    /// What has come, in order, with gaps between.
+    stretches: [Stretch; STRETCHES],
+    count: usize,
+}
+
+impl Default for Datagram {
+    fn default() -> Self {
+        let stretches = [Stretch::default(); STRETCHES];
+        Self { headers: [0; HEADERS_MAX], headers_len: 0, bytes: Vec::new(), stretches, count: 0 }
+    }
+}
+
+/// Bytes of a datagram's payload from one place up to another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    start: usize,
+    end: usize,
+    /// Nothing follows it.
+    is_last: bool,
+    frames: u64,
+}
+
+/// A frame that is a fragment.
+#[derive(Clone, Copy, Debug)]
+struct Fragment<'a> {
+    headers: &'a [u8],
+    payload: &'a [u8],
+    stretch: Stretch,
+}
+
+impl<'a> Fragment<'a> {
+    /// Of a frame behind its virtio-net header; `None` if it is none that can be joined.
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (vnet, frame) = bytes.split_at_checked(VNET)?;
+        let (network, true) = network_header(frame)? else { return None };
+        let (headers, payload) = bytes.split_at_checked(VNET + network + IPV4)?;
+        let ip = &headers[VNET + network..];
+        let place = word(ip, 6);
+        let is_last = place & MORE == 0;
+        let start = usize::from(place & PLACE) * 8;
+        // One that must not be cut may have to be, later on, if it becomes longer: those have a flag of their own, and are left alone.
+        let is_fragment = place & !(MORE | PLACE) == 0 && place != 0;
+        let is_plain = ip[0] == 0x45 && ip[9] == protocol::UDP && usize::from(word(ip, 2)) == IPV4 + payload.len();
+        let fits =
+            !payload.is_empty() && start + payload.len() <= PAYLOAD_MAX && (is_last || payload.len().is_multiple_of(8));
+        let asks_nothing = vnet.iter().all(|byte| *byte == 0);
+        (is_fragment && is_plain && fits && asks_nothing && internet(ip) == 0).then(|| Self {
+            headers,
+            payload,
+            stretch: Stretch { start, end: start + payload.len(), is_last, frames: 1 },
+        })
+    }
+}
+
+impl Datagram {
+    /// Whether a fragment's headers are like the first one's, but for what tells where it belongs.
+    fn is_of(&self, headers: &[u8]) -> bool {
+        let own = &self.headers[..self.headers_len];
+        let ip = self.headers_len.saturating_sub(IPV4);
+        // Total length, place and checksum differ.
+        own.len() == headers.len()
+            && own[..ip + 2] == headers[..ip + 2]
+            && own[ip + 4..ip + 6] == headers[ip + 4..ip + 6]
+            && own[ip + 8..ip + 10] == headers[ip + 8..ip + 10]
+            && own[ip + 12..] == headers[ip + 12..]
+    }
+
+    fn begin(&mut self, headers: &[u8]) {
+        self.headers[..headers.len()].copy_from_slice(headers);
+        self.headers_len = headers.len();
+        self.count = 0;
+    }
+
+    /// Takes a fragment, if it overlaps with nothing that is there.
+    fn take(&mut self, fragment: &Fragment<'_>) -> bool {
+        let new = fragment.stretch;
+        let at = self.stretches[..self.count].partition_point(|there| there.start < new.start);
+        let before = at.checked_sub(1).map(|before| self.stretches[before]);
+        let behind = (at < self.count).then(|| self.stretches[at]);
+        let overlaps = before.is_some_and(|before| before.end > new.start || before.is_last)
+            || behind.is_some_and(|behind| behind.start < new.end || new.is_last);
+        let continues = before.is_some_and(|before| before.end == new.start);
+        let precedes = behind.is_some_and(|behind| behind.start == new.end);
+        if overlaps || (!continues && !precedes && self.count == STRETCHES) {
+            return false;
+        }
+        match (continues, precedes) {
+            (true, true) => {
+                let behind = self.stretches[at];
+                self.stretches.copy_within(at + 1..self.count, at);
+                self.count -= 1;
+                self.stretches[at - 1].extend(behind.end, behind.is_last, behind.frames + 1);
+            }
+            (true, false) => self.stretches[at - 1].extend(new.end, new.is_last, 1),
+            (false, true) => {
+                self.stretches[at].start = new.start;
+                self.stretches[at].frames += 1;
+            }
+            (false, false) => {
+                self.stretches.copy_within(at..self.count, at + 1);
+                self.stretches[at] = new;
+                self.count += 1;
+            }
+        }
+        let (from, to) = (self.headers_len + new.start, self.headers_len + new.end);
+        if self.bytes.len() < to {
+            self.bytes.resize(to, 0);
+        }
+        self.bytes[from..to].copy_from_slice(fragment.payload);
+        true
+    }
+
+    /// Makes one frame of a stretch. Its headers take the place of what lies before it: stretches are to be taken in their order.
+    fn frame(&mut self, stretch: Stretch) -> &[u8] {
+        let Stretch { start, end, is_last, .. } = stretch;
+        let frame = &mut self.bytes[start..self.headers_len + end];
+        let (headers, payload) = frame.split_at_mut(self.headers_len);
+        headers.copy_from_slice(&self.headers[..self.headers_len]);
+        let ip = &mut headers[self.headers_len - IPV4..];
+        put(ip, 2, (IPV4 + payload.len()) as u16);
+        put(ip, 6, (start / 8) as u16 | if is_last { 0 } else { MORE });
+        put(ip, 10, 0);
+        put(ip, 10, internet(ip));
+        frame
+    }
+}
+
+impl Stretch {
+    const fn extend(&mut self, end: usize, is_last: bool, frames: u64) {
+        self.end = end;
+        self.is_last = is_last;
+        self.frames += frames;
+    }
+}
+
+impl Fragments {
+    /// Takes a frame with its virtio-net header if it is a fragment that can be joined. Of one that is not taken nothing is known: what is
+    /// here goes first, by [`Fragments::take`], and then it may be taken.
+    pub fn offer(&mut self, bytes: &[u8]) -> bool {
+        let Some(fragment) = Fragment::of(bytes) else { return false };
+        let known = self.datagrams[..self.used].iter().position(|datagram| datagram.is_of(fragment.headers));
+        if let Some(known) = known {
+            return self.datagrams[known].take(&fragment);
+        }
+        let Some(datagram) = self.datagrams.get_mut(self.used) else { return false };
+        self.used += 1;
+        datagram.begin(fragment.headers);
+        datagram.take(&fragment)
+    }
+
+    /// Whether nothing is here.
+    pub const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// What has been joined, one frame after the other, until `None`: then nothing is here. No fragment is offered in between.
+    pub fn take(&mut self) -> Option<Joined<'_>> {
+        let (mut which, mut at) = self.next;
+        if which < self.used && at == self.datagrams[which].count {
+            (which, at) = (which + 1, 0);
+        }
+        if which >= self.used {
+            (self.used, self.next) = (0, (0, 0));
+            return None;
+        }
+        self.next = (which, at + 1);
+        let datagram = &mut self.datagrams[which];
+        let stretch = datagram.stretches[at];
+        let headers = (datagram.headers_len - VNET) as u64;
+        let bytes = stretch.frames * headers + (stretch.end - stretch.start) as u64;
+        Some(Joined { frame: datagram.frame(stretch), frames: stretch.frames, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A fragment: of which datagram, from where, how long, whether more follow. Its bytes say which they are.
+    fn fragment(id: u16, start: usize, len: usize, more: bool) -> Vec<u8> {
+        let mut bytes = vec![0; VNET];
+        bytes.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+        let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol::UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        put(&mut ip, 2, (IPV4 + len) as u16);
+        put(&mut ip, 4, id);
+        put(&mut ip, 6, (start / 8) as u16 | if more { MORE } else { 0 });
+        let sum = internet(&ip);
+        put(&mut ip, 10, sum);
+        bytes.extend(ip);
+        bytes.extend((start..start + len).map(|at| byte(id, at)));
+        bytes
+    }
+
+    /// The byte of a datagram at that place.
+    fn byte(id: u16, at: usize) -> u8 {
+        (at / 251 + at * 7 + usize::from(id) * 13) as u8
+    }
+
+    /// The fragments of a datagram with that payload.
+    fn fragments(id: u16, len: usize, size: usize) -> Vec<Vec<u8>> {
+        let starts = (0..len).step_by(size);
+        starts.map(|start| fragment(id, start, size.min(len - start), start + size < len)).collect()
+    }
+
+    /// Which datagram a frame is of, from where to where, whether it is the last; its checksum and its bytes are right.
+    fn read(frame: &[u8]) -> (u16, usize, usize, bool) {
+        let ip = &frame[VNET + 14..];
+        let (place, len) = (word(ip, 6), usize::from(word(ip, 2)) - IPV4);
+        assert_eq!((internet(&ip[..IPV4]), ip.len()), (0, IPV4 + len));
+        let (id, start) = (word(ip, 4), usize::from(place & PLACE) * 8);
+        assert!(ip[IPV4..].iter().zip(start..).all(|(there, at)| *there == byte(id, at)), "bytes of {id} from {start}");
+        (id, start, start + len, place & MORE == 0)
+    }
+
+    fn all(joining: &mut Fragments) -> Vec<(u16, usize, usize, bool, u64)> {
+        let mut all = Vec::new();
+        while let Some(Joined { frame, frames, bytes }) = joining.take() {
+            let (id, start, end, is_last) = read(frame);
+            assert_eq!(bytes, frames * 34 + (end - start) as u64);
+            all.push((id, start, end, is_last, frames));
+        }
+        assert!(joining.is_empty());
+        all
+    }
+
+    #[test]
+    fn all_fragments_become_the_datagram() {
+        let mut joining = Fragments::default();
+        for _ in 0..2 {
+            for fragment in fragments(7, 16_068, 1_480) {
+                assert!(joining.offer(&fragment));
+            }
+            assert_eq!(all(&mut joining), [(7, 0, 16_068, true, 11)]);
+        }
+    }
+
+    #[test]
+    fn fragments_come_in_any_order_and_of_several_datagrams() {
+        let mut joining = Fragments::default();
+        let (one, two) = (fragments(1, 5_000, 1_000), fragments(2, 2_500, 1_000));
+        for fragment in [&one[4], &two[0], &one[0], &one[2], &two[2], &one[1]] {
+            assert!(joining.offer(fragment));
+        }
+        let expected =
+            [(1, 0, 3_000, false, 3), (1, 4_000, 5_000, true, 1), (2, 0, 1_000, false, 1), (2, 2_000, 2_500, true, 1)];
+        assert_eq!(all(&mut joining), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_joined_is_left_alone() {
+        let mut joining = Fragments::default();
+        let change = |at: usize, byte: u8| {
+            let mut fragment = fragment(1, 0, 800, true);
+            fragment[at] = byte;
+            put(&mut fragment, VNET + 24, 0);
+            let sum = internet(&fragment[VNET + 14..VNET + 34]);
+            put(&mut fragment, VNET + 24, sum);
+            fragment
+        };
+        assert!(joining.offer(&change(VNET + 22, 64)), "nothing is wrong with it");
+        let ip = VNET + 14;
+        // A checksum to be filled in, IPv6, options, not to be cut, no fragment, TCP, padding.
+        for (at, byte) in [(0, 1), (VNET + 12, 0x86), (ip, 0x46), (ip + 6, 0x60), (ip + 6, 0), (ip + 9, 6), (ip + 3, 1)]
+        {
+            assert!(!joining.offer(&change(at, byte)), "{at}: {byte}");
+        }
+        let mut broken = fragment(1, 800, 800, true);
+        broken[ip + 10] ^= 1;
+        assert!(!joining.offer(&broken), "its header is damaged");
+        assert!(!joining.offer(&fragment(1, 800, 801, true)), "what follows has no place");
+        assert!(!joining.offer(&fragment(1, 65_528, 16, true)), "longer than packets are");
+        // The same again, a part of it, what reaches into it.
+        for (start, len, more) in [(0, 800, true), (0, 8, true), (792, 800, true), (0, 1_600, true), (0, 8, false)] {
+            assert!(!joining.offer(&fragment(1, start, len, more)), "{start} {len}");
+        }
+        assert_eq!(all(&mut joining), [(1, 0, 800, false, 1)]);
+    }
+
+    #[test]
+    fn no_more_waits_than_there_is_room_for() {
+        let mut joining = Fragments::default();
+        let taken = (0..10).filter(|id| joining.offer(&fragment(*id, 0, 8, true))).count();
+        assert_eq!((taken, all(&mut joining).len()), (DATAGRAMS, DATAGRAMS));
+        let taken = (0..100).filter(|n| joining.offer(&fragment(1, n * 16, 8, true))).count();
+        assert_eq!((taken, all(&mut joining).len()), (STRETCHES, STRETCHES));
+    }
+
+    proptest! {
+        /// Whatever order they come in, and wherever bursts end: every byte is handed on once, behind right headers.
+        #[test]
+        fn nothing_is_lost_or_doubled(
+            order in Just((0..3 * 11_usize).collect::<Vec<_>>()).prop_shuffle(), ends in proptest::collection::vec(any::<bool>(), 33),
+            lost in 0_usize..33, sizes in proptest::collection::vec(1_usize..180, 3),
+        ) {
+            let pieces: Vec<_> = (0..3).flat_map(|id| {
+                let size = sizes[usize::from(id)] * 8;
+                fragments(id, 10 * size + 5, size)
+            }).collect();
+            let mut joining = Fragments::default();
+            let mut out = Vec::new();
+            let mut alone = 0;
+            for (number, ends) in order.iter().zip(&ends) {
+                if *number == lost {
+                    continue;
+                }
+                if !joining.offer(&pieces[*number]) {
+                    out.extend(all(&mut joining));
+                    alone += usize::from(!joining.offer(&pieces[*number]));
+                }
+                if *ends {
+                    out.extend(all(&mut joining));
+                }
+            }
+            out.extend(all(&mut joining));
+            prop_assert_eq!(alone, 0);
+            prop_assert_eq!(out.iter().map(|(.., frames)| frames).sum::<u64>(), 32);
+            for id in 0..3 {
+                let mut stretches: Vec<_> = out.iter().filter(|one| one.0 == id).map(|one| (one.1, one.2)).collect();
+                stretches.sort_unstable();
+                prop_assert!(stretches.windows(2).all(|two| two[0].1 <= two[1].0), "{:?}", stretches);
+                let size = sizes[usize::from(id)] * 8;
+                let missing = if lost / 11 == usize::from(id) { if lost % 11 == 10 { 5 } else { size } } else { 0 };
+                prop_assert_eq!(stretches.iter().map(|(start, end)| end - start).sum::<usize>(), 10 * size + 5 - missing);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_taken_or_refused(mut frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..20)) {
+            let mut joining = Fragments::default();
+            for bytes in &mut frames {
+                // Some get far.
+                if bytes.len() > VNET + 34 {
+                    let (len, id) = (bytes.len() - VNET - 14, u16::from(bytes[0] % 2));
+                    let place = word(bytes, 2) & 0x201f;
+                    bytes[..VNET + 34].copy_from_slice(&fragment(id, 0, 0, false)[..VNET + 34]);
+                    put(bytes, VNET + 16, len as u16);
+                    put(bytes, VNET + 20, place);
+                    put(bytes, VNET + 24, 0);
+                    let sum = internet(&bytes[VNET + 14..VNET + 34]);
+                    put(bytes, VNET + 24, sum);
+                }
+                let _ = joining.offer(bytes);
+            }
+            while let Some(joined) = joining.take() {
+                prop_assert!(joined.frame.len() >= VNET + 34);
+            }
+        }
+    }
+}
