@@ -270,3 +270,30 @@ experiments:
     assert!(table.contains("all 2 expectations are met") && !stderr.contains("WARN"), "{table}{stderr}");
     assert_eq!(desk.read("results/agreed/samples.jsonl").lines().count(), 4);
 }
+
+/// UDP as fast as it goes, live: as much as the links carry and no more, in long messages whose fragments are joined before the host gets them.
+#[test]
+fn udp_goes_as_fast_as_its_links_live_as_simulated() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let file = "\
+name: full
+nodes: { h1: host, h2: host, s1: switch }
+link-defaults: { rate: 50Mbit, delay: 20us, overhead: 24B }
+links: [ { between: [h1, s1] }, { between: [h2, s1] } ]
+bonds: [ { host: h1, members: 2, mode: balance-rr }, { host: h2, members: 2, mode: balance-rr } ]
+experiments:
+  full:
+    traffic: { pattern: { pairs: [[h1, h2]] }, transport: udp, segment: 1460B, header: 35B }
+    vary: { reorder: [off, on], streams: [1, 5] }
+    warm-up: 300ms
+    for: 700ms
+    # 96.1 Mbit/s are what two links carry.
+    expect: { goodput-sum: [ { is: \"<= 97.5 Mbit/s\" }, { is: \">= 90 Mbit/s\" } ] }
+";
+    desk.write("full.fabric.yaml", file);
+    let (table, _) = desk.expect(0, &["run", "full.fabric.yaml", "--quiet"]);
+    assert!(table.contains("all 16 expectations are met"), "{table}");
+}

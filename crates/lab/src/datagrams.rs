@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use live::datagrams::stream::{Streamed, Sunk};
+use live::datagrams::stream::Sunk;
 use live::datagrams::{READY, Received, Sent};
 use machine::Span;
 use serde::de::DeserializeOwned;
@@ -34,14 +34,16 @@ pub(crate) struct Times {
 /// What the flows of a run are: what their two programs are told, and what each says at its end.
 pub(crate) trait Load {
     /// The sender's report.
-    type Sent: DeserializeOwned;
+    type Sent;
     /// The receiver's report.
     type Received: DeserializeOwned;
 
     /// Arguments of the receiver; it may wait so long.
     fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String>;
     /// Arguments of the sender.
-    fn sender(&self, flow: &LiveFlow, times: Times) -> Vec<String>;
+    fn sender(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String>;
+    /// What the sender says at its end.
+    fn sent(sender: &mut Running, deadline: Instant) -> Result<Self::Sent, FlowFailure>;
 }
 
 /// Numbered datagrams at an even pace.
@@ -88,7 +90,8 @@ pub(crate) fn run<L: Load, C>(
         Ok(receiver)
     });
     let mut receivers = receivers.collect::<Result<Vec<_>, FlowFailure>>()?;
-    let senders = flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times)));
+    let senders =
+        flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times, patience)));
     let mut senders = senders.collect::<Result<Vec<_>, FlowFailure>>()?;
     let warm = Instant::now() + span(warm_up);
     wait_until(warm);
@@ -104,7 +107,7 @@ pub(crate) fn run<L: Load, C>(
     let deadline = end + span(paced::TAIL) + END_PATIENCE + START_PATIENCE;
     let mut measured = Vec::with_capacity(flows.len());
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
-        let sent = sender.report(deadline)?;
+        let sent = L::sent(sender, deadline)?;
         measured.push((sent, receiver.report(deadline)?));
     }
     Ok(Measured { flows: measured, before, after })
@@ -143,7 +146,11 @@ impl Load for Pace {
         arguments("receive", &numbers)
     }
 
-    fn sender(&self, flow: &LiveFlow, times: Times) -> Vec<String> {
+    fn sent(sender: &mut Running, deadline: Instant) -> Result<Sent, FlowFailure> {
+        sender.report(deadline)
+    }
+
+    fn sender(&self, flow: &LiveFlow, times: Times, _: Duration) -> Vec<String> {
         let numbers =
             [("--rate", self.rate_pps), ("--count", self.numbers(times).1), ("--bytes", u64::from(self.bytes))];
         arguments_to("send", &numbers, flow)
@@ -151,7 +158,8 @@ impl Load for Pace {
 }
 
 impl Load for Stream {
-    type Sent = Streamed;
+    /// Senders go on until the last receiver has done, and are ended then.
+    type Sent = ();
     type Received = Sunk;
 
     fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String> {
@@ -166,13 +174,16 @@ impl Load for Stream {
         arguments("sink", &numbers)
     }
 
-    fn sender(&self, flow: &LiveFlow, times: Times) -> Vec<String> {
-        let lasts = times.warm_up + times.duration + paced::TAIL;
+    fn sent(_: &mut Running, _: Instant) -> Result<(), FlowFailure> {
+        Ok(())
+    }
+
+    fn sender(&self, flow: &LiveFlow, _: Times, patience: Duration) -> Vec<String> {
         let numbers = [
             ("--streams", u64::from(self.streams)),
             ("--window", u64::from(self.window)),
             ("--bytes", u64::from(self.bytes)),
-            ("--for-ms", lasts.as_ns() / 1_000_000),
+            ("--for-ms", patience.as_millis() as u64),
         ];
         arguments_to("stream", &numbers, flow)
     }
@@ -190,7 +201,7 @@ fn arguments(what: &str, numbers: &[(&str, u64)]) -> Vec<String> {
 }
 
 /// One program of a flow; it ends with this at the latest.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     stdout: BufReader<std::io::Take<ChildStdout>>,
     flow: String,
@@ -287,17 +298,17 @@ mod tests {
     fn what_is_sent_after_the_measured_time_is_not_measured() {
         let pace = Pace { rate_pps: 10_000, bytes: 1_448 };
         assert_eq!(pace.numbers(times()), (5_000..25_000, 27_000));
-        let line = pace.sender(&flow(), times()).join(" ");
+        let line = pace.sender(&flow(), times(), Duration::ZERO).join(" ");
         assert_eq!(line, "datagrams send --rate 10000 --count 27000 --bytes 1448 10.0.0.2:6000");
         let line = pace.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams receive --port 6000 --rate 10000 --from 5000 --to 25000 --patience-ms 7000");
     }
 
     #[test]
-    fn a_stream_goes_on_beyond_the_measured_time() {
+    fn a_stream_goes_on_as_long_as_its_receiver_may() {
         let stream = Stream { streams: 5, window: 4, bytes: 16_060 };
-        let line = stream.sender(&flow(), times()).join(" ");
-        assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 2700 10.0.0.2:6000");
+        let line = stream.sender(&flow(), times(), Duration::from_secs(7)).join(" ");
+        assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 7000 10.0.0.2:6000");
         let line = stream.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --patience-ms 7000");
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Case, DriverKind, Fabric, LinkId, NodeId, Overrides, Side, Source, TransportKind, TransportSpec};
 use live::control::{Counters, FlowCounters, LinkCounters};
-use live::datagrams::stream::{Streamed, Sunk};
+use live::datagrams::stream::Sunk;
 use live::datagrams::{MOST_BYTES, Received, Sent};
 use live::{Instance, StartOptions};
 use machine::Span;
@@ -186,7 +186,8 @@ impl<'a> LiveRuns<'a> {
         })
     }
 
-    /// Messages of UDP as fast as the network takes them. They are as long as simulated ones, and so are their fragments.
+    /// Messages of UDP as fast as credit for them comes. They are as long as simulated ones, and so are their fragments where the file's
+    /// segments fill the MTU.
     fn messages(
         &self,
         fabric: &Fabric,
@@ -197,13 +198,18 @@ impl<'a> LiveRuns<'a> {
     ) -> Result<Did, FlowFailure> {
         let traffic = traffic_of(case);
         let bytes = tuning::udp_message_bytes(&traffic.transport).min(MOST_BYTES as u32);
-        let of_one_host = |flow: &LiveFlow| flows.iter().filter(|other| other.from == flow.from).count() as u32;
-        let streams_a_host = flows.iter().map(of_one_host).max().unwrap_or(1) * traffic.streams;
+        // Those that leave one host together, or come to one: they share its link's queue.
+        let beside = |flow: &LiveFlow| {
+            let leave = flows.iter().filter(|other| other.from == flow.from).count();
+            let come = flows.iter().filter(|other| other.to == flow.to).count();
+            leave.max(come) as u32
+        };
+        let streams_a_host = flows.iter().map(beside).max().unwrap_or(1) * traffic.streams;
         let window = tuning::udp_window(fabric, streams_a_host);
         let load = (&Stream { streams: traffic.streams, window, bytes }, Times { warm_up, duration });
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
-        let record = |(flow, (_, sunk)): (&LiveFlow, &(Streamed, Sunk))| {
+        let record = |(flow, ((), sunk)): (&LiveFlow, &((), Sunk))| {
             let bits = sunk.messages as f64 * f64::from(bytes) * 8.0;
             // Whether fragments were reordered cannot be seen from here, and messages are another matter.
             blank(flow, bits / duration.as_secs_f64())
@@ -211,7 +217,7 @@ impl<'a> LiveRuns<'a> {
         Ok(Did {
             flows: flows.iter().zip(&measured.flows).map(record).collect(),
             seconds: duration.as_secs_f64(),
-            not_taken: measured.flows.iter().map(|(sent, sunk)| sent.refused + sunk.overflowed).sum(),
+            not_taken: measured.flows.iter().map(|((), sunk)| sunk.overflowed).sum(),
             before: measured.before,
             after: measured.after,
         })

@@ -109,8 +109,9 @@ pub(crate) const fn udp_message_bytes(spec: &TransportSpec) -> u32 {
     spec.segment_bytes.saturating_mul(transport::udp::FRAGMENTS)
 }
 
-/// Messages of a stream that are under way in a live run, where so many streams leave one host: together they fit into the
-/// shortest queue, so that their own network drops none of them. One at least: of very many streams some may be dropped.
+/// Messages of a stream that are under way in a live run, where so many streams leave one host or come to one: together they fit into the
+/// shortest queue, so that the hosts' own links drop none of them. One at least: of very many streams some may be dropped, and of those
+/// that meet in the middle of a fabric.
 pub(crate) fn udp_window(fabric: &Fabric, streams_a_host: u32) -> u32 {
     let queues = fabric.links.iter().filter_map(|link| link.spec.queue_packets);
     let messages = queues.chain([TAP_PACKETS]).min().unwrap_or(TAP_PACKETS) / transport::udp::FRAGMENTS;

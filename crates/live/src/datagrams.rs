@@ -71,7 +71,9 @@ pub struct Sent {
 /// # Errors
 /// If there is no socket to be had, or the kernel does not sleep.
 pub fn send(sending: &Sending) -> Result<Sent, Error> {
-    let socket = connect(sending.to)?;
+    let any = (Ipv4Addr::UNSPECIFIED, 0);
+    let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(sending.to).map(|()| socket));
+    let socket = socket.map_err(|source| Error::System { step: "open a socket for datagrams", source })?;
     urgency::raise(true);
     let mut payload = blank(sending.bytes);
     let clock = Monotonic::start()?;
@@ -94,12 +96,6 @@ pub fn send(sending: &Sending) -> Result<Sent, Error> {
         }
     }
     Ok(sent)
-}
-
-/// A socket that sends there.
-fn connect(to: SocketAddr) -> Result<UdpSocket, Error> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(to).map(|()| socket));
-    socket.map_err(|source| Error::System { step: "open a socket for datagrams", source })
 }
 
 /// A datagram without its number.

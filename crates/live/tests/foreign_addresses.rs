@@ -222,26 +222,35 @@ fn a_foreign_bond_in_balance_alb_receives_by_all_its_members() {
     });
 }
 
-/// When the first device loses its carrier, the partner announces the second one's address: all peers hear it.
+/// When the first device loses its carrier, the partner announces the second one's address: all peers hear it, whether the switch has plain
+/// ports there or a bond of its own.
 #[test]
 fn a_foreign_bond_announces_the_address_of_the_member_that_takes_over() {
-    with_far_ends(|bed, ports| {
-        let partner = Partner::start(ports, |shared, _| shared.active.load(Ordering::Relaxed));
-        let network = bed.up("told", &FILE.replace("MODE", "active-backup, fail-over-mac: active"));
-        let peers = ["h1", "h2"];
-        for peer in peers {
-            ping(&network, peer);
-        }
-        assert_eq!(peers.map(|peer| known(&network, peer)), [(); 2].map(|()| written(partner.macs[0])));
-        partner.pinged();
-        ip("link set far0 down");
-        partner.shared.active.store(1, Ordering::Relaxed);
-        partner.tells(1, (BROADCAST, GUEST), ArpOperation::Request);
-        let second = [(); 2].map(|()| written(partner.macs[1]));
-        assert!(bed::soon(|| peers.map(|peer| known(&network, peer)) == second));
-        for peer in peers {
-            ping(&network, peer);
-        }
-        assert_eq!(partner.pinged(), [(1, H1), (1, H2)]);
-    });
+    for mode in [
+        "active-backup, fail-over-mac: active",
+        "active-backup, fail-over-mac: active, ends: { s1: { mode: active-backup } }",
+    ] {
+        with_far_ends(move |bed, ports| {
+            let partner = Partner::start(ports, |shared, _| shared.active.load(Ordering::Relaxed));
+            let network = bed.up("told", &FILE.replace("MODE", mode));
+            let peers = ["h1", "h2"];
+            for peer in peers {
+                ping(&network, peer);
+            }
+            assert_eq!(peers.map(|peer| known(&network, peer)), [(); 2].map(|()| written(partner.macs[0])), "{mode}");
+            partner.pinged();
+            ip("link set far0 down");
+            partner.shared.active.store(1, Ordering::Relaxed);
+            let second = [(); 2].map(|()| written(partner.macs[1]));
+            let told = bed::soon(|| {
+                partner.tells(1, (BROADCAST, GUEST), ArpOperation::Request);
+                peers.map(|peer| known(&network, peer)) == second
+            });
+            assert!(told, "{mode}");
+            for peer in peers {
+                ping(&network, peer);
+            }
+            assert_eq!(partner.pinged(), [(1, H1), (1, H2)], "{mode}");
+        });
+    }
 }

@@ -21,6 +21,8 @@ pub const WINDOW_MAX: u32 = 4_096;
 /// The least time after which messages under way count as lost: far longer than programs wait for their turn, since what was only late
 /// would then be under way twice and overflow what a window fits into. Linux's TCP waits as long.
 const PATIENCE: Span = Span::from_ms(200);
+/// How far the next message may be ahead of what came, where several windows were lost in between.
+const FARTHEST: u64 = 16 * WINDOW_MAX as u64;
 /// Credit is sent so many times a window.
 const CREDITS_A_WINDOW: u32 = 8;
 
@@ -134,8 +136,12 @@ impl Receiver {
         Self { measured, seen: Seen::new(), every, granted: 0, messages: 0 }
     }
 
-    /// Message `number` has come. The credit to send back, if it is time.
+    /// Message `number` has come. The credit to send back, if it is time. A number that no sender can have reached is somebody else's.
     pub fn receive(&mut self, now: Time, number: u64) -> Option<u64> {
+        let next = self.seen.highest().map_or(0, |highest| highest + 1);
+        if number >= next.saturating_add(FARTHEST) {
+            return None;
+        }
         let is_new = self.seen.note(number) != Arrival::Again;
         self.messages += u64::from(is_new && self.measured.contains(&now));
         let credit = self.seen.highest()?.saturating_add(1);
@@ -207,6 +213,16 @@ mod tests {
             assert_eq!(credit, (number != 2).then_some(highest + 1), "{number}");
         }
         assert_eq!(receiver.messages(), 4);
+    }
+
+    #[test]
+    fn a_number_out_of_reach_is_ignored() {
+        let mut receiver = Receiver::new(ms(0)..ms(9), 8);
+        for number in [u64::MAX, u64::MAX - 1, FARTHEST] {
+            assert_eq!(receiver.receive(ms(1), number), None);
+        }
+        assert_eq!((receiver.receive(ms(1), 0), receiver.receive(ms(1), FARTHEST)), (Some(1), Some(FARTHEST + 1)));
+        assert_eq!(receiver.messages(), 2);
     }
 
     #[test]

@@ -114,15 +114,19 @@ impl Directory {
     }
 
     /// A host that answers for itself and is not made has told, by its device with this number, that it has this address: from
-    /// here on it is found by it. Each device has one such address, the last one that it told. Nothing happens with an address that is
-    /// somebody's already, or no station's, or where the host has no such device.
+    /// here on it is found by it. Each device has one such address, the last one that it told; an address moves to who told it last, as in
+    /// a switch that learns. Nothing happens with an address that the file gives somebody, or no station's, or where the host has no such
+    /// device.
     pub fn learn(&self, host: NodeId, device: usize, mac: [u8; 6]) {
-        if wire::is_group(mac) || mac == [0; 6] || self.by_mac(mac).is_some() {
+        let bits = mac_bits(mac);
+        if wire::is_group(mac) || mac == [0; 6] || self.by_mac[self.probe(bits)].mac != FREE {
             return;
         }
-        if let Some(slot) = self.learned.iter().find(|slot| (slot.host, slot.device) == (host, device)) {
-            slot.mac.store(mac_bits(mac), Ordering::Relaxed);
+        let Some(own) = self.learned.iter().find(|slot| (slot.host, slot.device) == (host, device)) else { return };
+        for other in self.learned.iter().filter(|slot| slot.mac() == bits && slot.host != host) {
+            other.mac.store(FREE, Ordering::Relaxed);
         }
+        own.mac.store(bits, Ordering::Relaxed);
     }
 
     /// What was learned: whose, by which device, which address.
@@ -265,6 +269,20 @@ mod tests {
         let directory = with_guest("active-backup");
         directory.learn(guest, 1, stranger);
         assert!(!directory.answers_itself(guest) && directory.by_mac(stranger).is_none());
+    }
+
+    #[test]
+    fn an_address_moves_to_who_told_it_last() {
+        let text = "nodes: { g1: { kind: host, devices: [a] }, g2: { kind: host, devices: [b] }, s1: switch }\n\
+             links: [{ between: [g1, s1] }, { between: [g2, s1] }]\n\
+             bonds: [{ host: g1, mode: balance-alb }, { host: g2, mode: balance-alb }]\n";
+        let fabric = fabric::parse(&fabric::Source { name: "test".into(), text: text.to_owned() }).unwrap();
+        let (directory, mac) = (Directory::new(&fabric), [2, 0xaa, 0, 0, 0, 1]);
+        for host in [NodeId(0), NodeId(1), NodeId(0)] {
+            directory.learn(host, 0, mac);
+            assert_eq!(directory.by_mac(mac), Some(host));
+            assert_eq!(directory.learned().collect::<Vec<_>>(), [(host, 0, mac)]);
+        }
     }
 
     proptest! {

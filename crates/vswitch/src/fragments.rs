@@ -2,11 +2,11 @@
 //!
 //! A message longer than an MTU comes in fragments, and a kernel spends more on each of them than on its bytes. Where [`Joiner`] puts
 //! segments of TCP together, this puts fragments together: in any order, several datagrams at a time. What is complete becomes
-//! the datagram; of what is not, each stretch becomes one longer fragment, which is a fragment like others (RFC 791, section 3.2). Nothing
-//! waits for what has not come.
+//! the datagram. Of what is not, every fragment leaves as it came: a longer one could overlap with a copy of a part of it that comes later,
+//! and kernels throw away datagrams whose fragments overlap otherwise than by being the same (RFC 5722). Nothing waits for what has not
+//! come.
 //!
-//! Joined are fragments whose headers differ in nothing but length and place, without options and with a right checksum. Overlapping ones
-//! are left to the kernel, which knows what to think of them.
+//! Joined are fragments whose headers differ in nothing but length and place, without options and with a right checksum.
 //!
 //! [`Joiner`]: crate::segmentation::Joiner
 
@@ -25,8 +25,8 @@ const HEADERS_MAX: usize = VNET + 14 + 2 * 4 + IPV4;
 const PAYLOAD_MAX: usize = 65_535 - IPV4;
 /// Datagrams that are put together at a time.
 const DATAGRAMS: usize = 4;
-/// Stretches of one datagram with gaps between them.
-const STRETCHES: usize = 24;
+/// Fragments of one datagram: 64 KiB in frames of 1,500 bytes are 45.
+const PIECES: usize = 48;
 /// In the third word of an IPv4 header: more fragments follow, and the place in units of eight bytes.
 const MORE: u16 = 0x2000;
 const PLACE: u16 = 0x1fff;
@@ -37,7 +37,7 @@ pub struct Fragments {
     datagrams: [Datagram; DATAGRAMS],
     /// How many of them are used.
     used: usize,
-    /// What [`Fragments::take`] returns next: which stretch of which datagram.
+    /// What [`Fragments::take`] returns next: which piece of which datagram.
     next: (usize, usize),
 }
 
@@ -60,26 +60,25 @@ struct Datagram {
     headers_len: usize,
     /// The payload, each byte at its place behind room for the headers.
     bytes: Vec<u8>,
-    /// What has come, in order, with gaps between.
-    stretches: [Stretch; STRETCHES],
+    /// What has come, by its place.
+    pieces: [Piece; PIECES],
     count: usize,
 }
 
 impl Default for Datagram {
     fn default() -> Self {
-        let stretches = [Stretch::default(); STRETCHES];
-        Self { headers: [0; HEADERS_MAX], headers_len: 0, bytes: Vec::new(), stretches, count: 0 }
+        let pieces = [Piece::default(); PIECES];
+        Self { headers: [0; HEADERS_MAX], headers_len: 0, bytes: Vec::new(), pieces, count: 0 }
     }
 }
 
 /// Bytes of a datagram's payload from one place up to another.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
+struct Piece {
     start: usize,
     end: usize,
     /// Nothing follows it.
     is_last: bool,
-    frames: u64,
 }
 
 /// A frame that is a fragment.
@@ -87,7 +86,7 @@ struct Stretch {
 struct Fragment<'a> {
     headers: &'a [u8],
     payload: &'a [u8],
-    stretch: Stretch,
+    piece: Piece,
 }
 
 impl<'a> Fragment<'a> {
@@ -109,7 +108,7 @@ impl<'a> Fragment<'a> {
         (is_fragment && is_plain && fits && asks_nothing && internet(ip) == 0).then(|| Self {
             headers,
             payload,
-            stretch: Stretch { start, end: start + payload.len(), is_last, frames: 1 },
+            piece: Piece { start, end: start + payload.len(), is_last },
         })
     }
 }
@@ -135,35 +134,18 @@ impl Datagram {
 
     /// Takes a fragment, if it overlaps with nothing that is there.
     fn take(&mut self, fragment: &Fragment<'_>) -> bool {
-        let new = fragment.stretch;
-        let at = self.stretches[..self.count].partition_point(|there| there.start < new.start);
-        let before = at.checked_sub(1).map(|before| self.stretches[before]);
-        let behind = (at < self.count).then(|| self.stretches[at]);
+        let new = fragment.piece;
+        let at = self.pieces[..self.count].partition_point(|there| there.start < new.start);
+        let before = at.checked_sub(1).map(|before| self.pieces[before]);
+        let behind = (at < self.count).then(|| self.pieces[at]);
         let overlaps = before.is_some_and(|before| before.end > new.start || before.is_last)
             || behind.is_some_and(|behind| behind.start < new.end || new.is_last);
-        let continues = before.is_some_and(|before| before.end == new.start);
-        let precedes = behind.is_some_and(|behind| behind.start == new.end);
-        if overlaps || (!continues && !precedes && self.count == STRETCHES) {
+        if overlaps || self.count == PIECES {
             return false;
         }
-        match (continues, precedes) {
-            (true, true) => {
-                let behind = self.stretches[at];
-                self.stretches.copy_within(at + 1..self.count, at);
-                self.count -= 1;
-                self.stretches[at - 1].extend(behind.end, behind.is_last, behind.frames + 1);
-            }
-            (true, false) => self.stretches[at - 1].extend(new.end, new.is_last, 1),
-            (false, true) => {
-                self.stretches[at].start = new.start;
-                self.stretches[at].frames += 1;
-            }
-            (false, false) => {
-                self.stretches.copy_within(at..self.count, at + 1);
-                self.stretches[at] = new;
-                self.count += 1;
-            }
-        }
+        self.pieces.copy_within(at..self.count, at + 1);
+        self.pieces[at] = new;
+        self.count += 1;
         let (from, to) = (self.headers_len + new.start, self.headers_len + new.end);
         if self.bytes.len() < to {
             self.bytes.resize(to, 0);
@@ -172,9 +154,16 @@ impl Datagram {
         true
     }
 
-    /// Makes one frame of a stretch. Its headers take the place of what lies before it: stretches are to be taken in their order.
-    fn frame(&mut self, stretch: Stretch) -> &[u8] {
-        let Stretch { start, end, is_last, .. } = stretch;
+    /// All of it as one piece, if nothing is missing.
+    fn whole(&self) -> Option<Piece> {
+        let pieces = &self.pieces[..self.count];
+        let last = pieces.last().filter(|last| last.is_last)?;
+        let has_no_gaps = pieces[0].start == 0 && pieces.windows(2).all(|two| two[0].end == two[1].start);
+        has_no_gaps.then_some(Piece { start: 0, ..*last })
+    }
+
+    /// Makes a frame of a piece. Its headers take the place of what lies before it: pieces are to be taken in their order.
+    fn frame(&mut self, Piece { start, end, is_last }: Piece) -> &[u8] {
         let frame = &mut self.bytes[start..self.headers_len + end];
         let (headers, payload) = frame.split_at_mut(self.headers_len);
         headers.copy_from_slice(&self.headers[..self.headers_len]);
@@ -184,14 +173,6 @@ impl Datagram {
         put(ip, 10, 0);
         put(ip, 10, internet(ip));
         frame
-    }
-}
-
-impl Stretch {
-    const fn extend(&mut self, end: usize, is_last: bool, frames: u64) {
-        self.end = end;
-        self.is_last = is_last;
-        self.frames += frames;
     }
 }
 
@@ -225,12 +206,14 @@ impl Fragments {
             (self.used, self.next) = (0, (0, 0));
             return None;
         }
-        self.next = (which, at + 1);
         let datagram = &mut self.datagrams[which];
-        let stretch = datagram.stretches[at];
-        let headers = (datagram.headers_len - VNET) as u64;
-        let bytes = stretch.frames * headers + (stretch.end - stretch.start) as u64;
-        Some(Joined { frame: datagram.frame(stretch), frames: stretch.frames, bytes })
+        let (piece, frames) = match datagram.whole() {
+            Some(whole) if at == 0 => (whole, datagram.count),
+            _ => (datagram.pieces[at], 1),
+        };
+        self.next = (which, at + frames);
+        let bytes = frames * (datagram.headers_len - VNET) + piece.end - piece.start;
+        Some(Joined { frame: datagram.frame(piece), frames: frames as u64, bytes: bytes as u64 })
     }
 }
 
@@ -304,9 +287,20 @@ mod tests {
         for fragment in [&one[4], &two[0], &one[0], &one[2], &two[2], &one[1]] {
             assert!(joining.offer(fragment));
         }
-        let expected =
-            [(1, 0, 3_000, false, 3), (1, 4_000, 5_000, true, 1), (2, 0, 1_000, false, 1), (2, 2_000, 2_500, true, 1)];
+        // Fragments leave as they came, by their place.
+        let expected = [
+            (1, 0, 1_000, false, 1),
+            (1, 1_000, 2_000, false, 1),
+            (1, 2_000, 3_000, false, 1),
+            (1, 4_000, 5_000, true, 1),
+            (2, 0, 1_000, false, 1),
+            (2, 2_000, 2_500, true, 1),
+        ];
         assert_eq!(all(&mut joining), expected);
+        for fragment in [&one[4], &two[1], &one[3], &two[0], &one[2], &one[0], &two[2], &one[1]] {
+            assert!(joining.offer(fragment));
+        }
+        assert_eq!(all(&mut joining), [(1, 0, 5_000, true, 5), (2, 0, 2_500, true, 3)]);
     }
 
     #[test]
@@ -345,45 +339,44 @@ mod tests {
         let taken = (0..10).filter(|id| joining.offer(&fragment(*id, 0, 8, true))).count();
         assert_eq!((taken, all(&mut joining).len()), (DATAGRAMS, DATAGRAMS));
         let taken = (0..100).filter(|n| joining.offer(&fragment(1, n * 16, 8, true))).count();
-        assert_eq!((taken, all(&mut joining).len()), (STRETCHES, STRETCHES));
+        assert_eq!((taken, all(&mut joining).len()), (PIECES, PIECES));
     }
 
     proptest! {
-        /// Whatever order they come in, and wherever bursts end: every byte is handed on once, behind right headers.
+        /// Whatever order they come in, wherever bursts end, and though each may come again: every fragment is handed on as often as it came,
+        /// by itself or in a whole datagram. So no two frames overlap otherwise than by being the same, or within a datagram that is whole.
         #[test]
         fn nothing_is_lost_or_doubled(
-            order in Just((0..3 * 11_usize).collect::<Vec<_>>()).prop_shuffle(), ends in proptest::collection::vec(any::<bool>(), 33),
-            lost in 0_usize..33, sizes in proptest::collection::vec(1_usize..180, 3),
+            order in proptest::collection::vec(0..33_usize, 0..80), ends in proptest::collection::vec(any::<bool>(), 80),
+            sizes in proptest::collection::vec(1_usize..180, 3),
         ) {
-            let pieces: Vec<_> = (0..3).flat_map(|id| {
-                let size = sizes[usize::from(id)] * 8;
-                fragments(id, 10 * size + 5, size)
-            }).collect();
-            let mut joining = Fragments::default();
-            let mut out = Vec::new();
-            let mut alone = 0;
+            let lengths: Vec<_> = sizes.iter().map(|size| (80 * size + 5, 8 * size)).collect();
+            let pieces: Vec<_> = lengths.iter().zip(0..).flat_map(|((len, size), id)| fragments(id, *len, *size)).collect();
+            let (mut joining, mut out) = (Fragments::default(), Vec::new());
             for (number, ends) in order.iter().zip(&ends) {
-                if *number == lost {
-                    continue;
-                }
                 if !joining.offer(&pieces[*number]) {
                     out.extend(all(&mut joining));
-                    alone += usize::from(!joining.offer(&pieces[*number]));
+                    prop_assert!(joining.offer(&pieces[*number]));
                 }
                 if *ends {
                     out.extend(all(&mut joining));
                 }
             }
             out.extend(all(&mut joining));
-            prop_assert_eq!(alone, 0);
-            prop_assert_eq!(out.iter().map(|(.., frames)| frames).sum::<u64>(), 32);
-            for id in 0..3 {
-                let mut stretches: Vec<_> = out.iter().filter(|one| one.0 == id).map(|one| (one.1, one.2)).collect();
-                stretches.sort_unstable();
-                prop_assert!(stretches.windows(2).all(|two| two[0].1 <= two[1].0), "{:?}", stretches);
-                let size = sizes[usize::from(id)] * 8;
-                let missing = if lost / 11 == usize::from(id) { if lost % 11 == 10 { 5 } else { size } } else { 0 };
-                prop_assert_eq!(stretches.iter().map(|(start, end)| end - start).sum::<usize>(), 10 * size + 5 - missing);
+            let mut counts = [0; 33];
+            for (id, start, end, is_last, frames) in out {
+                let (len, size) = lengths[usize::from(id)];
+                let first = usize::from(id) * 11;
+                if frames == 1 {
+                    prop_assert_eq!((end, is_last), ((start + size).min(len), start + size >= len));
+                    counts[first + start / size] += 1;
+                } else {
+                    prop_assert_eq!((start, end, is_last, frames), (0, len, true, 11));
+                    counts[first..first + 11].iter_mut().for_each(|count| *count += 1);
+                }
+            }
+            for (number, count) in counts.iter().enumerate() {
+                prop_assert_eq!(*count, order.iter().filter(|came| **came == number).count());
             }
         }
 

@@ -1,6 +1,7 @@
 //! Messages as fast as credit for them comes back ([`transport::credit`]): how UDP fills a network between real hosts.
 //!
-//! A sender has one socket a stream and takes turns; a receiver tells streams apart by where they come from.
+//! A sender has one socket a stream and takes turns; a receiver tells streams apart by where they come from. It measures by the times of
+//! arrival, from the first one on, and goes on giving credit for a while, so that streams whose time began later are not alone at its end.
 //!
 //! ```text
 //! message  | heddle-d | number |  zeros ...        all big-endian
@@ -8,23 +9,25 @@
 //! ```
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::io::{IoSliceMut, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use machine::{Control, Span, Step, Time};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use transport::credit;
 
-use super::{Came, Inbox, LEAST_BYTES, Monotonic, STRAGGLERS, blank, connect, listen, number, say_ready};
+use super::{Came, Inbox, LEAST_BYTES, Monotonic, blank, listen, number, say_ready};
 use crate::Error;
 
 /// The first bytes of each credit.
 const MAGIC: [u8; 8] = *b"heddle-c";
+/// How long a receiver goes on when its measured time is over.
+const TAIL: Duration = Duration::from_millis(200);
 /// The most streams between two hosts.
 pub const STREAMS_MAX: u32 = 128;
 
@@ -72,13 +75,13 @@ pub fn send(streaming: &Streaming) -> Result<Streamed, Error> {
         }
         let (mut until, mut all_wait) = (end, true);
         for stream in &mut streams {
-            stream.take_credit(now);
+            stream.take_credit(now, streaming.to);
             match stream.sender.poll(now) {
                 Step::Wait(moment) => until = until.min(moment),
                 Step::Do(number) => {
                     all_wait = false;
                     payload[8..16].copy_from_slice(&number.to_be_bytes());
-                    match stream.socket.send(&payload) {
+                    match stream.socket.send_to(&payload, streaming.to) {
                         Ok(_) => streamed.messages += 1,
                         Err(_) => streamed.refused += 1,
                     }
@@ -99,7 +102,10 @@ struct Stream {
 
 impl Stream {
     fn open(streaming: &Streaming) -> Result<Self, Error> {
-        let socket = connect(streaming.to)?;
+        // Not connected: Linux then numbers the messages of all streams to a host by one counter (`ip_select_ident`), and fragments of two
+        // are never taken for those of one.
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+            .map_err(|source| Error::System { step: "open a socket for messages", source })?;
         setsockopt(&socket, sockopt::SndBuf, &streaming.bytes)
             .map_err(Error::system("set the size of a socket's buffer"))?;
         let mut sender = credit::Sender::new(streaming.window);
@@ -107,12 +113,19 @@ impl Stream {
         Ok(Self { socket, sender })
     }
 
-    /// Takes what credit has come.
-    fn take_credit(&mut self, now: Time) {
+    /// Takes what credit has come from there.
+    fn take_credit(&mut self, now: Time, receiver: SocketAddr) {
         let mut head = [0; LEAST_BYTES];
-        // An error is that the receiver does not listen yet, or not any more: the next messages will tell.
-        while let Ok(len) = recv(self.socket.as_raw_fd(), &mut head, MsgFlags::MSG_DONTWAIT) {
-            if let Some(number) = number(MAGIC, &head[..len.min(LEAST_BYTES)]) {
+        let mut next = || {
+            let mut data = [IoSliceMut::new(&mut head)];
+            let message =
+                recvmsg::<SockaddrIn>(self.socket.as_raw_fd(), &mut data, None, MsgFlags::MSG_DONTWAIT).ok()?;
+            let (len, from) = (message.bytes.min(LEAST_BYTES), message.address);
+            Some((from, number(MAGIC, &head[..len])))
+        };
+        while let Some((from, number)) = next() {
+            let from = from.map(|from| SocketAddr::from(SocketAddrV4::from(from)));
+            if let (true, Some(number)) = (from == Some(receiver), number) {
                 self.sender.handle(now, credit::Input::Credit(number));
             }
         }
@@ -156,24 +169,23 @@ pub struct Sunk {
     pub overflowed: u64,
 }
 
-/// Receives messages and gives credit for them until nothing comes any more. Says [`READY`](super::READY) to `out` once it listens.
+/// Receives messages and gives credit for them until a while after the measured time. Says [`READY`](super::READY) to `out` once it listens.
 ///
 /// # Errors
 /// If there is no socket to be had at that port.
 pub fn receive(sinking: &Sinking, mut out: impl Write) -> Result<Sunk, Error> {
     let socket = listen(sinking.port)?;
     say_ready(&mut out)?;
-    let end = Instant::now() + sinking.patience;
+    let mut end = Instant::now() + sinking.patience;
     let from = Time::ZERO + Span::from_ns(sinking.warm_up.as_nanos() as u64);
     let measured = from..from + Span::from_ns(sinking.measured.as_nanos() as u64);
     let mut receivers: HashMap<SocketAddr, credit::Receiver> = HashMap::new();
     let mut inbox = Inbox::default();
-    let mut heard = Instant::now();
-    let mut is_over = false;
-    while Instant::now() < end && !(is_over && heard.elapsed() >= STRAGGLERS) {
+    while Instant::now() < end {
         let Some(Came { at, number, from: Some(peer) }) = inbox.take(&socket)? else { continue };
-        heard = Instant::now();
-        is_over = is_over || at >= measured.end;
+        if receivers.is_empty() {
+            end = end.min(Instant::now() + sinking.warm_up + sinking.measured + TAIL);
+        }
         let peer = SocketAddr::from(SocketAddrV4::from(peer));
         if !receivers.contains_key(&peer) && receivers.len() >= STREAMS_MAX as usize {
             continue;
@@ -197,8 +209,6 @@ fn credit_of(number: u64) -> [u8; LEAST_BYTES] {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::super::tests::Said;
     use super::*;
 

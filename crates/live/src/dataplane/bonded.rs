@@ -432,6 +432,7 @@ impl Worker {
             // says to all has been answered.
             let is_for_us = self.plan.switch_index(node).is_none() && packet.frame.bytes()[VNET_HEADER] & 1 == 0;
             if packet.bonded == Bonded::Control && !is_for_us {
+                self.spread_announcement(now, index, &packet.frame);
                 self.pool.put(packet.frame);
                 continue;
             }

@@ -113,7 +113,8 @@ impl HostPort {
         self.begins_to_wait(device)
     }
 
-    /// Takes a fragment for a TAP. No flow's order changes by that: only TCP's segments overtake what waits here, which is UDP's.
+    /// Takes a fragment for a TAP. Only TCP's segments overtake what waits here, which is UDP's: of one flow, whole datagrams leave in the order
+    /// in which they began.
     #[inline]
     fn collect(&mut self, device: usize, frame: &[u8]) -> bool {
         self.sockets.is_empty() && self.joining[device].fragments.offer(frame)

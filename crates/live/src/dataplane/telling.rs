@@ -14,9 +14,9 @@ use super::sleep::PortKey;
 use super::worker::Worker;
 use crate::tap::VNET_HEADER;
 
-/// Announcements that are let through to all hosts within [`ALLOWED_IN`] of each end of a bond, lest a host flood the network: each
-/// address that a bond knows of its host four times.
-const ALLOWED: u32 = 4 * bond::ADDRESSES_MAX as u32;
+/// Announcements that are let through to all hosts within [`ALLOWED_IN`] of each end of a bond, lest a host flood the network: its IPv4 and
+/// its IPv6 address four times. Each is copied to every host.
+const ALLOWED: u32 = 8;
 const ALLOWED_IN: Span = Span::from_ms(100);
 
 /// How many announcements have passed in the present interval.

@@ -86,8 +86,9 @@ impl Batch {
                 Err(error) => error,
             };
             // A device that came back tells once more that it was down: the second time it is.
-            let skipped = if is_down { all - at } else { 1 };
-            is_down |= matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO));
+            let says_down = matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO));
+            let skipped = if is_down && says_down { all - at } else { 1 };
+            is_down |= says_down;
             self.unsent.frames += skipped.min(waiting - at.min(waiting)) as u64;
             for lost in at..(at + skipped).min(waiting) {
                 self.unsent.bytes += self.range(lost).len().saturating_sub(VNET_HEADER) as u64;
