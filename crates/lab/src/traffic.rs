@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::faults::Faults;
@@ -121,6 +122,8 @@ struct Process {
     flow: String,
     host: String,
     ended: bool,
+    /// Reads what it prints while it runs: a report of many streams is longer than a pipe holds.
+    output: Option<JoinHandle<Vec<u8>>>,
     /// A client's measurement, once it has been read.
     report: Option<Measurement>,
 }
@@ -143,13 +146,15 @@ impl Processes {
         let name = format!("{} -> {}", flow.from, flow.to);
         let failed = |message: String| FlowFailure { flow: name.clone(), host: host.to_owned(), message };
         let mut command = hosts.command(host, "iperf3", arguments).map_err(failed)?;
-        let child = command
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| failed(format!("iperf3 cannot be started: {error}")))?;
-        self.running.push(Process { child, flow: name.clone(), host: host.to_owned(), ended: false, report: None });
+        let output = child.stdout.take().map(|stdout| std::thread::spawn(move || read_all(stdout)));
+        let (flow, host) = (name.clone(), host.to_owned());
+        self.running.push(Process { child, flow, host, ended: false, output, report: None });
         Ok(())
     }
 
@@ -207,12 +212,7 @@ impl Process {
 
     /// What it printed, up to a limit. It has ended, so that reading ends too.
     fn output(&mut self) -> Vec<u8> {
-        let mut text = Vec::new();
-        if let Some(stdout) = self.child.stdout.take() {
-            // Half a report is as good as none: the parser will say so.
-            let _ = stdout.take(REPORT_LIMIT).read_to_end(&mut text);
-        }
-        text
+        self.output.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
     }
 
     /// What it printed as errors, on one line.
@@ -271,6 +271,14 @@ impl Process {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// All that comes, up to a limit.
+fn read_all(stdout: impl Read) -> Vec<u8> {
+    let mut text = Vec::new();
+    // Half a report is as good as none: the parser will say so.
+    let _ = stdout.take(REPORT_LIMIT).read_to_end(&mut text);
+    text
 }
 
 /// Whether the network of process `id` has a listening TCP socket at `port`. Before the process has become iperf3 it is

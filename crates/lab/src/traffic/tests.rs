@@ -83,6 +83,15 @@ fn streams_are_measured_together() {
     assert!((50e6..70e6).contains(&measured.flows[0].goodput_bps), "three of 20 Mbit/s: {:?}", measured.flows);
 }
 
+/// The report of so many streams is longer than the 64 KiB that a pipe holds.
+#[test]
+fn a_long_report_is_read_while_it_is_written() {
+    let mut schedule = schedule(1);
+    schedule.arguments = ["-b", "4M", "-P", "100"].map(str::to_owned).to_vec();
+    let measured = run_in_peace(&Here, &[flow("h2", 7)], &schedule, || Ok(())).unwrap();
+    assert!(measured.flows[0].goodput_bps > 0.0);
+}
+
 #[test]
 fn a_server_that_cannot_listen_says_why() {
     let mut flow = flow("h2", 2);
