@@ -1,8 +1,8 @@
 //! Waiting until bonds carry all that they can: our own ends, and partners behind devices of the machine that LACP does not agree with.
 
 mod bed;
+mod far_ends;
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use bed::{Bed, output};
 use bond::lacp::{Lacp, Output, Settings};
 use bond::{Carrier, MemberId};
+use far_ends::with_far_ends;
 use live::packet::PacketPort;
 use live::port::Port;
 use live::{Instance, SETTLE_MAX, Unsettled, VNET_HEADER};
 use machine::{Span, Step, Time};
-use nix::sched::{CloneFlags, unshare};
 
 /// Two switches with a bond of two links between them. At the slow rate, which is the default.
 const SWITCHES: &str = "
@@ -98,31 +98,6 @@ fn updelay_is_waited_for() {
     assert_eq!(network.settle(note).unwrap(), []);
     assert!(started.elapsed() > Duration::from_millis(1_900), "{:?}", started.elapsed());
     assert!(whys.last().expect("it was waited for").contains("updelay"), "{whys:?}");
-}
-
-/// Runs a test in a network namespace of its own, with pairs dev0-far0 and dev1-far1; not where this user may not.
-fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) {
-    let thread = thread::spawn(move || {
-        if !nix::unistd::geteuid().is_root() {
-            return eprintln!("SKIPPED: devices of the machine are for root");
-        }
-        let Some(bed) = Bed::new() else { return };
-        unshare(CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
-        for n in 0..2 {
-            ip(&format!("link add dev{n} type veth peer name far{n}"));
-            ip(&format!("link set dev{n} up"));
-            ip(&format!("link set far{n} up"));
-        }
-        test(&bed, ["far0", "far1"].map(|device| PacketPort::open(device).unwrap()));
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-fn ip(args: &str) {
-    let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
-    assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A bond of another program at the far ends. It may be deaf.
