@@ -1,5 +1,8 @@
 //! The event loop of a controller: one thread, in which the server lives.
 
+mod accept;
+mod greeting;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,7 +12,7 @@ use std::time::Duration;
 
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use nix::sys::signalfd::SignalFd;
@@ -20,7 +23,7 @@ use store::protocol::{
 };
 use store::{ClientId, Input, Output, Server};
 
-use super::caller::{Tokens, dial, host};
+use super::caller::{Tokens, dial};
 use super::clock::BootClock;
 use super::disk::Disk;
 use super::http::{Question, View};
@@ -37,12 +40,6 @@ const FIRST_CONNECTION: usize = 3;
 /// Our own requests come by a connection that does not exist.
 const OURSELVES: ClientId = ClientId(0);
 
-/// Connections that others made, at most; the limit of open files holds as well.
-const CONNECTIONS_MAX: usize = 16_384;
-
-/// Longest first frame of somebody unknown.
-const GREETING_BYTES_MAX: usize = 1_024;
-
 /// Who connects has to say who he is within this.
 const GREETING_PATIENCE: Span = Span::from_secs(10);
 
@@ -51,9 +48,6 @@ const CLIENT_OUTBOX_MAX: usize = 64 << 20;
 
 /// Bytes that may wait for a peer before further envelopes are dropped; Raft says everything again that matters.
 const PEER_OUTBOX_MAX: usize = 64 << 20;
-
-/// Connections accepted in one turn.
-const ACCEPTS_A_TURN: usize = 64;
 
 /// Connections are looked through for silent ones so often.
 const SWEEP: Span = Span::from_secs(1);
@@ -392,38 +386,6 @@ impl Node {
         true
     }
 
-    fn accept(&mut self, now: Time) {
-        self.accepts = false;
-        for _ in 0..ACCEPTS_A_TURN {
-            match self.parts.listener.accept() {
-                Ok((socket, _)) if self.connections.len() < CONNECTIONS_MAX => self.admit(now, socket),
-                // It is closed at once.
-                Ok((_, address)) => tracing::warn!("{address} refused: {CONNECTIONS_MAX} connections are open"),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    // Out of descriptors, or the other side has gone already. The sweep comes back to it.
-                    tracing::warn!("cannot accept a connection: {error}");
-                    return;
-                }
-            }
-        }
-        self.accepts = true;
-    }
-
-    fn admit(&mut self, now: Time, socket: TcpStream) {
-        let tls = match self.parts.tls.as_ref().map(Tls::accept).transpose() {
-            Ok(tls) => tls,
-            Err(error) => return tracing::error!("TLS: {error}"),
-        };
-        let mut stream = Stream::accepted(socket, tls);
-        stream.limit_frames(GREETING_BYTES_MAX);
-        let token = self.tokens.next();
-        match stream.register(self.parts.poll.registry(), token) {
-            Ok(()) => drop(self.connections.insert(token, Connection { stream, kind: Kind::Unknown { since: now } })),
-            Err(error) => tracing::warn!("cannot watch a connection: {error}"),
-        }
-    }
-
     fn receive(&mut self, now: Time, token: Token, event: Option<&Event>) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         let outcome = self.take_in(now, token, &mut connection, event);
@@ -484,78 +446,6 @@ impl Node {
         }
         connection.stream.flush()?;
         Ok(received)
-    }
-
-    /// Somebody says who he is.
-    fn greeted(&mut self, now: Time, token: Token, connection: &mut Connection, hello: &Hello) -> Result<(), String> {
-        hello.check()?;
-        connection.stream.limit_frames(store::protocol::FRAME_MAX);
-        match hello.role {
-            Role::Client { .. } => {
-                let client = ClientId(self.next_client);
-                self.next_client += 1;
-                connection.kind = Kind::Client(client);
-                self.clients.insert(client, token);
-            }
-            Role::Peer { cluster, server, to } => {
-                let own = self.parts.server.id();
-                if cluster != self.parts.cluster {
-                    return Err(format!(
-                        "server {own} belongs to cluster {:016x}, not to {cluster:016x}: is an address of another cluster in use?",
-                        self.parts.cluster
-                    ));
-                }
-                if to != own || server == own {
-                    return Err(format!("server {server} looks for server {to}, and this is server {own}"));
-                }
-                self.check_peer(server, connection)?;
-                connection.kind = Kind::From(server);
-                if let Some(old) = self.incoming.insert(server, token) {
-                    self.close(now, old, "the peer has connected again");
-                }
-                self.peers.heard(now, server);
-            }
-        }
-        Ok(())
-    }
-
-    /// With TLS, a peer's certificate has to be a server's, and for the host where that server is: so says the map, or what was
-    /// told at joining. Of a server that is not known yet (it joined while this one was away, and may be the only one that can
-    /// tell), only the former can be asked.
-    fn check_peer(&self, server: ServerId, connection: &Connection) -> Result<(), String> {
-        let Some(tls) = &self.parts.tls else { return Ok(()) };
-        let in_map = self.parts.server.map().members().get(&server).map(|member| member.address.as_str());
-        let host = in_map.or_else(|| self.peers.address(server)).map(host);
-        tls.check_server(connection.stream.certificates(), host).map_err(|reason| {
-            let from = connection.stream.peer();
-            tracing::warn!("{from} says that it is server {server}, and is refused: {reason}");
-            format!(
-                "server {} does not take you for server {server}: {reason}; a server that moves to another host needs a \
-                 certificate for both until the cluster knows of it",
-                self.parts.server.id()
-            )
-        })
-    }
-
-    /// A peer has answered our greeting.
-    fn welcomed(&mut self, peer: ServerId, welcome: Welcome) -> Result<(), String> {
-        match welcome {
-            Welcome::Accepted { cluster, server, .. } if cluster == self.parts.cluster && server == peer => {
-                tracing::debug!("connected to server {peer}");
-                self.peers.welcomed(peer);
-                Ok(())
-            }
-            Welcome::Accepted { cluster, server, .. } => {
-                let message =
-                    format!("server {server} of cluster {cluster:016x} answers where server {peer} should be");
-                tracing::warn!("{message}");
-                Err(message)
-            }
-            Welcome::Refused(reason) => {
-                tracing::warn!("server {peer} refuses: {reason}");
-                Err(reason)
-            }
-        }
     }
 
     fn close(&mut self, now: Time, token: Token, reason: &str) {

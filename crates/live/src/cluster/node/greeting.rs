@@ -1,0 +1,89 @@
+//! Who is at the other end of a connection.
+
+use machine::{ServerId, Time};
+use mio::Token;
+use store::ClientId;
+use store::protocol::{Hello, Role, Welcome};
+
+use super::{Connection, Kind, Node};
+use crate::cluster::caller::host;
+
+impl Node {
+    /// Somebody says who he is.
+    pub(super) fn greeted(
+        &mut self,
+        now: Time,
+        token: Token,
+        connection: &mut Connection,
+        hello: &Hello,
+    ) -> Result<(), String> {
+        hello.check()?;
+        connection.stream.limit_frames(store::protocol::FRAME_MAX);
+        match hello.role {
+            Role::Client { .. } => {
+                let client = ClientId(self.next_client);
+                self.next_client += 1;
+                connection.kind = Kind::Client(client);
+                self.clients.insert(client, token);
+            }
+            Role::Peer { cluster, server, to } => {
+                let own = self.parts.server.id();
+                if cluster != self.parts.cluster {
+                    return Err(format!(
+                        "server {own} belongs to cluster {:016x}, not to {cluster:016x}: is an address of another cluster in use?",
+                        self.parts.cluster
+                    ));
+                }
+                if to != own || server == own {
+                    return Err(format!("server {server} looks for server {to}, and this is server {own}"));
+                }
+                self.check_peer(server, connection)?;
+                connection.kind = Kind::From(server);
+                if let Some(old) = self.incoming.insert(server, token) {
+                    self.close(now, old, "the peer has connected again");
+                }
+                self.peers.heard(now, server);
+            }
+        }
+        Ok(())
+    }
+
+    /// With TLS, a peer's certificate has to be a server's, and for the host where that server is: so says the map, or what was
+    /// told at joining. Of a server that is not known yet (it joined while this one was away, and may be the only one that can
+    /// tell), only the former can be asked.
+    fn check_peer(&self, server: ServerId, connection: &Connection) -> Result<(), String> {
+        let Some(tls) = &self.parts.tls else { return Ok(()) };
+        let in_map = self.parts.server.map().members().get(&server).map(|member| member.address.as_str());
+        let host = in_map.or_else(|| self.peers.address(server)).map(host);
+        tls.check_server(connection.stream.certificates(), host).map_err(|reason| {
+            let from = connection.stream.peer();
+            tracing::warn!("{from} says that it is server {server}, and is refused: {reason}");
+            format!(
+                "server {} does not take you for server {server}: {reason}; a server that moves to another host needs a \
+                 certificate for both until the cluster knows of it",
+                self.parts.server.id()
+            )
+        })
+    }
+
+    /// A peer has answered our greeting.
+    pub(super) fn welcomed(&mut self, peer: ServerId, welcome: Welcome) -> Result<(), String> {
+        match welcome {
+            Welcome::Accepted { cluster, server, .. } if cluster == self.parts.cluster && server == peer => {
+                tracing::debug!("connected to server {peer}");
+                self.peers.welcomed(peer);
+                Ok(())
+            }
+            Welcome::Accepted { cluster, server, .. } => {
+                let message =
+                    format!("server {server} of cluster {cluster:016x} answers where server {peer} should be");
+                tracing::warn!("{message}");
+                Err(message)
+            }
+            Welcome::Refused(reason) => {
+                tracing::warn!("server {peer} refuses: {reason}");
+                Err(reason)
+            }
+        }
+    }
+}
