@@ -37,10 +37,8 @@ ready:
 	@scripts/setup.sh --quiet || [[ $$? -eq 3 ]]
 
 .PHONY: lint
-lint: ready format clippy ## Format, lints; licences, spelling and scripts where the tools are installed
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny: not installed, skipped"; fi
-	@if command -v typos >/dev/null; then typos; else echo "typos: not installed, skipped"; fi
-	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; else echo "shellcheck: not installed, skipped"; fi
+lint: ready format clippy ## Format, lints, licences, advisories, spelling, scripts
+	@PATH="$$(scripts/tools.sh):$$PATH"; scripts/lint.sh
 
 .PHONY: format
 format:

@@ -39,7 +39,7 @@ command -v linux.uml >/dev/null || {
 # What the guest shall do goes in by files, since a kernel's command line is short and has its own quoting.
 work=$(mktemp -d)
 guest=
-# shellcheck disable=SC2317  # Called by the trap.
+# shellcheck disable=SC2317,SC2329  # Called by the trap.
 finish() {
     # It ignores SIGTERM. The guest's own processes are in its session.
     if [[ -n $guest ]]; then { kill -KILL -- "-$guest" && wait "$guest"; } 2>/dev/null || true; fi
