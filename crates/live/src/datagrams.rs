@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use transport::paced::{self, Outcome};
 
 use crate::Error;
-use crate::dataplane::urgency;
+use crate::thread_priority;
 
 pub mod stream;
 
@@ -74,7 +74,7 @@ pub fn send(sending: &Sending) -> Result<Sent, Error> {
     let any = (Ipv4Addr::UNSPECIFIED, 0);
     let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(sending.to).map(|()| socket));
     let socket = socket.map_err(|source| Error::System { step: "open a socket for datagrams", source })?;
-    urgency::raise(true);
+    thread_priority::raise(true);
     let mut payload = blank(sending.bytes);
     let clock = Monotonic::start()?;
     let mut sender = paced::Sender::new(sending.rate_pps);

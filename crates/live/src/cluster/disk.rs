@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use wal::{DiskError, FileName, Identity, Lane, Operation, Write, temporary_name};
 
 use super::Error;
+use crate::thread_priority;
 
 /// Files that a lane keeps open. It needs the one that it writes, and now and then the next.
 const OPEN_MAX: usize = 8;
@@ -131,6 +132,7 @@ struct Open {
 
 impl Work {
     fn run(mut self, inbox: &Receiver<Write>, results: &Sender<Done>, waker: &Waker) {
+        thread_priority::shorten_slice();
         for write in inbox {
             let result = self.carry_out(&write);
             // At the end nobody listens any more.

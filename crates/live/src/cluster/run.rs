@@ -24,6 +24,7 @@ use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::node::{End, Node, Parts};
 use super::{Error, Tls, TlsFiles, http};
+use crate::thread_priority;
 
 /// Where a controller listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 6640;
@@ -172,6 +173,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     };
     let node = Node::new(parts)?;
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
+    thread_priority::shorten_slice();
     node.run()
 }
 
