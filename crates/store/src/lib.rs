@@ -23,6 +23,7 @@
 //! |---|---|
 //! | [`protocol`] | what clients say, and the frames |
 //! | [`server`] | a server's parts |
+//! | `expiry` | the time of leases of data |
 //! | `group`, `lease`, `storage` | a replica: raft-rs and what it needs |
 //! | [`peer`], [`snapshots`] | what servers say to each other |
 //! | [`client`] | a client that finds leaders and repeats what got lost |
@@ -33,6 +34,7 @@ pub mod backup;
 pub mod client;
 mod config;
 mod content;
+mod expiry;
 mod group;
 mod lease;
 pub mod message;
