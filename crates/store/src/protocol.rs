@@ -334,6 +334,13 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// The same without values that belong to leases (since version 2): in another cluster nobody would keep them alive.
+    BackupLasting {
+        /// Which shard.
+        shard: ShardId,
+        /// None at the first.
+        after: Option<tree::Cursor>,
+    },
 }
 
 /// From a server to a client.
@@ -419,7 +426,7 @@ pub enum Answer {
     },
     /// Of [`Admin::Placement`]: what it made, if anything.
     Placed(placement::Effect),
-    /// Of [`Admin::Backup`].
+    /// Of [`Admin::Backup`] and [`Admin::BackupLasting`].
     Chunk {
         /// In order.
         entries: Vec<tree::Entry>,

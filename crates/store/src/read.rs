@@ -108,6 +108,11 @@ impl Read {
         Ok(self.find(state, past))
     }
 
+    /// All of a shard, in parts.
+    pub(crate) fn everything(after: Option<Cursor>) -> Self {
+        Self::Export { prefix: Path::root(), except: Vec::new(), after }
+    }
+
     /// The subtree that it lists, if it does.
     pub(crate) fn listed(&self) -> Option<&Path> {
         match self {

@@ -223,6 +223,15 @@ impl Leases {
         }
     }
 
+    /// A prefix without `except` begins to arrive: what of it may have been here counts no more.
+    pub(crate) fn arrives(&mut self, prefix: &Path, except: &[Path]) {
+        let here: Vec<Location> =
+            self.attached.keys().filter(|at| covers(prefix, except, &at.path)).cloned().collect();
+        for at in here {
+            self.detach(&at);
+        }
+    }
+
     /// Attached values at and below a path.
     fn below(&self, datastore: Datastore, path: &Path) -> Vec<Location> {
         let end = Location { datastore, path: path.subtree_end() };

@@ -332,11 +332,13 @@ impl State {
         // What an older move brought, and was given up, is not mixed with what this one brings.
         if let Some(given_up) = self.imports.remove(prefix) {
             self.tree.drop_prefix(prefix, &given_up.except);
+            self.leases.arrives(prefix, &given_up.except);
         }
         self.undisturbed(prefix, except)?;
         if self.imports.len() >= MAX_MARKS {
             return Err(Refusal::TooManyMarks);
         }
+        self.leases.arrives(prefix, except);
         self.imports.insert(prefix.clone(), Import { move_id, except: except.to_vec(), next: 0 });
         Ok(())
     }

@@ -140,6 +140,13 @@ impl Tree {
         }
     }
 
+    /// Takes these values away as if they had never been there.
+    pub(crate) fn forget(&mut self, values: &[Location]) {
+        for at in values {
+            self.unset(at.datastore, &at.path);
+        }
+    }
+
     /// Whether all conditions hold.
     ///
     /// # Errors

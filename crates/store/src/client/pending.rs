@@ -90,7 +90,7 @@ impl Pending {
             RequestBody::Write(_)
             | RequestBody::WriteOrElse { .. }
             | RequestBody::Lease(LeaseRequest::Grant { .. } | LeaseRequest::Revoke { .. }) => true,
-            RequestBody::Admin(admin) => !matches!(admin, Admin::Status | Admin::Backup { .. }),
+            RequestBody::Admin(admin) => !matches!(admin, Admin::Status | Admin::Backup { .. } | Admin::BackupLasting { .. }),
             _ => false,
         }
     }
@@ -102,7 +102,10 @@ impl Pending {
 
     /// Whether only the server that answered the part of a backup before can answer it.
     pub fn goes_on_with_backup(&self) -> bool {
-        matches!(self.body, RequestBody::Admin(Admin::Backup { after: Some(_), .. }))
+        matches!(
+            self.body,
+            RequestBody::Admin(Admin::Backup { after: Some(_), .. } | Admin::BackupLasting { after: Some(_), .. })
+        )
     }
 
     /// Whether the leader answers it without asking others.

@@ -10,7 +10,7 @@ use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
 use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
 use crate::read::{Found, Read};
-use crate::server::Output;
+use crate::server::{ClientId, Output};
 
 impl Server {
     /// Begins an operation.
@@ -242,13 +242,7 @@ impl Server {
         match operation.origin {
             Origin::Client { client, sequence, purpose, .. } => {
                 let leader = self.leader_hint(operation.shard);
-                if purpose == Purpose::Backup
-                    && let Ok(Told::Read(Found::Exported(tree::Chunk { next: Some(_), .. }))) = &told
-                    && let Some(state) = self.groups.get(&operation.shard).and_then(|group| group.content.state())
-                {
-                    // The operation ends in the same call that read the chunk: this is the content it was read from.
-                    self.backups.insert(client, (operation.shard, state.clone()));
-                }
+                let told = self.begin_backup(client, operation.shard, purpose, told);
                 let result = told.and_then(|told| self.answer(purpose, operation.shard, told));
                 let message = ServerMessage::Response(Response { sequence, leader, result });
                 self.outputs.push_back(Output::Client { client, message });
@@ -257,6 +251,31 @@ impl Server {
             Origin::Move(id, step) => self.move_stepped(now, id, step, told),
             Origin::Upkeep => {}
         }
+    }
+
+    /// Keeps the content of which a client got the first chunk of a backup: the operation ends in the same call that read it.
+    fn begin_backup(
+        &mut self,
+        client: ClientId,
+        shard: ShardId,
+        purpose: Purpose,
+        told: Result<Told, Error>,
+    ) -> Result<Told, Error> {
+        let Ok(Told::Read(Found::Exported(mut chunk))) = told else { return told };
+        let mut state = self.groups.get(&shard).and_then(|group| group.content.state()).cloned();
+        if purpose == Purpose::BackupLasting {
+            let lasting = state.map(|state| state.lasting()).ok_or_else(|| self.no_replica(shard))?;
+            if let Found::Exported(first) = Read::everything(None).find(&lasting, &tree::Past::new(0, 0)) {
+                chunk = first;
+            }
+            state = Some(lasting);
+        }
+        if matches!(purpose, Purpose::Backup | Purpose::BackupLasting) && chunk.next.is_some()
+            && let Some(state) = state
+        {
+            self.backups.insert(client, (shard, state));
+        }
+        Ok(Told::Read(Found::Exported(chunk)))
     }
 
     fn answer(&self, purpose: Purpose, shard: ShardId, told: Told) -> Result<Answer, Error> {

@@ -46,6 +46,8 @@ pub(super) enum Purpose {
     Join,
     /// The first chunk; the content is kept for those that follow.
     Backup,
+    /// The same, without what belongs to leases.
+    BackupLasting,
 }
 
 /// Which step of a move.

@@ -242,18 +242,24 @@ impl Server {
                 }
                 self.start(now, origin(Purpose::Plain), Route::Shard(shard), What::MoveLeader(to), deadline);
             }
-            Admin::Backup { shard, after } => {
-                let whole = |after| Read::Export { prefix: Path::root(), except: Vec::new(), after };
-                if after.is_some() {
-                    return self.next_backup_chunk((client, sequence), shard, &whole(after));
-                }
-                if shard == ShardId::META || !self.is_kept_up(shard) {
-                    return Err(self.no_replica(shard));
-                }
-                let what = What::Read(whole(None), Consistency::Linearizable);
-                self.start(now, origin(Purpose::Backup), Route::Shard(shard), what, deadline);
+            Admin::Backup { shard, after: None } => self.backup(now, origin(Purpose::Backup), shard, deadline)?,
+            Admin::BackupLasting { shard, after: None } => {
+                self.check_upgraded("backups without what belongs to leases")?;
+                self.backup(now, origin(Purpose::BackupLasting), shard, deadline)?;
+            }
+            Admin::Backup { shard, after } | Admin::BackupLasting { shard, after } => {
+                self.next_backup_chunk((client, sequence), shard, &Read::everything(after))?;
             }
         }
+        Ok(())
+    }
+
+    fn backup(&mut self, now: Time, origin: Origin, shard: ShardId, deadline: Time) -> Result<(), Error> {
+        if shard == ShardId::META || !self.is_kept_up(shard) {
+            return Err(self.no_replica(shard));
+        }
+        let what = What::Read(Read::everything(None), Consistency::Linearizable);
+        self.start(now, origin, Route::Shard(shard), what, deadline);
         Ok(())
     }
 

@@ -62,6 +62,18 @@ impl State {
         Err(Refusal::NoLease { lease })
     }
 
+    /// The same without leases and what belongs to them: what a backup keeps. Its revision is that of this state.
+    #[must_use]
+    pub fn lasting(&self) -> State {
+        let mut state = self.clone();
+        for (id, _) in self.leases.iter() {
+            let values = state.leases.end(id);
+            state.tree.forget(&values);
+        }
+        state.staged.clear();
+        state
+    }
+
     pub(super) fn grant(&mut self, lease: LeaseId, ttl_ms: u64, home: &Path, index: u64) -> Outcome {
         self.leases.grant(lease, ttl_ms, home, index)?;
         Ok(self.committed())
