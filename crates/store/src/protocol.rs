@@ -22,7 +22,7 @@ use machine::ServerId;
 use placement::ShardId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tree::{Event, Location, Path, Refusal, Transaction};
+use tree::{Change, Event, LeaseId, Location, Path, Refusal, Transaction};
 
 /// The version of this protocol. Both sides must speak the same one.
 pub const VERSION: u32 = 1;
@@ -168,7 +168,122 @@ pub enum RequestBody {
     },
     /// Runs the cluster.
     Admin(Admin),
+    // From here on: since version 2.
+    /// The same as `Write`, but if the conditions don't hold, other changes are made. Answered by [`Answer::Written`] or
+    /// [`Answer::Otherwise`].
+    WriteOrElse {
+        /// What is done if the conditions hold.
+        transaction: Transaction,
+        /// What is done if they don't.
+        otherwise: Vec<Change>,
+    },
+    /// One value as it was at a revision of its shard.
+    GetAt {
+        /// Where it is.
+        at: Location,
+        /// The revision.
+        revision: u64,
+        /// Whether the revision must be known to be there.
+        consistency: Consistency,
+    },
+    /// A path and what lies below it, as it was at a revision of its shard.
+    ListAt {
+        /// Where it begins.
+        at: Location,
+        /// Only what comes after this path.
+        after: Option<Path>,
+        /// So many entries at most (the server has a bound of its own, [`LIST_MAX`]).
+        limit: u32,
+        /// The revision.
+        revision: u64,
+        /// Whether the revision must be known to be there.
+        consistency: Consistency,
+    },
+    /// Which revisions of the shard that has this path can be read; answered by [`Answer::Window`].
+    Window {
+        /// Where.
+        at: Path,
+        /// Of the leader, or of the asked server.
+        consistency: Consistency,
+    },
+    /// Leases.
+    Lease(LeaseRequest),
 }
+
+/// What is wanted of a lease. It is found by a path: its home, or one that [`Answer::Kept`] names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseRequest {
+    /// Begin one. Answered by [`Answer::Written`].
+    Grant {
+        /// Its number, chosen at random by whoever asks; not 0.
+        lease: LeaseId,
+        /// Its time to live, in milliseconds.
+        ttl_ms: u64,
+        /// The path that it is for: it lives in that path's shard, and moves with it.
+        home: Path,
+    },
+    /// It is needed for another time to live. Answered by [`Answer::Kept`]; that time counts from before the request.
+    KeepAlive {
+        /// Which.
+        lease: LeaseId,
+        /// Its home, or a part.
+        at: Path,
+    },
+    /// End it; its values go away. Answered by [`Answer::Written`].
+    Revoke {
+        /// Which.
+        lease: LeaseId,
+        /// Its home, or a part.
+        at: Path,
+    },
+    /// How long it has left, and what goes with it. Answered by [`Answer::Leases`].
+    Show {
+        /// Which.
+        lease: LeaseId,
+        /// Its home, or a part.
+        at: Path,
+    },
+    /// The leases of a shard. Answered by [`Answer::Leases`].
+    List {
+        /// Which shard.
+        shard: ShardId,
+        /// Those behind this one.
+        after: Option<LeaseId>,
+    },
+}
+
+impl LeaseRequest {
+    /// The path by which the lease is found.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Grant { home: path, .. }
+            | Self::KeepAlive { at: path, .. }
+            | Self::Revoke { at: path, .. }
+            | Self::Show { at: path, .. } => Some(path),
+            Self::List { .. } => None,
+        }
+    }
+}
+
+/// A lease, or its part in one shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseStatus {
+    /// Which.
+    pub lease: LeaseId,
+    /// Its time to live, in milliseconds.
+    pub ttl_ms: u64,
+    /// What is left of it by the leader's clock, in milliseconds.
+    pub left_ms: u64,
+    /// The path that it was granted for.
+    pub home: Path,
+    /// What goes with it.
+    pub values: Vec<Location>,
+    /// A path in each other part.
+    pub parts: Vec<Path>,
+}
+
+/// Most leases in one answer.
+pub const LEASES_MAX: usize = 1_024;
 
 /// Most entries in one answer to [`RequestBody::List`].
 pub const LIST_MAX: u32 = 4_096;
@@ -223,6 +338,13 @@ pub enum Admin {
     Disk,
     /// Let the asked server give back all room on its disk that it can, now. Answered at once, as [`Admin::Disk`].
     Defragment,
+    /// The same without values that belong to leases (since version 2): in another cluster nobody would keep them alive.
+    BackupLasting {
+        /// Which shard.
+        shard: ShardId,
+        /// None at the first.
+        after: Option<tree::Cursor>,
+    },
 }
 
 /// From a server to a client.
@@ -308,7 +430,7 @@ pub enum Answer {
     },
     /// Of [`Admin::Placement`]: what it made, if anything.
     Placed(placement::Effect),
-    /// Of [`Admin::Backup`].
+    /// Of [`Admin::Backup`] and [`Admin::BackupLasting`].
     Chunk {
         /// In order.
         entries: Vec<tree::Entry>,
@@ -317,6 +439,39 @@ pub enum Answer {
     },
     /// Of [`Admin::Disk`] and [`Admin::Defragment`].
     Disk(crate::status::DiskStatus),
+    // From here on: since version 2.
+    /// Of [`RequestBody::WriteOrElse`]: a condition did not hold, so the other changes were made.
+    Otherwise {
+        /// The revision after them.
+        revision: u64,
+        /// The condition, from 0.
+        condition: u32,
+        /// The entity tag of the value that was there, if there was one.
+        actual: Option<u64>,
+    },
+    /// Of [`LeaseRequest::KeepAlive`].
+    Kept {
+        /// For how long from when it was asked, in milliseconds.
+        ttl_ms: u64,
+        /// Parts of it may be in other shards: each is kept alive by a request with its path.
+        parts: Vec<Path>,
+    },
+    /// Of [`LeaseRequest::Show`] and [`LeaseRequest::List`].
+    Leases {
+        /// In the order of their numbers.
+        leases: Vec<LeaseStatus>,
+        /// There are more after the last.
+        more: bool,
+    },
+    /// Of [`RequestBody::Window`].
+    Window {
+        /// The shard.
+        shard: ShardId,
+        /// The oldest revision that can be read.
+        oldest: u64,
+        /// The newest that there is.
+        newest: u64,
+    },
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.
@@ -413,6 +568,17 @@ pub enum Error {
     /// The answer would not fit into a frame.
     #[error("the answer has {0} bytes, more than a frame holds: ask for less at once")]
     TooLarge(u64),
+    /// The revision is outside of what is kept, or is not there yet (since version 2).
+    #[error(
+        "only the revisions {oldest} to {newest} of this shard can be read; hint: the window is bounded in changes and \
+         bytes, and begins anew when a server starts or data move"
+    )]
+    Compacted {
+        /// The oldest that can be read.
+        oldest: u64,
+        /// The newest that there is.
+        newest: u64,
+    },
 }
 
 impl Error {

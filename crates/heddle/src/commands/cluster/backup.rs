@@ -13,7 +13,7 @@ use placement::{Map, Shard, ShardId};
 use serde_json::json;
 use store::backup::{Content, Head, Writer};
 use store::protocol::{Admin, Answer, RequestBody};
-use tree::Entry;
+use tree::{Cursor, Entry};
 
 use super::access::Access;
 use super::view::View;
@@ -139,7 +139,8 @@ fn take_shard(
         let mut attempt = writer.clone();
         let mut out = Vec::new();
         let mut broken = None;
-        let outcome = read_shard(access, shard.id, |entries| {
+        let lasting = |after| Admin::BackupLasting { shard: shard.id, after };
+        let outcome = read_by(access, lasting, |entries| {
             bar.inc(entries.iter().map(|it| (it.at.path.as_str().len() + it.value.bytes.len()) as u64).sum());
             attempt.entries(shard.id, entries, &mut out);
             broken = file.write(&mut out).err();
@@ -165,10 +166,18 @@ fn take_shard(
 }
 
 /// Hands all entries of a shard to `each`, in order, as they are at one moment; ends early if that gives `false`.
-pub fn read_shard(access: &Access, shard: ShardId, mut each: impl FnMut(Vec<Entry>) -> bool) -> Result<(), Report> {
+pub fn read_shard(access: &Access, shard: ShardId, each: impl FnMut(Vec<Entry>) -> bool) -> Result<(), Report> {
+    read_by(access, |after| Admin::Backup { shard, after }, each)
+}
+
+fn read_by(
+    access: &Access,
+    ask: impl Fn(Option<Cursor>) -> Admin,
+    mut each: impl FnMut(Vec<Entry>) -> bool,
+) -> Result<(), Report> {
     let mut after = None;
     loop {
-        match access.ask(RequestBody::Admin(Admin::Backup { shard, after }))? {
+        match access.ask(RequestBody::Admin(ask(after)))? {
             Answer::Chunk { entries, next } => {
                 if !each(entries) || next.is_none() {
                     return Ok(());
