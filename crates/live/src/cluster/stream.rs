@@ -87,6 +87,11 @@ impl Stream {
         self.socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string())
     }
 
+    /// The other end's address, while there is one.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
+    }
+
     /// The certificates that the other end has shown; none without TLS.
     pub fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.tls.as_ref()?.peer_certificates()
