@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
-use placement::access::{Credentials, Grant, Identity, Need, Operation, ROOT, Scope, Token};
+use placement::access::{Credentials, Grant, Identity, Invitation, Need, Operation, ROOT, Scope, Token};
 use placement::{AccessCommand, Command, Effect, Map, Refusal};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use tree::{Datastore, Location, Path};
@@ -47,6 +47,11 @@ fn data(operations: &[Operation], datastore: Option<Datastore>, at: &str) -> Gra
 
 fn token(byte: u8, expires_s: Option<u64>) -> Token {
     Token { hash: [byte; 32], expires_s }
+}
+
+fn invite(server: &str, byte: u8) -> AccessCommand {
+    let invitation = Invitation { token: token(byte, None), replaces: Some(ServerId(7)) };
+    AccessCommand::Invite { server: server.to_owned(), invitation }
 }
 
 fn with_token(byte: u8) -> Credentials {
@@ -118,12 +123,12 @@ fn tokens_certificates_and_uids_name_users() {
     apply(&mut map, add_user("uid:7", &[], None)).unwrap();
     let refused = apply(&mut map, add_user("bob", &[], Some(token(1, None))));
     assert!(matches!(refused, Err(Refusal::Access { .. })), "two have one token: {refused:?}");
-    apply(&mut map, AccessCommand::Invite { server: "c2".into(), token: token(2, None) }).unwrap();
+    apply(&mut map, invite("c2", 2)).unwrap();
     let access = map.access();
     assert_eq!(access.identify(&with_token(1), Some(999)), Identity::User("ann"));
     assert_eq!(access.identify(&with_token(1), Some(1_000)), Identity::Nobody, "it has expired");
     assert_eq!(access.identify(&with_token(1), None), Identity::Nobody, "nobody knows the time");
-    assert_eq!(access.identify(&with_token(2), None), Identity::Invited("c2"));
+    assert_eq!(access.identify(&with_token(2), None), Identity::Invited { name: "c2", replaces: Some(ServerId(7)) });
     assert_eq!(access.identify(&with_certificate("ann"), None), Identity::User("ann"));
     assert_eq!(access.identify(&with_certificate("uid:7"), None), Identity::Nobody, "a certificate is no uid");
     let uid = Credentials { uid: Some(7), ..Credentials::default() };
@@ -140,7 +145,7 @@ fn a_server_that_was_removed_needs_another_invitation() {
         let (address, nonce) = (format!("host:700{index}"), index as u64);
         map.apply(map.applied() + 1, Command::AddServer { name: name.into(), address, metrics: None, nonce }).unwrap();
     }
-    apply(&mut map, AccessCommand::Invite { server: "c2".into(), token: token(2, None) }).unwrap();
+    apply(&mut map, invite("c2", 2)).unwrap();
     map.apply(map.applied() + 1, Command::RemoveServer { id: ServerId(2) }).unwrap();
     assert_eq!(map.access().identify(&with_token(2), None), Identity::Nobody);
 }

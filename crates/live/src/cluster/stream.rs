@@ -1,6 +1,7 @@
 //! A connection of frames that never blocks: TCP, with TLS or without.
 
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::event::Event;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, Token, USER_ROLES_MAX, is_user, refused, too_many};
+use super::{Grant, Invitation, Token, USER_ROLES_MAX, is_user, refused, too_many};
 use crate::Refusal;
 use crate::address::check_name;
 
@@ -70,12 +70,12 @@ pub enum AccessCommand {
         /// Which.
         token: Option<Token>,
     },
-    /// Lets a server of this name join with a token.
+    /// Lets a server of this name join.
     Invite {
         /// Its name.
         server: String,
-        /// The token.
-        token: Token,
+        /// How it shows who it is.
+        invitation: Invitation,
     },
     /// Checks requests from now on.
     Enable,

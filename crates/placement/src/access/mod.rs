@@ -11,6 +11,7 @@ mod grant;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machine::ServerId;
 use serde::{Deserialize, Serialize};
 
 pub use command::AccessCommand;
@@ -65,6 +66,15 @@ pub struct User {
     pub token: Option<Token>,
 }
 
+/// Somebody who may join the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invitation {
+    /// By which it shows that it is the one.
+    pub token: Token,
+    /// The server whose place it takes, if any.
+    pub replaces: Option<ServerId>,
+}
+
 /// How a client shows who it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Credentials {
@@ -83,8 +93,13 @@ pub enum Identity<'a> {
     Nobody,
     /// This user.
     User(&'a str),
-    /// A server of this name, which was invited and may join.
-    Invited(&'a str),
+    /// A server that was invited and may join.
+    Invited {
+        /// Its name.
+        name: &'a str,
+        /// The server whose place it takes, if any.
+        replaces: Option<ServerId>,
+    },
 }
 
 /// Roles, users, and whether they count.
@@ -96,7 +111,7 @@ pub struct Access {
     roles: BTreeMap<String, BTreeMap<Scope, BTreeSet<Operation>>>,
     users: BTreeMap<String, User>,
     /// Servers that may join, by name.
-    invitations: BTreeMap<String, Token>,
+    invitations: BTreeMap<String, Invitation>,
 }
 
 impl Access {
@@ -140,9 +155,9 @@ impl Access {
     /// Whose token this is. Looks at all, so that the time it takes says nothing.
     fn owner(&self, hash: &TokenHash, now_s: Option<u64>) -> Identity<'_> {
         let mut found = Identity::Nobody;
-        for (name, token) in &self.invitations {
-            if token.admits(hash, now_s) {
-                found = Identity::Invited(name);
+        for (name, invitation) in &self.invitations {
+            if invitation.token.admits(hash, now_s) {
+                found = Identity::Invited { name, replaces: invitation.replaces };
             }
         }
         for (name, user) in &self.users {
@@ -189,7 +204,7 @@ impl Access {
                 let known = self.user(&user)?;
                 core::mem::replace(&mut known.token, token) != token
             }
-            AccessCommand::Invite { server, token } => self.invite(server, token)?,
+            AccessCommand::Invite { server, invitation } => self.invite(server, invitation)?,
             AccessCommand::Enable => self.enable()?,
             AccessCommand::Disable => core::mem::replace(&mut self.enabled, false),
         };
@@ -292,7 +307,8 @@ impl Access {
     fn check_new(&self, token: Option<&Token>, except: Option<&str>) -> Result<(), Refusal> {
         let Some(token) = token else { return Ok(()) };
         let of_others = self.users.iter().filter(|(name, _)| Some(name.as_str()) != except);
-        let mut taken = of_others.filter_map(|(_, user)| user.token).chain(self.invitations.values().copied());
+        let mut taken =
+            of_others.filter_map(|(_, user)| user.token).chain(self.invitations.values().map(|it| it.token));
         if taken.any(|other| other.hash == token.hash) {
             return Err(refused("this token is in use", "tokens are random: draw another"));
         }
@@ -324,16 +340,16 @@ impl Access {
         Ok(self.user(user)?.roles.remove(role))
     }
 
-    fn invite(&mut self, server: String, token: Token) -> Result<bool, Refusal> {
-        if self.invitations.get(&server) == Some(&token) {
+    fn invite(&mut self, server: String, invitation: Invitation) -> Result<bool, Refusal> {
+        if self.invitations.get(&server) == Some(&invitation) {
             return Ok(false);
         }
-        self.check_new(Some(&token), None)?;
+        self.check_new(Some(&invitation.token), None)?;
         if self.invitations.len() >= INVITATIONS_MAX && !self.invitations.contains_key(&server) {
             // Whoever was invited can be invited again.
             self.invitations.pop_first();
         }
-        self.invitations.insert(server, token);
+        self.invitations.insert(server, invitation);
         Ok(true)
     }
 

@@ -19,7 +19,7 @@ struct Part<'a> {
     content: &'a [u8],
 }
 
-fn malformed(why: impl ToString) -> DecodeError {
+fn malformed(why: &impl ToString) -> DecodeError {
     DecodeError::Malformed { what: "map", why: why.to_string() }
 }
 
@@ -39,14 +39,14 @@ impl Map {
     pub(super) fn decode_parts(&mut self, mut bytes: &[u8]) -> Result<(), DecodeError> {
         let mut last = 0;
         while !bytes.is_empty() {
-            let (part, rest) = postcard::take_from_bytes::<Part<'_>>(bytes).map_err(malformed)?;
+            let (part, rest) = postcard::take_from_bytes::<Part<'_>>(bytes).map_err(|error| malformed(&error))?;
             if part.number <= last {
-                return Err(malformed("its parts are not in order"));
+                return Err(malformed(&"its parts are not in order"));
             }
             (last, bytes) = (part.number, rest);
             match part.number {
                 ACCESS => self.access = whole(part.content)?,
-                number => return Err(malformed(format!("a part {number}, which a newer Heddle wrote"))),
+                number => return Err(malformed(&format!("a part {number}, which a newer Heddle wrote"))),
             }
         }
         Ok(())
@@ -55,8 +55,8 @@ impl Map {
 
 /// A value of which nothing is left over.
 fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
-    match postcard::take_from_bytes(bytes).map_err(malformed)? {
+    match postcard::take_from_bytes(bytes).map_err(|error| malformed(&error))? {
         (value, []) => Ok(value),
-        _ => Err(malformed("something follows the end of a part")),
+        _ => Err(malformed(&"something follows the end of a part")),
     }
 }

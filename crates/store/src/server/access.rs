@@ -115,7 +115,7 @@ impl Server {
             Caller::Server => None,
             Caller::Client(credentials) => match self.map.access().identify(credentials, self.gate.now_s(self.seen)) {
                 Identity::User(user) => Some(user),
-                Identity::Invited(_) | Identity::Nobody => None,
+                Identity::Invited { .. } | Identity::Nobody => None,
             },
         }
     }
@@ -167,11 +167,11 @@ impl Server {
             Ok(()) => self.carry_out_request(now, client, request, deadline),
             Err(denial) => {
                 self.counters.denied += 1;
+                let is_bad_token = matches!(denial, Denial::BadToken);
                 let error = match denial {
                     Denial::Other(error) => error,
                     Denial::BadToken => {
                         self.counters.bad_tokens += 1;
-                        self.outputs.push_back(Output::BadToken(client));
                         Error::Denied(
                             "the token is not valid (any more); hint: an administrator gives a new one with \
                              `heddle cluster user token NAME`"
@@ -180,6 +180,9 @@ impl Server {
                     }
                 };
                 self.respond(client, Response { sequence: request.sequence, leader: None, result: Err(error) });
+                if is_bad_token {
+                    self.outputs.push_back(Output::BadToken(client));
+                }
             }
         }
     }
@@ -299,12 +302,11 @@ impl Server {
                 )),
             },
             // By its own name, once: the name is taken then.
-            (Identity::Invited(name), RequestBody::Admin(Admin::Join { name: joining, replaces: None, .. }))
-                if name == joining =>
-            {
-                Ok(())
-            }
-            (Identity::Invited(name), _) => {
+            (
+                Identity::Invited { name, replaces },
+                RequestBody::Admin(Admin::Join { name: joining, replaces: replaced, .. }),
+            ) if name == joining && replaces == *replaced => Ok(()),
+            (Identity::Invited { name, .. }, _) => {
                 denied(format!("this token is good for one thing: that a server named {name} joins the cluster"))
             }
             (Identity::Nobody, _) if credentials.token.is_some() => Err(Denial::BadToken),
@@ -327,7 +329,7 @@ impl Server {
         let user = match self.gate.callers.get(&client) {
             Some(Caller::Client(credentials)) => match access.identify(credentials, self.gate.now_s(now)) {
                 Identity::User(user) => Some(user.to_owned()),
-                Identity::Invited(_) | Identity::Nobody => None,
+                Identity::Invited { .. } | Identity::Nobody => None,
             },
             Some(Caller::Server) | None => None,
         };

@@ -223,7 +223,9 @@ fn access_command(command: &AccessCommand) -> String {
         AccessCommand::AddRole { role } => format!("add role {role}"),
         AccessCommand::DeleteRole { role } => format!("delete role {role}"),
         AccessCommand::Grant { role, grant } => format!("grant role {role} {:?} on {}", grant.operations, grant.scope),
-        AccessCommand::Revoke { role, grant } => format!("revoke {:?} on {} from role {role}", grant.operations, grant.scope),
+        AccessCommand::Revoke { role, grant } => {
+            format!("revoke {:?} on {} from role {role}", grant.operations, grant.scope)
+        }
         AccessCommand::AddUser { user, roles, .. } => format!("add user {user} with roles {roles:?}"),
         AccessCommand::DeleteUser { user } => format!("delete user {user}"),
         AccessCommand::Assign { user, role } => format!("give user {user} the role {role}"),
