@@ -124,7 +124,13 @@ pub enum Command {
         id: MoveId,
     },
     /// Changes roles or users.
-    Access(AccessCommand),
+    Access {
+        /// Only if they are as of this [`Access::revision`](crate::Access::revision): a repetition that is late must not give back a
+        /// right that was taken away meanwhile. None: whatever they are.
+        revision: Option<u64>,
+        /// What is done.
+        command: AccessCommand,
+    },
 }
 
 /// What a command did.
@@ -178,7 +184,7 @@ impl Command {
             }
             Self::SetReplicas { replicas, .. } => check_replicas(replicas),
             Self::BeginMove { prefix, .. } => check_prefix(prefix),
-            Self::Access(command) => command.check(),
+            Self::Access { command, .. } => command.check(),
             _ => Ok(()),
         }
     }

@@ -172,8 +172,8 @@ impl Map {
             Command::MoveImported { id } => self.move_imported(id),
             Command::FinishMove { id } => self.finish_move(id),
             Command::MoveDropped { id } => self.move_dropped(id),
-            Command::Access(command) => {
-                let changed = self.access.apply(command)?;
+            Command::Access { revision, command } => {
+                let changed = self.access.apply(revision, command)?;
                 Ok(if changed { Outcome::changed(Effect::Changed) } else { Outcome::unchanged(Effect::Unchanged) })
             }
         }

@@ -29,7 +29,12 @@ fn path(text: &str) -> Path {
 }
 
 fn apply(map: &mut Map, command: AccessCommand) -> Result<Effect, Refusal> {
-    map.apply(map.applied() + 1, Command::Access(command))
+    map.apply(map.applied() + 1, whenever(command))
+}
+
+/// Whatever roles and users there are.
+fn whenever(command: AccessCommand) -> Command {
+    Command::Access { revision: None, command }
 }
 
 fn add_role(role: &str) -> AccessCommand {
@@ -139,6 +144,22 @@ fn tokens_certificates_and_uids_name_users() {
 }
 
 #[test]
+fn a_late_repetition_gives_no_right_back() {
+    let mut map = Map::new();
+    apply(&mut map, add_role("a")).unwrap();
+    let read = || data(&[Operation::Read], None, "/");
+    let revision = Some(map.access().revision());
+    let command = Command::Access { revision, command: AccessCommand::Grant { role: "a".into(), grant: read() } };
+    assert_eq!(map.apply(map.applied() + 1, command.clone()), Ok(Effect::Changed));
+    assert_eq!(map.apply(map.applied() + 1, command.clone()), Ok(Effect::Unchanged), "its answer was lost");
+    apply(&mut map, AccessCommand::Revoke { role: "a".into(), grant: read() }).unwrap();
+    let before = map.access().clone();
+    assert!(matches!(map.apply(map.applied() + 1, command), Err(Refusal::Access { .. })));
+    assert_eq!(*map.access(), before);
+    assert_eq!(Map::decode(&map.encode()).as_ref(), Ok(&map));
+}
+
+#[test]
 fn a_server_that_was_removed_needs_another_invitation() {
     let mut map = Map::new();
     for (index, name) in ["c1", "c2"].into_iter().enumerate() {
@@ -160,14 +181,14 @@ fn operations_have_to_fit_their_scope_and_names_be_names() {
         Grant { scope: rpc("x\ny"), operations: BTreeSet::from([Operation::Call]) },
         Grant { scope: Scope::Cluster, operations: BTreeSet::from([Operation::Read]) },
     ] {
-        let command = Command::Access(AccessCommand::Grant { role: "a".into(), grant });
+        let command = whenever(AccessCommand::Grant { role: "a".into(), grant });
         assert!(command.check().unwrap_err().to_string().contains("hint: "), "{command:?}");
     }
     for user in ["", "uid:", "uid:+1", "uid:01", "uid:4294967296", "a b", "-a", "ä", "a\n", "a:b", &"a".repeat(129)] {
-        assert!(Command::Access(add_user(user, &[], None)).check().is_err(), "{user:?}");
+        assert!(whenever(add_user(user, &[], None)).check().is_err(), "{user:?}");
     }
     for user in ["ann", "ann.b@example.org", "uid:0", "127.0.0.1"] {
-        assert_eq!(Command::Access(add_user(user, &[], None)).check(), Ok(()), "{user}");
+        assert_eq!(whenever(add_user(user, &[], None)).check(), Ok(()), "{user}");
     }
 }
 

@@ -348,6 +348,8 @@ pub enum Answer {
 /// Roles and users as an administrator sees them: no hashes of tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessView {
+    /// Rises with every change; a change that names it is refused if there was another meanwhile.
+    pub revision: u64,
     /// Whether requests are checked.
     pub is_enabled: bool,
     /// What each role may do, without `root`.

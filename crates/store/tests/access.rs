@@ -181,7 +181,10 @@ impl Cluster {
     fn change(&mut self, command: AccessCommand) {
         let is_enabled = self.members[&ServerId(1)].server.map().access().is_enabled();
         let client = if is_enabled || command == AccessCommand::Enable { ROOT_CLIENT } else { OURSELVES };
-        let body = RequestBody::Admin(Admin::Placement(placement::Command::Access(command.clone())));
+        let body = RequestBody::Admin(Admin::Placement(placement::Command::Access {
+            revision: None,
+            command: command.clone(),
+        }));
         let answer = self.ask(client, 1, body);
         assert!(matches!(answer, Ok(Answer::Placed(_))), "{command:?}: {answer:?}");
     }
@@ -233,7 +236,7 @@ fn one_of_each() -> Vec<RequestBody> {
         Admin::Status,
         Admin::Join { name: "n9".into(), address: "10.0.0.9:6640".into(), nonce: 9, replaces: None },
         Admin::Placement(placement::Command::EnsureModule { module: "car".into() }),
-        Admin::Placement(placement::Command::Access(AccessCommand::Disable)),
+        Admin::Placement(placement::Command::Access { revision: None, command: AccessCommand::Disable }),
         Admin::MoveLeader { shard: ShardId::DEFAULT, to: ServerId(1) },
         Admin::Backup { shard: ShardId::DEFAULT, after: None },
         Admin::Access,
@@ -288,7 +291,10 @@ fn nobody_may_do_anything_but_ask_who_he_is_and_root_may_do_all() {
         }
     }
     let disable = |body: &RequestBody| {
-        matches!(body, RequestBody::Admin(Admin::Placement(placement::Command::Access(AccessCommand::Disable))))
+        matches!(
+            body,
+            RequestBody::Admin(Admin::Placement(placement::Command::Access { command: AccessCommand::Disable, .. }))
+        )
     };
     for body in one_of_each().into_iter().filter(|body| !disable(body)) {
         let answer = cluster.ask(ROOT_CLIENT, 2, body.clone());
@@ -430,7 +436,10 @@ fn an_open_connection_is_worth_nothing_when_its_user_or_token_is_gone() {
 fn only_root_switches_it_on_and_an_invited_server_may_join_and_nothing_else() {
     let mut cluster = Cluster::of(3);
     cluster.change(add_user("rita", &[ROOT]));
-    let enable = RequestBody::Admin(Admin::Placement(placement::Command::Access(AccessCommand::Enable)));
+    let enable = RequestBody::Admin(Admin::Placement(placement::Command::Access {
+        revision: None,
+        command: AccessCommand::Enable,
+    }));
     assert!(matches!(cluster.ask(STRANGER, 1, enable.clone()), Err(Error::Invalid(_))));
     assert!(cluster.ask(ROOT_CLIENT, 1, enable).is_ok());
     let invitation = Invitation { token: Token { hash: [5; 32], expires_s: None }, replaces: None };
@@ -476,7 +485,8 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
                     let is_grant = rng.below(2) == 0;
                     may_be_granted |= is_grant;
                     let command = [revoke, grant][usize::from(is_grant)](&[Operation::Write], "/car:cars");
-                    let body = RequestBody::Admin(Admin::Placement(placement::Command::Access(command)));
+                    let body =
+                        RequestBody::Admin(Admin::Placement(placement::Command::Access { revision: None, command }));
                     let to = 1 + u64::from(rng.below(3));
                     change = Some((cluster.send(ROOT_CLIENT, to, body), is_grant));
                 }

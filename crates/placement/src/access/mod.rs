@@ -112,6 +112,8 @@ pub struct Access {
     users: BTreeMap<String, User>,
     /// Servers that may join, by name.
     invitations: BTreeMap<String, Invitation>,
+    /// The last change, and the revision that it was meant for.
+    last: Option<(u64, AccessCommand)>,
 }
 
 impl Access {
@@ -185,7 +187,26 @@ impl Access {
     }
 
     /// Carries a command out; whether it changed anything.
-    pub(crate) fn apply(&mut self, command: AccessCommand) -> Result<bool, Refusal> {
+    pub(crate) fn apply(&mut self, revision: Option<u64>, command: AccessCommand) -> Result<bool, Refusal> {
+        let Some(revision) = revision else { return self.carry_out(command) };
+        if self.last.as_ref().is_some_and(|(of, last)| *of == revision && *last == command) {
+            // The same again: its answer was lost.
+            return Ok(false);
+        }
+        if revision != self.revision {
+            return Err(refused(
+                "roles and users were changed by somebody else at the same time, so this was not done",
+                "look at them (`heddle cluster role list`, `user list`), and do it again",
+            ));
+        }
+        let changed = self.carry_out(command.clone())?;
+        if changed {
+            self.last = Some((revision, command));
+        }
+        Ok(changed)
+    }
+
+    fn carry_out(&mut self, command: AccessCommand) -> Result<bool, Refusal> {
         // All that can be refused is, before anything is changed.
         let changed = match command {
             AccessCommand::AddRole { role } => self.add_role(role)?,

@@ -121,8 +121,13 @@ impl Server {
     }
 
     /// Whether requests of this client have to be checked.
-    pub(super) fn is_checked(&self, client: ClientId) -> bool {
-        self.map.access().is_enabled() && !self.gate.is_server(client)
+    pub(super) fn is_checked(&self, client: ClientId, body: &RequestBody) -> bool {
+        // Users are looked at and changed in a map that is known to be the newest.
+        let needs_the_newest = matches!(
+            body,
+            RequestBody::Admin(Admin::Access | Admin::Placement(placement::Command::Access { revision: None, .. }))
+        );
+        needs_the_newest || (self.map.access().is_enabled() && !self.gate.is_server(client))
     }
 
     /// Takes a request of somebody who has to be checked.
@@ -163,7 +168,7 @@ impl Server {
     }
 
     fn judge(&mut self, now: Time, client: ClientId, request: Request, deadline: Time) {
-        match self.permit(now, client, &request.body) {
+        match self.permit_if_checked(now, client, &request.body) {
             Ok(()) => self.carry_out_request(now, client, request, deadline),
             Err(denial) => {
                 self.counters.denied += 1;
@@ -207,23 +212,15 @@ impl Server {
         }
         if !self.map.access().is_enabled() {
             self.gate.confirmed = now;
-            self.release(now);
-            return;
         }
-        let watched = self.watches.clients().any(|client| !self.gate.is_server(client));
+        let is_enabled = self.map.access().is_enabled();
+        let watched = is_enabled && self.watches.clients().any(|client| !self.gate.is_server(client));
         let is_due = now >= self.gate.confirmed + CONFIRM_EVERY;
         if !self.gate.parked.is_empty() || (watched && is_due) {
             self.confirm(now);
         }
         if watched && now >= self.gate.confirmed + WATCH_PATIENCE {
             self.end_unconfirmed_watches();
-        }
-    }
-
-    /// Nobody is checked any more: whoever waits goes on.
-    fn release(&mut self, now: Time) {
-        for Parked { client, request, deadline, .. } in std::mem::take(&mut self.gate.parked) {
-            self.carry_out_request(now, client, request, deadline);
         }
     }
 
@@ -252,7 +249,7 @@ impl Server {
         }
         for (client, sequence, at) in self.watches.watched() {
             let body = RequestBody::Watch { at, from: BTreeMap::new() };
-            if let Err(denial) = self.permit_unless_server(now, client, &body) {
+            if let Err(denial) = self.permit_if_checked(now, client, &body) {
                 self.watches.end(client, sequence);
                 self.counters.denied += 1;
                 let error = match denial {
@@ -266,18 +263,18 @@ impl Server {
         for client in clients {
             let offers = self.rpc.offers_of(rpc::ProviderId(client.0));
             let offers: Vec<_> = offers.into_iter().map(|offer| (offer.name, offer.path)).collect();
-            if !offers.is_empty() && self.permit_unless_server(now, client, &RequestBody::Offer { offers }).is_err() {
+            if !offers.is_empty() && self.permit_if_checked(now, client, &RequestBody::Offer { offers }).is_err() {
                 self.rpc_withdraw_all(now, client);
             }
             let backup = RequestBody::Admin(Admin::Backup { shard: ShardId::DEFAULT, after: None });
-            if self.backups.contains_key(&client) && self.permit_unless_server(now, client, &backup).is_err() {
+            if self.backups.contains_key(&client) && self.permit_if_checked(now, client, &backup).is_err() {
                 self.backups.remove(&client);
             }
         }
     }
 
-    fn permit_unless_server(&self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Denial> {
-        if self.gate.is_server(client) { Ok(()) } else { self.permit(now, client, body) }
+    fn permit_if_checked(&self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Denial> {
+        if self.map.access().is_enabled() { self.permit(now, client, body) } else { Ok(()) }
     }
 
     /// Whether the map at hand allows it.
@@ -342,6 +339,7 @@ impl Server {
     pub(super) fn access_view(&self) -> AccessView {
         let access = self.map.access();
         AccessView {
+            revision: access.revision(),
             is_enabled: access.is_enabled(),
             roles: access.roles().iter().map(|(role, grants)| (role.clone(), grants.clone())).collect(),
             users: (access.users().iter())
@@ -457,8 +455,8 @@ fn operation_of(admin: &Admin) -> Operation {
             | Command::UpdateAddress { .. }
             | Command::ReplaceServer { .. } => Operation::Members,
             // Who may let servers join may invite them.
-            Command::Access(AccessCommand::Invite { .. }) => Operation::Members,
-            Command::Access(_) => Operation::Users,
+            Command::Access { command: AccessCommand::Invite { .. }, .. } => Operation::Members,
+            Command::Access { .. } => Operation::Users,
             Command::Pin { .. } | Command::Unpin { .. } => Operation::Leaders,
             Command::SetStrategy { .. }
             | Command::EnsureModule { .. }

@@ -40,7 +40,9 @@ impl Server {
     fn request(&mut self, now: Time, client: ClientId, request: Request) {
         self.counters.requests += 1;
         let deadline = now + Span::from_ms(u64::from(request.timeout_ms.min(TIMEOUT_MAX_MS)));
-        if self.is_checked(client) && self.operations.len() + self.gate.len() < self.config.operations_max {
+        if self.is_checked(client, &request.body)
+            && self.operations.len() + self.gate.len() < self.config.operations_max
+        {
             self.park(now, client, request, deadline);
         } else {
             // Where there is no room for it, it is told so, checked or not.
@@ -211,9 +213,10 @@ impl Server {
                 let view = Box::new(self.access_view());
                 self.respond_ok(client, sequence, Answer::Access(view));
             }
-            Admin::Placement(command) => {
-                if let placement::Command::Access(command) = &command {
+            Admin::Placement(mut command) => {
+                if let placement::Command::Access { revision, command } = &mut command {
                     self.check_access_command(now, client, command)?;
+                    revision.get_or_insert(self.map.access().revision());
                 }
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode()), deadline);

@@ -107,7 +107,8 @@ fn invite(access: &Access, name: &str, replaces: Option<ServerId>) -> Result<Str
     let Answer::Identity { is_enabled: true, .. } = access.ask(RequestBody::WhoAmI)? else { return Ok(String::new()) };
     let (secret, token) = users::draw(Some(INVITED_FOR));
     let invitation = Invitation { token, replaces };
-    access.place(Command::Access(AccessCommand::Invite { server: name.to_owned(), invitation }))?;
+    let command = AccessCommand::Invite { server: name.to_owned(), invitation };
+    access.place(Command::Access { revision: None, command })?;
     Ok(format!("HEDDLE_TOKEN={} ", secret.reveal()))
 }
 

@@ -25,8 +25,10 @@ fn view(access: &Access) -> Result<AccessView, Report> {
     }
 }
 
+/// Changes roles or users as they are now: a repetition that comes late does nothing.
 fn change(access: &Access, command: AccessCommand) -> Result<(), Report> {
-    access.place(Command::Access(command)).map(drop)
+    let revision = Some(view(access)?.revision);
+    access.place(Command::Access { revision, command }).map(drop)
 }
 
 /// Who this is for the cluster.

@@ -197,7 +197,7 @@ fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static 
             details.insert("joins-at".into(), json!(cut(address, NAME_CHARACTERS_MAX)));
             ("join", false)
         }
-        Admin::Placement(placement::Command::Access(command)) => {
+        Admin::Placement(placement::Command::Access { command, .. }) => {
             details.insert("change".into(), json!(cut(&access_command(command), ERROR_CHARACTERS_MAX)));
             ("change users", false)
         }
