@@ -34,7 +34,7 @@ impl Node {
         while !said.ends_with("}\n") {
             if lines.read_line(&mut said).expect("it speaks UTF-8") == 0 {
                 process.wait().expect("it ends");
-                return Err(desk.read(&format!("{data}.log")));
+                return Err(one_line(&desk.read(&format!("{data}.log"))));
             }
         }
         let ready: Value = serde_json::from_str(&said).expect("JSON");
@@ -76,8 +76,13 @@ impl<'a> Asker<'a> {
 
     /// What it says when it is refused.
     fn refused(&self, args: &[&str]) -> String {
-        self.desk.expect(2, &self.all(args)).1
+        one_line(&self.desk.expect(2, &self.all(args)).1)
     }
+}
+
+/// Without the line breaks by which an error is fitted to a terminal.
+fn one_line(text: &str) -> String {
+    text.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Writes a token into a file that nobody else may read.
@@ -200,7 +205,7 @@ fn a_token_expires_and_who_guesses_has_to_wait() {
     let begun = Instant::now();
     loop {
         let output = desk.heddle(&guest.all(&["get", "/car:cars"]));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = one_line(&String::from_utf8_lossy(&output.stderr));
         if said.contains("token is not valid") {
             break;
         }
@@ -237,7 +242,8 @@ fn a_server_joins_with_the_token_that_was_printed_for_it() {
     // It knows users as soon as it has the map, and lets no stranger do anything.
     let begun = Instant::now();
     let nobody = Asker::new(&desk, &second.address, &[]);
-    while !String::from_utf8_lossy(&desk.heddle(&nobody.all(&["get", "/car:cars"])).stderr).contains("logged in") {
+    let said = || one_line(&String::from_utf8_lossy(&desk.heddle(&nobody.all(&["get", "/car:cars"])).stderr));
+    while !said().contains("logged in") {
         assert!(begun.elapsed() < PATIENCE, "a stranger is let in");
         std::thread::sleep(Duration::from_millis(50));
     }

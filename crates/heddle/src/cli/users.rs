@@ -1,5 +1,7 @@
 //! `heddle cluster user`, `role`, `auth`: who may do what.
 
+use std::collections::BTreeSet;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -104,8 +106,8 @@ pub struct GrantArgs {
     /// The role
     pub role: String,
     /// What, with commas between
-    #[arg(value_name = "OPERATION,..", value_delimiter = ',', required = true)]
-    pub operations: Vec<Operation>,
+    #[arg(value_name = "OPERATION,..")]
+    pub operations: Operations,
     /// A path, or the name of an RPC
     #[arg(value_name = "PATH|RPC")]
     pub scope: Option<String>,
@@ -115,6 +117,18 @@ pub struct GrantArgs {
     /// Of an RPC: only where it is routed to this path or below it
     #[arg(long, value_name = "PATH")]
     pub path: Option<Path>,
+}
+
+/// Operations with commas between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operations(pub BTreeSet<Operation>);
+
+impl FromStr for Operations {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 /// A time with a unit, as in `30d`.

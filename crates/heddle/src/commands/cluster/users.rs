@@ -239,7 +239,7 @@ fn list_roles(access: &Access, format: Format) -> Result<(), Report> {
 
 /// What the arguments of a grant mean together.
 fn grant(args: &GrantArgs) -> Result<Grant, Report> {
-    let operations: BTreeSet<Operation> = args.operations.iter().copied().collect();
+    let operations = args.operations.0.clone();
     let of_data = operations.iter().filter(|operation| operation.is_of_data()).count();
     let of_rpcs = operations.iter().filter(|operation| operation.is_of_rpcs()).count();
     let scope = match (&args.scope, of_data == operations.len(), of_rpcs == operations.len()) {
