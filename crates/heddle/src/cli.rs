@@ -4,6 +4,7 @@ pub mod actions;
 mod cluster;
 mod controller;
 pub mod recipes;
+pub mod users;
 
 pub use actions::Cluster;
 pub use cluster::{At, Bench, BenchOperation, Endpoints, Tls};

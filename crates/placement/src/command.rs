@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use machine::ServerId;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessCommand;
 use crate::address::{check_address, check_name};
 use crate::prefix::is_identifier;
 use crate::replicas::VOTERS_MAX;
@@ -122,6 +123,14 @@ pub enum Command {
         /// Which move.
         id: MoveId,
     },
+    /// Changes roles or users.
+    Access {
+        /// Only if they are as of this [`Access::revision`](crate::Access::revision): a repetition that is late must not give back a
+        /// right that was taken away meanwhile. None: whatever they are.
+        revision: Option<u64>,
+        /// What is done.
+        command: AccessCommand,
+    },
 }
 
 /// What a command did.
@@ -175,6 +184,7 @@ impl Command {
             }
             Self::SetReplicas { replicas, .. } => check_replicas(replicas),
             Self::BeginMove { prefix, .. } => check_prefix(prefix),
+            Self::Access { command, .. } => command.check(),
             _ => Ok(()),
         }
     }
@@ -216,13 +226,24 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(
     format: u8,
     bytes: &'a [u8],
 ) -> Result<T, DecodeError> {
+    match decode_first(what, format, bytes)? {
+        (value, []) => Ok(value),
+        _ => Err(DecodeError::Malformed { what, why: "something follows its end".to_owned() }),
+    }
+}
+
+/// The value that bytes of [`encode`] begin with, and what follows it.
+pub(crate) fn decode_first<'a, T: Deserialize<'a>>(
+    what: &'static str,
+    format: u8,
+    bytes: &'a [u8],
+) -> Result<(T, &'a [u8]), DecodeError> {
     let malformed = |why: &str| DecodeError::Malformed { what, why: why.to_owned() };
     let (&found, bytes) = bytes.split_first().ok_or_else(|| malformed("there are none"))?;
     if found != format {
         return Err(DecodeError::Version { what, found, expected: format });
     }
-    let (value, rest) = postcard::take_from_bytes(bytes).map_err(|error| malformed(&error.to_string()))?;
-    if rest.is_empty() { Ok(value) } else { Err(malformed("something follows its end")) }
+    postcard::take_from_bytes(bytes).map_err(|error| malformed(&error.to_string()))
 }
 
 fn check_addresses(address: &str, metrics: Option<&str>) -> Result<(), Refusal> {

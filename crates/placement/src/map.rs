@@ -2,6 +2,7 @@
 
 mod members;
 mod moves;
+mod parts;
 mod shards;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,8 @@ use machine::ServerId;
 use serde::{Deserialize, Serialize};
 use tree::Path;
 
-use crate::command::{Effect, decode, encode};
+use crate::access::Access;
+use crate::command::{Effect, decode_first, encode};
 use crate::route::Routes;
 use crate::{
     Command, DecodeError, Member, Move, MoveId, Phase, Prefix, Refusal, Replicas, Shard, ShardId, SpansShards, Strategy,
@@ -50,6 +52,9 @@ pub struct Map {
     next_server: u64,
     next_shard: u64,
     next_move: u64,
+    /// Roles and users: not for everybody's eyes, so only [`Map::encode`] writes it.
+    #[serde(skip)]
+    access: Access,
     /// Follows from `shards`.
     #[serde(skip)]
     routes: Routes,
@@ -75,7 +80,21 @@ impl From<Parts> for Map {
         let Parts { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move } =
             parts;
         let routes = Routes::new(shards.values());
-        Self { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move, routes }
+        let access = Access::default();
+        Self {
+            version,
+            applied,
+            strategy,
+            members,
+            removed,
+            shards,
+            moves,
+            next_server,
+            next_shard,
+            next_move,
+            access,
+            routes,
+        }
     }
 }
 
@@ -111,6 +130,7 @@ impl Map {
             next_server: 1,
             next_shard: 2,
             next_move: 1,
+            access: Access::default(),
             routes: Routes::default(),
         }
     }
@@ -152,7 +172,16 @@ impl Map {
             Command::MoveImported { id } => self.move_imported(id),
             Command::FinishMove { id } => self.finish_move(id),
             Command::MoveDropped { id } => self.move_dropped(id),
+            Command::Access { revision, command } => {
+                let changed = self.access.apply(revision, command)?;
+                Ok(if changed { Outcome::changed(Effect::Changed) } else { Outcome::unchanged(Effect::Unchanged) })
+            }
         }
+    }
+
+    /// Roles and users.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The number that the next shard gets: shards below it that are not in [`Map::shards`] are gone.
@@ -239,9 +268,11 @@ impl Map {
         (!settled).then_some(module)
     }
 
-    /// As bytes for a snapshot: a format number, then postcard.
+    /// As bytes for a snapshot: a format number, then postcard, then what later versions added.
     pub fn encode(&self) -> Vec<u8> {
-        encode(FORMAT, self)
+        let mut bytes = encode(FORMAT, self);
+        self.encode_parts(&mut bytes);
+        bytes
     }
 
     /// From bytes of a snapshot, whoever sent them.
@@ -249,7 +280,8 @@ impl Map {
     /// # Errors
     /// [`DecodeError`] if they are not a map, or one that commands cannot have made.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let map: Self = decode("map", FORMAT, bytes)?;
+        let (mut map, rest): (Self, _) = decode_first("map", FORMAT, bytes)?;
+        map.decode_parts(rest)?;
         map.inconsistency().map_or(Ok(map), |why| Err(DecodeError::Malformed { what: "map", why }))
     }
 
@@ -267,7 +299,10 @@ impl Map {
         if counters.iter().any(|&counter| counter > COUNTER_MAX) {
             return Some("a number is larger than any log makes it".to_owned());
         }
-        self.bad_member().or_else(|| self.bad_shard()).or_else(|| self.bad_move())
+        self.bad_member()
+            .or_else(|| self.bad_shard())
+            .or_else(|| self.bad_move())
+            .or_else(|| self.access.inconsistency())
     }
 
     fn bad_member(&self) -> Option<String> {

@@ -16,7 +16,7 @@
 //! added at the end, and [`VERSION`] rises when old ones change. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
 use placement::ShardId;
@@ -64,6 +64,23 @@ pub enum Role {
         /// Whom it means to reach.
         to: ServerId,
     },
+    /// A client that logs in with a token. It is to be sent over TLS, or within one machine.
+    User {
+        /// As of [`Role::Client`].
+        session: u64,
+        /// The token.
+        token: Secret,
+    },
+}
+
+/// A token as it was drawn: nothing shows it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(...)")
+    }
 }
 
 /// The answer to a [`Hello`].
@@ -208,6 +225,8 @@ pub enum RequestBody {
     },
     /// Leases.
     Lease(LeaseRequest),
+    /// Who am I? Anybody may ask.
+    WhoAmI,
 }
 
 /// What is wanted of a lease. It is found by a path: its home, or one that [`Answer::Kept`] names.
@@ -345,6 +364,8 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// Roles and users, as the asked server knows them; answered by [`Answer::Access`].
+    Access,
 }
 
 /// From a server to a client.
@@ -472,6 +493,30 @@ pub enum Answer {
         /// The newest that there is.
         newest: u64,
     },
+    /// Of [`RequestBody::WhoAmI`].
+    Identity {
+        /// The user; none if nobody has logged in.
+        user: Option<String>,
+        /// Its roles.
+        roles: Vec<String>,
+        /// Whether requests are checked.
+        is_enabled: bool,
+    },
+    /// Of [`Admin::Access`].
+    Access(Box<AccessView>),
+}
+
+/// Roles and users as an administrator sees them: no hashes of tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessView {
+    /// Rises with every change; a change that names it is refused if there was another meanwhile.
+    pub revision: u64,
+    /// Whether requests are checked.
+    pub is_enabled: bool,
+    /// What each role may do, without `root`.
+    pub roles: BTreeMap<String, BTreeMap<placement::access::Scope, BTreeSet<placement::access::Operation>>>,
+    /// By name: roles, and whether it has a token, which may expire (seconds since 1970).
+    pub users: BTreeMap<String, (BTreeSet<String>, Option<Option<u64>>)>,
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.
@@ -579,6 +624,9 @@ pub enum Error {
         /// The newest that there is.
         newest: u64,
     },
+    /// Whoever asked is nobody known, or may not do this. Nothing was changed.
+    #[error("{0}")]
+    Denied(String),
 }
 
 impl Error {

@@ -11,8 +11,8 @@ use mio::{Registry, Token};
 use store::client::{Client, ClientConfig, ConnectionId, Input, Output};
 use store::protocol::{Hello, Role, ServerMessage, Welcome, decode};
 
-use super::Tls;
 use super::stream::{Received, Stream};
+use super::{LoginToken, Tls};
 
 /// Bytes that may wait for a server; a connection with more is given up.
 const OUTBOX_BYTES_MAX: usize = 256 << 20;
@@ -77,6 +77,8 @@ pub(super) struct Caller {
     /// Connections with something to send.
     dirty: Vec<Token>,
     dialled: u64,
+    /// By which it logs in.
+    token: Option<LoginToken>,
 }
 
 impl Caller {
@@ -88,7 +90,23 @@ impl Caller {
             tokens: HashMap::new(),
             dirty: Vec::new(),
             dialled: 0,
+            token: None,
         }
+    }
+
+    /// Logs in with this token on every connection that is made from now on.
+    pub fn log_in(&mut self, token: LoginToken) {
+        self.token = Some(token);
+    }
+
+    /// What a connection begins with.
+    fn role(&self, addresses: &[SocketAddr]) -> Result<Role, String> {
+        let session = self.client.session();
+        let Some(token) = &self.token else { return Ok(Role::Client { session }) };
+        if self.tls.is_none() && !addresses.iter().all(|address| address.ip().to_canonical().is_loopback()) {
+            return Err("a token is sent over TLS or within this machine only: give the certificates as well".into());
+        }
+        Ok(Role::User { session, token: token.secret().clone() })
     }
 
     /// Tells the client something of the user's.
@@ -243,7 +261,7 @@ impl Caller {
         let addresses = resolve(address).map_err(|error| error.to_string())?;
         self.dialled += 1;
         let mut stream = dial(address, &addresses, self.dialled, self.tls.as_ref())?;
-        let hello = Hello::new(Role::Client { session: self.client.session() });
+        let hello = Hello::new(self.role(&addresses)?);
         stream.put(&hello).expect("a hello is short");
         let token = tokens.next();
         stream.register(registry, token).map_err(|error| error.to_string())?;

@@ -52,6 +52,8 @@ pub(super) struct View {
     pub disk: store::status::DiskStatus,
     pub dropped_envelopes: u64,
     pub connections: usize,
+    /// Of the audit log, if there is one.
+    pub audit: Option<super::audit::Figures>,
 }
 
 /// Asks the server's thread.

@@ -92,7 +92,12 @@ impl Pending {
             | RequestBody::Lease(LeaseRequest::Grant { .. } | LeaseRequest::Revoke { .. }) => true,
             RequestBody::Admin(admin) => !matches!(
                 admin,
-                Admin::Status | Admin::Backup { .. } | Admin::BackupLasting { .. } | Admin::Disk | Admin::Defragment
+                Admin::Status
+                    | Admin::Backup { .. }
+                    | Admin::BackupLasting { .. }
+                    | Admin::Disk
+                    | Admin::Defragment
+                    | Admin::Access
             ),
             _ => false,
         }

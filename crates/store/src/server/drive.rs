@@ -43,7 +43,8 @@ impl Server {
                 self.finish(now, id, Err(error));
             }
             What::Read(read, Consistency::Stale) if self.has_replica(shard) => self.evaluate(now, id, shard, &read),
-            What::Read(read, _) => self.drive_read(now, id, shard, read),
+            What::Read(read, _) => self.drive_read(now, id, shard, Some(read)),
+            What::Confirm => self.drive_read(now, id, shard, None),
             What::Lease(ask) => self.drive_lease(now, id, shard, ask),
             What::MoveLeader(to) => {
                 let here = self.groups.get_mut(&shard).map(|group| group.transfer(to));
@@ -99,10 +100,14 @@ impl Server {
         }
     }
 
-    fn drive_read(&mut self, now: Time, id: u64, shard: ShardId, read: Read) {
+    fn drive_read(&mut self, now: Time, id: u64, shard: ShardId, read: Option<Read>) {
         let me = self.config.server;
         if !self.has_replica(shard) {
-            self.ask_leader(now, id, shard, Ask::Read(read));
+            match read {
+                Some(read) => self.ask_leader(now, id, shard, Ask::Read(read)),
+                // Only a replica here can confirm that it is new enough.
+                None => self.operations.set_idle(id),
+            }
             return;
         }
         let group = self.groups.get_mut(&shard).expect("there is a replica");
@@ -197,12 +202,13 @@ impl Server {
         }
     }
 
-    /// The replica here is fresh enough for an operation that asks for data, or for leases.
+    /// The replica here has all that the operation has to see.
     fn evaluate_now(&mut self, now: Time, id: u64, shard: ShardId) {
         match self.operations.get(id).map(|operation| operation.what.clone()) {
             Some(What::Read(read, _)) => self.evaluate(now, id, shard, &read),
+            Some(What::Confirm) => self.finish(now, id, Ok(Told::Done)),
             Some(What::Lease(ask)) => self.answer_lease(now, id, shard, &ask),
-            _ => {}
+            Some(What::Propose(_) | What::MoveLeader(_)) | None => {}
         }
     }
 
@@ -249,6 +255,7 @@ impl Server {
             }
             Origin::There(to, there) => self.answer_there(to, there, operation.shard, told),
             Origin::Move(id, step) => self.move_stepped(now, id, step, told),
+            Origin::Confirm => self.confirmed(now, &told),
             Origin::Upkeep => {}
         }
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use machine::{Rng, ServerId, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
 
+use super::access::Gate;
 use super::operations::Operations;
 use super::peers::Peers;
 use super::reclaim::Reclaim;
@@ -116,6 +117,7 @@ impl Server {
             next_upkeep: now,
             deaf_until,
             operations,
+            gate: Gate::default(),
             ensuring: BTreeMap::new(),
             unlogged: 0,
             snapshots: Snapshots::default(),

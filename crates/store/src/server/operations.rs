@@ -35,6 +35,8 @@ pub(super) enum Origin {
     There(ServerId, u64),
     /// A step of a move.
     Move(MoveId, MoveStep),
+    /// Requests that wait for a map that is new enough.
+    Confirm,
     /// Whatever comes of it shows in the map.
     Upkeep,
 }
@@ -76,6 +78,8 @@ pub(super) enum What {
     Read(Read, Consistency),
     MoveLeader(ServerId),
     Lease(LeaseAsk),
+    /// Nothing but that the replica here has all that was answered before.
+    Confirm,
 }
 
 /// How far it is.

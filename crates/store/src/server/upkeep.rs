@@ -21,6 +21,7 @@ impl Server {
         self.adopt_map(now);
         self.operations_due(now);
         self.leases_due(now);
+        self.access_due(now);
         self.snapshots_due(now);
         self.reclaim(now);
         self.reconcile_members(now);

@@ -20,9 +20,11 @@ impl Node {
         hello.check()?;
         connection.stream.limit_frames(store::protocol::FRAME_MAX);
         match hello.role {
-            Role::Client { .. } => {
+            Role::Client { .. } | Role::User { .. } => {
                 let client = ClientId(self.next_client);
                 self.next_client += 1;
+                let token = if let Role::User { token, .. } = &hello.role { Some(token) } else { None };
+                self.identify(now, client, connection, token)?;
                 connection.kind = Kind::Client(client);
                 self.clients.insert(client, token);
             }
