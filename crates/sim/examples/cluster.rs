@@ -1,5 +1,5 @@
 //! Simulates clusters: `cluster FIRST COUNT` runs that many seeds on all cores and sums them up, `cluster SEED` runs one
-//! and tells all that happened.
+//! and tells all that happened. With the word `hostile` behind the numbers one of the servers lies to the others.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -65,16 +65,17 @@ impl Sum {
 #[allow(clippy::disallowed_methods)]
 fn main() -> ExitCode {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
+    let scenario = if std::env::args().any(|word| word == "hostile") { Scenario::hostile } else { Scenario::drawn };
     match numbers[..] {
         [seed] => {
             let start = Instant::now();
-            let report = run(seed, &Scenario { trace: true, ..Scenario::drawn(seed) });
+            let report = run(seed, &Scenario { trace: true, ..scenario(seed) });
             report.trace.iter().for_each(|line| println!("{line}"));
             print!("{report}");
             eprintln!("{:.3} s", start.elapsed().as_secs_f64());
             if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        [first, count] => many(first, count),
+        [first, count] => many(first, count, scenario),
         _ => {
             eprintln!("usage: cluster SEED | cluster FIRST COUNT");
             ExitCode::from(2)
@@ -83,11 +84,11 @@ fn main() -> ExitCode {
 }
 
 #[allow(clippy::disallowed_methods)]
-fn many(first: u64, count: u64) -> ExitCode {
+fn many(first: u64, count: u64, scenario: fn(u64) -> Scenario) -> ExitCode {
     let start = Instant::now();
     let mut sum = (first..first + count)
         .into_par_iter()
-        .map(|seed| Sum::default().add(run(seed, &Scenario::drawn(seed))))
+        .map(|seed| Sum::default().add(run(seed, &scenario(seed))))
         .reduce(Sum::default, Sum::and);
     sum.bad.sort_by_key(|report| report.seed);
     sum.bad.iter().for_each(|report| print!("{report}"));

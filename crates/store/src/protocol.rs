@@ -219,6 +219,8 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// Which replicas of the asked server have stopped, why, and what to do.
+    StoppedReplicas,
 }
 
 /// From a server to a client.
@@ -311,6 +313,8 @@ pub enum Answer {
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
+    /// Of [`Admin::StoppedReplicas`].
+    StoppedReplicas(Vec<crate::status::StoppedReplica>),
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.

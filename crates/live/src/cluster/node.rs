@@ -274,6 +274,7 @@ impl Node {
             question.answer(View {
                 status: self.parts.server.status(now),
                 is_ready: self.parts.server.is_ready(),
+                stopped: self.parts.server.stopped_replicas(),
                 disk_trouble: self.disk_trouble.clone(),
                 dropped_envelopes: self.dropped_envelopes,
                 connections: self.connections.len(),
@@ -309,6 +310,7 @@ impl Node {
                     self.act(now, action);
                 }
             }
+            Output::ReplicaStopped(stopped) => tracing::error!("{}", stopped.reason),
             Output::Stop(reason) => return Err(Error::Stopped(reason)),
         }
         Ok(())

@@ -4,6 +4,7 @@ use machine::{Rng, Span};
 use placement::{Strategy, TimeoutConfig};
 use store::Reads;
 
+use super::byzantine::Lies;
 use super::disk::Speed;
 use super::nemesis::Kind;
 use super::network::Quality;
@@ -50,6 +51,8 @@ pub struct Scenario {
     pub keep_log_bytes: u64,
     /// Bytes of a segment of the log on the disk.
     pub segment_bytes: u64,
+    /// The last of the founders lies to the others while things go wrong.
+    pub lies: Option<Lies>,
     /// Last changes to a server's configuration: for errors planted on purpose.
     pub configure: fn(&mut store::Config),
     /// Keep a record of what happened, for a person to read.
@@ -79,6 +82,7 @@ impl Default for Scenario {
             snapshot_log_bytes: 24 << 10,
             keep_log_bytes: 4 << 10,
             segment_bytes: 16 << 10,
+            lies: None,
             configure: |_| {},
             trace: false,
         }
@@ -86,6 +90,14 @@ impl Default for Scenario {
 }
 
 impl Scenario {
+    /// The same with a server that lies, in one of ten about everything.
+    pub fn hostile(seed: u64) -> Self {
+        let mut scenario = Self::drawn(seed);
+        scenario.servers = scenario.servers.max(3);
+        scenario.lies = Some(if seed % 10 == 0 { Lies::Any } else { Lies::Bounded });
+        scenario
+    }
+
     /// One of many kinds of scenarios, by chance: sizes, networks, clocks, what may go wrong.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed).fork(0x5ce7);

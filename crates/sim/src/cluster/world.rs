@@ -8,6 +8,7 @@ use store::Founding;
 use store::status::RaftRole;
 
 use super::admin::ADMINISTRATOR;
+use super::byzantine::Lies;
 use super::clients::Clients;
 use super::core::{Core, Event, client_of};
 use super::nemesis::Nemesis;
@@ -300,6 +301,9 @@ impl World {
         if settled {
             self.watchers.check(&mut self.core, history, &self.clients.finally);
         }
+        if self.core.scenario.lies == Some(Lies::Any) {
+            self.core.findings.retain(Finding::is_never_excused);
+        }
         let mut elections = Elections::default();
         let (mut reads, mut snapshots) = ((0, 0), (0, 0));
         for counters in self.core.nodes.values().map(super::node::Node::counters) {
@@ -323,6 +327,7 @@ impl World {
             shards: self.core.shards().len() as u64,
             recovered_ms: recovered.as_ns() / 1_000_000,
             steps: check.steps,
+            lies: self.core.byzantine.as_ref().map_or(0, |liar| liar.told),
             findings: self.core.findings,
             trace: self.core.trace,
         }

@@ -12,6 +12,7 @@
 //! | `drive` | carrying it out: at the local replica, or by asking the leader |
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
+//! | `trust` | what another server's word is worth |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `watches` | clients that are told of changes |
 //! | `calls` | the RPC registry and broker |
@@ -24,6 +25,7 @@ mod operations;
 mod peers;
 mod replicas;
 mod requests;
+mod trust;
 mod upkeep;
 mod watches;
 
@@ -38,7 +40,7 @@ pub use open::{Founding, OpenError};
 use crate::config::{Config, ELECTION_TICKS};
 use crate::group::{Effects, Group};
 use crate::snapshots::Snapshots;
-use crate::status::{Counters, GroupStatus, PeerStatus, Status};
+use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
 use operations::Operations;
 use peers::Peers;
 use replicas::Disk;
@@ -64,6 +66,8 @@ pub struct Server {
     groups: BTreeMap<ShardId, Group>,
     /// Groups that were here once: their votes must not be forgotten.
     removed: BTreeMap<ShardId, wal::HardState>,
+    /// Replicas that cannot go on; their logs stay as they are.
+    halted: BTreeMap<ShardId, StoppedReplica>,
     /// Groups that Raft may have something to say about.
     dirty: BTreeSet<ShardId>,
     /// Groups that wait for the disk.
@@ -104,6 +108,8 @@ pub struct Server {
     leaving: bool,
     /// Not even meta counts on it any more, though its own log doesn't say so.
     out_of_meta: bool,
+    /// Others that say the same.
+    witnesses: trust::Witnesses,
     stopped: bool,
 }
 
@@ -232,6 +238,7 @@ impl Server {
                 }
             }
             self.carry_out(now, effects);
+            self.sweep_failed(now);
         }
     }
 
@@ -263,6 +270,7 @@ impl Server {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters;
         counters.snapshots_sent = self.snapshots.sent;
+        counters.items_dropped = self.peers.dropped;
         counters
     }
 
@@ -281,6 +289,7 @@ impl Server {
     /// Whether it can serve: meta has a leader that is known here, and no replica here lags.
     pub fn is_ready(&self) -> bool {
         !self.stopped
+            && self.halted.is_empty()
             && self.leader_of(ShardId::META).is_some()
             && (self.groups.values())
                 .filter(|group| self.map.desired_replicas(group.id).contains(self.config.server))
@@ -290,6 +299,11 @@ impl Server {
     /// A number for each replica here that is the same on every server that has applied as much: for tests of agreement.
     pub fn digests(&self) -> BTreeMap<ShardId, (u64, u64)> {
         self.groups.iter().map(|(id, group)| (*id, (group.applied(), group.content.digest()))).collect()
+    }
+
+    /// Replicas here that have stopped, why, and what to do.
+    pub fn stopped_replicas(&self) -> Vec<StoppedReplica> {
+        self.halted.values().cloned().collect()
     }
 
     /// The replicas here.

@@ -23,6 +23,7 @@ impl Server {
         self.snapshots_due(now);
         self.begin_snapshots();
         self.reconcile_members(now);
+        self.peers.forget_silent_leaders(now, self.timeout.current());
         self.ask_leave();
         self.leave();
         self.remove_strays();
