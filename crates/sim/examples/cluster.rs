@@ -1,7 +1,8 @@
 //! Simulates clusters. `cluster SEED` runs one and tells all that happened, `cluster FIRST COUNT` runs that many on all
-//! cores and sums them up. `cluster --resume FILE --until N --for SECONDS` goes on where the last call with this file ended,
-//! seeds 0 to N, for so long: many seeds can be done in slices. The file says which are done, and by which commit
-//! (`--commit`, else what git says).
+//! cores and sums them up; with the word `hostile` behind the numbers one of the servers lies to the others.
+//! `cluster --resume FILE --until N --for SECONDS` goes on where the last call with this file ended, seeds 0 to N, for so
+//! long: many seeds can be done in slices. Of ten seeds the last is hostile there. The file says which are done, and by which
+//! commit (`--commit`, else what git says).
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -34,10 +35,10 @@ struct Sum {
 }
 
 impl Sum {
-    fn of(first: u64, count: u64) -> Self {
+    fn of(first: u64, count: u64, scenario: fn(u64) -> Scenario) -> Self {
         let seeds = (first..first + count).into_par_iter();
         let mut sum =
-            seeds.map(|seed| Self::default().add(run(seed, &Scenario::drawn(seed)))).reduce(Self::default, Self::and);
+            seeds.map(|seed| Self::default().add(run(seed, &scenario(seed)))).reduce(Self::default, Self::and);
         sum.bad.sort_by_key(|report| report.seed);
         sum
     }
@@ -191,7 +192,7 @@ impl Slices {
         let start = Instant::now();
         while progress.next() < self.until && start.elapsed() < Duration::from_secs(self.seconds) {
             let (first, began) = (progress.next(), Instant::now());
-            let sum = Sum::of(first, BATCH.min(self.until - first));
+            let sum = Sum::of(first, BATCH.min(self.until - first), mixed);
             let (seeds, bad) = (sum.seeds, sum.bad.len());
             sum.bad.iter().for_each(|report| print!("{report}"));
             let seconds = began.elapsed().as_secs_f64();
@@ -205,6 +206,11 @@ impl Slices {
     }
 }
 
+/// One server of a cluster lies in a tenth of the seeds.
+fn mixed(seed: u64) -> Scenario {
+    if seed % 10 == 9 { Scenario::hostile(seed) } else { Scenario::drawn(seed) }
+}
+
 /// The commit that is checked out, with a mark if files differ from it.
 fn commit() -> String {
     let output = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
@@ -214,17 +220,18 @@ fn commit() -> String {
 
 #[allow(clippy::disallowed_methods)]
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(slices) = Slices::parse(&args).filter(|_| args.iter().any(|arg| arg == "--resume")) {
         return slices.run();
     }
+    let scenario = if args.pop_if(|word| word == "hostile").is_some() { Scenario::hostile } else { Scenario::drawn };
     let numbers: Option<Vec<u64>> = args.iter().map(|text| text.parse().ok()).collect();
     match numbers.as_deref() {
-        Some([seed]) => one(*seed),
-        Some([first, count]) => many(*first, *count),
+        Some([seed]) => one(*seed, scenario),
+        Some([first, count]) => many(*first, *count, scenario),
         _ => {
             eprintln!(
-                "usage: cluster SEED | cluster FIRST COUNT | cluster --resume FILE [--until SEED] [--for SECONDS] [--commit NAME]"
+                "usage: cluster SEED [hostile] | cluster FIRST COUNT [hostile] | cluster --resume FILE [--until SEED] [--for SECONDS] [--commit NAME]"
             );
             ExitCode::from(2)
         }
@@ -232,9 +239,9 @@ fn main() -> ExitCode {
 }
 
 #[allow(clippy::disallowed_methods)]
-fn one(seed: u64) -> ExitCode {
+fn one(seed: u64, scenario: fn(u64) -> Scenario) -> ExitCode {
     let start = Instant::now();
-    let report = run(seed, &Scenario { trace: true, ..Scenario::drawn(seed) });
+    let report = run(seed, &Scenario { trace: true, ..scenario(seed) });
     report.trace.iter().for_each(|line| println!("{line}"));
     print!("{report}");
     eprintln!("{:.3} s", start.elapsed().as_secs_f64());
@@ -242,9 +249,9 @@ fn one(seed: u64) -> ExitCode {
 }
 
 #[allow(clippy::disallowed_methods)]
-fn many(first: u64, count: u64) -> ExitCode {
+fn many(first: u64, count: u64, scenario: fn(u64) -> Scenario) -> ExitCode {
     let start = Instant::now();
-    let mut sum = Sum::of(first, count);
+    let mut sum = Sum::of(first, count, scenario);
     sum.bad.iter().for_each(|report| print!("{report}"));
     sum.recovered_ms.sort_unstable();
     let recovered = |share: usize| sum.recovered_ms[(sum.recovered_ms.len() - 1) * share / 1_000];

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use machine::Span;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use sim::cluster::{Finding, Kind, Report, Scenario, run};
+use sim::cluster::{Finding, Kind, Lies, Report, Scenario, run};
 
 /// How many seeds, unless set.
 const SEEDS: u64 = 300;
@@ -47,6 +47,23 @@ fn nothing_that_goes_wrong_makes_the_cluster_wrong() {
             assert!(reports.iter().any(|report| report.faults.contains_key(kind.name())), "no {}", kind.name());
         }
     }
+}
+
+#[test]
+fn a_server_that_lies_harms_nobody_else() {
+    let seeds = seeds() / 3;
+    let reports: Vec<Report> = (0..seeds).into_par_iter().map(|seed| run(seed, &Scenario::hostile(seed))).collect();
+    let bad: Vec<Report> = reports.iter().filter(|report| !report.is_good()).cloned().collect();
+    assert!(bad.is_empty(), "with the word `hostile` behind the number: {}", complain(&bad));
+    assert!(reports.iter().map(|report| report.lies).sum::<u64>() > 100 * seeds);
+    assert!(reports.iter().map(|report| report.operations.checked).sum::<u64>() > 100 * seeds);
+}
+
+#[test]
+fn messages_of_a_liar_that_nobody_checks_stop_replicas() {
+    let mut scenario = Scenario { lies: Some(Lies::Bounded), faults: (0, 3), ..Scenario::default() };
+    scenario.configure = |config| config.planted.unchecked_peers = true;
+    must_be_found(&scenario, 40, |finding| matches!(finding, Finding::ReplicaStopped { .. }));
 }
 
 #[test]

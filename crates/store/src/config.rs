@@ -1,7 +1,9 @@
 //! What a server can be told.
 
+use std::collections::BTreeSet;
+
 use machine::{ServerId, Span};
-use placement::TimeoutConfig;
+use placement::{ShardId, TimeoutConfig};
 
 /// The ticks of Raft's clock in one election timeout: its resolution. A follower refuses votes for this many ticks after
 /// it has heard its leader, and campaigns itself after one to two times as many.
@@ -46,6 +48,10 @@ pub struct Config {
     pub operations_max: usize,
     /// Raised with every start of this server (wall clock or counter): orders its words in the RPC registry.
     pub incarnation: u64,
+    /// Replicas that are emptied when the server starts, to be filled again by their leaders: those that have stopped.
+    pub rebuild: BTreeSet<ShardId>,
+    /// Bytes of one snapshot that another server may send, at most.
+    pub snapshot_bytes_max: u64,
     /// Errors planted on purpose, to prove that the simulation finds them.
     #[cfg(feature = "planted-bugs")]
     pub planted: PlantedBugs,
@@ -81,6 +87,8 @@ pub struct PlantedBugs {
     pub list_root_only: bool,
     /// Ticks that were due before an input came are counted after it.
     pub ticks_after_input: bool,
+    /// raft-rs sees whatever peers send.
+    pub unchecked_peers: bool,
 }
 
 impl Config {
@@ -101,6 +109,8 @@ impl Config {
             log_disk_bytes: 136 << 20,
             operations_max: 65_536,
             incarnation: 1,
+            rebuild: BTreeSet::new(),
+            snapshot_bytes_max: 16 << 30,
             #[cfg(feature = "planted-bugs")]
             planted: PlantedBugs::default(),
         }

@@ -30,6 +30,11 @@ pub(crate) enum Outcome {
     Meta(Result<placement::Effect, placement::Refusal>),
 }
 
+/// Whether these bytes are a command that the group's log may hold.
+pub(crate) fn is_command(group: ShardId, data: &[u8]) -> bool {
+    if group == ShardId::META { placement::Command::decode(data).is_ok() } else { tree::Command::decode(data).is_ok() }
+}
+
 impl Outcome {
     pub(crate) fn told(self) -> Told {
         match self {
@@ -52,12 +57,20 @@ impl Content {
     }
 
     /// Applies an entry. Replicas that have the same log come to the same content.
-    pub(crate) fn apply(&mut self, index: u64, data: &[u8], group: ShardId, effects: &mut Effects) -> Outcome {
-        // Only servers of this cluster write to the log, and they check first: what cannot be read was written by a
-        // program of another version, and to go on without it would make the replicas differ.
-        match self {
+    ///
+    /// # Errors
+    /// Why the entry is no command. Servers check what they are sent: it was written by a program of another version, and to go
+    /// on without it would make the replicas differ.
+    pub(crate) fn apply(
+        &mut self,
+        index: u64,
+        data: &[u8],
+        group: ShardId,
+        effects: &mut Effects,
+    ) -> Result<Outcome, String> {
+        Ok(match self {
             Self::Meta(map) => {
-                let command = placement::Command::decode(data).expect("a command in meta's log");
+                let command = placement::Command::decode(data).map_err(|error| error.to_string())?;
                 let outcome = map.apply(index, command);
                 if let Ok(effect) = &outcome {
                     effects.placed.push(effect.clone());
@@ -66,14 +79,14 @@ impl Content {
                 Outcome::Meta(outcome)
             }
             Self::Data { state, history, past } => {
-                let command = tree::Command::decode(data).expect("a command in a shard's log");
+                let command = tree::Command::decode(data).map_err(|error| error.to_string())?;
                 Outcome::Data(state.apply_with_past(index, &command, &mut |event, before| {
                     past.push(&event, before);
                     effects.events.push((group, event.clone()));
                     history.push(event);
                 }))
             }
-        }
+        })
     }
 
     /// The content as it is now, in chunks; taking it costs nothing, and later changes don't show in it.

@@ -366,6 +366,8 @@ pub enum Admin {
     },
     /// Roles and users, as the asked server knows them; answered by [`Answer::Access`].
     Access,
+    /// Which replicas of the asked server have stopped, why, and what to do.
+    StoppedReplicas,
 }
 
 /// From a server to a client.
@@ -517,6 +519,8 @@ pub struct AccessView {
     pub roles: BTreeMap<String, BTreeMap<placement::access::Scope, BTreeSet<placement::access::Operation>>>,
     /// By name: roles, and whether it has a token, which may expire (seconds since 1970).
     pub users: BTreeMap<String, (BTreeSet<String>, Option<Option<u64>>)>,
+    /// Of [`Admin::StoppedReplicas`].
+    StoppedReplicas(Vec<crate::status::StoppedReplica>),
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.

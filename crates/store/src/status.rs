@@ -107,6 +107,87 @@ pub struct PeerStatus {
     pub round_trip_us: Option<u64>,
 }
 
+/// Why a message of a peer was refused before Raft saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    /// A term that is too large, that rises faster than elections do, or that contradicts another in the message.
+    Term,
+    /// An index beyond all logs, or beyond this one's end where it speaks of this one.
+    Index,
+    /// Fields that no server fills in this way.
+    Form,
+    /// An entry that is no command and no change of members.
+    Entry,
+    /// Members that no group can have.
+    Members,
+    /// The sender may not send this: it is not the leader, or no voter of the group.
+    Rights,
+    /// It asks for a vote while the voter's promise to a leader holds.
+    Early,
+    /// An answer to something that it was not asked.
+    Unasked,
+    /// More of the same than is of use.
+    Flood,
+    /// A part of a snapshot that does not fit, or is too much.
+    Snapshot,
+    /// What it says it leads cannot be, or where it is.
+    Leads,
+    /// It says that this server is out of a group, and nobody else does.
+    Membership,
+}
+
+impl Refused {
+    /// All of them, with a word for each.
+    pub const ALL: [(Self, &'static str); 12] = [
+        (Self::Term, "term"),
+        (Self::Index, "index"),
+        (Self::Form, "form"),
+        (Self::Entry, "entry"),
+        (Self::Members, "members"),
+        (Self::Rights, "rights"),
+        (Self::Early, "early"),
+        (Self::Unasked, "unasked"),
+        (Self::Flood, "flood"),
+        (Self::Snapshot, "snapshot"),
+        (Self::Leads, "leads"),
+        (Self::Membership, "membership"),
+    ];
+}
+
+/// How many messages of peers were refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusedCounts([u64; Refused::ALL.len()]);
+
+impl RefusedCounts {
+    /// One more.
+    pub fn note(&mut self, why: Refused) {
+        self.0[why as usize] += 1;
+    }
+
+    /// How many for this reason.
+    pub fn of(&self, why: Refused) -> u64 {
+        self.0[why as usize]
+    }
+
+    /// Adds those of another process.
+    pub fn add(&mut self, more: &Self) {
+        for (sum, more) in self.0.iter_mut().zip(more.0) {
+            *sum += more;
+        }
+    }
+}
+
+/// A replica that has stopped, while the others of its server go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoppedReplica {
+    /// Of which shard.
+    pub shard: ShardId,
+    /// The last index that it had applied.
+    pub applied: u64,
+    /// What is wrong, and what to do.
+    pub reason: String,
+}
+
 /// Counters since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
@@ -152,4 +233,24 @@ pub struct Counters {
     /// Requests of connections whose token was worth nothing.
     #[serde(skip)]
     pub bad_tokens: u64,
+    /// Of `malformed`, by reason; not sent to clients, whose encoding does not know them.
+    #[serde(skip)]
+    pub refused: RefusedCounts,
+    /// Committed changes of members that were not possible, and changed nothing.
+    #[serde(skip)]
+    pub changes_refused: u64,
+    /// Items for other servers that were too many at once, and were dropped.
+    #[serde(skip)]
+    pub items_dropped: u64,
+    /// Replicas that stopped because something in this program panicked.
+    #[serde(skip)]
+    pub panics: u64,
+}
+
+impl Counters {
+    /// A peer's message was refused.
+    pub(crate) fn refuse(&mut self, why: Refused) {
+        self.malformed += 1;
+        self.refused.note(why);
+    }
 }

@@ -156,6 +156,7 @@ impl Cluster {
                     ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
                 },
                 Step::Do(Output::Peers(_) | Output::BadToken(_)) => {}
+                Step::Do(Output::ReplicaStopped(stopped)) => panic!("{stopped:?}"),
                 Step::Do(Output::Stop(reason)) => {
                     self.stopped.insert(id, reason);
                 }

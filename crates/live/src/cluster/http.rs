@@ -15,7 +15,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mio::Waker;
-use store::status::Status;
+use store::status::{Status, StoppedReplica};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
@@ -47,6 +47,8 @@ impl Question {
 pub(super) struct View {
     pub status: Status,
     pub is_ready: bool,
+    /// Replicas that have stopped.
+    pub stopped: Vec<StoppedReplica>,
     /// The disk does not take writes now, and why.
     pub disk_trouble: Option<String>,
     pub disk: store::status::DiskStatus,
@@ -144,6 +146,9 @@ async fn readiness(State(asker): State<Asker>) -> Response {
         Ok(view) if view.is_ready => "ready\n".into_response(),
         Ok(view) if !view.status.leaders.contains_key(&placement::ShardId::META) => {
             unwell("the cluster has no leader that is known here".into())
+        }
+        Ok(View { stopped, .. }) if !stopped.is_empty() => {
+            unwell(stopped.into_iter().map(|replica| replica.reason).collect::<Vec<_>>().join("\n"))
         }
         Ok(_) => unwell("replicas here are behind".into()),
         Err(reason) => unwell(reason),

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use store::status::{Counters, DiskStatus, RaftRole, Status};
+use store::status::{Counters, DiskStatus, RaftRole, Refused, Status};
 
 use super::http::View;
 
@@ -85,6 +85,11 @@ pub(super) fn page(view: &View) -> String {
         page.gauge("heddle_audit_failing", "Whether the audit log cannot be written now (1).", is_failing);
     }
     groups(&mut page, status);
+    let stopped = ("heddle_shard_stopped", "gauge", "Replicas that have stopped (1); the log of the process says why.");
+    page.each(stopped, &view.stopped, |replica| {
+        let name = status.map.shards().get(&replica.shard).map_or_else(|| "meta".to_owned(), |shard| shard.name.clone());
+        Some((vec![("shard", name), ("group", replica.shard.to_string())], 1.0))
+    });
     peers(&mut page, status);
     process(&mut page);
     page.text
@@ -123,6 +128,10 @@ fn counters(page: &mut Page, counters: &Counters) {
         malformed,
         denied,
         bad_tokens,
+        refused,
+        changes_refused,
+        items_dropped,
+        panics,
     } = *counters;
     page.counter("heddle_requests_denied_total", "Requests that their user may not make, or of nobody known.", denied);
     page.counter("heddle_bad_tokens_total", "Requests with a token that is worth nothing.", bad_tokens);
@@ -145,6 +154,21 @@ fn counters(page: &mut Page, counters: &Counters) {
     page.counter("heddle_watch_events_total", "Changes told to watchers.", watch_events);
     page.counter("heddle_watch_skips_total", "Times that a watcher had to skip changes.", watch_skips);
     page.counter("heddle_malformed_total", "Messages of peers that made no sense.", malformed);
+    page.family("heddle_peer_messages_refused_total", "counter", "Messages of peers that were refused, by reason.");
+    for (why, reason) in Refused::ALL {
+        page.sample("heddle_peer_messages_refused_total", &[("reason", reason)], refused.of(why));
+    }
+    page.counter(
+        "heddle_member_changes_refused_total",
+        "Committed changes of a shard's members that were not possible.",
+        changes_refused,
+    );
+    page.counter(
+        "heddle_peer_items_dropped_total",
+        "Items for other servers that were too many at once; Raft repeats what matters.",
+        items_dropped,
+    );
+    page.counter("heddle_replica_panics_total", "Replicas that stopped by an error of this program.", panics);
 }
 
 fn groups(page: &mut Page, status: &Status) {

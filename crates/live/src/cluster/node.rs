@@ -285,6 +285,7 @@ impl Node {
             question.answer(View {
                 status: self.parts.server.status(now),
                 is_ready: self.parts.server.is_ready(),
+                stopped: self.parts.server.stopped_replicas(),
                 disk_trouble: self.disk_trouble.clone(),
                 disk: self.parts.server.disk_status(),
                 dropped_envelopes: self.dropped_envelopes,
@@ -323,6 +324,7 @@ impl Node {
                     self.act(now, action);
                 }
             }
+            Output::ReplicaStopped(stopped) => tracing::error!("{}", stopped.reason),
             Output::Stop(reason) => return Err(Error::Stopped(reason)),
         }
         Ok(())

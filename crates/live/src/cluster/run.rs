@@ -1,6 +1,6 @@
 //! A controller's life: from its data folder to its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -67,6 +67,8 @@ pub struct ControllerOptions {
     pub strategy: Strategy,
     /// Whether leaders move to where requests come from.
     pub balance_leaders: bool,
+    /// Replicas that are emptied at the start, to be filled again by their leaders.
+    pub rebuild: BTreeSet<placement::ShardId>,
     /// How reads are made linearizable.
     pub reads: store::Reads,
     /// The token by which it joins, where users are checked.
@@ -149,6 +151,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     config.address.clone_from(&advertise);
     config.election = options.election;
     config.pre_vote = options.pre_vote;
+    config.rebuild.clone_from(&options.rebuild);
     config.balance_leaders = options.balance_leaders;
     config.reads = options.reads;
     // Of the wall clock, which is later at each start unless it was set back; the registry then finds out.

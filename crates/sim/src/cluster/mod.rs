@@ -16,6 +16,7 @@
 //! The same seed and scenario give the same [`Report`], byte for byte.
 
 mod admin;
+mod byzantine;
 mod clients;
 mod clocks;
 mod core;
@@ -33,6 +34,7 @@ mod world;
 
 mod watchers;
 
+pub use byzantine::Lies;
 pub use clocks::Clock;
 pub use disk::Speed;
 pub use nemesis::Kind;

@@ -241,4 +241,8 @@ fn add(sum: &mut store::status::Counters, more: &store::status::Counters) {
     sum.watch_events += more.watch_events;
     sum.watch_skips += more.watch_skips;
     sum.malformed += more.malformed;
+    sum.refused.add(&more.refused);
+    sum.changes_refused += more.changes_refused;
+    sum.panics += more.panics;
+    sum.items_dropped += more.items_dropped;
 }

@@ -45,9 +45,17 @@ pub struct Report {
     pub steps: u64,
     /// What should not have happened: empty if all is well.
     pub findings: Vec<Finding>,
+    /// Lies that were told.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lies: u64,
     /// What happened, if the scenario asked for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace: Vec<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What clients did.
@@ -109,6 +117,20 @@ pub enum Finding {
         /// One server that holds other data than one before.
         server: u64,
     },
+    /// A replica has stopped.
+    ReplicaStopped {
+        /// Of which server.
+        server: u64,
+        /// Of which shard.
+        shard: u64,
+        /// What it says.
+        reason: String,
+    },
+    /// A server believes a liar that it is no member any more.
+    TalkedOut {
+        /// Which.
+        server: u64,
+    },
     /// After everything was mended, something still did not work at the end.
     NoProgress(String),
     /// A watcher missed an event, and was not told so.
@@ -159,8 +181,22 @@ impl Display for Finding {
                 )
             }
             Self::DiskGrows { server, what } => write!(f, "the disk of server {server} grows: {what}"),
+            Self::ReplicaStopped { server, shard, reason } => {
+                write!(f, "server {server}'s replica of shard {shard} has stopped: {reason}")
+            }
+            Self::TalkedOut { server } => write!(f, "server {server} believes a liar that it is no member"),
             Self::DoesNotStart { server, reason } => write!(f, "server {server} does not start: {reason}"),
         }
+    }
+}
+
+impl Finding {
+    /// Whether not even a voter that lies about votes and logs may bring it about.
+    pub(super) const fn is_never_excused(&self) -> bool {
+        matches!(
+            self,
+            Self::Panicked(_) | Self::ReplicaStopped { .. } | Self::TalkedOut { .. } | Self::DoesNotStart { .. }
+        )
     }
 }
 

@@ -4,6 +4,7 @@ use machine::{Rng, Span};
 use placement::{Strategy, TimeoutConfig};
 use store::Reads;
 
+use super::byzantine::Lies;
 use super::disk::Speed;
 use super::nemesis::Kind;
 use super::network::Quality;
@@ -56,6 +57,8 @@ pub struct Scenario {
     pub segment_bytes: u64,
     /// Values have up to a mebibyte instead of a few hundred bytes.
     pub large_values: bool,
+    /// The last of the founders lies to the others while things go wrong.
+    pub lies: Option<Lies>,
     /// Last changes to a server's configuration: for errors planted on purpose.
     pub configure: fn(&mut store::Config),
     /// Keep a record of what happened, for a person to read.
@@ -88,6 +91,7 @@ impl Default for Scenario {
             log_memory_bytes: 64 << 10,
             segment_bytes: 16 << 10,
             large_values: false,
+            lies: None,
             configure: |_| {},
             trace: false,
         }
@@ -116,6 +120,14 @@ impl Scenario {
             large_values: true,
             ..self
         }
+    }
+
+    /// The same with a server that lies, in one of ten about everything.
+    pub fn hostile(seed: u64) -> Self {
+        let mut scenario = Self::drawn(seed);
+        scenario.servers = scenario.servers.max(3);
+        scenario.lies = Some(if seed % 10 == 0 { Lies::Any } else { Lies::Bounded });
+        scenario
     }
 
     /// One of many kinds of scenarios, by chance: sizes, networks, clocks, what may go wrong.

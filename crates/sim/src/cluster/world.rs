@@ -8,6 +8,7 @@ use store::Founding;
 use store::status::RaftRole;
 
 use super::admin::ADMINISTRATOR;
+use super::byzantine::Lies;
 use super::clients::Clients;
 use super::core::{Core, Event, client_of};
 use super::lockers::Lockers;
@@ -347,6 +348,9 @@ impl World {
             self.watchers.check(&mut self.core, history, &self.clients.finally);
         }
         self.lockers.check(&mut self.core);
+        if self.core.scenario.lies == Some(Lies::Any) {
+            self.core.findings.retain(Finding::is_never_excused);
+        }
         let mut elections = Elections::default();
         let (mut reads, mut snapshots) = ((0, 0), (0, 0));
         for counters in self.core.nodes.values().map(super::node::Node::counters) {
@@ -372,6 +376,7 @@ impl World {
             disk_bytes_max: self.disk_bytes_max,
             recovered_ms: recovered.as_ns() / 1_000_000,
             steps: check.steps,
+            lies: self.core.byzantine.as_ref().map_or(0, |liar| liar.told),
             findings: self.core.findings,
             trace: self.core.trace,
         }

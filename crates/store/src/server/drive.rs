@@ -11,6 +11,7 @@ use crate::peer::{Ask, Item, Told};
 use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
 use crate::read::{Found, Read};
 use crate::server::{ClientId, Output};
+use crate::status::Refused;
 
 impl Server {
     /// Begins an operation.
@@ -130,6 +131,7 @@ impl Server {
                 self.counters.forwarded += 1;
                 self.peers.push(leader, Item::Ask { id, group: shard, ask });
                 self.operations.set_waiting(id, Some(now));
+                self.operations.note_asked(id, leader);
             }
             None => self.operations.set_idle(id),
         }
@@ -161,6 +163,10 @@ impl Server {
         told: Result<Told, Error>,
     ) {
         let Some(operation) = self.operations.get(id) else { return };
+        if !operation.asked.contains(&from) || told.as_ref().is_ok_and(|told| !operation.is_answered_by(told)) {
+            self.counters.refuse(Refused::Unasked);
+            return;
+        }
         // A second answer, or to an earlier attempt: the first was enough.
         if !matches!(operation.stage, Stage::Waiting(until) if until != Time::NEVER) {
             return;
@@ -319,10 +325,20 @@ impl Server {
         Some(Leader { shard, server, address })
     }
 
+    /// Whoever was asked last and has not answered may only say that it leads.
+    fn distrust_silent(&mut self, now: Time, id: u64) {
+        let Some(operation) = self.operations.get(id) else { return };
+        let waited = matches!(operation.stage, Stage::Waiting(until) if until <= now);
+        if waited && self.peers.leader_of(operation.shard) == operation.asked.front().copied() {
+            self.peers.forget_leader_of(operation.shard);
+        }
+    }
+
     /// Operations whose time has come, one way or the other.
     pub(super) fn operations_due(&mut self, now: Time) {
         let (again, over) = self.operations.due(now);
         for id in again {
+            self.distrust_silent(now, id);
             self.drive(now, id);
         }
         for id in over {

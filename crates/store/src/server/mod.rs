@@ -13,6 +13,7 @@
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
 //! | `reclaim` | the log kept short, in memory and on the disk |
+//! | `trust` | what another server's word is worth |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `leasing` | leases of data, at their shard's leader |
 //! | `watches` | clients that are told of changes |
@@ -30,6 +31,7 @@ mod peers;
 mod reclaim;
 mod replicas;
 mod requests;
+mod trust;
 mod upkeep;
 mod watches;
 
@@ -45,7 +47,7 @@ pub use open::{Founding, OpenError};
 use crate::config::{Config, ELECTION_TICKS};
 use crate::group::{Effects, Group};
 use crate::snapshots::Snapshots;
-use crate::status::{Counters, GroupStatus, PeerStatus, Status};
+use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
 use access::Gate;
 use operations::Operations;
 use peers::Peers;
@@ -73,6 +75,8 @@ pub struct Server {
     groups: BTreeMap<ShardId, Group>,
     /// Groups that were here once: their votes must not be forgotten.
     removed: BTreeMap<ShardId, wal::HardState>,
+    /// Replicas that cannot go on; their logs stay as they are.
+    halted: BTreeMap<ShardId, StoppedReplica>,
     /// Groups that Raft may have something to say about.
     dirty: BTreeSet<ShardId>,
     /// Groups that wait for the disk.
@@ -115,6 +119,8 @@ pub struct Server {
     leaving: bool,
     /// Not even meta counts on it any more, though its own log doesn't say so.
     out_of_meta: bool,
+    /// Others that say the same.
+    witnesses: trust::Witnesses,
     stopped: bool,
 }
 
@@ -249,6 +255,7 @@ impl Server {
                 }
             }
             self.carry_out(now, effects);
+            self.sweep_failed(now);
         }
     }
 
@@ -280,6 +287,7 @@ impl Server {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters;
         counters.snapshots_sent = self.snapshots.sent;
+        counters.items_dropped = self.peers.dropped;
         counters
     }
 
@@ -298,6 +306,7 @@ impl Server {
     /// Whether it can serve: meta has a leader that is known here, and no replica here lags.
     pub fn is_ready(&self) -> bool {
         !self.stopped
+            && self.halted.is_empty()
             && self.leader_of(ShardId::META).is_some()
             && (self.groups.values())
                 .filter(|group| self.map.desired_replicas(group.id).contains(self.config.server))
@@ -307,6 +316,11 @@ impl Server {
     /// A number for each replica here that is the same on every server that has applied as much: for tests of agreement.
     pub fn digests(&self) -> BTreeMap<ShardId, (u64, u64)> {
         self.groups.iter().map(|(id, group)| (*id, (group.applied(), group.content.digest()))).collect()
+    }
+
+    /// Replicas here that have stopped, why, and what to do.
+    pub fn stopped_replicas(&self) -> Vec<StoppedReplica> {
+        self.halted.values().cloned().collect()
     }
 
     /// The replicas here.

@@ -11,14 +11,14 @@
 //! An operation is tried until it is done or its time is over: repeating does no harm, since writes are done once a
 //! (session, sequence) and everything else either is a read or comes to the same when it is done twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{ServerId, Span, Time};
 use placement::{MoveId, ShardId};
 use tree::Path;
 
 use super::ClientId;
-use crate::peer::LeaseAsk;
+use crate::peer::{LeaseAsk, Told};
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
 
@@ -107,7 +107,12 @@ pub(super) struct Operation {
     pub(super) stage: Stage,
     /// The shard it went to last.
     pub(super) shard: ShardId,
+    /// The servers that were asked last: nobody else answers for them.
+    pub(super) asked: VecDeque<ServerId>,
 }
+
+/// So many of those that were asked may still answer.
+const ASKED_MAX: usize = 4;
 
 /// All operations under way.
 #[derive(Debug, Default)]
@@ -137,7 +142,8 @@ impl Operations {
 
     pub(super) fn add(&mut self, origin: Origin, route: Route, what: What, deadline: Time) -> u64 {
         self.next += 1;
-        let operation = Operation { origin, route, what, deadline, stage: Stage::Idle, shard: ShardId::DEFAULT };
+        let (stage, shard, asked) = (Stage::Idle, ShardId::DEFAULT, VecDeque::new());
+        let operation = Operation { origin, route, what, deadline, stage, shard, asked };
         self.all.insert(self.next, operation);
         self.next
     }
@@ -174,6 +180,16 @@ impl Operations {
         if let Some(operation) = self.all.get_mut(&id) {
             operation.stage = Stage::Waiting(until.map_or(Time::NEVER, |now| now + PATIENCE));
             self.idle.remove(&id);
+        }
+    }
+
+    /// Another server was asked.
+    pub(super) fn note_asked(&mut self, id: u64, server: ServerId) {
+        if let Some(operation) = self.all.get_mut(&id)
+            && !operation.asked.contains(&server)
+        {
+            operation.asked.truncate(ASKED_MAX - 1);
+            operation.asked.push_front(server);
         }
     }
 
@@ -252,6 +268,16 @@ impl Operations {
 }
 
 impl Operation {
+    /// Whether this can be the answer to what was asked.
+    pub(super) fn is_answered_by(&self, told: &Told) -> bool {
+        match (&self.what, told) {
+            (What::Propose(_), Told::Placed(_)) => self.shard == ShardId::META,
+            (What::Propose(_), Told::Outcome(_)) => self.shard != ShardId::META,
+            (What::Read(..), Told::Read(_) | Told::Index(_)) | (What::MoveLeader(_), Told::Done) => true,
+            _ => false,
+        }
+    }
+
     /// The error when its time is over.
     pub(super) fn timed_out(&self) -> Error {
         let timeout_ms = if let Origin::Client { timeout_ms, .. } = self.origin { timeout_ms } else { 0 };

@@ -12,6 +12,7 @@ use crate::group::{Effects, Group, Opening};
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta};
 use crate::peer::{Item, Leads};
 use crate::snapshots::Received;
+use crate::status::{Refused, StoppedReplica};
 use crate::storage::Storage;
 
 /// A replica may lack so many entries and still count as caught up.
@@ -25,6 +26,9 @@ const SNAPSHOT_WRITES: u64 = 1 << 63;
 
 /// Chunks of a snapshot in one write.
 const CHUNKS_A_WRITE: usize = 4;
+
+/// The kind of an entry that changes a group's members.
+pub(super) const CHANGE_OF_MEMBERS: u8 = 1;
 
 /// The entry that begins a new group's log and names its first members; Raft never sees it.
 pub(super) const FOUNDING: u8 = 2;
@@ -112,7 +116,7 @@ impl Server {
         }
     }
 
-    fn follow_map(&mut self, now: Time, map: Map) {
+    pub(super) fn follow_map(&mut self, now: Time, map: Map) {
         self.map = map;
         let me = self.config.server;
         let wanted = |shard: &ShardId| self.map.desired_replicas(*shard).contains(me);
@@ -123,10 +127,15 @@ impl Server {
         self.reroute_watches();
         // After a restart the map may be older than the groups: what it has never heard of is not gone.
         let known = self.map.next_shard();
-        let gone = |id: &&ShardId| **id < known && !self.map.shards().contains_key(id);
-        let gone: Vec<ShardId> = self.groups.keys().filter(gone).copied().collect();
+        let is_gone = |id: &&ShardId| **id < known && !self.map.shards().contains_key(id);
+        let gone: Vec<ShardId> = self.groups.keys().filter(is_gone).copied().collect();
+        let stopped: Vec<ShardId> = self.halted.keys().filter(is_gone).copied().collect();
         for shard in gone {
             self.remove_replica(shard);
+        }
+        for shard in stopped {
+            self.log.remove_group(shard.0);
+            self.halted.remove(&shard);
         }
         self.end_watches();
         self.operations.wake();
@@ -138,7 +147,7 @@ impl Server {
         let me = self.config.server;
         match self.map.members().get(&me) {
             Some(member) => self.address = member.address.clone(),
-            None => self.leaving = self.groups[&ShardId::META].applied() > 0,
+            None => self.leaving = self.groups.get(&ShardId::META).is_some_and(|meta| meta.applied() > 0),
         }
         self.adopt_addresses();
         self.timeout.set_voters(self.map.members().len());
@@ -165,6 +174,7 @@ impl Server {
         let founded: Vec<_> = (self.map.shards().values())
             .filter(|shard| shard.founders.contains(&me))
             .filter(|shard| !self.groups.contains_key(&shard.id) && !self.removed.contains_key(&shard.id))
+            .filter(|shard| !self.halted.contains_key(&shard.id))
             .map(|shard| (shard.id, Members::founders(shard.founders.iter().copied())))
             .collect();
         for (shard, members) in founded {
@@ -181,17 +191,61 @@ impl Server {
         let start = found(&mut self.log, shard, members);
         let hard_state = raft_hard_state(FOUNDED);
         let storage = Storage::new(hard_state, start.clone(), (start.index, start.term), []);
-        self.open_replica(shard, storage, Content::empty(shard), start);
+        self.open_replica(shard, storage, Content::empty(shard), start, 0);
     }
 
-    pub(super) fn open_replica(&mut self, shard: ShardId, storage: Storage, content: Content, start: SnapshotMeta) {
-        let opening = Opening { id: shard, storage, content, start };
-        let mut group = Group::open(&self.config, opening, &mut self.rng);
-        // A group that was founded begins after its first entry, which no snapshot holds.
-        group.snapshot_index = self.log.marked(shard.0);
-        self.groups.insert(shard, group);
-        self.removed.remove(&shard);
-        self.dirty.insert(shard);
+    pub(super) fn open_replica(
+        &mut self,
+        shard: ShardId,
+        storage: Storage,
+        content: Content,
+        start: SnapshotMeta,
+        floor: u64,
+    ) {
+        let applied = start.index;
+        let opening = Opening { id: shard, storage, content, start, floor };
+        match Group::open(&self.config, opening, &mut self.rng) {
+            Ok(mut group) => {
+                // A group that was founded begins after its first entry, which no snapshot holds.
+                group.snapshot_index = self.log.marked(shard.0);
+                self.groups.insert(shard, group);
+                self.removed.remove(&shard);
+                self.dirty.insert(shard);
+            }
+            Err(reason) => self.note_stopped(shard, applied, &reason),
+        }
+    }
+
+    /// A replica has stopped, or cannot begin. Its log stays as it is, and nothing touches it until somebody decides.
+    pub(super) fn note_stopped(&mut self, shard: ShardId, applied: u64, reason: &str) {
+        let name = self.map.shards().get(&shard).map_or_else(|| shard.to_string(), |shard| shard.name.clone());
+        let reason = format!(
+            "the replica of shard {name} on server {} has stopped: {reason}. The server's other replicas go on. hint: as long as a \
+             majority of the shard's other replicas runs, start this server once with `--rebuild {shard}`: the replica is emptied \
+             and filled again by its leader; else restore a backup into a new cluster",
+            self.config.server
+        );
+        let stopped = StoppedReplica { shard, applied, reason };
+        self.outputs.push_back(Output::ReplicaStopped(stopped.clone()));
+        self.halted.insert(shard, stopped);
+    }
+
+    /// Takes replicas that cannot go on out of everything.
+    pub(super) fn sweep_failed(&mut self, now: Time) {
+        let failed = |(id, group): (&ShardId, &Group)| Some((*id, group.failure()?.clone()));
+        let failed: Vec<_> = self.groups.iter().filter_map(failed).collect();
+        for (shard, failure) in failed {
+            self.counters.panics += u64::from(failure.panicked);
+            let Some(mut group) = self.groups.remove(&shard) else { continue };
+            let mut effects = Effects::default();
+            group.abandon(&mut effects);
+            self.dirty.remove(&shard);
+            self.unsynced.remove(&shard);
+            self.note_stopped(shard, group.applied(), &failure.reason);
+            self.watches_lost(shard);
+            self.end_watches();
+            self.carry_out(now, effects);
+        }
     }
 
     /// Whether there is a replica here, made empty if the map allows one: its leader will send it everything.
@@ -199,18 +253,22 @@ impl Server {
         if self.groups.contains_key(&shard) {
             return true;
         }
+        if self.halted.contains_key(&shard) {
+            return false;
+        }
         if shard != ShardId::META && !self.map.shards().contains_key(&shard) {
             return false;
         }
         let hard_state = self.removed.get(&shard).copied().unwrap_or_default();
+        let floor = hard_state.commit;
         let hard_state = wal::HardState { commit: 0, ..hard_state };
         let storage = Storage::new(raft_hard_state(hard_state), SnapshotMeta::default(), (0, 0), []);
-        self.open_replica(shard, storage, Content::empty(shard), SnapshotMeta::default());
-        true
+        self.open_replica(shard, storage, Content::empty(shard), SnapshotMeta::default(), floor);
+        self.groups.contains_key(&shard)
     }
 
     /// Takes a replica away; its vote is kept.
-    fn remove_replica(&mut self, shard: ShardId) {
+    pub(super) fn remove_replica(&mut self, shard: ShardId) {
         let Some(group) = self.groups.remove(&shard) else { return };
         self.log.hard_state(shard.0, group.hard_state());
         self.log.remove_group(shard.0);
@@ -220,29 +278,6 @@ impl Server {
         self.unsynced.remove(&shard);
         self.watches_lost(shard);
         self.end_watches();
-    }
-
-    pub(super) fn no_member(&mut self, now: Time, shard: ShardId, index: u64, map: Option<Vec<u8>>, sealed: bool) {
-        let stale = |group: &Group| !group.is_leader() && group.applied() < index;
-        if !self.groups.get(&shard).is_some_and(stale) {
-            return;
-        }
-        if shard == ShardId::META {
-            // A number that was removed is never given again.
-            self.leaving = true;
-            self.out_of_meta |= sealed;
-            match map.map(|bytes| Map::decode(&bytes)) {
-                Some(Ok(map)) if map.version() > self.map.version() => self.follow_map(now, map),
-                Some(Err(_)) => self.counters.malformed += 1,
-                _ => {}
-            }
-            return;
-        }
-        // Only if the map says so too: the word may be older than a change that made it a member again.
-        if sealed && (self.leaving || !self.map.desired_replicas(shard).contains(self.config.server)) {
-            self.remove_replica(shard);
-            self.retry_idle(now);
-        }
     }
 
     /// Replicas that a late message made, and that nobody will ever fill.
@@ -376,8 +411,12 @@ impl Server {
     fn next_snapshot_write(&mut self) {
         let mut operations = std::mem::take(&mut self.disk.aside);
         self.disk.aside_taken.extend(operations.iter().cloned());
-        if let Some(job) = self.disk.jobs.front_mut() {
-            next_part(job, &mut operations);
+        if let Some(job) = self.disk.jobs.front_mut()
+            && !next_part(job, &mut operations)
+        {
+            // No content that commands have made comes to that. Without a snapshot the log is kept longer.
+            self.counters.refuse(Refused::Snapshot);
+            self.disk.jobs.pop_front();
         }
         if operations.is_empty() {
             return;
@@ -466,6 +505,10 @@ impl Server {
 
     pub(super) fn snapshot_arrived(&mut self, received: Received) {
         let Received { from, group: shard, message, meta, content } = received;
+        if let Err(why) = message.check(shard) {
+            self.counters.refuse(why);
+            return;
+        }
         let known = self.ensure_replica(shard);
         let news = self.groups.get(&shard).is_some_and(|group| group.applied() < meta.index);
         if !known || !news || self.disk.has_job_of(shard) {
@@ -541,11 +584,14 @@ impl Server {
     }
 }
 
-/// What is next of a snapshot on its way to the disk.
-fn next_part(job: &mut Job, operations: &mut Vec<wal::Operation>) {
-    let Some(writer) = &mut job.writer else { return };
+/// What is next of a snapshot on its way to the disk; `false` if it cannot be written.
+fn next_part(job: &mut Job, operations: &mut Vec<wal::Operation>) -> bool {
+    let Some(writer) = &mut job.writer else { return true };
     for _ in 0..CHUNKS_A_WRITE {
         if let Some(chunk) = job.reader.next() {
+            if !(1..=wal::CHUNK_BYTES_MAX).contains(&chunk.len()) {
+                return false;
+            }
             operations.extend(writer.chunk(&chunk));
             continue;
         }
@@ -554,8 +600,9 @@ fn next_part(job: &mut Job, operations: &mut Vec<wal::Operation>) {
         let (last, mark) = writer.finish(job.meta.term, meta.into());
         operations.extend(last);
         job.mark = Some(mark);
-        return;
+        return true;
     }
+    true
 }
 
 /// The hard state of a group that begins.

@@ -240,6 +240,9 @@ impl Server {
         let origin = |purpose| Origin::Client { client, sequence, timeout_ms, purpose };
         let meta = Route::Shard(ShardId::META);
         match admin {
+            Admin::StoppedReplicas => {
+                self.respond_ok(client, sequence, Answer::StoppedReplicas(self.stopped_replicas()));
+            }
             Admin::Status => {
                 let status = Box::new(self.status(now));
                 self.respond_ok(client, sequence, Answer::Status(status));

@@ -25,6 +25,7 @@ impl Server {
         self.snapshots_due(now);
         self.reclaim(now);
         self.reconcile_members(now);
+        self.peers.forget_silent_leaders(now, self.timeout.current());
         self.ask_leave();
         self.leave();
         self.remove_strays();

@@ -1,5 +1,6 @@
 //! A connection to the cluster.
 
+use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use miette::{Report, miette};
 use placement::{Command, Effect};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
-use store::status::Status;
+use store::status::{Status, StoppedReplica};
 
 use super::{explain, tls};
 use crate::cli::actions;
@@ -134,6 +135,25 @@ impl Access {
         let config = ClientConfig { go_to_leader: false, single_attempt: true, ..ClientConfig::default() };
         let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
         client.request(body, self.timeout.min(STATUS_TIMEOUT)).ok()
+    }
+
+    /// Replicas that have stopped. Only servers are asked that lack a replica which the map wants there: those of protocol version 1
+    /// do not know the question, and have none.
+    pub fn stopped_replicas(&self, servers: &BTreeMap<ServerId, Status>) -> BTreeMap<ServerId, Vec<StoppedReplica>> {
+        let lacks = |(id, status): &(&ServerId, &Status)| {
+            let held = |shard| status.groups.iter().any(|group| group.shard == shard);
+            status.map.shards().keys().any(|shard| status.map.desired_replicas(*shard).contains(**id) && !held(*shard))
+        };
+        let ask = |(id, status): (&ServerId, &Status)| {
+            let address = status.map.members().get(id)?.address.clone();
+            let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+            let client = Client::with_config(&[address], self.tls.as_ref(), config).ok()?;
+            match client.request(RequestBody::Admin(Admin::StoppedReplicas), self.timeout.min(STATUS_TIMEOUT)) {
+                Ok(Answer::StoppedReplicas(stopped)) if !stopped.is_empty() => Some((*id, stopped)),
+                _ => None,
+            }
+        };
+        servers.iter().filter(lacks).filter_map(ask).collect()
     }
 
     /// Changes the map of shards and servers.

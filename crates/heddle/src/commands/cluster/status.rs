@@ -24,6 +24,7 @@ pub fn status(access: &Access, format: Format, verbose: bool) -> Result<(), Repo
             "strategy": strategy(view.map.strategy()),
             "servers": servers(&view).objects(),
             "shards": shards::rows(&view).objects(),
+            "stopped": stopped(&view).objects(),
             "rpcs": offers(&view).objects(),
             "counters": counters(&view).objects(),
             "disks": disk::rows(access, &view).objects(),
@@ -33,6 +34,9 @@ pub fn status(access: &Access, format: Format, verbose: bool) -> Result<(), Repo
 
 fn text(access: &Access, view: &View, verbose: bool) -> String {
     let live = view.map.members().keys().filter(|id| view.is_live(**id)).count();
+    let trouble: String = (view.stopped.values().flatten())
+        .map(|replica| format!("STOPPED: {}\n", replica.reason))
+        .collect();
     let head = format!(
         "Cluster {:016x}: {live} of {} live; strategy {}; asked {}\n\n{}\n",
         view.cluster,
@@ -47,7 +51,18 @@ fn text(access: &Access, view: &View, verbose: bool) -> String {
         vec![short(view)]
     };
     let tables: Vec<String> = tables.iter().map(|rows| rows.render(Format::Table)).collect();
-    head + &tables.join("\n")
+    let parting = if trouble.is_empty() { "" } else { "\n" };
+    head + &tables.join("\n") + parting + &trouble
+}
+
+/// One row a replica that has stopped.
+fn stopped(view: &View) -> Rows {
+    let mut rows = Rows::new(&["server", "shard", "applied", "reason"]);
+    for (server, replica) in view.stopped.iter().flat_map(|(id, all)| all.iter().map(move |replica| (*id, replica))) {
+        let shard = view.map.shards().get(&replica.shard).map_or("", |shard| shard.name.as_str());
+        rows.push([json!(view.name(server)), json!(shard), json!(replica.applied), json!(replica.reason)]);
+    }
+    rows
 }
 
 /// The strategy's word on the command line.
