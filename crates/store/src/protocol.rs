@@ -16,6 +16,8 @@
 //! added at the end, and [`VERSION`] rises when old ones change. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
+mod invalid;
+
 use std::collections::BTreeMap;
 
 use machine::ServerId;
@@ -23,6 +25,8 @@ use placement::ShardId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tree::{Event, Location, Path, Refusal, Transaction};
+
+pub use invalid::{Unreadable, decode_client};
 
 /// The version of this protocol. Both sides must speak the same one.
 pub const VERSION: u32 = 1;
@@ -219,6 +223,8 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// How the asked server is, and whom it has refused what.
+    Health,
 }
 
 /// From a server to a client.
@@ -311,6 +317,8 @@ pub enum Answer {
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
+    /// Of [`Admin::Health`].
+    Health(Box<crate::status::Health>),
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.
