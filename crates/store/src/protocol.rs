@@ -16,6 +16,8 @@
 //! added at the end, and [`VERSION`] rises when old ones change. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
+mod invalid;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
@@ -23,6 +25,8 @@ use placement::ShardId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tree::{Change, Event, LeaseId, Location, Path, Refusal, Transaction};
+
+pub use invalid::{Unreadable, decode_client};
 
 /// The version of this protocol. Both sides must speak the same one.
 pub const VERSION: u32 = 1;
@@ -368,6 +372,8 @@ pub enum Admin {
     Access,
     /// Which replicas of the asked server have stopped, why, and what to do.
     StoppedReplicas,
+    /// How the asked server is, and whom it has refused what.
+    Health,
 }
 
 /// From a server to a client.
@@ -460,8 +466,6 @@ pub enum Answer {
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
-    /// Of [`Admin::Disk`] and [`Admin::Defragment`].
-    Disk(crate::status::DiskStatus),
     // From here on: since version 2.
     /// Of [`RequestBody::WriteOrElse`]: a condition did not hold, so the other changes were made.
     Otherwise {
@@ -506,6 +510,12 @@ pub enum Answer {
     },
     /// Of [`Admin::Access`].
     Access(Box<AccessView>),
+    /// Of [`Admin::Disk`] and [`Admin::Defragment`].
+    Disk(crate::status::DiskStatus),
+    /// Of [`Admin::StoppedReplicas`].
+    StoppedReplicas(Vec<crate::status::StoppedReplica>),
+    /// Of [`Admin::Health`].
+    Health(Box<crate::status::Health>),
 }
 
 /// Roles and users as an administrator sees them: no hashes of tokens.
@@ -519,8 +529,6 @@ pub struct AccessView {
     pub roles: BTreeMap<String, BTreeMap<placement::access::Scope, BTreeSet<placement::access::Operation>>>,
     /// By name: roles, and whether it has a token, which may expire (seconds since 1970).
     pub users: BTreeMap<String, (BTreeSet<String>, Option<Option<u64>>)>,
-    /// Of [`Admin::StoppedReplicas`].
-    StoppedReplicas(Vec<crate::status::StoppedReplica>),
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.

@@ -8,6 +8,7 @@
 //! | `disk` | two threads that write, one for the log and one for snapshots |
 //! | `leash` | its end with whoever started it |
 //! | `folder` | the data folder: whose it is, and that nobody else uses it |
+//! | `descriptors`, `crowd`, `remote`, `refusals` | how many connections there may be, of whom, and who was refused |
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
 //! | `token`, `subject`, `logins` | how users log in: tokens, names in certificates, who guesses |
 //! | `audit` | who did what, line by line |
@@ -29,6 +30,8 @@ pub mod certificates;
 mod client;
 mod clock;
 mod contest;
+mod crowd;
+mod descriptors;
 mod disk;
 mod drive;
 mod error;
@@ -40,6 +43,8 @@ mod logins;
 mod metrics;
 mod node;
 mod peers;
+mod refusals;
+mod remote;
 mod run;
 mod stream;
 pub mod subject;

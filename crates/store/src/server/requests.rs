@@ -254,6 +254,10 @@ impl Server {
                 }
                 self.respond_ok(client, sequence, Answer::Disk(status));
             }
+            Admin::Health => {
+                let health = Box::new(self.health());
+                self.respond_ok(client, sequence, Answer::Health(health));
+            }
             Admin::Join { name, address, nonce, replaces } => {
                 let command = match replaces {
                     None => placement::Command::AddServer { name, address, metrics: None, nonce },

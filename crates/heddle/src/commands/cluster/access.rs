@@ -11,7 +11,7 @@ use miette::{Report, miette};
 use placement::{Command, Effect};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
-use store::status::{Status, StoppedReplica};
+use store::status::{Health, Status, StoppedReplica};
 
 use super::{explain, tls};
 use crate::cli::actions;
@@ -91,6 +91,8 @@ impl Access {
                     "a controller with certificates wants --tls-cert, --tls-key and --tls-ca"
                 }
             }
+            // A server knows better: that its disk is full, say.
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
             store::protocol::Error::Timeout { .. } => {
                 "`heddle cluster status` shows which servers are up: a majority of a shard's voters has to be; --timeout waits longer"
             }
@@ -154,6 +156,21 @@ impl Access {
             }
         };
         servers.iter().filter(lacks).filter_map(ask).collect()
+    }
+
+    /// How the server at an address says that it is; none if it does not say so, or is a release older than the question.
+    pub fn health_at(&self, address: &str) -> Option<Health> {
+        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        match client.request(RequestBody::Admin(Admin::Health), self.timeout.min(STATUS_TIMEOUT)) {
+            Ok(Answer::Health(health)) => Some(*health),
+            _ => None,
+        }
+    }
+
+    /// For clients of another kind.
+    pub const fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Changes the map of shards and servers.

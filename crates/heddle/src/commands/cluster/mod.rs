@@ -11,14 +11,17 @@
 //! | `txn`, `lease`, `contest` | transactions, leases, locks and elections |
 //! | `users` | who may do what |
 //! | `bench` | measures |
+//! | `check`, `health` | is it fast enough, is it well, who was refused |
 
 mod access;
 mod backup;
 mod bench;
+mod check;
 mod contest;
 mod data;
 mod disk;
 mod election;
+mod health;
 mod lease;
 mod members;
 mod restore;
@@ -34,7 +37,7 @@ use miette::Report;
 use serde_json::{Map, Value};
 
 use crate::Ending;
-use crate::cli::actions::{Action, Cluster};
+use crate::cli::actions::{Action, CheckAction, Cluster};
 use crate::cli::{Endpoints, Format};
 use crate::output::{Rows, print_json, put};
 use access::Access;
@@ -78,6 +81,9 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
         Action::User { action } => users::user(&open()?, action, format)?,
         Action::Role { action } => users::role(&open()?, action, format)?,
         Action::Call(call) => data::call(&open()?, call, format)?,
+        Action::Check { action: CheckAction::Health } => return health::check(&open()?, format),
+        Action::Check { action: CheckAction::Perf(perf) } => return check::perf(perf, &args.access, format),
+        Action::Refusals => health::refusals(&open()?, format)?,
         Action::Bench(_) => unreachable!("it was done above"),
     }
     Ok(Ending::Passed)
