@@ -65,7 +65,10 @@ enum Kind {
     Unknown {
         since: Time,
     },
-    Client(ClientId),
+    Client {
+        client: ClientId,
+        version: u32,
+    },
     /// A peer talks to us.
     From(ServerId),
     /// We talk to a peer.
@@ -342,7 +345,8 @@ impl Node {
         }
         let Some(&token) = self.clients.get(&client) else { return };
         let connection = self.connections.get_mut(&token).expect("each client has its connection");
-        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(message) {
+        let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
+        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(&*message.for_version(version)) {
             let ServerMessage::Response(response) = message else {
                 tracing::error!("a message of {bytes} bytes for a client was dropped");
                 return;
@@ -377,7 +381,7 @@ impl Node {
             self.close(now, token, &reason);
             return false;
         }
-        if matches!(connection.kind, Kind::Client(_)) && waiting > CLIENT_OUTBOX_MAX {
+        if matches!(connection.kind, Kind::Client { .. }) && waiting > CLIENT_OUTBOX_MAX {
             let peer = connection.stream.peer();
             tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
             self.close(now, token, "it does not read");
@@ -410,10 +414,14 @@ impl Node {
         while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
             let length = body.len();
             match connection.kind {
-                Kind::Client(client) => {
+                Kind::Client { client, version } => {
                     let message = decode(body).map_err(|error| error.to_string())?;
-                    // By the clock of this moment: a lease must not be judged by what it showed before this was read.
-                    self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
+                    if let Some(refusal) = self.refuse_join(version, &message) {
+                        connection.stream.put(&refusal).expect("a refusal is short");
+                    } else {
+                        // By the clock of this moment: a lease must not be judged by what it showed before this was read.
+                        self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
+                    }
                 }
                 Kind::From(from) => {
                     let envelope = decode(body).map_err(|error| error.to_string())?;
@@ -422,14 +430,14 @@ impl Node {
                 Kind::To { peer, .. } => {
                     let welcome = decode(body).map_err(|error| error.to_string())?;
                     connection.kind = Kind::To { peer, welcomed: true };
-                    self.welcomed(peer, welcome)?;
+                    self.welcomed(now, peer, welcome)?;
                 }
                 Kind::Unknown { .. } => {
                     let hello = decode(body).map_err(|error| error.to_string())?;
                     let outcome = self.greeted(now, token, connection, &hello);
                     let welcome = match &outcome {
-                        Ok(()) => Welcome::Accepted {
-                            version: store::protocol::VERSION,
+                        Ok(version) => Welcome::Accepted {
+                            version: *version,
                             cluster: self.parts.cluster,
                             server: self.parts.server.id(),
                             name: self.parts.name.clone(),
@@ -453,7 +461,7 @@ impl Node {
         connection.stream.deregister(self.parts.poll.registry());
         match connection.kind {
             Kind::Unknown { .. } => tracing::info!("{}: {reason}", connection.stream.peer()),
-            Kind::Client(client) => {
+            Kind::Client { client, .. } => {
                 tracing::debug!("client {}: {reason}", connection.stream.peer());
                 self.clients.remove(&client);
                 self.parts.server.handle(now, Input::ClientGone(client));
@@ -517,11 +525,11 @@ impl Node {
     fn act(&mut self, now: Time, action: Action) {
         match action {
             Action::Close(token, reason) => self.close(now, token, reason),
-            Action::Dial { peer, address, targets, attempt } => {
+            Action::Dial { peer, address, targets, attempt, version } => {
                 let outcome = dial(&address, &targets, attempt, self.parts.tls.as_ref()).and_then(|mut stream| {
                     bound_silence(&stream);
                     let role = Role::Peer { cluster: self.parts.cluster, server: self.parts.server.id(), to: peer };
-                    stream.put(&Hello::new(role)).expect("a hello is short");
+                    stream.put(&Hello::in_version(role, version)).expect("a hello is short");
                     let token = self.tokens.next();
                     stream.register(self.parts.poll.registry(), token).map_err(|error| error.to_string())?;
                     self.connections.insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false } });

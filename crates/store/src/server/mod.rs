@@ -78,6 +78,7 @@ pub struct Server {
     stalled: Time,
     next_tick: Time,
     next_upkeep: Time,
+    next_raise: Time,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
     deaf_until: Time,
     operations: Operations,
@@ -119,6 +120,7 @@ impl Control for Server {
         self.catch_up(now);
         match input {
             Input::Peer { from, envelope } => self.peer_said(now, from, envelope),
+            Input::PeerSpeaks { peer, version } => self.peers.note_version(peer, version),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, message } => self.client_said(now, client, message),
             Input::ClientGone(client) => self.client_gone(now, client),
@@ -300,6 +302,12 @@ impl Server {
     /// The map of shards and servers as far as it is known here.
     pub fn map(&self) -> &Map {
         &self.map
+    }
+
+    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
+    /// peers nor for the log.
+    pub fn protocol(&self) -> u32 {
+        self.map.protocol()
     }
 
     /// Everything for a status page.

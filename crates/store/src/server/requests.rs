@@ -185,6 +185,9 @@ impl Server {
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Join), meta, What::Propose(command.encode()), deadline);
             }
+            Admin::Placement(command) if command.is_internal() => {
+                return Err(Error::Invalid("only servers propose such a change".into()));
+            }
             Admin::Placement(command) => {
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode()), deadline);
