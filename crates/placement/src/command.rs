@@ -131,6 +131,16 @@ pub enum Command {
         /// What is done.
         command: AccessCommand,
     },
+    /// Every server speaks this version of the protocol, and holds the cluster's secret. Changes nothing if it would lower the version,
+    /// or if a member is not among those of whom that is known.
+    RaiseProtocol {
+        /// The version.
+        to: u32,
+        /// Of whom it is known.
+        servers: BTreeSet<ServerId>,
+        /// The digest of the secret by which servers know each other.
+        secret: Option<[u8; 32]>,
+    },
 }
 
 /// What a command did.
@@ -189,6 +199,28 @@ impl Command {
         }
     }
 
+    /// Whether only servers may propose it: it states what they have found, or have agreed on.
+    pub fn is_internal(&self) -> bool {
+        match self {
+            Self::RaiseProtocol { .. } => true,
+            Self::AddServer { .. }
+            | Self::RemoveServer { .. }
+            | Self::UpdateAddress { .. }
+            | Self::ReplaceServer { .. }
+            | Self::SetStrategy { .. }
+            | Self::EnsureModule { .. }
+            | Self::CreateShard { .. }
+            | Self::DeleteShard { .. }
+            | Self::SetReplicas { .. }
+            | Self::Pin { .. }
+            | Self::Unpin { .. }
+            | Self::BeginMove { .. }
+            | Self::MoveImported { .. }
+            | Self::FinishMove { .. }
+            | Self::MoveDropped { .. } => false,
+        }
+    }
+
     /// The same command with its prefixes in their [canonical](Prefix::canonical) form.
     pub(crate) fn canonical(self) -> Self {
         match self {
@@ -226,14 +258,13 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(
     format: u8,
     bytes: &'a [u8],
 ) -> Result<T, DecodeError> {
-    match decode_first(what, format, bytes)? {
-        (value, []) => Ok(value),
-        _ => Err(DecodeError::Malformed { what, why: "something follows its end".to_owned() }),
-    }
+    let (value, rest) = decode_front(what, format, bytes)?;
+    let why = || DecodeError::Malformed { what, why: "something follows its end".to_owned() };
+    if rest.is_empty() { Ok(value) } else { Err(why()) }
 }
 
-/// The value that bytes of [`encode`] begin with, and what follows it.
-pub(crate) fn decode_first<'a, T: Deserialize<'a>>(
+/// The value at the front of bytes that [`encode`] began, and what follows it.
+pub(crate) fn decode_front<'a, T: Deserialize<'a>>(
     what: &'static str,
     format: u8,
     bytes: &'a [u8],

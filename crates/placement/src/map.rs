@@ -2,7 +2,7 @@
 
 mod members;
 mod moves;
-mod parts;
+mod sections;
 mod shards;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tree::Path;
 
 use crate::access::Access;
-use crate::command::{Effect, decode_first, encode};
+use crate::command::{Effect, decode_front, encode};
 use crate::route::Routes;
 use crate::{
     Command, DecodeError, Member, Move, MoveId, Phase, Prefix, Refusal, Replicas, Shard, ShardId, SpansShards, Strategy,
@@ -20,6 +20,9 @@ use crate::{
 
 /// The format that [`Map::encode`] writes.
 const FORMAT: u8 = 1;
+
+/// The protocol of a cluster that nobody has raised.
+const FIRST_PROTOCOL: u32 = 1;
 
 /// Most servers of a cluster.
 pub const MEMBERS_MAX: usize = 64;
@@ -55,6 +58,13 @@ pub struct Map {
     /// Roles and users: not for everybody's eyes, so only [`Map::encode`] writes it.
     #[serde(skip)]
     access: Access,
+    /// Not in what is sent to clients: those of version 1 do not know it. See `sections`.
+    #[serde(skip)]
+    protocol: u32,
+    #[serde(skip)]
+    secret: Option<[u8; 32]>,
+    #[serde(skip)]
+    removed_addresses: BTreeMap<ServerId, String>,
     /// Follows from `shards`.
     #[serde(skip)]
     routes: Routes,
@@ -93,6 +103,9 @@ impl From<Parts> for Map {
             next_shard,
             next_move,
             access,
+            protocol: FIRST_PROTOCOL,
+            secret: None,
+            removed_addresses: BTreeMap::new(),
             routes,
         }
     }
@@ -131,6 +144,9 @@ impl Map {
             next_shard: 2,
             next_move: 1,
             access: Access::default(),
+            protocol: FIRST_PROTOCOL,
+            secret: None,
+            removed_addresses: BTreeMap::new(),
             routes: Routes::default(),
         }
     }
@@ -176,12 +192,47 @@ impl Map {
                 let changed = self.access.apply(revision, command)?;
                 Ok(if changed { Outcome::changed(Effect::Changed) } else { Outcome::unchanged(Effect::Unchanged) })
             }
+            Command::RaiseProtocol { to, servers, secret } => Ok(self.raise_protocol(to, &servers, secret)),
         }
     }
 
     /// Roles and users.
     pub fn access(&self) -> &Access {
         &self.access
+    }
+
+    /// Never lowers it: what a newer version has written, an older one may not understand.
+    fn raise_protocol(&mut self, to: u32, servers: &BTreeSet<ServerId>, secret: Option<[u8; 32]>) -> Outcome {
+        let for_all = self.members.keys().all(|id| servers.contains(id));
+        let secret = secret.or(self.secret);
+        if !for_all || to < self.protocol || (to, secret) == (self.protocol, self.secret) {
+            return Outcome::unchanged(Effect::Unchanged);
+        }
+        (self.protocol, self.secret) = (to, secret);
+        Outcome::changed(Effect::Changed)
+    }
+
+    /// The digest of the secret by which servers know each other, once the protocol was raised with one.
+    pub fn secret(&self) -> Option<&[u8; 32]> {
+        self.secret.as_ref()
+    }
+
+    /// Addresses of servers that were removed since the protocol was raised to 2: those that are remembered.
+    pub fn removed_addresses(&self) -> &BTreeMap<ServerId, String> {
+        &self.removed_addresses
+    }
+
+    /// Whether a server of this number was a member and is none any more: numbers are never given again.
+    pub fn was_removed(&self, id: ServerId) -> bool {
+        id.0 < self.next_server && !self.members.contains_key(&id)
+    }
+
+    /// The version of the protocol that every server of the cluster speaks: nothing that needs a higher one may be sent to a server
+    /// or written to a log. 1 until the leader of `meta` has raised it ([`Command::RaiseProtocol`]); it never falls.
+    ///
+    /// A map that a client got in a status does not say it, and gives 1.
+    pub fn protocol(&self) -> u32 {
+        self.protocol
     }
 
     /// The number that the next shard gets: shards below it that are not in [`Map::shards`] are gone.
@@ -268,10 +319,10 @@ impl Map {
         (!settled).then_some(module)
     }
 
-    /// As bytes for a snapshot: a format number, then postcard, then what later versions added.
+    /// As bytes for a snapshot: a format number, then postcard, then what version 1 does not know, if there is any.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = encode(FORMAT, self);
-        self.encode_parts(&mut bytes);
+        self.encode_sections(&mut bytes);
         bytes
     }
 
@@ -280,8 +331,8 @@ impl Map {
     /// # Errors
     /// [`DecodeError`] if they are not a map, or one that commands cannot have made.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (mut map, rest): (Self, _) = decode_first("map", FORMAT, bytes)?;
-        map.decode_parts(rest)?;
+        let (mut map, rest) = decode_front::<Self>("map", FORMAT, bytes)?;
+        map.decode_sections(rest).map_err(|why| DecodeError::Malformed { what: "map", why })?;
         map.inconsistency().map_or(Ok(map), |why| Err(DecodeError::Malformed { what: "map", why }))
     }
 

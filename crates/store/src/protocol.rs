@@ -13,10 +13,11 @@
 //! one who connects is a [`Hello`], the first answer a [`Welcome`]. After that a client sends [`ClientMessage`]s and
 //! gets [`ServerMessage`]s; a server that connected as a peer sends [`crate::peer::Envelope`]s, and gets its own from
 //! the connection that goes the other way. Enum variants are numbered in the order of their declaration: new ones are
-//! added at the end, and [`VERSION`] rises when old ones change. `docs/protocol.md` has the same for people who write a
+//! added at the end, and sent to nobody who does not know them; [`VERSION`] says who does. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
 mod invalid;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +29,7 @@ use tree::{Change, Event, LeaseId, Location, Path, Refusal, Transaction};
 
 pub use invalid::{Unreadable, decode_client};
 
-/// The version of this protocol. Both sides must speak the same one.
-pub const VERSION: u32 = 1;
+pub use version::{VERSION, VERSION_MIN, spoken_by_refuser};
 
 /// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
 pub const MAGIC: u32 = 0x4845_444c;
@@ -45,7 +45,7 @@ pub const FRAME_HEADER: usize = 4;
 pub struct Hello {
     /// [`MAGIC`].
     pub magic: u32,
-    /// [`VERSION`].
+    /// The highest version that it speaks, or wants to speak here.
     pub version: u32,
     /// Who connects.
     pub role: Role,
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Secret {
 pub enum Welcome {
     /// Go on.
     Accepted {
-        /// [`VERSION`].
+        /// The version that is spoken on this connection: the lower one of both sides'.
         version: u32,
         /// The cluster.
         cluster: u64,
@@ -699,29 +699,5 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
         Ok((message, [])) => Ok(message),
         Ok((_, rest)) => Err(FrameError::Malformed(format!("{} bytes too many", rest.len()))),
         Err(error) => Err(FrameError::Malformed(error.to_string())),
-    }
-}
-
-impl Hello {
-    /// A first message.
-    pub fn new(role: Role) -> Self {
-        Self { magic: MAGIC, version: VERSION, role }
-    }
-
-    /// Whether it speaks this protocol; if not, the text for [`Welcome::Refused`].
-    ///
-    /// # Errors
-    /// The text.
-    pub fn check(&self) -> Result<(), String> {
-        if self.magic != MAGIC {
-            return Err("this is a Heddle controller, and what was sent is not its protocol".into());
-        }
-        if self.version != VERSION {
-            return Err(format!(
-                "protocol version {} was asked for, this server speaks {VERSION}: use programs of one release",
-                self.version
-            ));
-        }
-        Ok(())
     }
 }

@@ -85,7 +85,8 @@ impl Cluster {
             stuck: None,
         };
         let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
-        let founding = Founding { cluster: CLUSTER, servers: names, strategy };
+        let founding =
+            Founding { cluster: CLUSTER, servers: names, strategy, protocol: store::protocol::VERSION, secret: None };
         for id in (1..=servers).map(ServerId) {
             let mut disk = MemoryDisk::new();
             let wal_config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };

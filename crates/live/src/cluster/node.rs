@@ -72,7 +72,10 @@ enum Kind {
     Unknown {
         since: Time,
     },
-    Client(ClientId),
+    Client {
+        client: ClientId,
+        version: u32,
+    },
     /// A peer talks to us.
     From(ServerId),
     /// We talk to a peer.
@@ -400,7 +403,8 @@ impl Node {
         }
         let completed = self.refusals.complete(message, || self.parts.disk.wants());
         let message = completed.as_ref().unwrap_or(message);
-        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(message) {
+        let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
+        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(&*message.for_version(version)) {
             let ServerMessage::Response(response) = message else {
                 tracing::error!("a message of {bytes} bytes for a client was dropped");
                 return;
@@ -435,7 +439,7 @@ impl Node {
             self.close(now, token, &reason);
             return false;
         }
-        if matches!(connection.kind, Kind::Client(_)) && waiting > CLIENT_OUTBOX_MAX {
+        if matches!(connection.kind, Kind::Client { .. }) && waiting > CLIENT_OUTBOX_MAX {
             let peer = connection.stream.peer();
             tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
             self.refusals.count(&connection.caller(), "connection", "does not read", "");
@@ -469,10 +473,11 @@ impl Node {
         while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
             let length = body.len();
             match connection.kind {
-                Kind::Client(client) => {
+                Kind::Client { client, version } => {
                     match decode_client(body) {
                         Ok(message) => {
-                            if let Some(refusal) = self.note_request(client, connection, &message) {
+                            let refusal = self.refuse_join(version, &message);
+                            if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
                                 connection.stream.put(&refusal).expect("a refusal is short");
                             } else {
                                 // By the clock of this moment: a lease must not be judged by what it showed before this was read.
@@ -489,14 +494,14 @@ impl Node {
                 Kind::To { peer, .. } => {
                     let welcome = decode(body).map_err(|error| error.to_string())?;
                     connection.kind = Kind::To { peer, welcomed: true };
-                    self.welcomed(peer, welcome)?;
+                    self.welcomed(now, peer, welcome)?;
                 }
                 Kind::Unknown { .. } => {
                     let hello = decode(body).map_err(|error| error.to_string())?;
                     let outcome = self.greeted(now, token, connection, &hello);
                     let welcome = match &outcome {
-                        Ok(()) => Welcome::Accepted {
-                            version: store::protocol::VERSION,
+                        Ok(version) => Welcome::Accepted {
+                            version: *version,
                             cluster: self.parts.cluster,
                             server: self.parts.server.id(),
                             name: self.parts.name.clone(),
@@ -524,7 +529,7 @@ impl Node {
                 self.strangers.remove(token);
                 self.refusals.count(&connection.caller(), "connection", "no greeting", reason);
             }
-            Kind::Client(client) => {
+            Kind::Client { client, .. } => {
                 tracing::debug!("client {}: {reason}", connection.stream.peer());
                 self.clients.remove(&client);
                 if let Some(audit) = &mut self.parts.audit {
@@ -593,11 +598,11 @@ impl Node {
     fn act(&mut self, now: Time, action: Action) {
         match action {
             Action::Close(token, reason) => self.close(now, token, reason),
-            Action::Dial { peer, address, targets, attempt } => {
+            Action::Dial { peer, address, targets, attempt, version } => {
                 let outcome = dial(&address, &targets, attempt, self.parts.tls.as_ref()).and_then(|mut stream| {
                     bound_silence(&stream);
                     let role = Role::Peer { cluster: self.parts.cluster, server: self.parts.server.id(), to: peer };
-                    stream.put(&Hello::new(role)).expect("a hello is short");
+                    stream.put(&Hello::in_version(role, version)).expect("a hello is short");
                     let token = self.tokens.next();
                     stream.register(self.parts.poll.registry(), token).map_err(|error| error.to_string())?;
                     self.connections.insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false }, host: None });

@@ -380,7 +380,8 @@ fn found(
     let failed = |error: wal::Error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() };
     log.identify(identity.clone()).map_err(failed)?;
     let servers = BTreeMap::from([(server, (options.node.clone(), advertise.to_owned()))]);
-    Founding { cluster, servers, strategy: options.strategy }.write(&mut log);
+    Founding { cluster, servers, strategy: options.strategy, protocol: store::protocol::VERSION, secret: None }
+        .write(&mut log);
     let begun = start(folder, log, identity, BTreeMap::new())?;
     tracing::info!("founded cluster {cluster:016x}");
     Ok(begun)

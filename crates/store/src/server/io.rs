@@ -23,6 +23,13 @@ pub enum Input {
         /// What.
         envelope: Envelope,
     },
+    /// A connection to a peer was made, and this version is spoken on it: the lower one of both servers'.
+    PeerSpeaks {
+        /// Who.
+        peer: ServerId,
+        /// The version.
+        version: u32,
+    },
     /// A connection to a peer was lost: what was sent lately may not have arrived.
     PeerLost(ServerId),
     /// From a client.

@@ -91,6 +91,7 @@ pub struct Server {
     stalled: Time,
     next_tick: Time,
     next_upkeep: Time,
+    next_raise: Time,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
     deaf_until: Time,
     operations: Operations,
@@ -136,6 +137,7 @@ impl Control for Server {
         self.catch_up(now);
         match input {
             Input::Peer { from, envelope } => self.peer_said(now, from, envelope),
+            Input::PeerSpeaks { peer, version } => self.peers.note_version(peer, version),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, message } => self.client_said(now, client, message),
             Input::Caller { client, caller } => self.called_by(client, caller),
@@ -342,6 +344,12 @@ impl Server {
             refusals: Vec::new(),
             other_refusals: 0,
         }
+    }
+
+    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
+    /// peers nor for the log.
+    pub fn protocol(&self) -> u32 {
+        self.map.protocol()
     }
 
     /// Everything for a status page.

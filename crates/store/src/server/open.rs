@@ -16,6 +16,7 @@ use crate::config::{Config, LEASE_MAX};
 use crate::content::{Builder, Content};
 use crate::message::check::{INDEX_MAX, TERM_MAX, is_entry};
 use crate::message::{Members, SnapshotMeta, raft_entry};
+use crate::protocol::VERSION_MIN;
 use crate::snapshots::Snapshots;
 use crate::status::Counters;
 use crate::storage::Storage;
@@ -53,6 +54,10 @@ pub struct Founding {
     pub servers: BTreeMap<ServerId, (String, String)>,
     /// How modules are spread over shards.
     pub strategy: placement::Strategy,
+    /// The version of the protocol that all of them speak, and everybody who joins.
+    pub protocol: u32,
+    /// The digest of the secret by which they know each other, if the driver has them prove one.
+    pub secret: Option<[u8; 32]>,
 }
 
 impl Founding {
@@ -72,6 +77,10 @@ impl Founding {
             push(&placement::Command::AddServer { name, address, metrics: None, nonce: id.0 });
         }
         push(&placement::Command::SetStrategy { strategy: self.strategy });
+        if self.protocol > VERSION_MIN {
+            let servers = self.servers.keys().copied().collect();
+            push(&placement::Command::RaiseProtocol { to: self.protocol, servers, secret: self.secret });
+        }
         let commit = 1 + entries.len() as u64;
         // Committed from the start: every founder has the same entries.
         log.append(ShardId::META.0, &entries).expect("a new log takes a few entries");
@@ -118,6 +127,7 @@ impl Server {
             stalled: now,
             next_tick: now,
             next_upkeep: now,
+            next_raise: now,
             deaf_until,
             operations,
             gate: Gate::default(),

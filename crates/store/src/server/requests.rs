@@ -270,6 +270,9 @@ impl Server {
                 let view = Box::new(self.access_view());
                 self.respond_ok(client, sequence, Answer::Access(view));
             }
+            Admin::Placement(command) if command.is_internal() => {
+                return Err(Error::Invalid("only servers propose such a change".into()));
+            }
             Admin::Placement(mut command) => {
                 if let placement::Command::Access { revision, command } = &mut command {
                     self.check_access_command(now, client, command)?;
