@@ -217,7 +217,8 @@ impl Command {
             | Self::BeginMove { .. }
             | Self::MoveImported { .. }
             | Self::FinishMove { .. }
-            | Self::MoveDropped { .. } => false,
+            | Self::MoveDropped { .. }
+            | Self::Access { .. } => false,
         }
     }
 
