@@ -123,6 +123,16 @@ pub enum Command {
         /// Which move.
         id: MoveId,
     },
+    /// Every server speaks this version of the protocol, and holds the cluster's secret. Changes nothing if it would lower the version,
+    /// or if a member is not among those of whom that is known.
+    RaiseProtocol {
+        /// The version.
+        to: u32,
+        /// Of whom it is known.
+        servers: BTreeSet<ServerId>,
+        /// The digest of the secret by which servers know each other.
+        secret: Option<[u8; 32]>,
+    },
     /// Changes roles or users.
     Access {
         /// Only if they are as of this [`Access::revision`](crate::Access::revision): a repetition that is late must not give back a
@@ -202,7 +212,10 @@ impl Command {
     /// Whether only servers may propose it: it states what they have found, or have agreed on.
     pub fn is_internal(&self) -> bool {
         match self {
-            Self::RaiseProtocol { .. } => true,
+            Self::RaiseProtocol { .. }
+            | Self::MoveImported { .. }
+            | Self::FinishMove { .. }
+            | Self::MoveDropped { .. } => true,
             Self::AddServer { .. }
             | Self::RemoveServer { .. }
             | Self::UpdateAddress { .. }
@@ -215,9 +228,6 @@ impl Command {
             | Self::Pin { .. }
             | Self::Unpin { .. }
             | Self::BeginMove { .. }
-            | Self::MoveImported { .. }
-            | Self::FinishMove { .. }
-            | Self::MoveDropped { .. }
             | Self::Access { .. } => false,
         }
     }

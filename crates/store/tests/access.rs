@@ -48,7 +48,13 @@ fn certificate(name: &str) -> Credentials {
 impl Cluster {
     fn of(servers: u64) -> Self {
         let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), format!("10.0.0.{id}:6640"))));
-        let founding = Founding { cluster: CLUSTER, servers: names.collect(), strategy: placement::Strategy::Single };
+        let founding = Founding {
+            cluster: CLUSTER,
+            servers: names.collect(),
+            strategy: placement::Strategy::Single,
+            protocol: store::protocol::VERSION,
+            secret: None,
+        };
         let mut members = BTreeMap::new();
         for id in (1..=servers).map(ServerId) {
             let mut disk = MemoryDisk::new();
@@ -484,6 +490,10 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
                 3..6 if change.is_none() => {
                     let is_grant = rng.below(2) == 0;
                     may_be_granted |= is_grant;
+                    if is_grant {
+                        // Who still waits may be let through by it.
+                        asked.values_mut().for_each(|may| *may = true);
+                    }
                     let command = [revoke, grant][usize::from(is_grant)](&[Operation::Write], "/car:cars");
                     let body =
                         RequestBody::Admin(Admin::Placement(placement::Command::Access { revision: None, command }));

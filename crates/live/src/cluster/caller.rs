@@ -83,10 +83,10 @@ pub(super) struct Caller {
     /// Connections with something to send.
     dirty: Vec<Token>,
     dialled: u64,
-    /// By which it logs in.
-    token: Option<LoginToken>,
     /// Servers that have refused our version, and said that they speak the oldest: it is asked for at the next attempt.
     older: BTreeSet<String>,
+    /// By which it logs in.
+    token: Option<LoginToken>,
 }
 
 impl Caller {
@@ -98,8 +98,8 @@ impl Caller {
             tokens: HashMap::new(),
             dirty: Vec::new(),
             dialled: 0,
-            token: None,
             older: BTreeSet::new(),
+            token: None,
         }
     }
 
@@ -293,7 +293,11 @@ impl Caller {
         self.dialled += 1;
         let mut stream = dial(address, &addresses, self.dialled, self.tls.as_ref())?;
         let version = if self.older.remove(address) { VERSION_MIN } else { VERSION };
-        let hello = Hello::in_version(self.role(&addresses)?, version);
+        let role = self.role(&addresses)?;
+        if version < VERSION && matches!(role, Role::User { .. }) {
+            return Err("it speaks an older version, which knows no users: upgrade it, or ask without a token".into());
+        }
+        let hello = Hello::in_version(role, version);
         stream.put(&hello).expect("a hello is short");
         let token = tokens.next();
         stream.register(registry, token).map_err(|error| error.to_string())?;

@@ -19,7 +19,7 @@ const SECRET: u32 = 2;
 /// [`Map::removed_addresses`], as a map.
 const REMOVED: u32 = 3;
 /// [`Map::access`].
-const ACCESS: u32 = 4;
+const ACCESS: u32 = 16;
 
 impl Map {
     pub(super) fn encode_sections(&self, out: &mut Vec<u8>) {
@@ -60,7 +60,12 @@ impl Map {
                         return Err("too many removed servers, or none".to_owned());
                     }
                 }
-                ACCESS => self.access = whole(content)?,
+                ACCESS => {
+                    self.access = whole(content)?;
+                    if self.access.is_unused() {
+                        return Err("roles and users that nobody has made are written".to_owned());
+                    }
+                }
                 _ => return Err(format!("section {tag} was written by a newer program")),
             }
             (last, bytes) = (tag, rest);

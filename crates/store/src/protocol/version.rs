@@ -66,17 +66,18 @@ impl RequestBody {
             | Self::Lease(_)
             | Self::WhoAmI => 2,
             Self::Admin(admin) => match admin {
-                Admin::Status
-                | Admin::Join { .. }
-                | Admin::Placement(_)
-                | Admin::MoveLeader { .. }
-                | Admin::Backup { .. } => 1,
-                Admin::Disk
+                Admin::Placement(placement::Command::Access { .. })
+                | Admin::Disk
                 | Admin::Defragment
                 | Admin::BackupLasting { .. }
                 | Admin::Access
                 | Admin::StoppedReplicas
                 | Admin::Health => 2,
+                Admin::Status
+                | Admin::Join { .. }
+                | Admin::Placement(_)
+                | Admin::MoveLeader { .. }
+                | Admin::Backup { .. } => 1,
             },
         }
     }
@@ -115,7 +116,8 @@ impl Error {
             | Self::Rpc(_)
             | Self::Disk(_)
             | Self::TooLarge(_) => None,
-            Self::Compacted { .. } | Self::Denied(_) => Some(Self::Invalid(self.to_string())),
+            Self::Denied(text) => Some(Self::Invalid(text.clone())),
+            Self::Compacted { .. } => Some(Self::Invalid(self.to_string())),
         }
     }
 }

@@ -351,11 +351,6 @@ impl Server {
         }
     }
 
-    /// The version of the protocol that all servers speak.
-    fn protocol_of_all(&self) -> u32 {
-        VERSION_WITH_ACCESS
-    }
-
     /// What has to be so before roles and users are changed.
     pub(super) fn check_access_command(
         &self,
@@ -363,7 +358,7 @@ impl Server {
         client: ClientId,
         command: &AccessCommand,
     ) -> Result<(), Error> {
-        if self.protocol_of_all() < VERSION_WITH_ACCESS {
+        if self.map.protocol() < VERSION_WITH_ACCESS {
             return Err(Error::Invalid(
                 "not all servers of the cluster know roles and users: upgrade them all first".into(),
             ));
@@ -458,6 +453,8 @@ fn operation_of(admin: &Admin) -> Operation {
             Command::Access { command: AccessCommand::Invite { .. }, .. } => Operation::Members,
             Command::Access { .. } => Operation::Users,
             Command::Pin { .. } | Command::Unpin { .. } => Operation::Leaders,
+            // The servers' own, whoever asks.
+            Command::RaiseProtocol { .. } => Operation::Users,
             Command::SetStrategy { .. }
             | Command::EnsureModule { .. }
             | Command::CreateShard { .. }

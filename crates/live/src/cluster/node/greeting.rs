@@ -36,8 +36,8 @@ impl Node {
                 self.strangers.remove(token);
                 let client = ClientId(self.next_client);
                 self.next_client += 1;
-                let bearer = if let Role::User { token, .. } = &hello.role { Some(token) } else { None };
-                self.identify(now, client, connection, bearer)?;
+                let shown = if let Role::User { token, .. } = &hello.role { Some(token) } else { None };
+                self.identify(now, client, connection, shown)?;
                 connection.kind = Kind::Client { client, version };
                 self.clients.insert(client, token);
             }
