@@ -141,16 +141,6 @@ pub enum Command {
         /// What is done.
         command: AccessCommand,
     },
-    /// Every server speaks this version of the protocol, and holds the cluster's secret. Changes nothing if it would lower the version,
-    /// or if a member is not among those of whom that is known.
-    RaiseProtocol {
-        /// The version.
-        to: u32,
-        /// Of whom it is known.
-        servers: BTreeSet<ServerId>,
-        /// The digest of the secret by which servers know each other.
-        secret: Option<[u8; 32]>,
-    },
 }
 
 /// What a command did.

@@ -65,13 +65,6 @@ pub struct Map {
     /// Roles and users: not for everybody's eyes, so only [`Map::encode`] writes it.
     #[serde(skip)]
     access: Access,
-    /// Not in what is sent to clients: those of version 1 do not know it. See `sections`.
-    #[serde(skip)]
-    protocol: u32,
-    #[serde(skip)]
-    secret: Option<[u8; 32]>,
-    #[serde(skip)]
-    removed_addresses: BTreeMap<ServerId, String>,
     /// Follows from `shards`.
     #[serde(skip)]
     routes: Routes,
@@ -113,9 +106,6 @@ impl From<Parts> for Map {
             secret: None,
             removed_addresses: BTreeMap::new(),
             access,
-            protocol: FIRST_PROTOCOL,
-            secret: None,
-            removed_addresses: BTreeMap::new(),
             routes,
         }
     }
@@ -157,9 +147,6 @@ impl Map {
             secret: None,
             removed_addresses: BTreeMap::new(),
             access: Access::default(),
-            protocol: FIRST_PROTOCOL,
-            secret: None,
-            removed_addresses: BTreeMap::new(),
             routes: Routes::default(),
         }
     }
@@ -206,7 +193,6 @@ impl Map {
                 let changed = self.access.apply(revision, command)?;
                 Ok(if changed { Outcome::changed(Effect::Changed) } else { Outcome::unchanged(Effect::Unchanged) })
             }
-            Command::RaiseProtocol { to, servers, secret } => Ok(self.raise_protocol(to, &servers, secret)),
         }
     }
 
@@ -247,40 +233,6 @@ impl Map {
     /// Roles and users.
     pub fn access(&self) -> &Access {
         &self.access
-    }
-
-    /// Never lowers it: what a newer version has written, an older one may not understand.
-    fn raise_protocol(&mut self, to: u32, servers: &BTreeSet<ServerId>, secret: Option<[u8; 32]>) -> Outcome {
-        let for_all = self.members.keys().all(|id| servers.contains(id));
-        let secret = secret.or(self.secret);
-        if !for_all || to < self.protocol || (to, secret) == (self.protocol, self.secret) {
-            return Outcome::unchanged(Effect::Unchanged);
-        }
-        (self.protocol, self.secret) = (to, secret);
-        Outcome::changed(Effect::Changed)
-    }
-
-    /// The digest of the secret by which servers know each other, once the protocol was raised with one.
-    pub fn secret(&self) -> Option<&[u8; 32]> {
-        self.secret.as_ref()
-    }
-
-    /// Addresses of servers that were removed since the protocol was raised to 2: those that are remembered.
-    pub fn removed_addresses(&self) -> &BTreeMap<ServerId, String> {
-        &self.removed_addresses
-    }
-
-    /// Whether a server of this number was a member and is none any more: numbers are never given again.
-    pub fn was_removed(&self, id: ServerId) -> bool {
-        id.0 < self.next_server && !self.members.contains_key(&id)
-    }
-
-    /// The version of the protocol that every server of the cluster speaks: nothing that needs a higher one may be sent to a server
-    /// or written to a log. 1 until the leader of `meta` has raised it ([`Command::RaiseProtocol`]); it never falls.
-    ///
-    /// A map that a client got in a status does not say it, and gives 1.
-    pub fn protocol(&self) -> u32 {
-        self.protocol
     }
 
     /// The number that the next shard gets: shards below it that are not in [`Map::shards`] are gone.

@@ -7,11 +7,11 @@ use machine::ServerId;
 
 use crate::batch::{BATCH_HEADER_BYTES, Place, SEGMENT_HEADER_BYTES, SegmentHeader, seal, segment_file};
 use crate::group::{Group, Usage};
+use crate::witness::{Witness, WitnessState};
 use crate::{
     Config, DiskError, Entries, Entry, Error, FileName, Folder, HardState, Identity, Lane, Operation, Position,
     RecoveredGroup, SnapshotMark, SnapshotWriter, Write, record, recovery,
 };
-use crate::witness::{Witness, WitnessState};
 
 /// What [`Log::recover`] found in the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +103,14 @@ impl Default for Pending {
     fn default() -> Self {
         let mut frame = Vec::with_capacity(FRAME_BYTES);
         frame.resize(HEADERS_BYTES, 0);
-        Self { frame, hard_states: BTreeMap::new(), is_due: false, before: Vec::new(), obsolete: BTreeSet::new(), rewritten_bytes: 0 }
+        Self {
+            frame,
+            hard_states: BTreeMap::new(),
+            is_due: false,
+            before: Vec::new(),
+            obsolete: BTreeSet::new(),
+            rewritten_bytes: 0,
+        }
     }
 }
 

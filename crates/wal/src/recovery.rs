@@ -187,7 +187,15 @@ impl<F: Folder> Reading<'_, F> {
         let walk = self.walk(last, &bytes, None, |_, _| Ok(()))?;
         let Some(oldest) = walk.oldest.filter(|_| !walk.is_torn) else { return Err(torn_within(last, walk.end)) };
         let is_witnessed = walk.is_witnessed;
-        Ok(Tail { oldest, last: Some(last), next: newest, sequence: walk.sequence, is_witnessed, mend, discarded_bytes })
+        Ok(Tail {
+            oldest,
+            last: Some(last),
+            next: newest,
+            sequence: walk.sequence,
+            is_witnessed,
+            mend,
+            discarded_bytes,
+        })
     }
 
     /// What the witness says, if there is one: the log must go as far.

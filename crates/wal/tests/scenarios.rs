@@ -166,7 +166,11 @@ fn segments_go_when_nothing_lives_in_them_and_who_lives_there_is_named() {
     write(&mut log, &mut disk);
     let segments = |disk: &MemoryDisk| -> Vec<u64> {
         let files = disk.files();
-        files.iter().filter(|(file, _)| file.as_str().starts_with("log-")).map(|(_, bytes)| bytes.len() as u64).collect()
+        files
+            .iter()
+            .filter(|(file, _)| file.as_str().starts_with("log-"))
+            .map(|(_, bytes)| bytes.len() as u64)
+            .collect()
     };
     let left = segments(&disk);
     assert!(left.len() <= 2, "{left:?} are left");
@@ -260,7 +264,11 @@ fn leftovers_are_deleted_by_the_first_batch() {
     write(&mut log, &mut disk);
     assert!(log.is_ready());
     let names: Vec<_> = disk.files().into_keys().collect();
-    assert_eq!(names, [file("identity"), segment(2), file("notes.txt"), file("witness")], "the old segment held nothing that lives");
+    assert_eq!(
+        names,
+        [file("identity"), segment(2), file("notes.txt"), file("witness")],
+        "the old segment held nothing that lives"
+    );
     let mut later = log.snapshot_writer(1, 5);
     assert!(later.chunk(b"x").iter().all(|operation| {
         !matches!(operation, Operation::Append { file, .. } if file.as_str().starts_with(orphan.file.as_str()))
@@ -313,7 +321,8 @@ fn a_damaged_batch_is_refused_wherever_it_is() {
         message = error.to_string();
     }
     assert!(
-        message.contains("log-0000000000000001: corrupt at byte") && message.contains("hint: put the server's folder back"),
+        message.contains("log-0000000000000001: corrupt at byte")
+            && message.contains("hint: put the server's folder back"),
         "{message}"
     );
     // A sector of zeros is a torn batch only if no other follows.

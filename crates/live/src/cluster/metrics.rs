@@ -103,7 +103,8 @@ pub(super) fn page(view: &View) -> String {
 }
 
 fn disk(page: &mut Page, disk: DiskStatus) {
-    let DiskStatus { log_bytes, log_segments, snapshot_bytes, log_memory_bytes, content_bytes, is_defragmenting } = disk;
+    let DiskStatus { log_bytes, log_segments, snapshot_bytes, log_memory_bytes, content_bytes, is_defragmenting } =
+        disk;
     page.gauge("heddle_disk_log_bytes", "Bytes of the log on the disk.", log_bytes);
     page.gauge("heddle_disk_log_segments", "Files of the log on the disk.", log_segments);
     page.gauge("heddle_disk_snapshot_bytes", "Bytes of snapshots on the disk.", snapshot_bytes);

@@ -322,11 +322,8 @@ fn check_log_is_there(folder: &DataFolder) -> Result<(), Error> {
         return Ok(());
     }
     let has_identity = files.iter().any(|(file, _)| *file == Identity::file());
-    let missing = if has_identity {
-        "its log, files `log-...`, is"
-    } else {
-        "`identity` and its log, files `log-...`, are"
-    };
+    let missing =
+        if has_identity { "its log, files `log-...`, is" } else { "`identity` and its log, files `log-...`, are" };
     Err(Error::LogLost { path: folder.path().to_owned(), cluster, server, missing })
 }
 

@@ -435,7 +435,8 @@ impl Server {
         if write & SNAPSHOT_WRITES != 0 {
             if self.disk.in_flight.take_if(|id| *id == write).is_some() {
                 self.disk.aside_taken.clear();
-                if let Some(job) = self.disk.jobs.pop_front_if(|job| job.mark.is_some()) {
+                if self.disk.jobs.front().is_some_and(|job| job.mark.is_some()) {
+                    let job = self.disk.jobs.pop_front().expect("it was just seen");
                     self.snapshot_written(now, job);
                 }
             }
