@@ -26,9 +26,8 @@ impl Server {
     }
 
     /// Whether all servers know what came with version 2 of the protocol.
-    #[allow(clippy::unused_self, reason = "the map does not say it yet")]
-    pub(super) const fn speaks_2(&self) -> bool {
-        true
+    pub(super) fn speaks_2(&self) -> bool {
+        self.map.protocol() >= 2
     }
 
     pub(super) fn lease_request(

@@ -146,6 +146,7 @@ impl Server {
             RequestBody::Lease(lease) => {
                 let asked = (client, session, sequence, acknowledged, timeout_ms);
                 self.lease_request(now, asked, lease, deadline).map_err(plain)?;
+            }
             RequestBody::WhoAmI => {
                 let answer = self.who(now, client);
                 self.respond_ok(client, sequence, answer);
