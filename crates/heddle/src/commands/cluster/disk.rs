@@ -16,7 +16,7 @@ use crate::output::{Rows, put};
 /// What each server takes on its disk, as far as it answers.
 pub fn rows(access: &Access, view: &View) -> Rows {
     let mut rows = Rows::new(&["server", "log-bytes", "log-segments", "snapshot-bytes", "log-in-memory", "data-bytes"]);
-    for (id, member) in view.map.members().iter().filter(|(id, _)| view.servers.contains_key(id)) {
+    for (id, member) in view.map.members().iter().filter(|(id, _)| view.servers.contains_key(*id)) {
         let disk = ask(access, member, Admin::Disk);
         rows.push([
             json!(view.name(*id)),
