@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use machine::ServerId;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessCommand;
 use crate::address::{check_address, check_name};
 use crate::prefix::is_identifier;
 use crate::replicas::VOTERS_MAX;
@@ -132,6 +133,14 @@ pub enum Command {
         /// The digest of the secret by which servers know each other.
         secret: Option<[u8; 32]>,
     },
+    /// Changes roles or users.
+    Access {
+        /// Only if they are as of this [`Access::revision`](crate::Access::revision): a repetition that is late must not give back a
+        /// right that was taken away meanwhile. None: whatever they are.
+        revision: Option<u64>,
+        /// What is done.
+        command: AccessCommand,
+    },
 }
 
 /// What a command did.
@@ -185,6 +194,7 @@ impl Command {
             }
             Self::SetReplicas { replicas, .. } => check_replicas(replicas),
             Self::BeginMove { prefix, .. } => check_prefix(prefix),
+            Self::Access { command, .. } => command.check(),
             _ => Ok(()),
         }
     }
@@ -192,7 +202,10 @@ impl Command {
     /// Whether only servers may propose it: it states what they have found, or have agreed on.
     pub fn is_internal(&self) -> bool {
         match self {
-            Self::RaiseProtocol { .. } => true,
+            Self::RaiseProtocol { .. }
+            | Self::MoveImported { .. }
+            | Self::FinishMove { .. }
+            | Self::MoveDropped { .. } => true,
             Self::AddServer { .. }
             | Self::RemoveServer { .. }
             | Self::UpdateAddress { .. }
@@ -205,9 +218,7 @@ impl Command {
             | Self::Pin { .. }
             | Self::Unpin { .. }
             | Self::BeginMove { .. }
-            | Self::MoveImported { .. }
-            | Self::FinishMove { .. }
-            | Self::MoveDropped { .. } => false,
+            | Self::Access { .. } => false,
         }
     }
 

@@ -11,6 +11,7 @@ use machine::ServerId;
 use serde::{Deserialize, Serialize};
 use tree::Path;
 
+use crate::access::Access;
 use crate::command::{Effect, decode_front, encode};
 use crate::route::Routes;
 use crate::{
@@ -61,6 +62,9 @@ pub struct Map {
     secret: Option<[u8; 32]>,
     #[serde(skip)]
     removed_addresses: BTreeMap<ServerId, String>,
+    /// Roles and users: not for everybody's eyes, so only [`Map::encode`] writes it.
+    #[serde(skip)]
+    access: Access,
     /// Follows from `shards`.
     #[serde(skip)]
     routes: Routes,
@@ -86,6 +90,7 @@ impl From<Parts> for Map {
         let Parts { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move } =
             parts;
         let routes = Routes::new(shards.values());
+        let access = Access::default();
         Self {
             version,
             applied,
@@ -100,6 +105,7 @@ impl From<Parts> for Map {
             protocol: FIRST_PROTOCOL,
             secret: None,
             removed_addresses: BTreeMap::new(),
+            access,
             routes,
         }
     }
@@ -140,6 +146,7 @@ impl Map {
             protocol: FIRST_PROTOCOL,
             secret: None,
             removed_addresses: BTreeMap::new(),
+            access: Access::default(),
             routes: Routes::default(),
         }
     }
@@ -182,6 +189,10 @@ impl Map {
             Command::FinishMove { id } => self.finish_move(id),
             Command::MoveDropped { id } => self.move_dropped(id),
             Command::RaiseProtocol { to, servers, secret } => Ok(self.raise_protocol(to, &servers, secret)),
+            Command::Access { revision, command } => {
+                let changed = self.access.apply(revision, command)?;
+                Ok(if changed { Outcome::changed(Effect::Changed) } else { Outcome::unchanged(Effect::Unchanged) })
+            }
         }
     }
 
@@ -217,6 +228,11 @@ impl Map {
     /// A map that a client got in a status does not say it, and gives 1.
     pub fn protocol(&self) -> u32 {
         self.protocol
+    }
+
+    /// Roles and users.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The number that the next shard gets: shards below it that are not in [`Map::shards`] are gone.
@@ -334,7 +350,10 @@ impl Map {
         if counters.iter().any(|&counter| counter > COUNTER_MAX) {
             return Some("a number is larger than any log makes it".to_owned());
         }
-        self.bad_member().or_else(|| self.bad_shard()).or_else(|| self.bad_move())
+        self.bad_member()
+            .or_else(|| self.bad_shard())
+            .or_else(|| self.bad_move())
+            .or_else(|| self.access.inconsistency())
     }
 
     fn bad_member(&self) -> Option<String> {

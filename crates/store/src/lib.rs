@@ -47,4 +47,4 @@ mod storage;
 #[cfg(feature = "planted-bugs")]
 pub use config::PlantedBugs;
 pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
-pub use server::{ClientId, Founding, Input, OpenError, Output, Server};
+pub use server::{Caller, ClientId, Founding, Input, OpenError, Output, Server};

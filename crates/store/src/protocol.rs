@@ -18,7 +18,7 @@
 
 mod version;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
 use placement::ShardId;
@@ -65,6 +65,23 @@ pub enum Role {
         /// Whom it means to reach.
         to: ServerId,
     },
+    /// A client that logs in with a token. It is to be sent over TLS, or within one machine.
+    User {
+        /// As of [`Role::Client`].
+        session: u64,
+        /// The token.
+        token: Secret,
+    },
+}
+
+/// A token as it was drawn: nothing shows it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(...)")
+    }
 }
 
 /// The answer to a [`Hello`].
@@ -169,6 +186,8 @@ pub enum RequestBody {
     },
     /// Runs the cluster.
     Admin(Admin),
+    /// Who am I? Anybody may ask.
+    WhoAmI,
 }
 
 /// Most entries in one answer to [`RequestBody::List`].
@@ -220,6 +239,8 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// Roles and users, as the asked server knows them; answered by [`Answer::Access`].
+    Access,
 }
 
 /// From a server to a client.
@@ -312,6 +333,30 @@ pub enum Answer {
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
+    /// Of [`RequestBody::WhoAmI`].
+    Identity {
+        /// The user; none if nobody has logged in.
+        user: Option<String>,
+        /// Its roles.
+        roles: Vec<String>,
+        /// Whether requests are checked.
+        is_enabled: bool,
+    },
+    /// Of [`Admin::Access`].
+    Access(Box<AccessView>),
+}
+
+/// Roles and users as an administrator sees them: no hashes of tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessView {
+    /// Rises with every change; a change that names it is refused if there was another meanwhile.
+    pub revision: u64,
+    /// Whether requests are checked.
+    pub is_enabled: bool,
+    /// What each role may do, without `root`.
+    pub roles: BTreeMap<String, BTreeMap<placement::access::Scope, BTreeSet<placement::access::Operation>>>,
+    /// By name: roles, and whether it has a token, which may expire (seconds since 1970).
+    pub users: BTreeMap<String, (BTreeSet<String>, Option<Option<u64>>)>,
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.
@@ -408,6 +453,9 @@ pub enum Error {
     /// The answer would not fit into a frame.
     #[error("the answer has {0} bytes, more than a frame holds: ask for less at once")]
     TooLarge(u64),
+    /// Whoever asked is nobody known, or may not do this. Nothing was changed.
+    #[error("{0}")]
+    Denied(String),
 }
 
 impl Error {

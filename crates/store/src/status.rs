@@ -129,4 +129,10 @@ pub struct Counters {
     pub watch_skips: u64,
     /// Messages of peers that made no sense, and were dropped.
     pub malformed: u64,
+    /// Requests refused since their user may not do that, or is nobody. Not in what clients get: version 1 does not know it.
+    #[serde(skip)]
+    pub denied: u64,
+    /// Requests of connections whose token was worth nothing.
+    #[serde(skip)]
+    pub bad_tokens: u64,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
 use tree::Path;
 
+use super::users::{AuthAction, RoleAction, UserAction};
 use super::{Bench, Endpoints, Tls};
 
 #[derive(Debug, Args)]
@@ -20,6 +21,7 @@ EXIT STATUS
 
 ENVIRONMENT
   HEDDLE_ENDPOINTS   controllers to ask, as after --endpoints
+  HEDDLE_TOKEN       the token to log in with, unless --token-file names one
 
 EXAMPLES
   heddle controller                                    start a cluster of one, on this machine
@@ -81,6 +83,15 @@ pub struct Access {
         help_heading = "Access"
     )]
     pub authority: Option<PathBuf>,
+    /// Log in with the token in this file, which nobody else may read
+    #[arg(
+        long = "token-file",
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        help_heading = "Access"
+    )]
+    pub token_file: Option<PathBuf>,
     /// Give up after this long, as in 500ms, 5s or 1m
     #[arg(
         long,
@@ -103,6 +114,7 @@ impl Access {
                 key: self.key.clone(),
                 authority: self.authority.clone(),
             },
+            token_file: self.token_file.clone(),
         }
     }
 }
@@ -261,6 +273,23 @@ pub enum Action {
     Watch {
         #[command(flatten)]
         at: Place,
+    },
+    /// Say who this is for the cluster
+    Whoami,
+    /// Have users checked, or not
+    Auth {
+        #[command(subcommand)]
+        action: AuthAction,
+    },
+    /// Make and change users
+    User {
+        #[command(subcommand)]
+        action: UserAction,
+    },
+    /// Make and change roles: what users may do
+    Role {
+        #[command(subcommand)]
+        action: RoleAction,
     },
     /// Call an RPC that some program offers, wherever that is connected
     Call(Call),

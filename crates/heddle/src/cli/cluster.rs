@@ -36,6 +36,8 @@ pub struct Endpoints {
     pub endpoints: Vec<String>,
     /// Our certificate.
     pub tls: Tls,
+    /// Where our token is.
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -14,8 +14,8 @@ use store::protocol::{
     spoken_by_refuser,
 };
 
-use super::Tls;
 use super::stream::{Received, Stream};
+use super::{LoginToken, Tls};
 
 /// Bytes that may wait for a server; a connection with more is given up.
 const OUTBOX_BYTES_MAX: usize = 256 << 20;
@@ -85,6 +85,8 @@ pub(super) struct Caller {
     dialled: u64,
     /// Servers that have refused our version, and said that they speak the oldest: it is asked for at the next attempt.
     older: BTreeSet<String>,
+    /// By which it logs in.
+    token: Option<LoginToken>,
 }
 
 impl Caller {
@@ -97,7 +99,23 @@ impl Caller {
             dirty: Vec::new(),
             dialled: 0,
             older: BTreeSet::new(),
+            token: None,
         }
+    }
+
+    /// Logs in with this token on every connection that is made from now on.
+    pub fn log_in(&mut self, token: LoginToken) {
+        self.token = Some(token);
+    }
+
+    /// What a connection begins with.
+    fn role(&self, addresses: &[SocketAddr]) -> Result<Role, String> {
+        let session = self.client.session();
+        let Some(token) = &self.token else { return Ok(Role::Client { session }) };
+        if self.tls.is_none() && !addresses.iter().all(|address| address.ip().to_canonical().is_loopback()) {
+            return Err("a token is sent over TLS or within this machine only: give the certificates as well".into());
+        }
+        Ok(Role::User { session, token: token.secret().clone() })
     }
 
     /// Tells the client something of the user's.
@@ -275,7 +293,11 @@ impl Caller {
         self.dialled += 1;
         let mut stream = dial(address, &addresses, self.dialled, self.tls.as_ref())?;
         let version = if self.older.remove(address) { VERSION_MIN } else { VERSION };
-        let hello = Hello::in_version(Role::Client { session: self.client.session() }, version);
+        let role = self.role(&addresses)?;
+        if version < VERSION && matches!(role, Role::User { .. }) {
+            return Err("it speaks an older version, which knows no users: upgrade it, or ask without a token".into());
+        }
+        let hello = Hello::in_version(role, version);
         stream.put(&hello).expect("a hello is short");
         let token = tokens.next();
         stream.register(registry, token).map_err(|error| error.to_string())?;

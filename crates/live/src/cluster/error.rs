@@ -134,6 +134,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A token that cannot be used.
+    #[error("the token in {origin} cannot be used: {reason}")]
+    Token {
+        /// The file, or the variable of the environment.
+        origin: String,
+        /// Why not.
+        reason: String,
+    },
     /// A certificate could not be made.
     #[error("cannot make a certificate for `{host}`: {reason}")]
     Making {

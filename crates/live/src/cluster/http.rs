@@ -51,6 +51,8 @@ pub(super) struct View {
     pub disk_trouble: Option<String>,
     pub dropped_envelopes: u64,
     pub connections: usize,
+    /// Of the audit log, if there is one.
+    pub audit: Option<super::audit::Figures>,
 }
 
 /// Asks the server's thread.

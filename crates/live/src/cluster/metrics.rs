@@ -77,6 +77,12 @@ pub(super) fn page(view: &View) -> String {
         view.dropped_envelopes,
     );
     counters(&mut page, &status.counters);
+    if let Some(audit) = &view.audit {
+        page.counter("heddle_audit_lines_total", "Lines of the audit log.", audit.written);
+        page.counter("heddle_audit_lines_lost_total", "Lines that found no room or could not be written.", audit.lost);
+        let is_failing = u8::from(audit.is_failing);
+        page.gauge("heddle_audit_failing", "Whether the audit log cannot be written now (1).", is_failing);
+    }
     groups(&mut page, status);
     peers(&mut page, status);
     process(&mut page);
@@ -103,7 +109,11 @@ fn counters(page: &mut Page, counters: &Counters) {
         watch_events,
         watch_skips,
         malformed,
+        denied,
+        bad_tokens,
     } = *counters;
+    page.counter("heddle_requests_denied_total", "Requests that their user may not make, or of nobody known.", denied);
+    page.counter("heddle_bad_tokens_total", "Requests with a token that is worth nothing.", bad_tokens);
     page.counter("heddle_requests_total", "Requests of clients.", requests);
     page.counter("heddle_requests_forwarded_total", "Requests forwarded to another server.", forwarded);
     page.counter("heddle_requests_busy_total", "Requests refused since too many were waiting.", busy);

@@ -9,6 +9,8 @@
 //! | `leash` | its end with whoever started it |
 //! | `folder` | the data folder: whose it is, and that nobody else uses it |
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
+//! | `token`, `subject`, `logins` | how users log in: tokens, names in certificates, who guesses |
+//! | `audit` | who did what, line by line |
 //! | `stream`, `tls`, `certificates` | connections of frames, secured |
 //! | `caller`, `client`, `load`, `drive` | clients: within an event loop, blocking, very many, and following a script |
 //!
@@ -20,6 +22,7 @@
 //!
 //! All that can be read now is handled before the server is asked for output, so that what goes to one peer, or to the disk, goes together.
 
+mod audit;
 mod caller;
 pub mod certificates;
 mod client;
@@ -31,13 +34,17 @@ mod folder;
 mod http;
 mod leash;
 pub mod load;
+mod logins;
 mod metrics;
 mod node;
 mod peers;
 mod run;
 mod stream;
+pub mod subject;
 mod tls;
+mod token;
 
+pub use audit::AuditOptions;
 pub use client::{Call, Client, Watch};
 pub use clock::BootClock;
 pub use drive::{Door, Next, Script, drive};
@@ -46,3 +53,4 @@ pub use leash::end_with_stdin;
 pub use node::End;
 pub use run::{ControllerOptions, DEFAULT_PORT, Ready, WORN_AFTER, check_name, run};
 pub use tls::{Tls, TlsFiles};
+pub use token::{LoginToken, wall_seconds};

@@ -1,6 +1,7 @@
 //! The event loop of a controller: one thread, in which the server lives.
 
 mod accept;
+mod access;
 mod greeting;
 
 use std::collections::HashMap;
@@ -23,10 +24,12 @@ use store::protocol::{
 };
 use store::{ClientId, Input, Output, Server};
 
+use super::audit::Audit;
 use super::caller::{Tokens, dial};
 use super::clock::BootClock;
 use super::disk::Disk;
 use super::http::{Question, View};
+use super::logins::Logins;
 use super::peers::{Action, Peers, bound_silence};
 use super::stream::{Received, Stream};
 use super::{Error, Tls};
@@ -96,6 +99,8 @@ pub(super) struct Parts {
     pub clock: BootClock,
     pub tls: Option<Tls>,
     pub rng: Rng,
+    /// What is noted of what clients do.
+    pub audit: Option<Audit>,
     pub cluster: u64,
     pub name: String,
     /// Where others reach it, and its metrics: the map has to say so.
@@ -113,6 +118,7 @@ pub(super) struct Node {
     /// Connections by which a peer talks to us; a new one replaces the old.
     incoming: HashMap<ServerId, Token>,
     peers: Peers,
+    logins: Logins,
     tokens: Tokens,
     next_client: u64,
     /// Connections with something to send.
@@ -163,6 +169,7 @@ impl Node {
             clients: HashMap::new(),
             incoming: HashMap::new(),
             peers,
+            logins: Logins::default(),
             tokens: Tokens::from(FIRST_CONNECTION),
             next_client: 1,
             dirty: Vec::new(),
@@ -205,11 +212,15 @@ impl Node {
         let outcome = self.serve();
         // What was handed in is written: nobody was told of it, but the next start is quicker.
         self.parts.disk.finish();
+        if let Some(audit) = &mut self.parts.audit {
+            audit.finish();
+        }
         outcome
     }
 
     fn serve(&mut self) -> Result<End, Error> {
         let mut events = Events::with_capacity(1_024);
+        self.identify_ourselves(self.parts.clock.now());
         loop {
             let mut wake = self.drain()?;
             if let Some(ending) = &self.ending {
@@ -280,6 +291,7 @@ impl Node {
                 disk_trouble: self.disk_trouble.clone(),
                 dropped_envelopes: self.dropped_envelopes,
                 connections: self.connections.len(),
+                audit: self.parts.audit.as_ref().map(Audit::figures),
             });
         }
     }
@@ -304,6 +316,7 @@ impl Node {
         match output {
             Output::Peer { to, envelope } => self.tell_peer(to, &envelope),
             Output::Client { client, message } => self.tell_client(now, client, &message),
+            Output::BadToken(client) => self.bad_token(now, client),
             Output::Disk(write) => self.parts.disk.submit(write),
             Output::Peers(peers) => {
                 let own = self.parts.server.id();
@@ -343,6 +356,7 @@ impl Node {
             }
             return;
         }
+        self.note_answer(client, message);
         let Some(&token) = self.clients.get(&client) else { return };
         let connection = self.connections.get_mut(&token).expect("each client has its connection");
         let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
@@ -416,7 +430,8 @@ impl Node {
             match connection.kind {
                 Kind::Client { client, version } => {
                     let message = decode(body).map_err(|error| error.to_string())?;
-                    if let Some(refusal) = self.refuse_join(version, &message) {
+                    let refusal = self.refuse_join(version, &message);
+                    if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
                         connection.stream.put(&refusal).expect("a refusal is short");
                     } else {
                         // By the clock of this moment: a lease must not be judged by what it showed before this was read.
@@ -464,6 +479,9 @@ impl Node {
             Kind::Client { client, .. } => {
                 tracing::debug!("client {}: {reason}", connection.stream.peer());
                 self.clients.remove(&client);
+                if let Some(audit) = &mut self.parts.audit {
+                    audit.gone(client);
+                }
                 self.parts.server.handle(now, Input::ClientGone(client));
             }
             Kind::From(server) => {
@@ -504,6 +522,7 @@ impl Node {
                 self.close(now, token, "it has not said who it is");
             }
             self.tell_address(now);
+            self.tell_wall_clock(now);
         }
         wake.min(self.sweep_at)
     }

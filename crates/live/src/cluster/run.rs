@@ -17,13 +17,14 @@ use store::protocol::{Admin, Answer, RequestBody};
 use store::{Founding, Server};
 use wal::{FORMAT, Identity, Log, Recovered};
 
+use super::audit::{Audit, AuditOptions};
 use super::caller::resolve;
 use super::client::Client;
 use super::clock::{BootClock, random_bits};
 use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::node::{End, Node, Parts};
-use super::{Error, Tls, TlsFiles, http};
+use super::{Error, LoginToken, Tls, TlsFiles, http};
 
 /// Where a controller listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 6640;
@@ -67,6 +68,10 @@ pub struct ControllerOptions {
     pub balance_leaders: bool,
     /// How reads are made linearizable.
     pub reads: store::Reads,
+    /// The token by which it joins, where users are checked.
+    pub token: Option<LoginToken>,
+    /// What is noted of what clients do.
+    pub audit: Option<AuditOptions>,
     /// Certificates. Without them it listens on loopback only.
     pub tls: Option<TlsFiles>,
     /// How long a process runs before it wants to be started anew ([`End::Worn`]), at most [`WORN_AFTER`]. Servers differ by up to a
@@ -150,6 +155,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let server = Server::open(config, begun.log, begun.recovered, &folder, begun.members, rng.fork(1), clock.now())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     let disk = Disk::start(folder.path(), &waker)?;
+    let audit = options.audit.clone().map(|options| Audit::start(options, begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
     let worn_after = options.worn_after.min(WORN_AFTER).as_ps();
     let worn_at = Time::ZERO + Span::from_ps(worn_after - worn_after / 64 * (id.0 % 16));
@@ -164,6 +170,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
         server,
         clock,
         tls,
+        audit,
         rng: rng.fork(2),
         cluster,
         name: options.node.clone(),
@@ -371,6 +378,9 @@ fn join(
         return Err(Error::Join { addresses: "an unknown address".into(), reason });
     }
     let client = Client::connect(&options.join, tls)?;
+    if let Some(token) = &options.token {
+        client.log_in(token.clone())?;
+    }
     let give_up = Instant::now() + JOIN_PATIENCE;
     loop {
         let body = RequestBody::Admin(Admin::Join {

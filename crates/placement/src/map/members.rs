@@ -88,6 +88,8 @@ impl Map {
         if !shards.is_empty() {
             return Err(Refusal::LastReplica { id, shards });
         }
+        let name = self.members[&id].name.clone();
+        self.access.withdraw_invitation(&name);
         self.take(id);
         for shard in self.shards.values_mut() {
             if let Replicas::Servers(servers) = &mut shard.replicas {

@@ -18,6 +18,8 @@ const PROTOCOL: u32 = 1;
 const SECRET: u32 = 2;
 /// [`Map::removed_addresses`], as a map.
 const REMOVED: u32 = 3;
+/// [`Map::access`].
+const ACCESS: u32 = 16;
 
 impl Map {
     pub(super) fn encode_sections(&self, out: &mut Vec<u8>) {
@@ -29,6 +31,9 @@ impl Map {
         }
         if !self.removed_addresses.is_empty() {
             section(out, REMOVED, &self.removed_addresses);
+        }
+        if !self.access.is_unused() {
+            section(out, ACCESS, &self.access);
         }
     }
 
@@ -53,6 +58,12 @@ impl Map {
                     self.removed_addresses = whole(content)?;
                     if self.removed_addresses.is_empty() || self.removed_addresses.len() > REMOVED_MAX {
                         return Err("too many removed servers, or none".to_owned());
+                    }
+                }
+                ACCESS => {
+                    self.access = whole(content)?;
+                    if self.access.is_unused() {
+                        return Err("roles and users that nobody has made are written".to_owned());
                     }
                 }
                 _ => return Err(format!("section {tag} was written by a newer program")),

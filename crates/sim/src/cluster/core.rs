@@ -230,7 +230,8 @@ impl Core {
                     self.calendar.push(at, Event::Disk(from, epoch, lane));
                 }
             }
-            Output::Peers(_) => {}
+            // Who has sent a bad token is told so; its connection stays, which is the worse case.
+            Output::Peers(_) | Output::BadToken(_) => {}
             Output::Stop(reason) => self.stopped(from, &reason),
         }
     }

@@ -208,8 +208,8 @@ impl Node {
 const fn connection_of(input: &Input) -> (u8, u64) {
     match input {
         Input::Peer { from, .. } | Input::PeerLost(from) | Input::PeerSpeaks { peer: from, .. } => (0, from.0),
-        Input::Client { client, .. } | Input::ClientGone(client) => (1, client.0),
-        Input::Written(_) | Input::WriteFailed { .. } | Input::Tick => (2, 0),
+        Input::Client { client, .. } | Input::Caller { client, .. } | Input::ClientGone(client) => (1, client.0),
+        Input::Written(_) | Input::WriteFailed { .. } | Input::WallClock(_) | Input::Tick => (2, 0),
     }
 }
 

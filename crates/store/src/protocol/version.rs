@@ -59,7 +59,9 @@ impl RequestBody {
             | Self::Unwatch { .. }
             | Self::Offer { .. }
             | Self::Call { .. } => 1,
+            Self::WhoAmI => 2,
             Self::Admin(admin) => match admin {
+                Admin::Access | Admin::Placement(placement::Command::Access { .. }) => 2,
                 Admin::Status
                 | Admin::Join { .. }
                 | Admin::Placement(_)
@@ -103,6 +105,7 @@ impl Error {
             | Self::Rpc(_)
             | Self::Disk(_)
             | Self::TooLarge(_) => None,
+            Self::Denied(text) => Some(Self::Invalid(text.clone())),
         }
     }
 }

@@ -43,7 +43,8 @@ impl Server {
                 self.finish(now, id, Err(error));
             }
             What::Read(read, Consistency::Stale) if self.has_replica(shard) => self.evaluate(now, id, shard, &read),
-            What::Read(read, _) => self.drive_read(now, id, shard, read),
+            What::Read(read, _) => self.drive_read(now, id, shard, Some(read)),
+            What::Confirm => self.drive_read(now, id, shard, None),
             What::MoveLeader(to) => {
                 let here = self.groups.get_mut(&shard).map(|group| group.transfer(to));
                 match here {
@@ -98,10 +99,14 @@ impl Server {
         }
     }
 
-    fn drive_read(&mut self, now: Time, id: u64, shard: ShardId, read: Read) {
+    fn drive_read(&mut self, now: Time, id: u64, shard: ShardId, read: Option<Read>) {
         let me = self.config.server;
         if !self.has_replica(shard) {
-            self.ask_leader(now, id, shard, Ask::Read(read));
+            match read {
+                Some(read) => self.ask_leader(now, id, shard, Ask::Read(read)),
+                // Only a replica here can confirm that it is new enough.
+                None => self.operations.set_idle(id),
+            }
             return;
         }
         let group = self.groups.get_mut(&shard).expect("there is a replica");
@@ -176,9 +181,8 @@ impl Server {
             Ok(Told::Index(index)) => {
                 let Some(operation) = self.operations.get(id) else { return };
                 let shard = operation.shard;
-                let What::Read(read, _) = operation.what.clone() else { return };
                 if self.groups.get(&shard).is_some_and(|group| group.applied() >= index) {
-                    self.evaluate(now, id, shard, &read);
+                    self.is_new_enough(now, id);
                 } else {
                     self.operations.set_applying(id, index);
                 }
@@ -192,11 +196,18 @@ impl Server {
     pub(super) fn replica_applied(&mut self, now: Time, shard: ShardId) {
         let Some(group) = self.groups.get(&shard) else { return };
         for id in self.operations.applied(shard, group.applied()) {
-            if let Some(operation) = self.operations.get(id)
-                && let What::Read(read, _) = operation.what.clone()
-            {
-                self.evaluate(now, id, shard, &read);
-            }
+            self.is_new_enough(now, id);
+        }
+    }
+
+    /// The replica here has all that the operation has to see.
+    fn is_new_enough(&mut self, now: Time, id: u64) {
+        let Some(operation) = self.operations.get(id) else { return };
+        let shard = operation.shard;
+        match operation.what.clone() {
+            What::Read(read, _) => self.evaluate(now, id, shard, &read),
+            What::Confirm => self.finish(now, id, Ok(Told::Done)),
+            What::Propose(_) | What::MoveLeader(_) => {}
         }
     }
 
@@ -238,6 +249,7 @@ impl Server {
             }
             Origin::There(to, there) => self.answer_there(to, there, operation.shard, told),
             Origin::Move(id, step) => self.move_stepped(now, id, step, told),
+            Origin::Confirm => self.confirmed(now, &told),
             Origin::Upkeep => {}
         }
     }

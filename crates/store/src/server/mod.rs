@@ -15,7 +15,9 @@
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `watches` | clients that are told of changes |
 //! | `calls` | the RPC registry and broker |
+//! | `access` | who may ask for what |
 
+mod access;
 mod calls;
 mod drive;
 mod io;
@@ -32,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
+pub use access::Caller;
 pub use io::{ClientId, Input, Output};
 pub use open::{Founding, OpenError};
 
@@ -39,6 +42,7 @@ use crate::config::{Config, ELECTION_TICKS};
 use crate::group::{Effects, Group};
 use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status};
+use access::Gate;
 use operations::Operations;
 use peers::Peers;
 use replicas::Disk;
@@ -82,6 +86,7 @@ pub struct Server {
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
     deaf_until: Time,
     operations: Operations,
+    gate: Gate,
     ensuring: BTreeMap<String, Time>,
     /// Bytes that came in for logs since the log was last given anything: not in its backlog yet.
     unlogged: usize,
@@ -123,6 +128,8 @@ impl Control for Server {
             Input::PeerSpeaks { peer, version } => self.peers.note_version(peer, version),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, message } => self.client_said(now, client, message),
+            Input::Caller { client, caller } => self.called_by(client, caller),
+            Input::WallClock(seconds) => self.wall_clock(now, seconds),
             Input::ClientGone(client) => self.client_gone(now, client),
             Input::Written(write) => self.written(now, write),
             Input::WriteFailed { write, error } => self.write_failed(now, write, error),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use machine::{Rng, ServerId, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
 
+use super::access::Gate;
 use super::operations::Operations;
 use super::peers::Peers;
 use super::replicas::{Disk, FOUNDED, FOUNDING, found, raft_hard_state};
@@ -125,6 +126,7 @@ impl Server {
             next_raise: now,
             deaf_until,
             operations,
+            gate: Gate::default(),
             ensuring: BTreeMap::new(),
             unlogged: 0,
             snapshots: Snapshots::default(),

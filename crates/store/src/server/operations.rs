@@ -34,6 +34,8 @@ pub(super) enum Origin {
     There(ServerId, u64),
     /// A step of a move.
     Move(MoveId, MoveStep),
+    /// Requests that wait for a map that is new enough.
+    Confirm,
     /// Whatever comes of it shows in the map.
     Upkeep,
 }
@@ -70,6 +72,8 @@ pub(super) enum What {
     Propose(Vec<u8>),
     Read(Read, Consistency),
     MoveLeader(ServerId),
+    /// Nothing but that the replica here has all that was answered before.
+    Confirm,
 }
 
 /// How far it is.

@@ -84,6 +84,7 @@ impl Server {
         self.wanted = self.map.shards().keys().copied().filter(wanted).collect();
         self.adopt_members(now);
         self.make_founded_replicas();
+        self.access_changed(now);
         self.reroute_watches();
         // After a restart the map may be older than the groups: what it has never heard of is not gone.
         let known = self.map.next_shard();

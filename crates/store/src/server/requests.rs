@@ -34,12 +34,26 @@ impl Server {
         self.watches.client_gone(client);
         self.backups.remove(&client);
         self.rpc_client_gone(now, client);
+        self.caller_gone(client);
     }
 
     fn request(&mut self, now: Time, client: ClientId, request: Request) {
         self.counters.requests += 1;
+        let deadline = now + Span::from_ms(u64::from(request.timeout_ms.min(TIMEOUT_MAX_MS)));
+        if self.is_checked(client, &request.body)
+            && self.operations.len() + self.gate.len() < self.config.operations_max
+        {
+            self.park(now, client, request, deadline);
+        } else {
+            // Where there is no room for it, it is told so, checked or not.
+            self.carry_out_request(now, client, request, deadline);
+        }
+    }
+
+    /// Carries out what is allowed.
+    pub(super) fn carry_out_request(&mut self, now: Time, client: ClientId, request: Request, deadline: Time) {
         let sequence = request.sequence;
-        if let Err((error, shard)) = self.try_request(now, client, request) {
+        if let Err((error, shard)) = self.try_request(now, client, request, deadline) {
             let leader = shard.and_then(|shard| self.leader_hint(shard));
             self.respond(client, Response { sequence, leader, result: Err(error) });
         }
@@ -53,15 +67,21 @@ impl Server {
         self.respond(client, Response { sequence, leader: None, result: Ok(answer) });
     }
 
-    fn try_request(&mut self, now: Time, client: ClientId, request: Request) -> Result<(), (Error, Option<ShardId>)> {
+    fn try_request(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        request: Request,
+        deadline: Time,
+    ) -> Result<(), (Error, Option<ShardId>)> {
         let plain = |error| (error, None);
-        if self.operations.len() >= self.config.operations_max {
+        let held = self.operations.len() + self.gate.len();
+        if held >= self.config.operations_max {
             self.counters.busy += 1;
-            return Err(plain(Error::Busy(self.operations.len() as u64)));
+            return Err(plain(Error::Busy(held as u64)));
         }
         let Request { session, sequence, acknowledged, timeout_ms, body } = request;
         let timeout_ms = timeout_ms.min(TIMEOUT_MAX_MS);
-        let deadline = now + Span::from_ms(u64::from(timeout_ms));
         let origin = Origin::Client { client, sequence, timeout_ms, purpose: Purpose::Plain };
         match body {
             RequestBody::Get { at, consistency } => {
@@ -99,6 +119,10 @@ impl Server {
             }
             RequestBody::Admin(admin) => {
                 self.admin(now, (client, sequence, timeout_ms), admin, deadline).map_err(plain)?;
+            }
+            RequestBody::WhoAmI => {
+                let answer = self.who(now, client);
+                self.respond_ok(client, sequence, answer);
             }
         }
         Ok(())
@@ -185,10 +209,18 @@ impl Server {
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Join), meta, What::Propose(command.encode()), deadline);
             }
+            Admin::Access => {
+                let view = Box::new(self.access_view());
+                self.respond_ok(client, sequence, Answer::Access(view));
+            }
             Admin::Placement(command) if command.is_internal() => {
                 return Err(Error::Invalid("only servers propose such a change".into()));
             }
-            Admin::Placement(command) => {
+            Admin::Placement(mut command) => {
+                if let placement::Command::Access { revision, command } = &mut command {
+                    self.check_access_command(now, client, command)?;
+                    revision.get_or_insert(self.map.access().revision());
+                }
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode()), deadline);
             }

@@ -23,6 +23,7 @@ impl Server {
     pub(super) fn upkeep(&mut self, now: Time) {
         self.adopt_map(now);
         self.operations_due(now);
+        self.access_due(now);
         self.snapshots_due(now);
         self.begin_snapshots();
         self.reconcile_members(now);

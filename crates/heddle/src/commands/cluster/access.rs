@@ -4,7 +4,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use live::cluster::{Client, Error, Tls};
+use live::cluster::{Client, Error, LoginToken, Tls};
 use machine::ServerId;
 use miette::{Report, miette};
 use placement::{Command, Effect};
@@ -30,6 +30,7 @@ pub struct Access {
     pub timeout: Duration,
     endpoints: Vec<String>,
     tls: Option<Tls>,
+    token: Option<LoginToken>,
     /// The authority's file, for commands that are shown.
     authority: Option<PathBuf>,
 }
@@ -41,16 +42,20 @@ impl Access {
         let tls = tls(&connection)?;
         // It says what is wrong with an address.
         let client = Client::connect(&connection.endpoints, tls.as_ref()).map_err(explain)?;
+        let token = super::token(connection.token_file.as_deref())?;
+        super::log_in(&client, token.as_ref())?;
         knock(&connection.endpoints, args.timeout.min(KNOCK_TIMEOUT))?;
         let (endpoints, authority) = (connection.endpoints, args.authority.clone());
-        Ok(Self { client, timeout: args.timeout, endpoints, tls, authority })
+        Ok(Self { client, timeout: args.timeout, endpoints, tls, token, authority })
     }
 
     /// The same by way of other controllers.
     pub fn by_way_of(&self, endpoints: &[String]) -> Result<Self, Report> {
         let client = Client::connect(endpoints, self.tls.as_ref()).map_err(explain)?;
+        super::log_in(&client, self.token.as_ref())?;
         let (endpoints, tls, authority) = (endpoints.to_vec(), self.tls.clone(), self.authority.clone());
-        Ok(Self { client, timeout: self.timeout, endpoints, tls, authority })
+        let token = self.token.clone();
+        Ok(Self { client, timeout: self.timeout, endpoints, tls, token, authority })
     }
 
     /// What a command that starts a server of this cluster has to say of certificates.
@@ -102,7 +107,12 @@ impl Access {
 
     /// What the asked server knows.
     pub fn status(&self) -> Result<Status, Report> {
-        match self.ask(RequestBody::Admin(Admin::Status))? {
+        self.try_status().map_err(|error| self.explain(error))
+    }
+
+    /// The same; the error is as it came.
+    pub fn try_status(&self) -> Result<Status, Error> {
+        match self.try_ask(RequestBody::Admin(Admin::Status))? {
             Answer::Status(status) => Ok(*status),
             other => unreachable!("a status is not answered by {other:?}"),
         }
@@ -112,6 +122,7 @@ impl Access {
     pub fn status_at(&self, address: &str, server: ServerId, cluster: u64) -> Option<Status> {
         let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
         let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        super::log_in(&client, self.token.as_ref()).ok()?;
         match client.request(RequestBody::Admin(Admin::Status), self.timeout.min(STATUS_TIMEOUT)) {
             Ok(Answer::Status(status)) if status.server == server && status.cluster == cluster => Some(*status),
             _ => None,

@@ -7,6 +7,7 @@ use miette::{Context, IntoDiagnostic, Report, miette};
 use placement::{Map, ShardId};
 use serde_json::{Value, json};
 use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};
+use store::status::Status;
 use tree::transaction::MAX_VALUE_BYTES;
 use tree::{Change, Entry, Expect, Location, Path, Refusal, Transaction};
 
@@ -71,12 +72,15 @@ pub fn list(
     limit: Option<u32>,
     format: Format,
 ) -> Result<(), Report> {
-    let map = access.status()?.map;
-    let shards = map.shards_under(&at.path);
-    let (found, more) = if shards.len() > 1 {
-        across(access, &at.location(), &shards, &map, limit)?
-    } else {
-        within(access, &at.location(), consistency(freshness), limit)?
+    let (found, more) = match access.try_status() {
+        Ok(Status { map, .. }) if map.shards_under(&at.path).len() > 1 => {
+            across(access, &at.location(), &map.shards_under(&at.path), &map, limit)?
+        }
+        // Who may not see the shards may read what is in one of them.
+        Ok(_) | Err(Error::Request(store::protocol::Error::Denied(_))) => {
+            within(access, &at.location(), consistency(freshness), limit)?
+        }
+        Err(error) => return Err(access.explain(error)),
     };
     if more && format == Format::Table {
         eprintln!("There are more");

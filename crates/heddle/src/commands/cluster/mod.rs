@@ -7,6 +7,7 @@
 //! | `status`, `shards`, `members` | runs the cluster |
 //! | `backup`, `restore` | all of its data, out and in |
 //! | `data`, `watch` | reads, writes, calls |
+//! | `users` | who may do what |
 //! | `bench` | measures |
 
 mod access;
@@ -18,10 +19,11 @@ mod members;
 mod restore;
 mod shards;
 mod status;
+mod users;
 mod view;
 mod watch;
 
-use live::cluster::{Client, Tls};
+use live::cluster::{Client, LoginToken, Tls};
 use miette::Report;
 use serde_json::{Map, Value};
 
@@ -57,6 +59,10 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
         }
         Action::Delete { at, if_etag } => return data::delete(&open()?, at, *if_etag, format),
         Action::Watch { at } => watch::watch(&open()?, at, format)?,
+        Action::Whoami => users::whoami(&open()?, format)?,
+        Action::Auth { action } => users::auth(&open()?, action, format)?,
+        Action::User { action } => users::user(&open()?, action, format)?,
+        Action::Role { action } => users::role(&open()?, action, format)?,
         Action::Call(call) => data::call(&open()?, call, format)?,
         Action::Bench(_) => unreachable!("it was done above"),
     }
@@ -80,9 +86,28 @@ fn tls(connection: &Endpoints) -> Result<Option<Tls>, Report> {
     connection.tls.files().map(|files| Tls::load(&files)).transpose().map_err(explain)
 }
 
+/// The token to log in with: of the file, or of `HEDDLE_TOKEN`. Never of the command line, which every user of the machine can read.
+pub fn token(file: Option<&std::path::Path>) -> Result<Option<LoginToken>, Report> {
+    if let Some(file) = file {
+        return LoginToken::read(file).map(Some).map_err(explain);
+    }
+    let Some(text) = std::env::var_os("HEDDLE_TOKEN").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let token = text.to_str().and_then(LoginToken::parse);
+    token
+        .map(Some)
+        .ok_or_else(|| miette::miette!("HEDDLE_TOKEN is no token: expected `heddle-` and 64 hexadecimal digits"))
+}
+
 /// A client of the cluster.
 fn connect(connection: &Endpoints) -> Result<Client, Report> {
-    Client::connect(&connection.endpoints, tls(connection)?.as_ref()).map_err(explain)
+    let client = Client::connect(&connection.endpoints, tls(connection)?.as_ref()).map_err(explain)?;
+    log_in(&client, token(connection.token_file.as_deref())?.as_ref())?;
+    Ok(client)
+}
+
+/// Has a client log in, if there is a token.
+fn log_in(client: &Client, token: Option<&LoginToken>) -> Result<(), Report> {
+    token.map_or(Ok(()), |token| client.log_in(token.clone())).map_err(explain)
 }
 
 /// Says what was done: a sentence for people, the same as data for programs.

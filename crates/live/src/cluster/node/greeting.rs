@@ -31,9 +31,11 @@ impl Node {
         let version = hello.check()?;
         connection.stream.limit_frames(store::protocol::FRAME_MAX);
         match hello.role {
-            Role::Client { .. } => {
+            Role::Client { .. } | Role::User { .. } => {
                 let client = ClientId(self.next_client);
                 self.next_client += 1;
+                let shown = if let Role::User { token, .. } = &hello.role { Some(token) } else { None };
+                self.identify(now, client, connection, shown)?;
                 connection.kind = Kind::Client { client, version };
                 self.clients.insert(client, token);
             }
