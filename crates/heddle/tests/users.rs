@@ -62,8 +62,8 @@ struct Asker<'a> {
 
 impl<'a> Asker<'a> {
     fn new(desk: &'a Desk, address: &str, options: &[&str]) -> Self {
-        let args = ["cluster", "--endpoints", address, "--timeout", "30s"].iter().chain(options);
-        Self { desk, args: args.map(|&arg| arg.to_owned()).collect() }
+        let args = ["cluster", "--endpoints", address, "--timeout", "30s"].into_iter().chain(options.iter().copied());
+        Self { desk, args: args.map(str::to_owned).collect() }
     }
 
     fn all<'b>(&'b self, args: &[&'b str]) -> Vec<&'b str> {

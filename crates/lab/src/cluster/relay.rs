@@ -162,7 +162,7 @@ fn first_frame(from: &mut impl Read) -> io::Result<Vec<u8>> {
 fn peer(frame: &[u8]) -> Option<usize> {
     match decode::<Hello>(&frame[FRAME_HEADER..]).ok()?.role {
         Role::Peer { server, .. } => usize::try_from(server.0).ok()?.checked_sub(1),
-        Role::Client { .. } => None,
+        Role::Client { .. } | Role::User { .. } => None,
     }
 }
 

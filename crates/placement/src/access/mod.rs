@@ -188,7 +188,13 @@ impl Access {
 
     /// Carries a command out; whether it changed anything.
     pub(crate) fn apply(&mut self, revision: Option<u64>, command: AccessCommand) -> Result<bool, Refusal> {
-        let Some(revision) = revision else { return self.carry_out(command) };
+        let Some(revision) = revision else {
+            let changed = self.carry_out(command)?;
+            if changed {
+                self.last = None;
+            }
+            return Ok(changed);
+        };
         if self.last.as_ref().is_some_and(|(of, last)| *of == revision && *last == command) {
             // The same again: its answer was lost.
             return Ok(false);
