@@ -17,6 +17,7 @@ use raft::{RawNode, StateRole};
 
 use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
 use crate::content::{Content, Outcome};
+use crate::expiry::Expiry;
 use crate::lease::Lease;
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta, entry_kind};
 use crate::peer::{Item, Told};
@@ -33,6 +34,8 @@ pub(crate) enum Asker {
     Here(u64),
     /// Another server's question to this group.
     There(ServerId, ShardId, u64),
+    /// What comes of it shows in the content.
+    Nobody,
 }
 
 /// Why a group does not take something now. Whoever asked tries again, perhaps elsewhere.
@@ -79,6 +82,8 @@ pub(crate) struct Group {
     raw: RawNode<Storage>,
     pub(crate) content: Content,
     pub(crate) lease: Lease,
+    /// The time of leases of data.
+    pub(crate) expiry: Expiry,
     reads: Reads,
     /// For how long servers refuse to elect another leader once they have heard theirs.
     promises: BTreeMap<ServerId, Span>,
@@ -157,6 +162,7 @@ impl Group {
             raw,
             content,
             lease: Lease::new(),
+            expiry: Expiry::default(),
             reads: config.reads,
             promises: BTreeMap::from([(config.server, config.promise())]),
             proposed: BTreeMap::new(),
@@ -251,6 +257,11 @@ impl Group {
         let index = self.raw.raft.raft_log.last_index();
         self.proposed.insert(index, (self.term(), asker));
         Ok(())
+    }
+
+    /// The index of the newest entry.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.raw.raft.raft_log.last_index()
     }
 
     /// Seals the members, if this leader has not done so yet.

@@ -54,12 +54,19 @@ impl RequestBody {
         match self {
             Self::Get { .. }
             | Self::List { .. }
-            | Self::Write(_)
             | Self::Watch { .. }
             | Self::Unwatch { .. }
             | Self::Offer { .. }
             | Self::Call { .. } => 1,
+            Self::Write(transaction) if transaction.is_of_version_1() => 1,
+            Self::Write(_)
+            | Self::WriteOrElse { .. }
+            | Self::GetAt { .. }
+            | Self::ListAt { .. }
+            | Self::Window { .. }
+            | Self::Lease(_) => 2,
             Self::Admin(admin) => match admin {
+                Admin::BackupLasting { .. } => 2,
                 Admin::Status
                 | Admin::Join { .. }
                 | Admin::Placement(_)
@@ -103,6 +110,8 @@ impl Error {
             | Self::Rpc(_)
             | Self::Disk(_)
             | Self::TooLarge(_) => None,
+            // Only requests of version 2 are answered so.
+            Self::Compacted { .. } => Some(Self::Invalid(self.to_string())),
         }
     }
 }

@@ -13,12 +13,14 @@
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
+//! | `leasing` | leases of data, at their shard's leader |
 //! | `watches` | clients that are told of changes |
 //! | `calls` | the RPC registry and broker |
 
 mod calls;
 mod drive;
 mod io;
+mod leasing;
 mod open;
 mod operations;
 mod peers;
@@ -154,8 +156,12 @@ impl Server {
 
     /// A server that was not called for long stood still: stopped, swapped out, or on a machine that was.
     fn note_time(&mut self, now: Time) {
-        if now.since(self.seen) > STALL {
+        let span = now.since(self.seen);
+        if span > STALL {
             self.stalled = now;
+            for group in self.groups.values_mut() {
+                group.expiry.stood_still(span);
+            }
         }
         self.seen = now;
     }

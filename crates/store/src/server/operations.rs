@@ -18,6 +18,7 @@ use placement::{MoveId, ShardId};
 use tree::Path;
 
 use super::ClientId;
+use crate::peer::LeaseAsk;
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
 
@@ -45,12 +46,16 @@ pub(super) enum Purpose {
     Join,
     /// The first chunk; the content is kept for those that follow.
     Backup,
+    /// The same, without what belongs to leases.
+    BackupLasting,
 }
 
 /// Which step of a move.
 #[derive(Clone, Debug)]
 pub(super) enum MoveStep {
     Freeze,
+    ExportLeases,
+    ImportLeases { next: Option<tree::LeaseId> },
     Export { number: u32 },
     Import { number: u32, next: Option<tree::Cursor> },
     Drop,
@@ -70,6 +75,7 @@ pub(super) enum What {
     Propose(Vec<u8>),
     Read(Read, Consistency),
     MoveLeader(ServerId),
+    Lease(LeaseAsk),
 }
 
 /// How far it is.

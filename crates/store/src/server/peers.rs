@@ -289,6 +289,11 @@ impl Server {
                 self.start(now, origin, Route::Shard(shard), what, now + FOREIGN_DEADLINE);
                 Ok(())
             }
+            (Ask::Lease(lease), Some(_)) => {
+                let origin = Origin::There(from, id);
+                self.start(now, origin, Route::Shard(shard), What::Lease(lease), now + FOREIGN_DEADLINE);
+                Ok(())
+            }
             (Ask::Propose(_), Some(_)) if is_behind => Err(Miss::NotNow),
             (Ask::Propose(data), Some(group)) => {
                 self.unlogged += data.len();
@@ -404,6 +409,9 @@ fn is_command(shard: ShardId, data: &[u8]) -> bool {
     } else {
         match tree::Command::decode(data) {
             Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),
+            Ok(tree::Command::WriteOrElse { transaction, otherwise, .. }) => transaction.check_with(&otherwise).is_ok(),
+            // Only the leader knows what time it is, and it asks nobody.
+            Ok(tree::Command::Expire { .. }) => false,
             Ok(_) => true,
             Err(_) => false,
         }
