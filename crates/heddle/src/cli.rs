@@ -3,6 +3,7 @@
 pub mod actions;
 mod cluster;
 mod controller;
+pub mod recipes;
 
 pub use actions::Cluster;
 pub use cluster::{At, Bench, BenchOperation, Endpoints, Tls};

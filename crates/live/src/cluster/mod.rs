@@ -11,6 +11,7 @@
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
 //! | `stream`, `tls`, `certificates` | connections of frames, secured |
 //! | `caller`, `client`, `load`, `drive` | clients: within an event loop, blocking, very many, and following a script |
+//! | `contest` | standing in a queue for a lock, for clients that may block |
 //!
 //! ```text
 //!   sockets --frames--> handle, handle, ... --> poll until it waits --+--> frames --> sockets
@@ -24,6 +25,7 @@ mod caller;
 pub mod certificates;
 mod client;
 mod clock;
+mod contest;
 mod disk;
 mod drive;
 mod error;
@@ -40,6 +42,7 @@ mod tls;
 
 pub use client::{Call, Client, Watch};
 pub use clock::BootClock;
+pub use contest::{Inbox, Releaser, Turn, contend, queue, random_lease};
 pub use drive::{Door, Next, Script, drive};
 pub use error::Error;
 pub use leash::end_with_stdin;

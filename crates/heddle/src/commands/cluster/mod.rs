@@ -7,17 +7,21 @@
 //! | `status`, `shards`, `members` | runs the cluster |
 //! | `backup`, `restore` | all of its data, out and in |
 //! | `data`, `watch` | reads, writes, calls |
+//! | `txn`, `lease`, `contest` | transactions, leases, locks and elections |
 //! | `bench` | measures |
 
 mod access;
 mod backup;
 mod bench;
+mod contest;
 mod data;
 mod election;
+mod lease;
 mod members;
 mod restore;
 mod shards;
 mod status;
+mod txn;
 mod view;
 mod watch;
 
@@ -49,14 +53,21 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
         }
         Action::Backup { file, force, quiet } => backup::backup(&args.access, file, *force, *quiet, format)?,
         Action::Restore { file, quiet } => restore::restore(&args.access, file, *quiet, format)?,
-        Action::Get { at, freshness } => return data::get(&open()?, at, *freshness, format),
-        Action::List { at, freshness, limit } => data::list(&open()?, at, *freshness, *limit, format)?,
-        Action::Put { at, value, create, replace, if_etag } => {
+        Action::Get { at, freshness, revision } => return data::get(&open()?, at, *freshness, *revision, format),
+        Action::List { at, freshness, limit, revision } => {
+            data::list(&open()?, at, *freshness, *limit, *revision, format)?;
+        }
+        Action::Revisions { path } => data::revisions(&open()?, path, format)?,
+        Action::Put { at, value, create, replace, if_etag, lease } => {
             let condition = data::Condition::of(*create, *replace, *if_etag);
-            return data::put_value(&open()?, at, value, condition, format);
+            return data::put_value(&open()?, at, value, condition, *lease, format);
         }
         Action::Delete { at, if_etag } => return data::delete(&open()?, at, *if_etag, format),
-        Action::Watch { at } => watch::watch(&open()?, at, format)?,
+        Action::Watch { at, from } => watch::watch(&open()?, at, *from, format)?,
+        Action::Txn(txn) => return txn::txn(&open()?, txn, format),
+        Action::Lease { action } => return lease::lease(&open()?, action, format),
+        Action::Lock(lock) => return contest::lock(&args.access, lock),
+        Action::Elect(elect) => return contest::elect(&args.access, elect, format),
         Action::Call(call) => data::call(&open()?, call, format)?,
         Action::Bench(_) => unreachable!("it was done above"),
     }
