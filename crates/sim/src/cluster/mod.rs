@@ -22,6 +22,7 @@ mod core;
 mod data;
 mod disk;
 pub mod election;
+mod lockers;
 mod nemesis;
 mod network;
 mod node;

@@ -31,6 +31,8 @@ pub struct Report {
     pub snapshots: (u64, u64),
     /// Events told to watchers, and how often they were told that some are missing.
     pub watches: (u64, u64),
+    /// How often the lock was held, and lost without being given back.
+    pub locks: (u64, u64),
     /// What the network did.
     pub network: network::Counters,
     /// Shards at the end.
@@ -111,6 +113,8 @@ pub enum Finding {
     Missed(String),
     /// A watcher was told something twice or out of order.
     Repeated(String),
+    /// Two clients held one lock, or one wrote with a fencing token that was not valid any more.
+    TwoHolders(String),
     /// A server did not start from its own disk.
     DoesNotStart {
         /// Which.
@@ -133,6 +137,7 @@ impl Display for Finding {
             | Self::NoProgress(text)
             | Self::Missed(text)
             | Self::Repeated(text)
+            | Self::TwoHolders(text)
             | Self::Surprise(text) => f.write_str(text),
             Self::Panicked(text) => write!(f, "a panic: {text}"),
             Self::TwoLeaders { shard, term, servers: (one, other) } => {

@@ -17,6 +17,8 @@ pub struct Scenario {
     pub clients: u32,
     /// Clients that watch.
     pub watchers: u32,
+    /// Clients that stand in a queue for a lock.
+    pub lockers: u32,
     /// Entries.
     pub entries: u32,
     /// How long a client pauses between two operations, on average.
@@ -63,6 +65,7 @@ impl Default for Scenario {
             servers: 3,
             clients: 5,
             watchers: 1,
+            lockers: 0,
             entries: 6,
             think: Span::from_ms(25),
             active: Span::from_secs(9),
@@ -125,6 +128,9 @@ impl Scenario {
         if rng.below(3) == 0 {
             // Answers come when nobody waits for them any more.
             scenario.quality.late = Span::from_ms(900);
+        }
+        if rng.below(3) == 0 {
+            scenario.lockers = 2 + rng.below(3);
         }
         scenario
     }

@@ -10,6 +10,7 @@ use store::status::RaftRole;
 use super::admin::ADMINISTRATOR;
 use super::clients::Clients;
 use super::core::{Core, Event, client_of};
+use super::lockers::Lockers;
 use super::nemesis::Nemesis;
 use super::node::{CLUSTER, address};
 use super::report::{Elections, Finding, Report};
@@ -30,6 +31,7 @@ pub struct World {
     core: Core,
     clients: Clients,
     watchers: Watchers,
+    lockers: Lockers,
     nemesis: Nemesis,
     events: u64,
     /// Who led a shard in a term.
@@ -62,12 +64,14 @@ impl World {
         let nemesis = Nemesis::new(&mut core);
         let clients = Clients::new(&mut core);
         let watchers = Watchers::new(&mut core);
+        let lockers = Lockers::new(&mut core);
         core.after(SAMPLE, Event::Sample);
         Self {
             seed,
             core,
             clients,
             watchers,
+            lockers,
             nemesis,
             events: 0,
             led: BTreeMap::new(),
@@ -82,11 +86,14 @@ impl World {
         self.run_until(mended, |_| false);
         self.nemesis.heal(&mut self.core);
         self.clients.is_over = true;
+        self.lockers.mended(mended);
         let last = mended + self.core.scenario.settle;
         let calm = self.run_until(last, |world| world.clients.are_idle() && world.nemesis.administrator.is_idle());
         self.clients.probe(&mut self.core);
         let probed = calm && self.run_until(last, |world| world.clients.unprobed().is_empty());
-        let agreed = probed && self.run_until(last, |world| world.unsettled().is_none());
+        let locked = probed && self.run_until(last, |world| world.lockers.go_on());
+        self.lockers.is_over = true;
+        let agreed = locked && self.run_until(last, |world| world.unsettled().is_none());
         if agreed {
             self.turn_off_removed();
         }
@@ -151,6 +158,8 @@ impl World {
                     self.nemesis.administrator.told(core, *message);
                 } else if self.watchers.has(client) {
                     self.watchers.told(core, connection, *message);
+                } else if self.lockers.has(client) {
+                    self.lockers.told(core, connection, *message);
                 } else {
                     self.clients.told(core, connection, from, *message);
                 }
@@ -161,11 +170,16 @@ impl World {
                     self.nemesis.administrator.wake(core, alarm);
                 } else if self.watchers.has(client) {
                     self.watchers.wake(core, client, alarm);
+                } else if self.lockers.has(client) {
+                    self.lockers.wake(core, client);
                 } else {
                     self.clients.wake(core, client, alarm);
                 }
             }
-            Event::StreamEnds(connection) => self.watchers.stream_ended(core, connection),
+            Event::StreamEnds(connection) => {
+                self.watchers.stream_ended(core, connection);
+                self.lockers.stream_ended(core, connection);
+            }
             Event::Restart(id) => {
                 if core.nodes.get(&id).is_some_and(|node| !node.is_gone) {
                     core.start(id);
@@ -292,6 +306,9 @@ impl World {
         if !unprobed.is_empty() {
             return format!("the entries {unprobed:?} take no write or read");
         }
+        if !self.lockers.go_on() {
+            return "nobody gets the lock".to_owned();
+        }
         self.unsettled().unwrap_or_else(|| "a watcher finds no server".to_owned())
     }
 
@@ -306,6 +323,7 @@ impl World {
         if settled {
             self.watchers.check(&mut self.core, history, &self.clients.finally);
         }
+        self.lockers.check(&mut self.core);
         let mut elections = Elections::default();
         let (mut reads, mut snapshots) = ((0, 0), (0, 0));
         for counters in self.core.nodes.values().map(super::node::Node::counters) {
@@ -325,6 +343,7 @@ impl World {
             reads,
             snapshots,
             watches: self.watchers.counts(),
+            locks: self.lockers.counts(),
             network: self.core.network.counters,
             shards: self.core.shards().len() as u64,
             recovered_ms: recovered.as_ns() / 1_000_000,
