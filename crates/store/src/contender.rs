@@ -19,9 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{Control, Span, Step, Time};
-use tree::{
-    Change, Condition, EventKind, Expect, LeaseId, Location, Path, PathError, Refusal, Transaction,
-};
+use tree::{Change, Condition, EventKind, Expect, LeaseId, Location, Path, PathError, Refusal, Transaction};
 
 use crate::protocol::{Answer, Consistency, Error, LIST_MAX, LeaseRequest, RequestBody, WatchEvents};
 
@@ -58,7 +56,9 @@ impl Contest {
 /// Whether this is an entry in the queue for the lock at `lock`.
 pub fn is_entry(lock: &Path, path: &Path) -> bool {
     let below = path.as_str().strip_prefix(lock.as_str()).and_then(|rest| rest.strip_prefix('/'));
-    below.and_then(|rest| rest.strip_prefix(ENTRY_NAME)).is_some_and(|rest| rest.starts_with('=') && !rest.contains('/'))
+    below
+        .and_then(|rest| rest.strip_prefix(ENTRY_NAME))
+        .is_some_and(|rest| rest.starts_with('=') && !rest.contains('/'))
 }
 
 /// What comes in.
@@ -116,7 +116,10 @@ enum Errand {
     Watch,
     List,
     /// Of the home, or of a part.
-    KeepAlive { asked: Time, is_home: bool },
+    KeepAlive {
+        asked: Time,
+        is_home: bool,
+    },
     Revoke,
 }
 
@@ -453,7 +456,8 @@ impl Control for Contender {
                 } else {
                     self.next_watch
                 };
-                let list = if self.is_under_way(|errand| *errand == Errand::List) { Time::NEVER } else { self.next_list };
+                let list =
+                    if self.is_under_way(|errand| *errand == Errand::List) { Time::NEVER } else { self.next_list };
                 let end = if self.stage == Stage::Holding { self.valid_until } else { Time::NEVER };
                 Step::Wait(self.next_keep_alive.min(list).min(watch).min(end))
             }

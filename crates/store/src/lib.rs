@@ -34,8 +34,8 @@
 pub mod backup;
 pub mod client;
 mod config;
-mod content;
 pub mod contender;
+mod content;
 mod expiry;
 mod group;
 mod lease;

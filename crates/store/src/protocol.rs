@@ -17,6 +17,7 @@
 //! client in another language.
 
 mod invalid;
+mod leases;
 mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +26,10 @@ use machine::ServerId;
 use placement::ShardId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tree::{Change, Event, LeaseId, Location, Path, Refusal, Transaction};
+use tree::{Change, Event, Location, Path, Refusal, Transaction};
 
 pub use invalid::{Unreadable, decode_client};
-
+pub use leases::{LEASES_MAX, LeaseRequest, LeaseStatus};
 pub use version::{VERSION, VERSION_MIN, spoken_by_refuser};
 
 /// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
@@ -232,81 +233,6 @@ pub enum RequestBody {
     /// Who am I? Anybody may ask.
     WhoAmI,
 }
-
-/// What is wanted of a lease. It is found by a path: its home, or one that [`Answer::Kept`] names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LeaseRequest {
-    /// Begin one. Answered by [`Answer::Written`].
-    Grant {
-        /// Its number, chosen at random by whoever asks; not 0.
-        lease: LeaseId,
-        /// Its time to live, in milliseconds.
-        ttl_ms: u64,
-        /// The path that it is for: it lives in that path's shard, and moves with it.
-        home: Path,
-    },
-    /// It is needed for another time to live. Answered by [`Answer::Kept`]; that time counts from before the request.
-    KeepAlive {
-        /// Which.
-        lease: LeaseId,
-        /// Its home, or a part.
-        at: Path,
-    },
-    /// End it; its values go away. Answered by [`Answer::Written`].
-    Revoke {
-        /// Which.
-        lease: LeaseId,
-        /// Its home, or a part.
-        at: Path,
-    },
-    /// How long it has left, and what goes with it. Answered by [`Answer::Leases`].
-    Show {
-        /// Which.
-        lease: LeaseId,
-        /// Its home, or a part.
-        at: Path,
-    },
-    /// The leases of a shard. Answered by [`Answer::Leases`].
-    List {
-        /// Which shard.
-        shard: ShardId,
-        /// Those behind this one.
-        after: Option<LeaseId>,
-    },
-}
-
-impl LeaseRequest {
-    /// The path by which the lease is found.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Grant { home: path, .. }
-            | Self::KeepAlive { at: path, .. }
-            | Self::Revoke { at: path, .. }
-            | Self::Show { at: path, .. } => Some(path),
-            Self::List { .. } => None,
-        }
-    }
-}
-
-/// A lease, or its part in one shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseStatus {
-    /// Which.
-    pub lease: LeaseId,
-    /// Its time to live, in milliseconds.
-    pub ttl_ms: u64,
-    /// What is left of it by the leader's clock, in milliseconds.
-    pub left_ms: u64,
-    /// The path that it was granted for.
-    pub home: Path,
-    /// What goes with it.
-    pub values: Vec<Location>,
-    /// A path in each other part.
-    pub parts: Vec<Path>,
-}
-
-/// Most leases in one answer.
-pub const LEASES_MAX: usize = 1_024;
 
 /// Most entries in one answer to [`RequestBody::List`].
 pub const LIST_MAX: u32 = 4_096;

@@ -50,7 +50,13 @@ fn start(id: u64, disk: &MemoryDisk, now: Time) -> Server {
 impl Cluster {
     fn of(servers: u64) -> Self {
         let names = (1..=servers).map(|id| (ServerId(id), (format!("n{id}"), format!("10.0.0.{id}:1")))).collect();
-        let founding = Founding { cluster: CLUSTER, servers: names, strategy: placement::Strategy::Single };
+        Self::founded(servers, names, store::protocol::VERSION)
+    }
+
+    /// Servers that speak this version of the protocol to each other.
+    fn founded(servers: u64, names: BTreeMap<ServerId, (String, String)>, protocol: u32) -> Self {
+        let strategy = placement::Strategy::Single;
+        let founding = Founding { cluster: CLUSTER, servers: names, strategy, protocol, secret: None };
         let found = |id: u64| {
             let mut disk = MemoryDisk::new();
             let (mut log, _) = log(&disk);
@@ -147,6 +153,16 @@ impl Cluster {
         panic!("no answer, not even that it is too late");
     }
 
+    /// The answer of server 1 if it is given before any time passes.
+    fn at_once(&mut self, body: RequestBody) -> Option<Result<Answer, Error>> {
+        let sequence = self.send(1, body);
+        while let Some((id, input)) = self.queue.pop_front() {
+            self.members.get_mut(&id).expect("it is there").server.handle(self.now, input);
+            self.drain(id);
+        }
+        self.answers.remove(&sequence).map(|response| response.result)
+    }
+
     fn write(&mut self, to: u64, changes: Vec<Change>) -> u64 {
         match self.ask(to, RequestBody::Write(Transaction { conditions: Vec::new(), changes })).unwrap() {
             Answer::Written { revision } => revision,
@@ -165,7 +181,8 @@ impl Cluster {
 
     /// Keeps the lease alive in all of its parts.
     fn keep(&mut self, to: u64, home: &str) -> Result<(), Error> {
-        let Answer::Kept { ttl_ms, parts } = self.lease(to, LeaseRequest::KeepAlive { lease: LEASE, at: path(home) })?
+        let Answer::Kept { ttl_ms, parts } =
+            self.lease(to, LeaseRequest::KeepAlive { lease: LEASE, at: path(home) })?
         else {
             panic!("another answer")
         };
@@ -250,7 +267,8 @@ fn values_go_when_nobody_keeps_their_lease_alive() {
     cluster.grant(1, "/car:cars");
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     cluster.ask(2, watch).unwrap();
-    let revision = cluster.write(2, vec![leased("/car:cars/a", "1"), leased("/car:cars/b", "2"), put("/car:cars/c", "3")]);
+    let revision =
+        cluster.write(2, vec![leased("/car:cars/a", "1"), leased("/car:cars/b", "2"), put("/car:cars/c", "3")]);
     for _ in 0..10 {
         cluster.run(Span::from_secs(1));
         cluster.keep(3, "/car:cars").unwrap();
@@ -275,12 +293,14 @@ fn a_new_leader_gives_them_all_of_their_time_and_an_old_one_keeps_none_alive() {
     let mut cluster = Cluster::of(3);
     cluster.grant(1, "/car:cars");
     cluster.write(1, vec![leased("/car:cars/a", "1")]);
-    cluster.run(TTL - Span::from_ms(500));
+    cluster.run(Span::from_ms(2_500));
     let old = cluster.leader(1);
     cluster.cut_off.push(old);
     let other = old % 3 + 1;
-    let asked = cluster.lease(old, LeaseRequest::KeepAlive { lease: LEASE, at: path("/car:cars") });
-    assert!(matches!(asked, Err(Error::Timeout { .. })), "{asked:?}");
+    let keep_alive = LeaseRequest::KeepAlive { lease: LEASE, at: path("/car:cars") };
+    let asked = cluster.send(old, RequestBody::Lease(keep_alive));
+    cluster.run(Span::from_ms(2_500));
+    assert!(!cluster.answers.contains_key(&asked), "{:?}", cluster.answers);
     // Longer than its time has gone by since it was granted, and a new leader is there.
     assert_ne!(cluster.leader(1), old);
     cluster.keep(other, "/car:cars").expect("the new leader gave it all of its time");
@@ -383,8 +403,7 @@ struct Waiter {
 
 impl Waiter {
     fn new(lease: u64) -> Self {
-        let contest =
-            Contest { at: location("/car:lock"), lease: LeaseId(lease), ttl: TTL, value: vec![lease as u8] };
+        let contest = Contest { at: location("/car:lock"), lease: LeaseId(lease), ttl: TTL, value: vec![lease as u8] };
         let contender = Contender::new(contest).unwrap();
         Self { contender, asked: BTreeMap::new(), watch: None, turns: Vec::new() }
     }
@@ -471,4 +490,25 @@ fn a_lock_goes_from_one_to_the_next_with_larger_tokens() {
     assert_eq!(b.contender.holds(cluster.now), None);
     b.go_on(&mut cluster, 1);
     assert!(matches!(b.turns.last(), Some(contender::Output::Lost(_))), "{:?}", b.turns);
+}
+
+#[test]
+fn nothing_of_version_2_is_taken_before_all_servers_speak_it() {
+    let names = [(ServerId(1), ("n1".to_owned(), "10.0.0.1:1".to_owned()))].into();
+    let mut cluster = Cluster::founded(1, names, store::protocol::VERSION_MIN);
+    let consistency = Consistency::Linearizable;
+    let transaction = Transaction::of(put("/car:cars", "1"));
+    let grant = LeaseRequest::Grant { lease: LEASE, ttl_ms: 5_000, home: path("/car:cars") };
+    // Before the server finds out that it is alone and may raise the version.
+    for body in [
+        RequestBody::Lease(grant),
+        RequestBody::Write(Transaction::of(leased("/car:cars", "1"))),
+        RequestBody::WriteOrElse { transaction, otherwise: Vec::new() },
+        RequestBody::GetAt { at: location("/car:cars"), revision: 0, consistency },
+        RequestBody::Admin(Admin::BackupLasting { shard: ShardId::DEFAULT, after: None }),
+    ] {
+        assert_eq!(body.version(), 2);
+        let answer = cluster.at_once(body);
+        assert!(matches!(&answer, Some(Err(Error::Invalid(text))) if text.contains("upgrade all")), "{answer:?}");
+    }
 }

@@ -225,8 +225,7 @@ impl Leases {
 
     /// A prefix without `except` begins to arrive: what of it may have been here counts no more.
     pub(crate) fn arrives(&mut self, prefix: &Path, except: &[Path]) {
-        let here: Vec<Location> =
-            self.attached.keys().filter(|at| covers(prefix, except, &at.path)).cloned().collect();
+        let here: Vec<Location> = self.attached.keys().filter(|at| covers(prefix, except, &at.path)).cloned().collect();
         for at in here {
             self.detach(&at);
         }

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::MAX_REVISION;
 use crate::transaction::MAX_VALUE_BYTES;
-use crate::{Cursor, Entry, Import, LeaseId, LeaseRecord, Mark, Path, SessionId, SessionRecord, Staged, State, TreeError};
+use crate::{
+    Cursor, Entry, Import, LeaseId, LeaseRecord, Mark, Path, SessionId, SessionRecord, Staged, State, TreeError,
+};
 
 /// The newest format of snapshots, and the one that is written.
 pub const SNAPSHOT_FORMAT: u32 = 1;
@@ -157,10 +159,7 @@ impl SnapshotReader {
 }
 
 /// Records up to the one that brings them to so many bytes, and the last one's number.
-fn up_to(
-    records: impl Iterator<Item = LeaseRecord>,
-    limit_bytes: usize,
-) -> (Vec<LeaseRecord>, Option<LeaseId>) {
+fn up_to(records: impl Iterator<Item = LeaseRecord>, limit_bytes: usize) -> (Vec<LeaseRecord>, Option<LeaseId>) {
     let (mut taken, mut bytes) = (Vec::new(), 0);
     for record in records {
         bytes += record.weight();

@@ -12,7 +12,6 @@ use tree::{
     State, Transaction,
 };
 
-
 /// A shard whose commands go through bytes, as a log has them.
 #[derive(Clone, Default)]
 struct Shard {

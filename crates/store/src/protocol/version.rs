@@ -54,12 +54,13 @@ impl RequestBody {
         match self {
             Self::Get { .. }
             | Self::List { .. }
-            | Self::Write(_)
             | Self::Watch { .. }
             | Self::Unwatch { .. }
             | Self::Offer { .. }
             | Self::Call { .. } => 1,
-            Self::WriteOrElse { .. }
+            Self::Write(transaction) if transaction.is_of_version_1() => 1,
+            Self::Write(_)
+            | Self::WriteOrElse { .. }
             | Self::GetAt { .. }
             | Self::ListAt { .. }
             | Self::Window { .. }
@@ -118,6 +119,7 @@ impl Error {
             | Self::Disk(_)
             | Self::TooLarge(_) => None,
             Self::Denied(text) => Some(Self::Invalid(text.clone())),
+            // Only requests of version 2 are answered so.
             Self::Compacted { .. } => Some(Self::Invalid(self.to_string())),
         }
     }

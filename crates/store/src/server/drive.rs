@@ -283,7 +283,8 @@ impl Server {
             }
             state = Some(lasting);
         }
-        if matches!(purpose, Purpose::Backup | Purpose::BackupLasting) && chunk.next.is_some()
+        if matches!(purpose, Purpose::Backup | Purpose::BackupLasting)
+            && chunk.next.is_some()
             && let Some(state) = state
         {
             self.backups.insert(client, (shard, state));
@@ -311,7 +312,9 @@ impl Server {
             Told::Placed(Ok(effect)) => Ok(Answer::Placed(effect)),
             Told::Read(Found::Answer(answer)) => Ok(answer),
             Told::Read(Found::Exported(chunk)) => Ok(Answer::Chunk { entries: chunk.entries, next: chunk.next }),
-            Told::Read(Found::Compacted(tree::Compacted { oldest, newest })) => Err(Error::Compacted { oldest, newest }),
+            Told::Read(Found::Compacted(tree::Compacted { oldest, newest })) => {
+                Err(Error::Compacted { oldest, newest })
+            }
             Told::Read(Found::Window(tree::Compacted { oldest, newest })) => {
                 Ok(Answer::Window { shard, oldest, newest })
             }

@@ -27,7 +27,7 @@ impl Server {
 
     /// Whether all servers know what came with version 2 of the protocol.
     pub(super) fn speaks_2(&self) -> bool {
-        self.map.protocol() >= 2
+        self.protocol() >= 2
     }
 
     pub(super) fn lease_request(

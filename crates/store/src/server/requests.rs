@@ -198,9 +198,7 @@ impl Server {
         let Some(first) = locations().next() else {
             return Err(Error::Invalid("a transaction without a change: say what to change".into()));
         };
-        self.map
-            .shards_of(locations().map(|at| &at.path))
-            .map_err(|spans| Error::SpansShards(spans.names.clone()))?;
+        self.map.shards_of(locations().map(|at| &at.path)).map_err(|spans| Error::SpansShards(spans.names.clone()))?;
         for change in changes().filter(|change| change.is_subtree()) {
             let shards = self.map.shards_under(&change.at().path);
             if shards.len() > 1 {

@@ -129,9 +129,8 @@ impl State {
         if self.is_settled(prefix, move_id) || self.staged.get(prefix).is_some_and(|it| it.move_id > move_id) {
             return Ok(self.committed());
         }
-        let belongs = |record: &LeaseRecord| {
-            record.is_sound() && record.values.iter().all(|at| covers(prefix, except, &at.path))
-        };
+        let belongs =
+            |record: &LeaseRecord| record.is_sound() && record.values.iter().all(|at| covers(prefix, except, &at.path));
         if !leases.iter().all(belongs) {
             return Err(Refusal::UnsoundChunk { prefix: prefix.clone(), number: 0 });
         }

@@ -87,7 +87,8 @@ fn take(access: &Access, file: &mut Partial, quiet: bool) -> Result<Option<BTree
     file.write(&mut out)?;
     let mut contents = BTreeMap::new();
     for shard in shards {
-        contents.insert(shard.id, take_shard(access, file, &mut writer, shard, &bar)?);
+        let has_leases = view.map.protocol() >= 2;
+        contents.insert(shard.id, take_shard(access, file, &mut writer, (shard, has_leases), &bar)?);
     }
     writer.end(&mut out);
     file.write(&mut out)?;
@@ -130,7 +131,7 @@ fn take_shard(
     access: &Access,
     file: &mut Partial,
     writer: &mut Writer,
-    shard: &Shard,
+    (shard, has_leases): (&Shard, bool),
     bar: &ProgressBar,
 ) -> Result<Content, Report> {
     let (start, drawn) = (file.position, bar.position());
@@ -139,8 +140,12 @@ fn take_shard(
         let mut attempt = writer.clone();
         let mut out = Vec::new();
         let mut broken = None;
-        let lasting = |after| Admin::BackupLasting { shard: shard.id, after };
-        let outcome = read_by(access, lasting, |entries| {
+        // Servers of version 1 of the protocol have no leases.
+        let ask = |after| match has_leases {
+            true => Admin::BackupLasting { shard: shard.id, after },
+            false => Admin::Backup { shard: shard.id, after },
+        };
+        let outcome = read_by(access, ask, |entries| {
             bar.inc(entries.iter().map(|it| (it.at.path.as_str().len() + it.value.bytes.len()) as u64).sum());
             attempt.entries(shard.id, entries, &mut out);
             broken = file.write(&mut out).err();

@@ -211,7 +211,8 @@ fn first(access: &Access, at: &Location) -> Result<Option<Elected>, Report> {
         let body = RequestBody::List { at, after: after.take(), limit: LIST_MAX, consistency };
         let Answer::Values { entries, more } = access.ask(body)? else { unreachable!("a list was asked for") };
         after = entries.last().map(|(path, ..)| path.clone());
-        let queue = entries.into_iter().filter(|(path, ..)| is_entry(&lock, path)).map(|(_, etag, value)| (etag, value));
+        let queue =
+            entries.into_iter().filter(|(path, ..)| is_entry(&lock, path)).map(|(_, etag, value)| (etag, value));
         first = queue.chain(first.take()).min();
         if !more || after.is_none() {
             return Ok(first);

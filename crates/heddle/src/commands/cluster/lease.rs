@@ -28,13 +28,7 @@ pub fn lease(access: &Access, action: &LeaseAction, format: Format) -> Result<En
     }
 }
 
-fn grant(
-    access: &Access,
-    ttl: Duration,
-    path: &Path,
-    id: Option<LeaseId>,
-    format: Format,
-) -> Result<Ending, Report> {
+fn grant(access: &Access, ttl: Duration, path: &Path, id: Option<LeaseId>, format: Format) -> Result<Ending, Report> {
     let lease = id.unwrap_or_else(random_lease);
     let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     let request = LeaseRequest::Grant { lease, ttl_ms, home: path.clone() };
@@ -139,8 +133,7 @@ fn show(access: &Access, name: &LeaseName, format: Format) -> Result<Ending, Rep
         return Ok(Ending::Missed);
     };
     let left_ms = parts.iter().map(|(_, status)| status.left_ms).min().unwrap_or(0);
-    let values: Vec<&str> =
-        parts.iter().flat_map(|(_, status)| &status.values).map(|at| at.path.as_str()).collect();
+    let values: Vec<&str> = parts.iter().flat_map(|(_, status)| &status.values).map(|at| at.path.as_str()).collect();
     match format {
         Format::Table => {
             let mut text = format!("{left_ms} ms of {} ms left, home {}\n", first.ttl_ms, first.home);
@@ -161,7 +154,13 @@ fn show(access: &Access, name: &LeaseName, format: Format) -> Result<Ending, Rep
             let mut rows = Rows::new(&["lease", "ttl-ms", "left-ms", "home", "value"]);
             for value in values {
                 let lease = name.lease.to_string();
-                rows.push([json!(lease), json!(first.ttl_ms), json!(left_ms), json!(first.home.as_str()), json!(value)]);
+                rows.push([
+                    json!(lease),
+                    json!(first.ttl_ms),
+                    json!(left_ms),
+                    json!(first.home.as_str()),
+                    json!(value),
+                ]);
             }
             put(&rows.render(format))?;
         }

@@ -77,8 +77,7 @@ fn carry_out(access: &Access, script: Script, format: Format) -> Result<Ending, 
     };
     let mut found = Vec::new();
     for at in reads {
-        let body =
-            RequestBody::GetAt { at: at.clone(), revision, consistency: Consistency::Linearizable };
+        let body = RequestBody::GetAt { at: at.clone(), revision, consistency: Consistency::Linearizable };
         let Answer::Value(value) = access.ask(body)? else { unreachable!("a value was asked for") };
         found.push((at.path, value));
     }
@@ -311,7 +310,10 @@ mod tests {
         ];
         assert_eq!(script.conditions, conditions);
         let put = Change::PutWithLease { at: at("/c:a"), value: "x\ty".into(), lease: LeaseId(0x2f) };
-        assert_eq!(script.then, Branch { changes: vec![put, Change::Delete { at: at("/c:b") }], reads: vec![at("/c:a")] });
+        assert_eq!(
+            script.then,
+            Branch { changes: vec![put, Change::Delete { at: at("/c:b") }], reads: vec![at("/c:a")] }
+        );
         let create = Change::Create { at: at("/c:d"), value: "1".into() };
         assert_eq!(script.otherwise, Some(Branch { changes: vec![create], reads: vec![] }));
     }

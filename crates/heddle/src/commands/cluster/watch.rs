@@ -18,10 +18,7 @@ use crate::output::put;
 pub fn watch(access: &Access, at: &Place, from: Option<u64>, format: Format) -> Result<(), Report> {
     let location = at.location();
     let from = from.map_or_else(|| Ok(BTreeMap::new()), |revision| in_its_shard(access, &location.path, revision))?;
-    let watch = access
-        .client
-        .watch(location.clone(), from, access.timeout)
-        .map_err(|error| access.explain(error))?;
+    let watch = access.client.watch(location.clone(), from, access.timeout).map_err(|error| access.explain(error))?;
     let from: Vec<String> = watch.from.iter().map(|(shard, revision)| format!("{revision} of shard {shard}")).collect();
     eprintln!("Watching {location} from revision {}", from.join(", "));
     if format == Format::Csv {

@@ -33,13 +33,15 @@ impl Cluster {
         let mut cluster = Self { desk: Desk::new(), nodes: Vec::new() };
         for number in 1..=size {
             let name = format!("c{number}");
-            let mut args = vec!["controller", "-o", "json", "--data", &name, "--node", &name, "--listen", "127.0.0.1:0"];
+            let mut args =
+                vec!["controller", "-o", "json", "--data", &name, "--node", &name, "--listen", "127.0.0.1:0"];
             let first = cluster.nodes.first().map(|(_, address)| address.clone());
             if let Some(first) = &first {
                 args.extend(["--join", first]);
             }
             let log = std::fs::File::create(cluster.desk.path().join(format!("{name}.log"))).expect("a file");
-            let mut process = cluster.desk.command(&args).stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
+            let mut process =
+                cluster.desk.command(&args).stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
             let mut said = String::new();
             let mut lines = BufReader::new(process.stdout.take().expect("it is piped"));
             while !said.ends_with("}\n") {
@@ -120,7 +122,9 @@ fn a_value_goes_with_its_lease() {
         assert_eq!(cluster.run(&["get", "/app:nodes/node=a"]), "up");
     }
     drop(keeper);
-    cluster.wait("the value goes", || cluster.desk.heddle(&cluster.args(&cluster.endpoints(), &["get", "/app:nodes/node=a"])).status.code() == Some(1));
+    cluster.wait("the value goes", || {
+        cluster.desk.heddle(&cluster.args(&cluster.endpoints(), &["get", "/app:nodes/node=a"])).status.code() == Some(1)
+    });
     let (_, stderr) = cluster.expect(1, &["lease", "ttl", &lease]);
     assert!(stderr.contains("There is no lease"), "{stderr}");
     let (_, stderr) = cluster.expect(2, &["put", "/app:nodes/node=a", "up", "--lease", &lease]);
@@ -203,7 +207,8 @@ fn a_lock_is_held_by_one_command_at_a_time() {
     assert_eq!(cluster.run(&["get", "/job:done"]), "yes");
 
     // A holder that is killed is waited for no longer than its lease lives.
-    let mut dies = cluster.spawn(&["lock", "/job:jobs/job=night", "--ttl", "2s", "--", "sh", "-c", "echo in; exec sleep 3"]);
+    let mut dies =
+        cluster.spawn(&["lock", "/job:jobs/job=night", "--ttl", "2s", "--", "sh", "-c", "echo in; exec sleep 3"]);
     assert_eq!(line(&mut dies), "in\n");
     dies.0.kill().expect("it is ours");
     cluster.expect(0, &["lock", "/job:jobs/job=night", "--", "true"]);
