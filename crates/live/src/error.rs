@@ -184,7 +184,11 @@ impl Error {
             }
             Self::NotRunning(_) if crate::runtime::foreign_session().is_some() => {
                 return crate::runtime::foreign_session().map(|owner| {
-                    format!("XDG_RUNTIME_DIR is a folder of {}, whose networks only that user can enter: {}", user(owner), as_user(owner))
+                    format!(
+                        "XDG_RUNTIME_DIR is a folder of {}, whose networks only that user can enter: {}",
+                        user(owner),
+                        as_user(owner)
+                    )
                 });
             }
             Self::NotRunning(_) => "start it with `heddle up FILE`",

@@ -284,7 +284,8 @@ mod tests {
     #[test]
     fn a_folder_that_others_can_write_to_is_no_parent() {
         let folder = tempfile::tempdir().unwrap();
-        let set = |mode| fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let set =
+            |mode| fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         for (mode, is_safe) in [(0o755, true), (0o700, true), (0o1777, true), (0o777, false), (0o775, false)] {
             set(mode);
             assert_eq!(Root::make(folder.path(), "heddle").is_ok(), is_safe, "{mode:o}");

@@ -168,7 +168,8 @@ fn clients_of_one_host_leave_places_for_others() {
 
 /// Sets the limit of open files of a process that runs.
 fn set_limit(controller: &Controller, files: usize) {
-    let outcome = Command::new("prlimit").args(["--pid", &controller.pid().to_string(), &format!("--nofile={files}:")]).status();
+    let outcome =
+        Command::new("prlimit").args(["--pid", &controller.pid().to_string(), &format!("--nofile={files}:")]).status();
     assert!(outcome.is_ok_and(|status| status.success()), "prlimit(1), of util-linux, sets a limit");
 }
 
@@ -221,7 +222,11 @@ fn a_disk_that_gets_no_descriptor_waits_for_one() {
 fn with_too_few_it_does_not_start() {
     let data = tempfile::tempdir().unwrap();
     let refusal = Controller::try_start(limited(64, &command("c1", data.path(), &[]))).err().expect("it refuses");
-    assert!(refusal.text.contains("may open 64 files") && refusal.text.contains("hint: raise the limit"), "{}", refusal.text);
+    assert!(
+        refusal.text.contains("may open 64 files") && refusal.text.contains("hint: raise the limit"),
+        "{}",
+        refusal.text
+    );
 }
 
 /// What a request on a new connection is answered with; empty: the connection is closed without a word.

@@ -59,7 +59,8 @@ fn fake_daemon(listener: UnixListener) -> Arc<AtomicUsize> {
             counter.fetch_add(1, Ordering::SeqCst);
             let mut line = String::new();
             let _ = BufReader::new(&stream).read_line(&mut line);
-            let _ = (&stream).write_all(format!("{{\"hello\":{{\"version\":{}}}}}\n", live::control::VERSION).as_bytes());
+            let _ =
+                (&stream).write_all(format!("{{\"hello\":{{\"version\":{}}}}}\n", live::control::VERSION).as_bytes());
         }
     });
     came
@@ -120,7 +121,10 @@ fn who_listens_has_to_be_the_same_user() {
     });
     let came = fake_daemon(listener.join().unwrap());
     let (worked, text) = run(folder.path(), &["counters", "net"]);
-    assert!(!worked && text.contains("the process of the network `net` is of user nobody, and this one of user root"), "{text}");
+    assert!(
+        !worked && text.contains("the process of the network `net` is of user nobody, and this one of user root"),
+        "{text}"
+    );
     assert!(text.contains("hint: run it as that user: `sudo -u nobody heddle ..`"), "{text}");
     // It was called, and told nothing.
     assert!(came.load(Ordering::SeqCst) <= 1);
@@ -139,7 +143,10 @@ fn a_state_that_is_not_ours_ends_nobody() {
     for mark in ["", "/", "proc"] {
         fs::write(&state, format!(r#"{{"pid":1,"started":1,"mark":"{mark}"}}"#)).unwrap();
         run(folder.path(), &["clean"]);
-        assert!(bystander.try_wait().unwrap().is_none(), "the mark {mark:?} ended a process that has nothing to do with it");
+        assert!(
+            bystander.try_wait().unwrap().is_none(),
+            "the mark {mark:?} ended a process that has nothing to do with it"
+        );
         if !state.exists() {
             make_instance(folder.path());
         }

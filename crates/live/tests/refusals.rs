@@ -99,6 +99,7 @@ fn a_bad_path_costs_a_request_and_not_the_connection() {
     assert!(health.refusals.iter().all(|row| row.host == "localhost" && row.client == user), "{:?}", health.refusals);
     assert!(health.log_writes.count() > 0 && health.disk.is_none());
     let (_, page) = controller.page("/metrics");
-    let line = format!(r#"heddle_refusals_total{{host="localhost",client="{user}",what="request",reason="invalid"}} 3"#);
+    let line =
+        format!(r#"heddle_refusals_total{{host="localhost",client="{user}",what="request",reason="invalid"}} 3"#);
     assert!(page.contains(&line) && page.contains("heddle_log_write_seconds_count "), "{page}");
 }

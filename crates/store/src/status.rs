@@ -366,7 +366,8 @@ mod tests {
 
     #[test]
     fn a_step_is_never_more_than_a_quarter_wide() {
-        for us in (0..10_000).chain((13..45).map(|power| (1_u64 << power) - 1)).chain((13..32).map(|power| 1 << power)) {
+        for us in (0..10_000).chain((13..45).map(|power| (1_u64 << power) - 1)).chain((13..32).map(|power| 1 << power))
+        {
             let end = Latencies::end_us(Latencies::step(us));
             assert!(us < end || us >= 1 << 32, "{us} {end}");
             assert!(us < STEPS || end <= us + us.div_ceil(4).max(1), "{us} {end}");
@@ -385,7 +386,10 @@ mod tests {
         }
         let since = all.since(&earlier);
         assert_eq!((since.count(), since.total_us), (100, 5_050));
-        assert!((50..=64).contains(&since.quantile_us(500).unwrap()) && (99..=128).contains(&since.quantile_us(1_000).unwrap()));
+        assert!(
+            (50..=64).contains(&since.quantile_us(500).unwrap())
+                && (99..=128).contains(&since.quantile_us(1_000).unwrap())
+        );
         assert!(all.quantile_us(1_000).unwrap() > 100_000);
         // A server that has started anew.
         assert_eq!(earlier.since(&all), earlier);

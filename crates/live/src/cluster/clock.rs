@@ -80,7 +80,10 @@ impl Monotone {
             }
         };
         if step > STEP_MAX_NS {
-            tracing::warn!("CLOCK_BOOTTIME was set forward by {} s, or the machine slept: takes it for an hour", step / 1_000_000_000);
+            tracing::warn!(
+                "CLOCK_BOOTTIME was set forward by {} s, or the machine slept: takes it for an hour",
+                step / 1_000_000_000
+            );
         }
         self.now_ns += step.min(STEP_MAX_NS);
         self.now_ns

@@ -210,7 +210,9 @@ impl Error {
                 "make certificates with `heddle controller certificates --out DIR HOST...`, and give each controller \
                  its --tls-cert, --tls-key and --tls-ca"
             }
-            Self::FewFiles { .. } => "raise the limit: `ulimit -Hn` shows it, LimitNOFILE sets it for a service of systemd",
+            Self::FewFiles { .. } => {
+                "raise the limit: `ulimit -Hn` shows it, LimitNOFILE sets it for a service of systemd"
+            }
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 "another process has this port: choose another with --listen HOST:PORT"
             }

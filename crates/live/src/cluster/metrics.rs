@@ -115,7 +115,11 @@ fn disk(page: &mut Page, disk: DiskStatus) {
 }
 
 fn refusals(page: &mut Page, view: &View) {
-    page.family("heddle_refusals_total", "counter", "Who was refused what and why: those that were refused most often.");
+    page.family(
+        "heddle_refusals_total",
+        "counter",
+        "Who was refused what and why: those that were refused most often.",
+    );
     for row in &view.refusals {
         let labels = [("host", &row.host), ("client", &row.client), ("what", &row.what), ("reason", &row.reason)];
         page.sample("heddle_refusals_total", &labels.map(|(label, text)| (label, text.as_str())), row.count);

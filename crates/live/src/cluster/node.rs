@@ -396,6 +396,7 @@ impl Node {
         self.note_answer(client, message);
         let Some(&token) = self.clients.get(&client) else { return };
         let connection = self.connections.get_mut(&token).expect("each client has its connection");
+        let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
         if let ServerMessage::Response(Response { result: Err(error), .. }) = message
             && let Some(reason) = refusals::reason(error)
         {
@@ -403,7 +404,6 @@ impl Node {
         }
         let completed = self.refusals.complete(message, || self.parts.disk.wants());
         let message = completed.as_ref().unwrap_or(message);
-        let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
         if let Err(FrameError::TooLong(bytes)) = connection.stream.put(&*message.for_version(version)) {
             let ServerMessage::Response(response) = message else {
                 tracing::error!("a message of {bytes} bytes for a client was dropped");
@@ -473,20 +473,18 @@ impl Node {
         while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
             let length = body.len();
             match connection.kind {
-                Kind::Client { client, version } => {
-                    match decode_client(body) {
-                        Ok(message) => {
-                            let refusal = self.refuse_join(version, &message);
-                            if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
-                                connection.stream.put(&refusal).expect("a refusal is short");
-                            } else {
-                                // By the clock of this moment: a lease must not be judged by what it showed before this was read.
-                                self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
-                            }
+                Kind::Client { client, version } => match decode_client(body) {
+                    Ok(message) => {
+                        let refusal = self.refuse_join(version, &message);
+                        if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
+                            connection.stream.put(&refusal).expect("a refusal is short");
+                        } else {
+                            // By the clock of this moment: a lease must not be judged by what it showed before this was read.
+                            self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
                         }
-                        Err(unreadable) => self.refuse_unreadable(connection, unreadable)?,
                     }
-                }
+                    Err(unreadable) => self.refuse_unreadable(connection, unreadable)?,
+                },
                 Kind::From(from) => {
                     let envelope = decode(body).map_err(|error| error.to_string())?;
                     self.parts.server.handle(self.parts.clock.now(), Input::Peer { from, envelope });
@@ -605,7 +603,8 @@ impl Node {
                     stream.put(&Hello::in_version(role, version)).expect("a hello is short");
                     let token = self.tokens.next();
                     stream.register(self.parts.poll.registry(), token).map_err(|error| error.to_string())?;
-                    self.connections.insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false }, host: None });
+                    self.connections
+                        .insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false }, host: None });
                     Ok(token)
                 });
                 match outcome {

@@ -9,9 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
-};
+use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket};
 
 /// What counts as one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -170,7 +168,9 @@ mod tests {
         assert_ne!(host("[2001:db8:1:2::3]:1"), host("[2001:db8:1:3::3]:1"));
         assert_eq!(host("192.0.2.7:1"), host("192.0.2.7:2"));
         assert_eq!(host("[::ffff:192.0.2.7]:1"), host("192.0.2.7:2"));
-        assert!(matches!(host("127.0.0.1:1"), RemoteHost::Local(_)) && matches!(host("127.9.9.9:1"), RemoteHost::Local(_)));
+        assert!(
+            matches!(host("127.0.0.1:1"), RemoteHost::Local(_)) && matches!(host("127.9.9.9:1"), RemoteHost::Local(_))
+        );
         assert_eq!(host("[2001:db8:1:2::3]:1").to_string(), "2001:db8:1:2::/64");
     }
 

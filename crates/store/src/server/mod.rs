@@ -335,6 +335,12 @@ impl Server {
         &self.map
     }
 
+    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
+    /// peers nor for the log.
+    pub fn protocol(&self) -> u32 {
+        self.map.protocol()
+    }
+
     /// How it is, as far as it knows itself.
     pub fn health(&self) -> crate::status::Health {
         crate::status::Health {

@@ -101,7 +101,10 @@ pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> R
 fn prepare(access: &Access, prefix: &Path) -> Result<(), Report> {
     if prefix.is_root() || prefix.is_module() {
         let hint = format!("as in --prefix {CHECK_PREFIX}");
-        return Err(miette!(help = hint, "--prefix {prefix} names no place for values: expected a path within a module"));
+        return Err(miette!(
+            help = hint,
+            "--prefix {prefix} names no place for values: expected a path within a module"
+        ));
     }
     if prefix.as_str() != CHECK_PREFIX {
         let body = RequestBody::List {
@@ -113,7 +116,8 @@ fn prepare(access: &Access, prefix: &Path) -> Result<(), Report> {
         match access.ask(body)? {
             Answer::Values { entries, .. } if entries.is_empty() => {}
             _ => {
-                let hint = "name another path with --prefix, one that nobody uses: what is below it is taken away at the end";
+                let hint =
+                    "name another path with --prefix, one that nobody uses: what is below it is taken away at the end";
                 return Err(miette!(help = hint, "there are values below {prefix}: nothing was changed"));
             }
         }
@@ -175,7 +179,11 @@ fn judge(measured: &Measured, rate: u64, verdicts: &mut Verdicts) {
     let Some(slowest) = times_ms.iter().copied().reduce(f64::max) else {
         return verdicts.judge(false, "slowest request", "none was answered".to_owned());
     };
-    verdicts.judge(slowest <= SLOWEST_MS, "slowest request", format!("{slowest:.1} ms, expected {SLOWEST_MS:.0} ms at most"));
+    verdicts.judge(
+        slowest <= SLOWEST_MS,
+        "slowest request",
+        format!("{slowest:.1} ms, expected {SLOWEST_MS:.0} ms at most"),
+    );
     let mean = times_ms.iter().sum::<f64>() / times_ms.len() as f64;
     let variance = times_ms.iter().map(|ms| (ms - mean).powi(2)).sum::<f64>() / times_ms.len() as f64;
     let deviation = variance.sqrt();

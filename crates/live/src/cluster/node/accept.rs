@@ -7,10 +7,10 @@ use mio::net::TcpStream;
 use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable};
 
 use super::{CLIENT_OUTBOX_MAX, Connection, Kind, Node};
+use crate::cluster::Tls;
 use crate::cluster::descriptors::is_short;
 use crate::cluster::remote::RemoteHost;
 use crate::cluster::stream::Stream;
-use crate::cluster::Tls;
 
 /// Longest first frame of somebody unknown.
 const GREETING_BYTES_MAX: usize = 1_024;
@@ -69,7 +69,11 @@ impl Node {
     ///
     /// # Errors
     /// Why the connection is to be closed.
-    pub(super) fn refuse_unreadable(&mut self, connection: &mut Connection, unreadable: Unreadable) -> Result<(), String> {
+    pub(super) fn refuse_unreadable(
+        &mut self,
+        connection: &mut Connection,
+        unreadable: Unreadable,
+    ) -> Result<(), String> {
         let caller = connection.caller();
         match unreadable {
             Unreadable::Request { sequence, reason } => {
