@@ -10,8 +10,8 @@ use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
 use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
 use crate::read::{Found, Read};
-use crate::status::Refused;
 use crate::server::Output;
+use crate::status::Refused;
 
 impl Server {
     /// Begins an operation.
