@@ -124,7 +124,9 @@ impl Item {
                 Self::Snapshot(chunk) => chunk.bytes.len(),
                 Self::Rpc(_) => 4_096,
                 Self::NoMember { map: Some(map), .. } => map.len(),
-                Self::Leads(leads) => leads.terms.len() * 64 + leads.load.values().map(|it| it.len() * 16).sum::<usize>(),
+                Self::Leads(leads) => {
+                    leads.terms.len() * 64 + leads.load.values().map(|it| it.len() * 16).sum::<usize>()
+                }
                 _ => 0,
             }
     }

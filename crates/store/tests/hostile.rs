@@ -53,8 +53,7 @@ fn write(log: &mut Log, disk: &mut MemoryDisk) {
 
 impl Cluster {
     fn of_three() -> Self {
-        let servers: BTreeMap<_, _> =
-            (1..=3).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
+        let servers: BTreeMap<_, _> = (1..=3).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
         let founding = Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Single };
         let mut cluster = Self {
             now: Time::ZERO,
@@ -388,7 +387,8 @@ fn the_only_replica_is_not_emptied() {
     let mut disk = MemoryDisk::new();
     let (mut log, _) = recover(&disk);
     let id = ServerId(1);
-    log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name: "n1".into() }).unwrap();
+    log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name: "n1".into() })
+        .unwrap();
     let servers = BTreeMap::from([(id, ("n1".to_owned(), address(id)))]);
     Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Single }.write(&mut log);
     write(&mut log, &mut disk);
@@ -404,7 +404,8 @@ fn only_the_leader_hands_over_and_only_one_leads_a_term() {
     let mut cluster = Cluster::against_the_third();
     let follower = if cluster.stands(1, ShardId::DEFAULT).2 == Some(ServerId(1)) { 2 } else { 1 };
     let (term, last, leader) = cluster.stands(follower, ShardId::DEFAULT);
-    for forged in [message(Kind::TimeoutNow, term), message(Kind::TimeoutNow, term + 1), message(Kind::Heartbeat, term)] {
+    for forged in [message(Kind::TimeoutNow, term), message(Kind::TimeoutNow, term + 1), message(Kind::Heartbeat, term)]
+    {
         cluster.forge(follower, vec![raft(ShardId::DEFAULT, RaftMessage { commit: last, ..forged })]);
     }
     assert_eq!(cluster.refused(follower, Refused::Rights), 3);

@@ -94,7 +94,8 @@ pub(super) fn page(view: &View) -> String {
     groups(&mut page, status);
     let stopped = ("heddle_shard_stopped", "gauge", "Replicas that have stopped (1); the log of the process says why.");
     page.each(stopped, &view.stopped, |replica| {
-        let name = status.map.shards().get(&replica.shard).map_or_else(|| "meta".to_owned(), |shard| shard.name.clone());
+        let name =
+            status.map.shards().get(&replica.shard).map_or_else(|| "meta".to_owned(), |shard| shard.name.clone());
         Some((vec![("shard", name), ("group", replica.shard.to_string())], 1.0))
     });
     peers(&mut page, status);

@@ -99,9 +99,9 @@ impl Core {
             trace: Vec::new(),
             streams: BTreeMap::new(),
             connections: 0,
-            byzantine: scenario.lies.map(|lies| {
-                Byzantine::new(ServerId(scenario.servers), lies, scenario.active, rng.fork(0xb12a))
-            }),
+            byzantine: scenario
+                .lies
+                .map(|lies| Byzantine::new(ServerId(scenario.servers), lies, scenario.active, rng.fork(0xb12a))),
             rng: rng.fork(2),
             scenario: scenario.clone(),
         }

@@ -167,18 +167,13 @@ impl Group {
     /// raft-rs forget who that was: its promise is what that leader's lease is built on.
     fn has_promised(&self) -> bool {
         let raft = &self.raw.raft;
-        raft.state == StateRole::Follower
-            && raft.leader_id == INVALID_ID
-            && self.quiet_ticks < ELECTION_TICKS as u32
+        raft.state == StateRole::Follower && raft.leader_id == INVALID_ID && self.quiet_ticks < ELECTION_TICKS as u32
     }
 
     /// Whether a server may be the leader, or stand for election. The members known here may be older ones: then nobody that they
     /// name leads, and others are heard after one election timeout.
     pub(crate) fn listens_to(&self, from: ServerId, desired: bool) -> bool {
-        desired
-            || self.applied() == 0
-            || self.members().votes(from)
-            || self.leaderless_ticks >= ELECTION_TICKS as u32
+        desired || self.applied() == 0 || self.members().votes(from) || self.leaderless_ticks >= ELECTION_TICKS as u32
     }
 
     /// Whether this replica has all that it has ever acknowledged. One that was emptied takes part in no election before: it

@@ -264,7 +264,9 @@ mod tests {
             message.set_snapshot(SnapshotMeta { index: 5, term: 3, members });
             assert_eq!(message.check(SHARD), Err(Refused::Members));
         }
-        for (index, term, why) in [(0, 3, Refused::Index), (u64::MAX, 3, Refused::Index), (5, 0, Refused::Term), (5, 5, Refused::Term)] {
+        for (index, term, why) in
+            [(0, 3, Refused::Index), (u64::MAX, 3, Refused::Index), (5, 0, Refused::Term), (5, 5, Refused::Term)]
+        {
             let mut message = message(Kind::Snapshot);
             message.set_snapshot(SnapshotMeta { index, term, members: good_members() });
             assert_eq!(message.check(SHARD), Err(why));

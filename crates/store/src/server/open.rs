@@ -229,11 +229,7 @@ impl Server {
 type Replica = Result<(Storage, Content, SnapshotMeta), String>;
 
 /// Makes a replica of what was recovered; whatever raft-rs would panic at, or could not be applied, is a reason not to.
-fn read_replica(
-    shard: ShardId,
-    group: wal::RecoveredGroup,
-    folder: &impl wal::Folder,
-) -> Result<Replica, OpenError> {
+fn read_replica(shard: ShardId, group: wal::RecoveredGroup, folder: &impl wal::Folder) -> Result<Replica, OpenError> {
     let mut content = Content::empty(shard);
     if let Some(mark) = &group.snapshot {
         content = match read_snapshot(shard, mark, folder)? {

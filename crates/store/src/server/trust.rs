@@ -126,12 +126,12 @@ impl Server {
 
     fn witnesses_needed(&self, now: Time, from: ServerId) -> usize {
         let Some(meta) = self.groups.get(&ShardId::META) else { return usize::MAX };
-        let others: BTreeSet<ServerId> = (meta.members().voters.iter().map(|id| ServerId(*id)))
-            .filter(|id| *id != self.config.server)
-            .collect();
+        let others: BTreeSet<ServerId> =
+            (meta.members().voters.iter().map(|id| ServerId(*id))).filter(|id| *id != self.config.server).collect();
         let live = self.live_peers(now);
         let tick = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64);
-        let alone = tick * u64::from(meta.leaderless_ticks) >= ALONE && !others.iter().any(|id| *id != from && live.contains(id));
+        let alone = tick * u64::from(meta.leaderless_ticks) >= ALONE
+            && !others.iter().any(|id| *id != from && live.contains(id));
         if alone { 1 } else { others.len().clamp(1, 2) }
     }
 }
