@@ -47,6 +47,10 @@ impl RaftMessage {
         if numbers.iter().any(|number| *number > INDEX_MAX) {
             return Err(Refused::Index);
         }
+        // raft-rs says of entries that it has not got that they have term 0: an append would fit behind them.
+        if self.kind == Kind::Append && (self.index == 0) != (self.log_term == 0) {
+            return Err(Refused::Term);
+        }
         // Never used here: snapshots are sent when the leader finds that one is needed, and nobody has a priority.
         let unused = self.request_snapshot == 0 && self.priority == 0;
         if !unused || !self.is_context() || (self.kind == Kind::Snapshot) != self.snapshot.is_some() {
@@ -187,6 +191,14 @@ mod tests {
                 let message = RaftMessage { index, commit, reject_hint, ..message(kind) };
                 assert_eq!(message.check(SHARD), Err(Refused::Index), "{kind:?}");
             }
+        }
+    }
+
+    #[test]
+    fn nothing_is_appended_behind_an_entry_without_a_term() {
+        for (index, log_term) in [(100, 0), (0, 3)] {
+            let message = RaftMessage { index, log_term, commit: 100, ..message(Kind::Append) };
+            assert_eq!(message.check(SHARD), Err(Refused::Term));
         }
     }
 
