@@ -1,7 +1,9 @@
 //! What a server can be told.
 
+use std::collections::BTreeSet;
+
 use machine::{ServerId, Span};
-use placement::TimeoutConfig;
+use placement::{ShardId, TimeoutConfig};
 
 /// The ticks of Raft's clock in one election timeout: its resolution. A follower refuses votes for this many ticks after
 /// it has heard its leader, and campaigns itself after one to two times as many.
@@ -37,10 +39,19 @@ pub struct Config {
     pub snapshot_log_bytes: u64,
     /// Bytes of log that stay behind a snapshot, for followers that are a little late.
     pub keep_log_bytes: u64,
+    /// Bytes of log in memory of all groups together, past which those with the longest logs make snapshots.
+    pub log_memory_bytes: u64,
+    /// Bytes of log on the disk past which what still lives in the oldest segments is written again, so that they can go. It has
+    /// to be more than twice `log_memory_bytes`, or the same entries would be written again and again.
+    pub log_disk_bytes: u64,
     /// Requests being carried out at most; more are refused as busy.
     pub operations_max: usize,
     /// Raised with every start of this server (wall clock or counter): orders its words in the RPC registry.
     pub incarnation: u64,
+    /// Replicas that are emptied when the server starts, to be filled again by their leaders: those that have stopped.
+    pub rebuild: BTreeSet<ShardId>,
+    /// Bytes of one snapshot that another server may send, at most.
+    pub snapshot_bytes_max: u64,
     /// Errors planted on purpose, to prove that the simulation finds them.
     #[cfg(feature = "planted-bugs")]
     pub planted: PlantedBugs,
@@ -76,6 +87,8 @@ pub struct PlantedBugs {
     pub list_root_only: bool,
     /// Ticks that were due before an input came are counted after it.
     pub ticks_after_input: bool,
+    /// raft-rs sees whatever peers send.
+    pub unchecked_peers: bool,
 }
 
 impl Config {
@@ -92,8 +105,12 @@ impl Config {
             balance_leaders: true,
             snapshot_log_bytes: 16 << 20,
             keep_log_bytes: 2 << 20,
+            log_memory_bytes: 64 << 20,
+            log_disk_bytes: 136 << 20,
             operations_max: 65_536,
             incarnation: 1,
+            rebuild: BTreeSet::new(),
+            snapshot_bytes_max: 16 << 30,
             #[cfg(feature = "planted-bugs")]
             planted: PlantedBugs::default(),
         }

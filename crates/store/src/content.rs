@@ -1,7 +1,7 @@
 //! What a group's log produces: the map of shards and servers in group 0, data in all others.
 
 use placement::{Map, ShardId};
-use tree::{History, SnapshotBuilder, SnapshotReader, State};
+use tree::{History, Past, SnapshotBuilder, SnapshotReader, State};
 
 use crate::group::Effects;
 use crate::peer::Told;
@@ -19,6 +19,8 @@ pub(crate) enum Content {
         state: State,
         /// Recent changes, for watches that begin in the past.
         history: History,
+        /// What recent changes replaced, for reads of old revisions.
+        past: Past,
     },
 }
 
@@ -26,6 +28,11 @@ pub(crate) enum Content {
 pub(crate) enum Outcome {
     Data(tree::Outcome),
     Meta(Result<placement::Effect, placement::Refusal>),
+}
+
+/// Whether these bytes are a command that the group's log may hold.
+pub(crate) fn is_command(group: ShardId, data: &[u8]) -> bool {
+    if group == ShardId::META { placement::Command::decode(data).is_ok() } else { tree::Command::decode(data).is_ok() }
 }
 
 impl Outcome {
@@ -45,16 +52,25 @@ impl Content {
 
     fn data(state: State) -> Self {
         let history = History::new(tree::watch::HISTORY_EVENTS, state.tree.revision());
-        Self::Data { state, history }
+        let past = Past::new(tree::past::PAST_CHANGES, state.tree.revision());
+        Self::Data { state, history, past }
     }
 
     /// Applies an entry. Replicas that have the same log come to the same content.
-    pub(crate) fn apply(&mut self, index: u64, data: &[u8], group: ShardId, effects: &mut Effects) -> Outcome {
-        // Only servers of this cluster write to the log, and they check first: what cannot be read was written by a
-        // program of another version, and to go on without it would make the replicas differ.
-        match self {
+    ///
+    /// # Errors
+    /// Why the entry is no command. Servers check what they are sent: it was written by a program of another version, and to go
+    /// on without it would make the replicas differ.
+    pub(crate) fn apply(
+        &mut self,
+        index: u64,
+        data: &[u8],
+        group: ShardId,
+        effects: &mut Effects,
+    ) -> Result<Outcome, String> {
+        Ok(match self {
             Self::Meta(map) => {
-                let command = placement::Command::decode(data).expect("a command in meta's log");
+                let command = placement::Command::decode(data).map_err(|error| error.to_string())?;
                 let outcome = map.apply(index, command);
                 if let Ok(effect) = &outcome {
                     effects.placed.push(effect.clone());
@@ -62,14 +78,15 @@ impl Content {
                 }
                 Outcome::Meta(outcome)
             }
-            Self::Data { state, history } => {
-                let command = tree::Command::decode(data).expect("a command in a shard's log");
-                Outcome::Data(state.apply(index, &command, &mut |event| {
+            Self::Data { state, history, past } => {
+                let command = tree::Command::decode(data).map_err(|error| error.to_string())?;
+                Outcome::Data(state.apply_with_past(index, &command, &mut |event, before| {
+                    past.push(&event, before);
                     effects.events.push((group, event.clone()));
                     history.push(event);
                 }))
             }
-        }
+        })
     }
 
     /// The content as it is now, in chunks; taking it costs nothing, and later changes don't show in it.
@@ -86,6 +103,11 @@ impl Content {
 
     pub(crate) fn state(&self) -> Option<&State> {
         if let Self::Data { state, .. } = self { Some(state) } else { None }
+    }
+
+    /// The data and what recent changes of it replaced.
+    pub(crate) fn data_and_past(&self) -> Option<(&State, &Past)> {
+        if let Self::Data { state, past, .. } = self { Some((state, past)) } else { None }
     }
 
     pub(crate) fn entries(&self) -> u64 {

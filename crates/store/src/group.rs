@@ -5,18 +5,22 @@
 //! no read is answered unless a majority of voters have confirmed this leader at or after the moment the read came, or
 //! within the lease (see [`crate::config::Config`]).
 
+mod apply;
+mod check;
 mod election;
+mod guard;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 
 use machine::{Rng, ServerId, Span, Time};
 use placement::ShardId;
-use protobuf::Message as _;
-use raft::eraftpb::{ConfChangeV2, Entry, EntryType, HardState, Message};
+use raft::eraftpb::{Entry, HardState, Message};
 use raft::{RawNode, StateRole};
 
 use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
-use crate::content::{Content, Outcome};
+use crate::content::Content;
+use crate::expiry::Expiry;
 use crate::lease::Lease;
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta, entry_kind};
 use crate::peer::{Item, Told};
@@ -26,6 +30,9 @@ use crate::storage::Storage;
 /// raft-rs never campaigns by itself: its chance is not seeded. [`Group::tick`] does.
 const NEVER_TICKS: usize = 1 << 20;
 
+/// Proposals of one group, and reads of it, that wait at most; whoever comes later tries again.
+const WAITING_MAX: usize = 65_536;
+
 /// Who waits for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Asker {
@@ -33,6 +40,8 @@ pub(crate) enum Asker {
     Here(u64),
     /// Another server's question to this group.
     There(ServerId, ShardId, u64),
+    /// What comes of it shows in the content.
+    Nobody,
 }
 
 /// Why a group does not take something now. Whoever asked tries again, perhaps elsewhere.
@@ -79,6 +88,8 @@ pub(crate) struct Group {
     raw: RawNode<Storage>,
     pub(crate) content: Content,
     pub(crate) lease: Lease,
+    /// The time of leases of data.
+    pub(crate) expiry: Expiry,
     reads: Reads,
     /// For how long servers refuse to elect another leader once they have heard theirs.
     promises: BTreeMap<ServerId, Span>,
@@ -107,6 +118,16 @@ pub(crate) struct Group {
     seal: Seal,
     /// A pre-vote that was asked for while this replica still heard its leader.
     early: Option<(ServerId, RaftMessage)>,
+    pace: check::Pace,
+    asked: check::Asked,
+    /// Ticks since a leader was heard.
+    quiet_ticks: u32,
+    /// Appends that did not fit the log, since the last tick.
+    misfits: u32,
+    /// What this replica had acknowledged before it was emptied: the last index of it.
+    floor: u64,
+    /// Why it has stopped: nothing is done with it any more.
+    failure: Option<guard::Failure>,
 }
 
 /// Whether a majority of the present members knows by its disks that they are the members.
@@ -128,11 +149,17 @@ pub(crate) struct Opening {
     pub(crate) storage: Storage,
     pub(crate) content: Content,
     pub(crate) start: SnapshotMeta,
+    /// It has acknowledged entries up to this index, though it may not have them any more.
+    pub(crate) floor: u64,
 }
 
 impl Group {
-    pub(crate) fn open(config: &Config, opening: Opening, rng: &mut Rng) -> Self {
-        let Opening { id, storage, content, start } = opening;
+    /// Opens a replica.
+    ///
+    /// # Errors
+    /// Why raft-rs cannot begin with this.
+    pub(crate) fn open(config: &Config, opening: Opening, rng: &mut Rng) -> Result<Self, String> {
+        let Opening { id, storage, content, start, floor } = opening;
         let logged = storage.hard_state().clone();
         let raft = raft::Config {
             id: config.server.0,
@@ -150,13 +177,18 @@ impl Group {
             ..raft::Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let raw = RawNode::new(&raft, storage, &logger).expect("the configuration is ours and valid");
+        let begun = std::panic::catch_unwind(AssertUnwindSafe(|| RawNode::new(&raft, storage, &logger)));
+        let raw = match begun {
+            Ok(raw) => raw.map_err(|error| error.to_string())?,
+            Err(panic) => return Err(guard::text_of(panic.as_ref()).to_owned()),
+        };
         let mut group = Self {
             id,
             me: config.server,
             raw,
             content,
             lease: Lease::new(),
+            expiry: Expiry::default(),
             reads: config.reads,
             promises: BTreeMap::from([(config.server, config.promise())]),
             proposed: BTreeMap::new(),
@@ -173,9 +205,15 @@ impl Group {
             installing: None,
             seal: Seal::Open,
             early: None,
+            pace: check::Pace::default(),
+            asked: check::Asked::default(),
+            quiet_ticks: ELECTION_TICKS as u32,
+            misfits: 0,
+            floor,
+            failure: None,
         };
         group.reset_timer(rng);
-        group
+        Ok(group)
     }
 
     pub(crate) fn is_leader(&self) -> bool {
@@ -204,14 +242,11 @@ impl Group {
 
     /// The hard state as the log should keep it, when this replica is taken away.
     pub(crate) fn hard_state(&self) -> wal::HardState {
-        to_wal(&self.raw.raft.hard_state())
+        self.to_wal(&self.raw.raft.hard_state())
     }
 
-    /// A message of another replica.
-    pub(crate) fn step(&mut self, from: ServerId, mut message: RaftMessage) {
-        if self.installing.is_some() {
-            return;
-        }
+    /// A message that raft-rs may see.
+    fn step_admitted(&mut self, from: ServerId, mut message: RaftMessage) {
         if self.gives_no_way(from, &message) {
             return;
         }
@@ -237,27 +272,37 @@ impl Group {
         effects: &mut Effects,
     ) -> Option<wal::FileName> {
         self.received = Some(snapshot);
-        self.step(from, message);
+        self.step(now, (from, message), true, counters);
         self.advance(now, log, counters, effects);
         self.received.take().map(|(_, mark)| mark.file)
     }
 
     /// Puts something into the log.
     pub(crate) fn propose(&mut self, data: Vec<u8>, asker: Asker) -> Result<(), Miss> {
-        if !self.is_leader() {
+        if !self.is_leader() || self.failure.is_some() {
             return Err(Miss::NotLeader);
         }
-        self.raw.propose(Vec::new(), data).map_err(|_| Miss::NotNow)?;
+        if self.proposed.len() >= WAITING_MAX {
+            return Err(Miss::NotNow);
+        }
+        if !self.guard(|group| group.raw.propose(Vec::new(), data).is_ok()) {
+            return Err(Miss::NotNow);
+        }
         let index = self.raw.raft.raft_log.last_index();
         self.proposed.insert(index, (self.term(), asker));
         Ok(())
+    }
+
+    /// The index of the newest entry.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.raw.raft.raft_log.last_index()
     }
 
     /// Seals the members, if this leader has not done so yet.
     pub(crate) fn seal(&mut self) {
         if self.seal == Seal::Open && self.is_leader() && self.raw.raft.commit_to_current_term() {
             // An entry without data: nothing is applied.
-            if self.raw.propose(Vec::new(), Vec::new()).is_ok() {
+            if self.guard(|group| group.raw.propose(Vec::new(), Vec::new()).is_ok()) {
                 self.seal = Seal::Proposed(self.raw.raft.raft_log.last_index());
             }
         }
@@ -270,7 +315,9 @@ impl Group {
 
     /// Begins a change of members, if none is under way.
     pub(crate) fn change_members(&mut self, change: &MemberChange) {
-        let _ = self.raw.propose_conf_change(Vec::new(), change.to_raft());
+        self.guard(|group| {
+            let _ = group.raw.propose_conf_change(Vec::new(), change.to_raft());
+        });
     }
 
     /// Hands the leadership over.
@@ -279,7 +326,7 @@ impl Group {
             return Err(Miss::NotLeader);
         }
         if to != self.me && self.members().voters.contains(&to.0) {
-            self.raw.transfer_leader(to.0);
+            self.guard(|group| group.raw.transfer_leader(to.0));
         }
         Ok(())
     }
@@ -287,13 +334,13 @@ impl Group {
     /// Tells raft-rs how a snapshot that it wanted sent has ended.
     pub(crate) fn report_snapshot(&mut self, to: ServerId, sent: bool) {
         let status = if sent { raft::SnapshotStatus::Finish } else { raft::SnapshotStatus::Failure };
-        self.raw.report_snapshot(to.0, status);
+        self.guard(|group| group.raw.report_snapshot(to.0, status));
     }
 
     /// Messages to this server may have been lost.
     pub(crate) fn report_unreachable(&mut self, server: ServerId) {
         if self.is_leader() {
-            self.raw.report_unreachable(server.0);
+            self.guard(|group| group.raw.report_unreachable(server.0));
         }
     }
 
@@ -311,7 +358,7 @@ impl Group {
     /// Which index must be applied to read everything that is committed now: told as soon as it is certain that nobody
     /// else leads.
     pub(crate) fn read_index(&mut self, now: Time, asker: Asker, counters: &mut Counters, effects: &mut Effects) {
-        if !self.is_leader() {
+        if !self.is_leader() || self.failure.is_some() {
             effects.told.push((asker, Err(Miss::NotLeader)));
             return;
         }
@@ -324,6 +371,10 @@ impl Group {
         if self.raw.raft.commit_to_current_term() && self.lease.holds(now, term) {
             counters.lease_reads += 1;
             effects.told.push((asker, Ok(Told::Index(self.raw.raft.raft_log.committed))));
+            return;
+        }
+        if self.lease.waiting() >= WAITING_MAX {
+            effects.told.push((asker, Err(Miss::NotNow)));
             return;
         }
         counters.index_reads += 1;
@@ -353,13 +404,17 @@ impl Group {
         if self.raw.raft.commit_to_current_term()
             && let Some(context) = self.lease.begin_round(now)
         {
-            self.raw.read_index(context);
+            self.guard(|group| group.raw.read_index(context));
         }
     }
 
     /// Everything that Raft has to say; the rest of what there is waits for the disk.
     pub(crate) fn advance(&mut self, now: Time, log: &mut wal::Log, counters: &mut Counters, effects: &mut Effects) {
-        while self.raw.has_ready() {
+        self.guard(|group| group.advance_guarded(now, log, counters, effects));
+    }
+
+    fn advance_guarded(&mut self, now: Time, log: &mut wal::Log, counters: &mut Counters, effects: &mut Effects) {
+        while self.raw.has_ready() && self.failure.is_none() {
             let mut ready = self.raw.ready();
             self.send(ready.take_messages(), effects);
             if !ready.snapshot().get_metadata().get_conf_state().get_voters().is_empty() {
@@ -416,7 +471,7 @@ impl Group {
     }
 
     fn log_hard_state(&self, log: &mut wal::Log) {
-        log.hard_state(self.id.0, to_wal(&self.logged));
+        log.hard_state(self.id.0, self.to_wal(&self.logged));
     }
 
     fn await_disk(&mut self, ready: u64, messages: Vec<Message>, wrote: bool, effects: &mut Effects) {
@@ -440,6 +495,10 @@ impl Group {
 
     /// A write is on the disk.
     pub(crate) fn persisted(&mut self, write: u64, effects: &mut Effects) {
+        self.guard(|group| group.persisted_guarded(write, effects));
+    }
+
+    fn persisted_guarded(&mut self, write: u64, effects: &mut Effects) {
         let mut last = None;
         while self.unpersisted.front().is_some_and(|waiting| waiting.write.is_some_and(|id| id <= write)) {
             let waiting = self.unpersisted.pop_front().expect("it was just seen");
@@ -468,6 +527,9 @@ impl Group {
             if message.is_hand_over() {
                 self.lease.give_up(message.term());
             }
+            if let Some(what) = message.asks() {
+                self.asked.note(message.term(), to, what);
+            }
             if message.snapshot().is_some() {
                 effects.snapshots.push((to, self.id, message));
             } else {
@@ -487,60 +549,6 @@ impl Group {
         log.snapshot(self.id.0, mark, wal::Entries::Drop);
         effects.changed.push(self.id);
         effects.applied.push(self.id);
-    }
-
-    fn apply(&mut self, entries: Vec<Entry>, counters: &mut Counters, effects: &mut Effects) {
-        let Some(last) = entries.last().map(|entry| entry.index) else { return };
-        for entry in entries {
-            if entry.index <= self.applied() {
-                continue;
-            }
-            counters.applied += 1;
-            let mut applied = self.raw.store().applied().clone();
-            applied.index = entry.index;
-            applied.term = entry.term;
-            if entry.get_entry_type() == EntryType::EntryNormal {
-                self.raw.mut_store().set_applied(applied);
-                let outcome =
-                    (!entry.data.is_empty()).then(|| self.content.apply(entry.index, &entry.data, self.id, effects));
-                self.tell(&entry, outcome, effects);
-            } else {
-                let mut change = ConfChangeV2::default();
-                change.merge_from_bytes(&entry.data).expect("a change of members that this cluster wrote");
-                let members = self.raw.apply_conf_change(&change).expect("Raft committed it");
-                applied.members = Members::of(&members);
-                self.seal = Seal::Open;
-                let votes = applied.members.votes(self.me);
-                self.raw.mut_store().set_applied(applied);
-                if self.is_leader() && !votes {
-                    // raft-rs would lead on and look for its own progress, which is gone. The others elect.
-                    let term = self.raw.raft.term;
-                    self.raw.raft.become_follower(term, 0);
-                }
-                effects.changed.push(self.id);
-            }
-        }
-        self.raw.advance_apply_to(last);
-        if matches!(self.seal, Seal::Proposed(index) if index <= last) {
-            self.seal = Seal::Sealed;
-        }
-        effects.applied.push(self.id);
-    }
-
-    fn tell(&mut self, entry: &Entry, outcome: Option<Outcome>, effects: &mut Effects) {
-        // Proposals at lower indices were of a leader that lost them.
-        while let Some((index, _)) = self.proposed.first_key_value()
-            && *index < entry.index
-        {
-            let (_, (_, asker)) = self.proposed.pop_first().expect("it was just seen");
-            effects.told.push((asker, Err(Miss::NotLeader)));
-        }
-        let Some((term, asker)) = self.proposed.remove(&entry.index) else { return };
-        let told = match outcome {
-            Some(outcome) if term == entry.term => Ok(outcome.told()),
-            _ => Err(Miss::NotLeader),
-        };
-        effects.told.push((asker, told));
     }
 
     fn note_change(&mut self, counters: &mut Counters, effects: &mut Effects) {
@@ -568,10 +576,24 @@ impl Group {
     }
 
     /// Forgets log that the snapshot on the disk makes needless.
-    pub(crate) fn compact(&mut self, index: u64, keep_bytes: u64, log: &mut wal::Log) {
-        let index = index.min(self.raw.store().index_keeping(keep_bytes));
-        if let Some((index, term)) = self.raw.mut_store().compact(index) {
+    pub(crate) fn release(&mut self, keep_bytes: u64, log: &mut wal::Log) {
+        let marked = log.marked(self.id.0);
+        let index = self.snapshot_index.min(marked).min(self.raw.store().index_keeping(keep_bytes));
+        self.raw.mut_store().compact(index);
+        // On the disk there may be more: the entry that began the group, or what a snapshot overtook.
+        let (index, term) = self.raw.store().truncated();
+        if index <= marked && log.held(self.id.0).is_some_and(|(first, last)| first <= index && index <= last) {
             log.compact(self.id.0, wal::Position { index, term });
+        }
+    }
+
+    /// Writes all of its log again, at the end of the disk's.
+    pub(crate) fn rewrite(&self, log: &mut wal::Log) {
+        let entries: Vec<wal::Entry> = self.storage().all().map(to_wal_entry).collect();
+        let ends = entries.first().zip(entries.last()).map(|(first, last)| (first.index, last.index));
+        debug_assert_eq!(log.held(self.id.0), ends, "group {}", self.id);
+        if log.held(self.id.0) == ends {
+            log.rewrite(self.id.0, &entries);
         }
     }
 
@@ -608,14 +630,16 @@ impl Group {
         }
     }
 
+    /// What this replica had acknowledged stays written down until it has it again.
+    fn to_wal(&self, state: &HardState) -> wal::HardState {
+        let commit = if self.applied() < self.floor { state.commit.max(self.floor) } else { state.commit };
+        wal::HardState { term: state.term, vote: state.vote, commit }
+    }
+
     /// Entries that are in the log and not applied, for tests of agreement.
     pub(crate) fn unapplied(&self) -> u64 {
         self.raw.raft.raft_log.last_index() - self.applied()
     }
-}
-
-fn to_wal(state: &HardState) -> wal::HardState {
-    wal::HardState { term: state.term, vote: state.vote, commit: state.commit }
 }
 
 fn to_wal_entry(entry: &Entry) -> wal::Entry {

@@ -73,6 +73,11 @@ impl Lease {
         self.waiting.push(asker);
     }
 
+    /// How many wait, for the present round and the next.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len() + self.round.as_ref().map_or(0, |round| round.askers.len())
+    }
+
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -3,6 +3,9 @@
 //! raft-rs brings protobuf's, whose version 2 recurses without a bound on unknown groups (RUSTSEC-2024-0437) and costs a
 //! second encoding inside the envelope; what comes from a socket is parsed by postcard only.
 
+mod change;
+pub(crate) mod check;
+
 use bytes::Bytes;
 use machine::ServerId;
 use raft::eraftpb::{
@@ -11,27 +14,43 @@ use raft::eraftpb::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A message of a Raft group. Fields as in Raft's papers and raft-rs.
+pub(crate) use change::parse as parse_change;
+
+/// A message of a Raft group. Fields as in Raft's papers and raft-rs; what they may hold is checked where it is received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaftMessage {
-    kind: Kind,
-    term: u64,
-    log_term: u64,
-    index: u64,
-    entries: Vec<LogEntry>,
-    commit: u64,
-    commit_term: u64,
-    request_snapshot: u64,
-    reject: bool,
-    reject_hint: u64,
-    context: Bytes,
-    priority: i64,
-    snapshot: Option<SnapshotMeta>,
+    /// What it is.
+    pub kind: Kind,
+    /// The sender's term; of a pre-vote the one that it would stand in.
+    pub term: u64,
+    /// The term of the entry at `index`.
+    pub log_term: u64,
+    /// The entry before `entries`; the last one of a candidate; the last one that a follower has.
+    pub index: u64,
+    /// Entries of the log, one after the other.
+    pub entries: Vec<LogEntry>,
+    /// What the sender knows to be committed.
+    pub commit: u64,
+    /// The term of that entry, in what candidates send and get.
+    pub commit_term: u64,
+    /// Not used.
+    pub request_snapshot: u64,
+    /// It is a refusal.
+    pub reject: bool,
+    /// The entry that a follower would take instead.
+    pub reject_hint: u64,
+    /// The number of a round of reads, or that a candidate was told to stand by its leader.
+    pub context: Bytes,
+    /// Not used.
+    pub priority: i64,
+    /// What the snapshot is of that this message ends.
+    pub snapshot: Option<SnapshotMeta>,
 }
 
 /// What one server may say to another; raft-rs's local messages are not among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Kind {
+#[allow(missing_docs, reason = "they are Raft's")]
+pub enum Kind {
     Append,
     AppendResponse,
     RequestVote,
@@ -57,13 +76,27 @@ const KINDS: [(Kind, MessageType); 10] = [
     (Kind::RequestPreVoteResponse, MessageType::MsgRequestPreVoteResponse),
 ];
 
+/// What a follower answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// Entries, or a snapshot.
+    Append,
+    Heartbeat,
+}
+
+/// An entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct LogEntry {
-    kind: u8,
-    term: u64,
-    index: u64,
-    data: Bytes,
-    context: Bytes,
+pub struct LogEntry {
+    /// 0 a command or nothing, 1 a change of members.
+    pub kind: u8,
+    /// The term it was proposed in.
+    pub term: u64,
+    /// Where it stands.
+    pub index: u64,
+    /// The command.
+    pub data: Bytes,
+    /// Always empty.
+    pub context: Bytes,
 }
 
 /// What a snapshot is of.
@@ -194,15 +227,8 @@ impl RaftMessage {
         })
     }
 
-    /// As raft-rs wants it. `None` if no server of ours would have sent it.
+    /// As raft-rs wants it; [`RaftMessage::check`] has looked at it.
     pub(crate) fn into_raft(self, from: ServerId, to: ServerId) -> Option<Message> {
-        if self.term == 0 || (self.kind == Kind::Snapshot) != self.snapshot.is_some() {
-            return None;
-        }
-        let consecutive = self.entries.iter().zip(self.index + 1..).all(|(entry, index)| entry.index == index);
-        if !self.entries.is_empty() && (self.kind != Kind::Append || !consecutive) {
-            return None;
-        }
         let mut message = Message::default();
         message.set_msg_type(KINDS.into_iter().find(|(kind, _)| *kind == self.kind)?.1);
         message.from = from.0;
@@ -238,7 +264,12 @@ impl RaftMessage {
 
     /// A request for a vote or a pre-vote that no leader's hand-over asked for.
     pub(crate) fn is_campaign(&self) -> bool {
-        matches!(self.kind, Kind::RequestVote | Kind::RequestPreVote) && self.context != "CampaignTransfer".as_bytes()
+        matches!(self.kind, Kind::RequestVote | Kind::RequestPreVote) && self.context != check::TRANSFER
+    }
+
+    /// A request for a vote or a pre-vote.
+    pub(crate) fn is_request_for_vote(&self) -> bool {
+        matches!(self.kind, Kind::RequestVote | Kind::RequestPreVote)
     }
 
     /// The last index in the log of the candidate that asks for a vote.
@@ -259,6 +290,43 @@ impl RaftMessage {
     /// Whether it tells the receiver to campaign at once: the sender hands over its leadership.
     pub(crate) fn is_hand_over(&self) -> bool {
         self.kind == Kind::TimeoutNow
+    }
+
+    /// Whether only a follower sends such a message, and only when it was asked.
+    pub(crate) fn answers(&self) -> Option<Answers> {
+        match self.kind {
+            Kind::AppendResponse => Some(Answers::Append),
+            Kind::HeartbeatResponse => Some(Answers::Heartbeat),
+            _ => None,
+        }
+    }
+
+    /// What the receiver will answer with one message.
+    pub(crate) fn asks(&self) -> Option<Answers> {
+        match self.kind {
+            Kind::Append | Kind::Snapshot => Some(Answers::Append),
+            Kind::Heartbeat => Some(Answers::Heartbeat),
+            _ => None,
+        }
+    }
+
+    /// Whether a receiver whose term is lower takes over the message's term.
+    pub(crate) fn raises_term(&self) -> bool {
+        match self.kind {
+            Kind::RequestPreVote => false,
+            Kind::RequestPreVoteResponse => self.reject,
+            _ => true,
+        }
+    }
+
+    /// The entry before those of an append: index and term.
+    pub(crate) fn follows(&self) -> Option<(u64, u64)> {
+        (self.kind == Kind::Append).then_some((self.index, self.log_term))
+    }
+
+    /// The highest index that a follower's answer speaks of.
+    pub(crate) fn answered_index(&self) -> u64 {
+        self.index.max(self.reject_hint)
     }
 
     /// Bytes of its entries.

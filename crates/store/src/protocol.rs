@@ -16,6 +16,8 @@
 //! added at the end, and sent to nobody who does not know them; [`VERSION`] says who does. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
+mod invalid;
+mod leases;
 mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +26,10 @@ use machine::ServerId;
 use placement::ShardId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tree::{Event, Location, Path, Refusal, Transaction};
+use tree::{Change, Event, Location, Path, Refusal, Transaction};
 
+pub use invalid::{Unreadable, decode_client};
+pub use leases::{LEASES_MAX, LeaseRequest, LeaseStatus};
 pub use version::{VERSION, VERSION_MIN, spoken_by_refuser};
 
 /// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
@@ -186,6 +190,46 @@ pub enum RequestBody {
     },
     /// Runs the cluster.
     Admin(Admin),
+    // From here on: since version 2.
+    /// The same as `Write`, but if the conditions don't hold, other changes are made. Answered by [`Answer::Written`] or
+    /// [`Answer::Otherwise`].
+    WriteOrElse {
+        /// What is done if the conditions hold.
+        transaction: Transaction,
+        /// What is done if they don't.
+        otherwise: Vec<Change>,
+    },
+    /// One value as it was at a revision of its shard.
+    GetAt {
+        /// Where it is.
+        at: Location,
+        /// The revision.
+        revision: u64,
+        /// Whether the revision must be known to be there.
+        consistency: Consistency,
+    },
+    /// A path and what lies below it, as it was at a revision of its shard.
+    ListAt {
+        /// Where it begins.
+        at: Location,
+        /// Only what comes after this path.
+        after: Option<Path>,
+        /// So many entries at most (the server has a bound of its own, [`LIST_MAX`]).
+        limit: u32,
+        /// The revision.
+        revision: u64,
+        /// Whether the revision must be known to be there.
+        consistency: Consistency,
+    },
+    /// Which revisions of the shard that has this path can be read; answered by [`Answer::Window`].
+    Window {
+        /// Where.
+        at: Path,
+        /// Of the leader, or of the asked server.
+        consistency: Consistency,
+    },
+    /// Leases.
+    Lease(LeaseRequest),
     /// Who am I? Anybody may ask.
     WhoAmI,
 }
@@ -239,8 +283,23 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// What the asked server takes on its disk.
+    Disk,
+    /// Let the asked server give back all room on its disk that it can, now. Answered at once, as [`Admin::Disk`].
+    Defragment,
+    /// The same without values that belong to leases (since version 2): in another cluster nobody would keep them alive.
+    BackupLasting {
+        /// Which shard.
+        shard: ShardId,
+        /// None at the first.
+        after: Option<tree::Cursor>,
+    },
     /// Roles and users, as the asked server knows them; answered by [`Answer::Access`].
     Access,
+    /// Which replicas of the asked server have stopped, why, and what to do.
+    StoppedReplicas,
+    /// How the asked server is, and whom it has refused what.
+    Health,
 }
 
 /// From a server to a client.
@@ -326,12 +385,45 @@ pub enum Answer {
     },
     /// Of [`Admin::Placement`]: what it made, if anything.
     Placed(placement::Effect),
-    /// Of [`Admin::Backup`].
+    /// Of [`Admin::Backup`] and [`Admin::BackupLasting`].
     Chunk {
         /// In order.
         entries: Vec<tree::Entry>,
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
+    },
+    // From here on: since version 2.
+    /// Of [`RequestBody::WriteOrElse`]: a condition did not hold, so the other changes were made.
+    Otherwise {
+        /// The revision after them.
+        revision: u64,
+        /// The condition, from 0.
+        condition: u32,
+        /// The entity tag of the value that was there, if there was one.
+        actual: Option<u64>,
+    },
+    /// Of [`LeaseRequest::KeepAlive`].
+    Kept {
+        /// For how long from when it was asked, in milliseconds.
+        ttl_ms: u64,
+        /// Parts of it may be in other shards: each is kept alive by a request with its path.
+        parts: Vec<Path>,
+    },
+    /// Of [`LeaseRequest::Show`] and [`LeaseRequest::List`].
+    Leases {
+        /// In the order of their numbers.
+        leases: Vec<LeaseStatus>,
+        /// There are more after the last.
+        more: bool,
+    },
+    /// Of [`RequestBody::Window`].
+    Window {
+        /// The shard.
+        shard: ShardId,
+        /// The oldest revision that can be read.
+        oldest: u64,
+        /// The newest that there is.
+        newest: u64,
     },
     /// Of [`RequestBody::WhoAmI`].
     Identity {
@@ -344,6 +436,12 @@ pub enum Answer {
     },
     /// Of [`Admin::Access`].
     Access(Box<AccessView>),
+    /// Of [`Admin::Disk`] and [`Admin::Defragment`].
+    Disk(crate::status::DiskStatus),
+    /// Of [`Admin::StoppedReplicas`].
+    StoppedReplicas(Vec<crate::status::StoppedReplica>),
+    /// Of [`Admin::Health`].
+    Health(Box<crate::status::Health>),
 }
 
 /// Roles and users as an administrator sees them: no hashes of tokens.
@@ -453,6 +551,17 @@ pub enum Error {
     /// The answer would not fit into a frame.
     #[error("the answer has {0} bytes, more than a frame holds: ask for less at once")]
     TooLarge(u64),
+    /// The revision is outside of what is kept, or is not there yet (since version 2).
+    #[error(
+        "only the revisions {oldest} to {newest} of this shard can be read; hint: the window is bounded in changes and \
+         bytes, and begins anew when a server starts or data move"
+    )]
+    Compacted {
+        /// The oldest that can be read.
+        oldest: u64,
+        /// The newest that there is.
+        newest: u64,
+    },
     /// Whoever asked is nobody known, or may not do this. Nothing was changed.
     #[error("{0}")]
     Denied(String),

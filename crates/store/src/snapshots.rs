@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::{Builder, Content, Reader};
 use crate::message::{RaftMessage, SnapshotMeta};
 use crate::peer::Item;
+use crate::status::Refused;
 
 /// Chunks that may be on their way and not confirmed.
 const WINDOW: usize = 8;
@@ -21,6 +22,12 @@ const GIVE_UP: Span = Span::from_secs(5);
 
 /// Snapshots being received at most; others wait for their sender to try again.
 const RECEIVING_MAX: usize = 16;
+
+/// Of these, from one server at most.
+const RECEIVING_FROM_ONE_MAX: usize = 8;
+
+/// A transfer that another server has begun is left to it for so long after its last part.
+const CONTESTED_AFTER: Span = Span::from_secs(1);
 
 /// Part of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +65,7 @@ struct Receiving {
     transfer: u64,
     builder: Builder,
     next: u32,
+    bytes: u64,
     progress: Time,
 }
 
@@ -152,43 +160,60 @@ impl Snapshots {
     }
 
     /// A chunk came in. Gives the whole, with the last.
+    ///
+    /// # Errors
+    /// It does not fit, or is too much.
     pub(crate) fn receive(
         &mut self,
         now: Time,
         from: ServerId,
         chunk: Chunk,
+        bytes_max: u64,
         out: &mut Vec<(ServerId, Item)>,
-    ) -> Option<Received> {
+    ) -> Result<Option<Received>, Refused> {
         let transfer = chunk.transfer;
         let confirm = |next, refused| (from, Item::SnapshotTaken { transfer, next, refused });
         let known = self.receiving.get(&chunk.group).is_some_and(|it| it.from == from && it.transfer == transfer);
         if !known {
-            if chunk.number != 0
-                || (self.receiving.len() >= RECEIVING_MAX && !self.receiving.contains_key(&chunk.group))
-            {
+            if chunk.number != 0 || !self.has_room(now, from, chunk.group) {
                 // Of a transfer that is over, or begun before this server was started, or one too many.
                 out.push(confirm(0, true));
-                return None;
+                return Ok(None);
             }
             let builder = Builder::new(chunk.group);
-            self.receiving.insert(chunk.group, Receiving { from, transfer, builder, next: 0, progress: now });
+            let receiving = Receiving { from, transfer, builder, next: 0, bytes: 0, progress: now };
+            self.receiving.insert(chunk.group, receiving);
         }
         let receiving = self.receiving.get_mut(&chunk.group).expect("it was just made");
         if chunk.number == receiving.next {
-            if receiving.builder.push(&chunk.bytes).is_err() {
+            receiving.bytes = receiving.bytes.saturating_add(chunk.bytes.len() as u64);
+            let fits = receiving.bytes <= bytes_max && (1..=wal::CHUNK_BYTES_MAX).contains(&chunk.bytes.len());
+            if !fits || receiving.next == u32::MAX || receiving.builder.push(&chunk.bytes).is_err() {
                 self.receiving.remove(&chunk.group);
                 out.push(confirm(0, true));
-                return None;
+                return Err(Refused::Snapshot);
             }
             receiving.next += 1;
             receiving.progress = now;
         }
         out.push(confirm(receiving.next, false));
-        let message = chunk.message.filter(|_| chunk.number + 1 == receiving.next)?;
-        let receiving = self.receiving.remove(&chunk.group)?;
-        let meta = message.snapshot()?.clone();
-        let content = receiving.builder.finish().ok()?;
-        Some(Received { from, group: chunk.group, message, meta, content })
+        let last = chunk.number.checked_add(1) == Some(receiving.next);
+        let Some(message) = chunk.message.filter(|_| last) else { return Ok(None) };
+        let receiving = self.receiving.remove(&chunk.group).ok_or(Refused::Snapshot)?;
+        let meta = message.snapshot().ok_or(Refused::Snapshot)?.clone();
+        let content = receiving.builder.finish().map_err(|_| Refused::Snapshot)?;
+        Ok(Some(Received { from, group: chunk.group, message, meta, content }))
+    }
+
+    /// Whether a server may begin to send a snapshot of this group. Nobody takes all places, nor another's while that goes on.
+    fn has_room(&self, now: Time, from: ServerId, group: ShardId) -> bool {
+        match self.receiving.get(&group) {
+            Some(other) => other.from == from || now.since(other.progress) > CONTESTED_AFTER,
+            None => {
+                let of_one = self.receiving.values().filter(|it| it.from == from).count();
+                self.receiving.len() < RECEIVING_MAX && of_one < RECEIVING_FROM_ONE_MAX
+            }
+        }
     }
 }
 

@@ -157,6 +157,7 @@ impl Cluster {
                     ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
                 },
                 Step::Do(Output::Peers(_) | Output::BadToken(_)) => {}
+                Step::Do(Output::ReplicaStopped(stopped)) => panic!("{stopped:?}"),
                 Step::Do(Output::Stop(reason)) => {
                     self.stopped.insert(id, reason);
                 }
@@ -412,7 +413,9 @@ const PRE_VOTE_RESPONSE: u32 = 9;
 
 /// A message to the default shard: kind, term, last index and term of the log, context.
 fn raw(kind: u32, term: u64, last: u64, context: &[u8], snapshot: Option<RawSnapshot>) -> Item {
-    let raw: RawMessage = (kind, term, last, last, Vec::new(), 0, 0, 0, false, 0, context.to_vec(), 0, snapshot);
+    // No log ends with an entry of a term that is still to come.
+    let log_term = last.min(term.saturating_sub(1));
+    let raw: RawMessage = (kind, term, log_term, last, Vec::new(), 0, 0, 0, false, 0, context.to_vec(), 0, snapshot);
     let message = postcard::from_bytes(&postcard::to_stdvec(&raw).unwrap()).unwrap();
     Item::Raft { group: placement::ShardId::DEFAULT, message }
 }

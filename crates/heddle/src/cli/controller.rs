@@ -65,6 +65,10 @@ pub struct Controller {
     /// extension; for comparisons, the same on all nodes
     #[arg(long)]
     pub no_pre_vote: bool,
+    /// Empty this node's replica of a shard and let its leader fill it again: for a replica that has stopped, as `heddle cluster
+    /// status` says. It takes part in no election before it has again all that it had
+    #[arg(long, value_name = "SHARD-NUMBER")]
+    pub rebuild: Vec<u64>,
     /// How modules are spread over shards in a cluster that this node founds
     #[arg(long, value_enum, default_value_t = Shards::Single)]
     pub shards: Shards,

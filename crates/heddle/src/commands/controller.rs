@@ -37,6 +37,7 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
         http: args.http.clone(),
         election: args.election_timeout,
         pre_vote: !args.no_pre_vote,
+        rebuild: args.rebuild.iter().copied().map(placement::ShardId).collect(),
         strategy: match args.shards {
             Shards::Single => Strategy::Single,
             Shards::Distributed => Strategy::Distributed,

@@ -1,6 +1,6 @@
 //! A controller's life: from its data folder to its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -21,10 +21,12 @@ use super::audit::{Audit, AuditOptions};
 use super::caller::resolve;
 use super::client::Client;
 use super::clock::{BootClock, random_bits};
+use super::descriptors::Shares;
 use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::node::{End, Node, Parts};
 use super::{Error, LoginToken, Tls, TlsFiles, http};
+use crate::thread_priority;
 
 /// Where a controller listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 6640;
@@ -66,6 +68,8 @@ pub struct ControllerOptions {
     pub strategy: Strategy,
     /// Whether leaders move to where requests come from.
     pub balance_leaders: bool,
+    /// Replicas that are emptied at the start, to be filled again by their leaders.
+    pub rebuild: BTreeSet<placement::ShardId>,
     /// How reads are made linearizable.
     pub reads: store::Reads,
     /// The token by which it joins, where users are checked.
@@ -106,6 +110,7 @@ pub struct Ready {
 pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<End, Error> {
     check_name(&options.node)?;
     let signals = take_signals()?;
+    let shares = Shares::take()?;
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let listen = single(&options.listen)?;
     if tls.is_none() && !listen.ip().is_loopback() {
@@ -113,6 +118,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     }
     check_join(options, listen)?;
     let folder = DataFolder::open(&options.data)?;
+    check_log_is_there(&folder)?;
     let (log, recovered) = Log::recover(&folder, wal::Config::default())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     if recovered.discarded_tail_bytes > 0 {
@@ -137,7 +143,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
             if is_open && tls.is_none() {
                 return Err(Error::NotLoopback { address });
             }
-            Some(http::start(address, tls.as_ref().filter(|_| is_open), asker, Arc::clone(&waker))?)
+            Some(http::start(address, tls.as_ref().filter(|_| is_open), shares.http, asker, Arc::clone(&waker))?)
         }
         None => None,
     };
@@ -147,6 +153,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     config.address.clone_from(&advertise);
     config.election = options.election;
     config.pre_vote = options.pre_vote;
+    config.rebuild.clone_from(&options.rebuild);
     config.balance_leaders = options.balance_leaders;
     config.reads = options.reads;
     // Of the wall clock, which is later at each start unless it was set back; the registry then finds out.
@@ -171,6 +178,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
         clock,
         tls,
         audit,
+        shares,
         rng: rng.fork(2),
         cluster,
         name: options.node.clone(),
@@ -179,6 +187,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     };
     let node = Node::new(parts)?;
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
+    thread_priority::shorten_slice();
     node.run()
 }
 
@@ -302,6 +311,20 @@ fn begin(
 
 fn identity(cluster: u64, server: ServerId, name: &str) -> Identity {
     Identity { format: FORMAT, cluster: u128::from(cluster), server, name: name.to_owned() }
+}
+
+/// A server whose log is gone as a whole may not start.
+fn check_log_is_there(folder: &DataFolder) -> Result<(), Error> {
+    let Some(Started { cluster, server }) = folder.started()? else { return Ok(()) };
+    // A folder that cannot be listed is refused by who reads the log.
+    let Ok(files) = wal::Folder::list(folder) else { return Ok(()) };
+    if files.iter().any(|(file, bytes)| file.as_str().starts_with("log-") && *bytes > 0) {
+        return Ok(());
+    }
+    let has_identity = files.iter().any(|(file, _)| *file == Identity::file());
+    let missing =
+        if has_identity { "its log, files `log-...`, is" } else { "`identity` and its log, files `log-...`, are" };
+    Err(Error::LogLost { path: folder.path().to_owned(), cluster, server, missing })
 }
 
 /// A server whose log is lost may not start.

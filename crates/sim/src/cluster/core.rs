@@ -9,6 +9,7 @@ use store::status::RaftRole;
 use store::{ClientId, Input, Output};
 use wal::Lane;
 
+use super::byzantine::Byzantine;
 use super::clocks::Clock;
 use super::disk::Disk;
 use super::network::{Network, Party};
@@ -77,6 +78,8 @@ pub struct Core {
     pub findings: Vec<Finding>,
     /// What happened, if the scenario asks for it.
     pub trace: Vec<String>,
+    /// Who lies, if anybody does.
+    pub byzantine: Option<Byzantine>,
     /// Chance for what has none of its own.
     pub rng: Rng,
     streams: BTreeMap<ClientId, Stream>,
@@ -96,6 +99,9 @@ impl Core {
             trace: Vec::new(),
             streams: BTreeMap::new(),
             connections: 0,
+            byzantine: scenario
+                .lies
+                .map(|lies| Byzantine::new(ServerId(scenario.servers), lies, scenario.active, rng.fork(0xb12a))),
             rng: rng.fork(2),
             scenario: scenario.clone(),
         }
@@ -146,6 +152,10 @@ impl Core {
             Ok(()) => {
                 self.note(|| format!("server {id} starts"));
                 self.schedule(id, now);
+            }
+            Err(reason) if node.is_rotten => {
+                node.is_gone = true;
+                self.note(|| format!("server {id} does not start: {reason}"));
             }
             Err(reason) => self.found(Finding::DoesNotStart { server: id.0, reason }),
         }
@@ -216,7 +226,10 @@ impl Core {
 
     fn carry_out(&mut self, from: ServerId, output: Output) {
         match output {
-            Output::Peer { to, envelope } => {
+            Output::Peer { to, mut envelope } => {
+                if let Some(liar) = self.byzantine.as_mut().filter(|liar| liar.server == from) {
+                    envelope = liar.speak(self.now, envelope);
+                }
                 let copies = self.network.send(Party::Server(from), Party::Server(to));
                 let input = Input::Peer { from, envelope: self.through_bytes(envelope) };
                 self.deliver(copies, to, input);
@@ -232,6 +245,10 @@ impl Core {
             }
             // Who has sent a bad token is told so; its connection stays, which is the worse case.
             Output::Peers(_) | Output::BadToken(_) => {}
+            Output::ReplicaStopped(stopped) => {
+                let (server, shard) = (from.0, stopped.shard.0);
+                self.found(Finding::ReplicaStopped { server, shard, reason: stopped.reason });
+            }
             Output::Stop(reason) => self.stopped(from, &reason),
         }
     }
@@ -261,6 +278,10 @@ impl Core {
     /// The server has said that it must stop. Whoever runs it starts it again, unless it was removed.
     fn stopped(&mut self, id: ServerId, reason: &str) {
         self.note(|| format!("server {id} stops itself: {reason}"));
+        let is_leaving = self.nodes.get(&id).is_some_and(|node| node.is_leaving);
+        if self.byzantine.is_some() && !is_leaving && reason.contains("no member") {
+            self.found(Finding::TalkedOut { server: id.0 });
+        }
         self.stop(id, false);
         if let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is_leaving) {
             node.is_gone |= reason.contains("no member");
@@ -272,6 +293,11 @@ impl Core {
     /// Something has come to a server.
     pub fn arrived(&mut self, to: ServerId, input: Input) {
         let now = self.now;
+        if let (Some(liar), Input::Peer { envelope, .. }) = (&mut self.byzantine, &input)
+            && liar.server == to
+        {
+            liar.observe(envelope);
+        }
         let Some(process) = self.nodes.get_mut(&to).and_then(|node| node.process.as_mut()) else { return };
         if process.inbox.len() < INBOX_MAX {
             process.inbox.push_back(input);

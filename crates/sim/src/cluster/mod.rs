@@ -16,12 +16,14 @@
 //! The same seed and scenario give the same [`Report`], byte for byte.
 
 mod admin;
+mod byzantine;
 mod clients;
 mod clocks;
 mod core;
 mod data;
 mod disk;
 pub mod election;
+mod lockers;
 mod nemesis;
 mod network;
 mod node;
@@ -32,6 +34,7 @@ mod world;
 
 mod watchers;
 
+pub use byzantine::Lies;
 pub use clocks::Clock;
 pub use disk::Speed;
 pub use nemesis::Kind;

@@ -31,19 +31,31 @@ pub struct Report {
     pub snapshots: (u64, u64),
     /// Events told to watchers, and how often they were told that some are missing.
     pub watches: (u64, u64),
+    /// How often the lock was held, and lost without being given back.
+    pub locks: (u64, u64),
     /// What the network did.
     pub network: network::Counters,
     /// Shards at the end.
     pub shards: u64,
+    /// The most that a server's disk held beyond three times its content, in bytes.
+    pub disk_bytes_max: u64,
     /// From the end of the last fault until everything worked and agreed, in milliseconds.
     pub recovered_ms: u64,
     /// Steps of the linearizability checker.
     pub steps: u64,
     /// What should not have happened: empty if all is well.
     pub findings: Vec<Finding>,
+    /// Lies that were told.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lies: u64,
     /// What happened, if the scenario asked for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace: Vec<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What clients did.
@@ -105,18 +117,41 @@ pub enum Finding {
         /// One server that holds other data than one before.
         server: u64,
     },
+    /// A replica has stopped.
+    ReplicaStopped {
+        /// Of which server.
+        server: u64,
+        /// Of which shard.
+        shard: u64,
+        /// What it says.
+        reason: String,
+    },
+    /// A server believes a liar that it is no member any more.
+    TalkedOut {
+        /// Which.
+        server: u64,
+    },
     /// After everything was mended, something still did not work at the end.
     NoProgress(String),
     /// A watcher missed an event, and was not told so.
     Missed(String),
     /// A watcher was told something twice or out of order.
     Repeated(String),
+    /// Two clients held one lock, or one wrote with a fencing token that was not valid any more.
+    TwoHolders(String),
     /// A server did not start from its own disk.
     DoesNotStart {
         /// Which.
         server: u64,
         /// Why.
         reason: String,
+    },
+    /// A server's disk holds more than the content and the log's limits account for.
+    DiskGrows {
+        /// Which.
+        server: u64,
+        /// What there is too much of, in bytes.
+        what: String,
     },
     /// An error that a client had no reason to get.
     Surprise(String),
@@ -133,6 +168,7 @@ impl Display for Finding {
             | Self::NoProgress(text)
             | Self::Missed(text)
             | Self::Repeated(text)
+            | Self::TwoHolders(text)
             | Self::Surprise(text) => f.write_str(text),
             Self::Panicked(text) => write!(f, "a panic: {text}"),
             Self::TwoLeaders { shard, term, servers: (one, other) } => {
@@ -144,8 +180,23 @@ impl Display for Finding {
                     "server {server} has other data in shard {shard} at index {index} than another replica had there"
                 )
             }
+            Self::DiskGrows { server, what } => write!(f, "the disk of server {server} grows: {what}"),
+            Self::ReplicaStopped { server, shard, reason } => {
+                write!(f, "server {server}'s replica of shard {shard} has stopped: {reason}")
+            }
+            Self::TalkedOut { server } => write!(f, "server {server} believes a liar that it is no member"),
             Self::DoesNotStart { server, reason } => write!(f, "server {server} does not start: {reason}"),
         }
+    }
+}
+
+impl Finding {
+    /// Whether not even a voter that lies about votes and logs may bring it about.
+    pub(super) const fn is_never_excused(&self) -> bool {
+        matches!(
+            self,
+            Self::Panicked(_) | Self::ReplicaStopped { .. } | Self::TalkedOut { .. } | Self::DoesNotStart { .. }
+        )
     }
 }
 

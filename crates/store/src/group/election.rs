@@ -26,6 +26,12 @@ impl Group {
     ///
     /// `deaf`: this server has restarted, and may have promised not to elect anybody yet.
     pub(crate) fn tick(&mut self, now: Time, deaf: bool, rng: &mut Rng, counters: &mut Counters) {
+        self.guard(|group| group.tick_guarded(now, deaf, rng, counters));
+    }
+
+    fn tick_guarded(&mut self, now: Time, deaf: bool, rng: &mut Rng, counters: &mut Counters) {
+        self.misfits = 0;
+        self.quiet_ticks = self.quiet_ticks.saturating_add(1);
         if self.installing.is_some() {
             return;
         }
@@ -34,12 +40,13 @@ impl Group {
         }
         self.raw.tick();
         if let Some((from, message)) = self.early.take_if(|_| self.raw.raft.election_elapsed >= ELECTION_TICKS) {
-            self.step(from, message);
+            self.step_admitted(from, message);
         }
         let others_vote = self.members().voters.iter().any(|id| *id != self.me.0);
+        let may_vote = self.may_vote();
         let raft = &mut self.raw.raft;
         self.leaderless_ticks = if raft.leader_id == 0 { self.leaderless_ticks + 1 } else { 0 };
-        let may_stand = raft.promotable() && !(deaf && others_vote);
+        let may_stand = may_vote && raft.promotable() && !(deaf && others_vote);
         if raft.state != StateRole::Leader && may_stand && raft.election_elapsed >= self.timer.1 {
             raft.election_elapsed = 0;
             counters.campaigns += 1;
@@ -53,8 +60,10 @@ impl Group {
 
     /// Stand for election now: a new group's first tick shall not be waited for.
     pub(crate) fn campaign(&mut self) {
-        if self.raw.raft.promotable() {
-            let _ = self.raw.campaign();
+        if self.raw.raft.promotable() && self.may_vote() {
+            self.guard(|group| {
+                let _ = group.raw.campaign();
+            });
         }
     }
 

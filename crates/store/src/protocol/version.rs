@@ -54,19 +54,32 @@ impl RequestBody {
         match self {
             Self::Get { .. }
             | Self::List { .. }
-            | Self::Write(_)
             | Self::Watch { .. }
             | Self::Unwatch { .. }
             | Self::Offer { .. }
             | Self::Call { .. } => 1,
-            Self::WhoAmI => 2,
+            Self::Write(transaction) if transaction.is_of_version_1() => 1,
+            Self::Write(_)
+            | Self::WriteOrElse { .. }
+            | Self::GetAt { .. }
+            | Self::ListAt { .. }
+            | Self::Window { .. }
+            | Self::Lease(_)
+            | Self::WhoAmI => 2,
             Self::Admin(admin) => match admin {
-                Admin::Access | Admin::Placement(placement::Command::Access { .. }) => 2,
+                Admin::Placement(placement::Command::Access { .. })
+                | Admin::Disk
+                | Admin::Defragment
+                | Admin::BackupLasting { .. }
+                | Admin::Access
+                | Admin::StoppedReplicas
+                | Admin::Health => 2,
                 Admin::Status
                 | Admin::Join { .. }
                 | Admin::Placement(_)
                 | Admin::MoveLeader { .. }
                 | Admin::Backup { .. } => 1,
+                Admin::Disk | Admin::Defragment => 2,
             },
         }
     }
@@ -106,6 +119,8 @@ impl Error {
             | Self::Disk(_)
             | Self::TooLarge(_) => None,
             Self::Denied(text) => Some(Self::Invalid(text.clone())),
+            // Only requests of version 2 are answered so.
+            Self::Compacted { .. } => Some(Self::Invalid(self.to_string())),
         }
     }
 }

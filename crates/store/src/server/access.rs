@@ -17,12 +17,14 @@ use std::collections::{BTreeMap, VecDeque};
 use machine::{Span, Time};
 use placement::access::{Credentials, Identity, Need, Operation};
 use placement::{AccessCommand, ShardId};
-use tree::{Change, Location, Transaction};
+use tree::{Change, Condition, Datastore, Location, Path};
 
 use super::operations::{Origin, Route, What};
 use super::{ClientId, Output, Server};
 use crate::peer::Told;
-use crate::protocol::{AccessView, Admin, Answer, Consistency, Error, Request, RequestBody, Response};
+use crate::protocol::{
+    AccessView, Admin, Answer, Consistency, Error, LeaseRequest, Request, RequestBody, Response,
+};
 
 /// A question to meta's leader is asked anew after this.
 const CONFIRM_TIMEOUT: Span = Span::from_secs(1);
@@ -381,11 +383,15 @@ impl Server {
 /// Stale reads are old in everything, also in what is allowed; and who one is may be asked by anybody.
 fn is_judged_at_once(body: &RequestBody) -> bool {
     match body {
-        RequestBody::Get { consistency, .. } | RequestBody::List { consistency, .. } => {
-            *consistency == Consistency::Stale
-        }
+        RequestBody::Get { consistency, .. }
+        | RequestBody::List { consistency, .. }
+        | RequestBody::GetAt { consistency, .. }
+        | RequestBody::ListAt { consistency, .. }
+        | RequestBody::Window { consistency, .. } => *consistency == Consistency::Stale,
         RequestBody::WhoAmI => true,
         RequestBody::Write(_)
+        | RequestBody::WriteOrElse { .. }
+        | RequestBody::Lease(_)
         | RequestBody::Watch { .. }
         | RequestBody::Unwatch { .. }
         | RequestBody::Offer { .. }
@@ -398,10 +404,25 @@ fn is_judged_at_once(body: &RequestBody) -> bool {
 fn first_missing(body: &RequestBody, mut allows: impl FnMut(&Need<'_>) -> bool) -> Result<(), String> {
     let mut need = |need: Need<'_>| if allows(&need) { Ok(()) } else { Err(need.to_string()) };
     match body {
-        RequestBody::Get { at, .. } | RequestBody::List { at, .. } => {
-            need(Need::Data { operation: Operation::Read, at })
+        RequestBody::Get { at, .. }
+        | RequestBody::List { at, .. }
+        | RequestBody::GetAt { at, .. }
+        | RequestBody::ListAt { at, .. } => need(Need::Data { operation: Operation::Read, at }),
+        RequestBody::Window { at, .. } => need_at_path(Operation::Read, at, need),
+        RequestBody::Write(transaction) => needs_of_write(&transaction.conditions, &transaction.changes, need),
+        RequestBody::WriteOrElse { transaction, otherwise } => {
+            needs_of_write(&transaction.conditions, &transaction.changes, &mut need)?;
+            needs_of_write(&[], otherwise, need)
         }
-        RequestBody::Write(transaction) => needs_of_write(transaction, need),
+        RequestBody::Lease(lease) => match lease {
+            LeaseRequest::Grant { home: at, .. } | LeaseRequest::KeepAlive { at, .. } => {
+                need_at_path(Operation::Write, at, need)
+            }
+            LeaseRequest::Revoke { at, .. } => need_at_path(Operation::Delete, at, need),
+            LeaseRequest::Show { at, .. } => need_at_path(Operation::Read, at, need),
+            // Paths of everybody.
+            LeaseRequest::List { .. } => need(Need::Cluster(Operation::Status)),
+        },
         RequestBody::Watch { at, .. } => {
             need(Need::Data { operation: Operation::Watch, at })?;
             need(Need::Data { operation: Operation::Read, at })
@@ -418,16 +439,30 @@ fn first_missing(body: &RequestBody, mut allows: impl FnMut(&Need<'_>) -> bool) 
     }
 }
 
-fn needs_of_write(
-    transaction: &Transaction,
+/// What is about a path, not about a value: the right to it in one datastore is enough.
+fn need_at_path(
+    operation: Operation,
+    path: &Path,
     mut need: impl FnMut(Need<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
-    for condition in &transaction.conditions {
+    let mut need_in = |datastore| need(Need::Data { operation, at: &Location { datastore, path: path.clone() } });
+    need_in(Datastore::Config).or_else(|_| need_in(Datastore::Operational))
+}
+
+fn needs_of_write(
+    conditions: &[Condition],
+    changes: &[Change],
+    mut need: impl FnMut(Need<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    for condition in conditions {
         need(Need::Data { operation: Operation::Read, at: &condition.at })?;
     }
-    for change in &transaction.changes {
+    for change in changes {
         let (operation, at): (Operation, &Location) = match change {
-            Change::Create { at, .. } | Change::Put { at, .. } | Change::Replace { at, .. } => (Operation::Write, at),
+            Change::Create { at, .. }
+            | Change::Put { at, .. }
+            | Change::Replace { at, .. }
+            | Change::PutWithLease { at, .. } => (Operation::Write, at),
             Change::Delete { at } | Change::Remove { at } => (Operation::Delete, at),
         };
         need(Need::Data { operation, at })?;
@@ -439,10 +474,11 @@ fn needs_of_write(
 fn operation_of(admin: &Admin) -> Operation {
     use placement::Command;
     match admin {
-        Admin::Status => Operation::Status,
+        Admin::Status | Admin::Disk | Admin::StoppedReplicas | Admin::Health => Operation::Status,
         Admin::Join { .. } => Operation::Members,
         Admin::MoveLeader { .. } => Operation::Leaders,
-        Admin::Backup { .. } => Operation::Backup,
+        Admin::Backup { .. } | Admin::BackupLasting { .. } => Operation::Backup,
+        Admin::Defragment => Operation::Shards,
         Admin::Access => Operation::Users,
         Admin::Placement(command) => match command {
             Command::AddServer { .. }

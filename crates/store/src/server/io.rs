@@ -7,6 +7,7 @@ use machine::ServerId;
 use super::access::Caller;
 use crate::peer::Envelope;
 use crate::protocol::{ClientMessage, ServerMessage};
+use crate::status::StoppedReplica;
 
 /// A connection of a client, numbered by the driver; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +88,8 @@ pub enum Output {
     Disk(wal::Write),
     /// The other servers and their addresses, whenever they change.
     Peers(BTreeMap<ServerId, String>),
+    /// A replica has stopped while the others go on: for the log of the process. The text says what to do.
+    ReplicaStopped(StoppedReplica),
     /// This server must stop: it was removed from the cluster, or its disk failed. The text says what to do.
     Stop(String),
 }

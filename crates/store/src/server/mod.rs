@@ -12,7 +12,10 @@
 //! | `drive` | carrying it out: at the local replica, or by asking the leader |
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
+//! | `reclaim` | the log kept short, in memory and on the disk |
+//! | `trust` | what another server's word is worth |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
+//! | `leasing` | leases of data, at their shard's leader |
 //! | `watches` | clients that are told of changes |
 //! | `calls` | the RPC registry and broker |
 //! | `access` | who may ask for what |
@@ -21,11 +24,14 @@ mod access;
 mod calls;
 mod drive;
 mod io;
+mod leasing;
 mod open;
 mod operations;
 mod peers;
+mod reclaim;
 mod replicas;
 mod requests;
+mod trust;
 mod upkeep;
 mod watches;
 
@@ -41,10 +47,11 @@ pub use open::{Founding, OpenError};
 use crate::config::{Config, ELECTION_TICKS};
 use crate::group::{Effects, Group};
 use crate::snapshots::Snapshots;
-use crate::status::{Counters, GroupStatus, PeerStatus, Status};
+use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
 use access::Gate;
 use operations::Operations;
 use peers::Peers;
+use reclaim::Reclaim;
 use replicas::Disk;
 use watches::Watches;
 
@@ -68,6 +75,8 @@ pub struct Server {
     groups: BTreeMap<ShardId, Group>,
     /// Groups that were here once: their votes must not be forgotten.
     removed: BTreeMap<ShardId, wal::HardState>,
+    /// Replicas that cannot go on; their logs stay as they are.
+    halted: BTreeMap<ShardId, StoppedReplica>,
     /// Groups that Raft may have something to say about.
     dirty: BTreeSet<ShardId>,
     /// Groups that wait for the disk.
@@ -92,6 +101,7 @@ pub struct Server {
     unlogged: usize,
     snapshots: Snapshots,
     disk: Disk,
+    reclaim: Reclaim,
     watches: Watches,
     /// The content that clients are backing up.
     backups: BTreeMap<ClientId, (ShardId, tree::State)>,
@@ -110,6 +120,8 @@ pub struct Server {
     leaving: bool,
     /// Not even meta counts on it any more, though its own log doesn't say so.
     out_of_meta: bool,
+    /// Others that say the same.
+    witnesses: trust::Witnesses,
     stopped: bool,
 }
 
@@ -161,8 +173,12 @@ impl Server {
 
     /// A server that was not called for long stood still: stopped, swapped out, or on a machine that was.
     fn note_time(&mut self, now: Time) {
-        if now.since(self.seen) > STALL {
+        let span = now.since(self.seen);
+        if span > STALL {
             self.stalled = now;
+            for group in self.groups.values_mut() {
+                group.expiry.stood_still(span);
+            }
         }
         self.seen = now;
     }
@@ -241,6 +257,7 @@ impl Server {
                 }
             }
             self.carry_out(now, effects);
+            self.sweep_failed(now);
         }
     }
 
@@ -272,6 +289,7 @@ impl Server {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters;
         counters.snapshots_sent = self.snapshots.sent;
+        counters.items_dropped = self.peers.dropped;
         counters
     }
 
@@ -290,6 +308,7 @@ impl Server {
     /// Whether it can serve: meta has a leader that is known here, and no replica here lags.
     pub fn is_ready(&self) -> bool {
         !self.stopped
+            && self.halted.is_empty()
             && self.leader_of(ShardId::META).is_some()
             && (self.groups.values())
                 .filter(|group| self.map.desired_replicas(group.id).contains(self.config.server))
@@ -301,6 +320,11 @@ impl Server {
         self.groups.iter().map(|(id, group)| (*id, (group.applied(), group.content.digest()))).collect()
     }
 
+    /// Replicas here that have stopped, why, and what to do.
+    pub fn stopped_replicas(&self) -> Vec<StoppedReplica> {
+        self.halted.values().cloned().collect()
+    }
+
     /// The replicas here.
     pub fn replicas(&self, now: Time) -> Vec<GroupStatus> {
         self.groups.values().map(|group| group.status(now)).collect()
@@ -309,6 +333,23 @@ impl Server {
     /// The map of shards and servers as far as it is known here.
     pub fn map(&self) -> &Map {
         &self.map
+    }
+
+    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
+    /// peers nor for the log.
+    pub fn protocol(&self) -> u32 {
+        self.map.protocol()
+    }
+
+    /// How it is, as far as it knows itself.
+    pub fn health(&self) -> crate::status::Health {
+        crate::status::Health {
+            server: self.config.server,
+            disk: self.disk_refuses(),
+            log_writes: self.disk.log_latencies.clone(),
+            refusals: Vec::new(),
+            other_refusals: 0,
+        }
     }
 
     /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for

@@ -8,11 +8,13 @@ use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
 use super::access::Gate;
 use super::operations::Operations;
 use super::peers::Peers;
-use super::replicas::{Disk, FOUNDED, FOUNDING, found, raft_hard_state};
+use super::reclaim::Reclaim;
+use super::replicas::{CHANGE_OF_MEMBERS, Disk, FOUNDED, FOUNDING, found, raft_hard_state};
 use super::watches::Watches;
 use super::{Output, Server};
 use crate::config::{Config, LEASE_MAX};
 use crate::content::{Builder, Content};
+use crate::message::check::{INDEX_MAX, TERM_MAX, is_entry};
 use crate::message::{Members, SnapshotMeta, raft_entry};
 use crate::protocol::VERSION_MIN;
 use crate::snapshots::Snapshots;
@@ -25,8 +27,8 @@ pub enum OpenError {
     /// The log or a snapshot.
     #[error(transparent)]
     Log(#[from] wal::Error),
-    /// A snapshot file that is whole, and yet cannot be read.
-    #[error("{file}: the snapshot of shard {shard} cannot be read: {reason}. hint: was it written by a newer program?")]
+    /// A snapshot file cannot be got from the disk.
+    #[error("{file}: the snapshot of shard {shard} cannot be read: {reason}. hint: is the folder complete?")]
     Snapshot {
         /// The file.
         file: String,
@@ -35,11 +37,12 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
-    /// The log of a group holds what this program doesn't know.
+    /// A replica that was to be emptied is the only one of its shard.
     #[error(
-        "shard {0}: the log holds an entry of a kind that this program does not know; use the program that wrote it"
+        "shard {0}: this is its only replica, which nobody could fill again. Nothing was changed. hint: start without \
+         --rebuild; if the replica cannot be read, restore a backup into a new cluster"
     )]
-    Entry(ShardId),
+    OnlyReplica(ShardId),
 }
 
 /// The first server of a cluster, or several that begin together and know each other.
@@ -113,6 +116,7 @@ impl Server {
         let mut server = Self {
             groups: BTreeMap::new(),
             removed: BTreeMap::new(),
+            halted: BTreeMap::new(),
             dirty: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             map: Map::new(),
@@ -131,6 +135,7 @@ impl Server {
             unlogged: 0,
             snapshots: Snapshots::default(),
             disk: Disk::default(),
+            reclaim: Reclaim::default(),
             watches: Watches::default(),
             backups: BTreeMap::new(),
             rpc,
@@ -145,6 +150,7 @@ impl Server {
             address: members.get(&me).unwrap_or(&config.address).clone(),
             leaving: false,
             out_of_meta: false,
+            witnesses: super::trust::Witnesses::new(),
             stopped: false,
             rng,
             log,
@@ -181,44 +187,127 @@ impl Server {
             self.removed.insert(shard, group.hard_state);
             return Ok(());
         }
-        let mut truncated = (group.compacted.index, group.compacted.term);
-        let mut entries = group.entries;
-        let mut start = SnapshotMeta::default();
-        if entries.first().is_some_and(|entry| entry.kind == FOUNDING) {
-            let first = entries.remove(0);
-            let members = postcard::from_bytes(&first.data).map_err(|_| OpenError::Entry(shard))?;
-            start = SnapshotMeta { index: first.index, term: first.term, members };
-            truncated = (first.index, first.term);
+        if self.config.rebuild.contains(&shard) {
+            return self.empty_replica(shard, &group);
         }
-        let mut content = Content::empty(shard);
         if let Some(mark) = &group.snapshot {
-            start = postcard::from_bytes(&mark.meta).map_err(|_| OpenError::Entry(shard))?;
-            content = read_snapshot(shard, mark, folder)?;
+            self.disk.snapshot_bytes.insert(shard, mark.bytes);
         }
-        if truncated.0 + entries.len() as u64 <= start.index {
-            // Nothing in the log is newer than the snapshot.
-            entries.clear();
-            truncated = (start.index, start.term);
+        let floor = group.hard_state.commit;
+        let applied = group.snapshot.as_ref().map_or(0, |mark| mark.index);
+        match read_replica(shard, group, folder)? {
+            Ok((storage, content, start)) => self.open_replica(shard, storage, content, start, floor),
+            Err(reason) => self.note_stopped(shard, applied, &reason),
         }
-        let mut hard_state = group.hard_state;
-        hard_state.commit = hard_state.commit.max(start.index).min(truncated.0 + entries.len() as u64);
-        let entries = entries
-            .into_iter()
-            .map(|entry| raft_entry(entry.kind, entry.index, entry.term, entry.data, entry.context))
-            .collect::<Option<Vec<_>>>()
-            .ok_or(OpenError::Entry(shard))?;
-        let storage = Storage::new(raft_hard_state(hard_state), start.clone(), truncated, entries);
-        self.open_replica(shard, storage, content, start);
+        Ok(())
+    }
+
+    /// Lets go of what a replica holds; its leader fills it again. It takes part in no election before it has what it had.
+    fn empty_replica(&mut self, shard: ShardId, group: &wal::RecoveredGroup) -> Result<(), OpenError> {
+        let me = self.config.server;
+        let meta = group.snapshot.as_ref().and_then(|mark| postcard::from_bytes::<SnapshotMeta>(&mark.meta).ok());
+        let founding = group.entries.first().filter(|entry| entry.kind == FOUNDING);
+        let founders = founding.and_then(|entry| postcard::from_bytes::<Members>(&entry.data).ok());
+        let members = meta.map(|meta| meta.members).or(founders).unwrap_or_default();
+        let mut changes = group.entries.iter().filter(|entry| entry.kind == CHANGE_OF_MEMBERS);
+        if members.voters == [me.0] && changes.next().is_none() {
+            return Err(OpenError::OnlyReplica(shard));
+        }
+        let last = group.entries.last().map_or(0, |entry| entry.index);
+        let last = last.max(group.snapshot.as_ref().map_or(0, |mark| mark.index)).max(group.hard_state.commit);
+        let kept = group.hard_state.term <= TERM_MAX;
+        let (term, vote) = if kept { (group.hard_state.term, group.hard_state.vote) } else { (0, 0) };
+        let hard_state = wal::HardState { term, vote, commit: last.min(INDEX_MAX) };
+        self.log.hard_state(shard.0, hard_state);
+        self.log.remove_group(shard.0);
+        self.removed.insert(shard, hard_state);
         Ok(())
     }
 }
 
-fn read_snapshot(shard: ShardId, mark: &wal::SnapshotMark, folder: &impl wal::Folder) -> Result<Content, OpenError> {
-    let unreadable = |reason: String| OpenError::Snapshot { file: mark.file.to_string(), shard, reason };
-    let bytes = folder.read(&mark.file).map_err(|error| unreadable(error.to_string()))?;
-    let mut builder = Builder::new(shard);
-    for chunk in wal::SnapshotFile::read(shard.0, mark, &bytes)? {
-        builder.push(chunk).map_err(unreadable)?;
+/// What a replica begins with, or why it cannot.
+type Replica = Result<(Storage, Content, SnapshotMeta), String>;
+
+/// Makes a replica of what was recovered; whatever raft-rs would panic at, or could not be applied, is a reason not to.
+fn read_replica(shard: ShardId, group: wal::RecoveredGroup, folder: &impl wal::Folder) -> Result<Replica, OpenError> {
+    let mut content = Content::empty(shard);
+    if let Some(mark) = &group.snapshot {
+        content = match read_snapshot(shard, mark, folder)? {
+            Ok(content) => content,
+            Err(reason) => return Ok(Err(reason)),
+        };
     }
-    builder.finish().map_err(unreadable)
+    Ok(read_log(shard, group).map(|(storage, start)| (storage, content, start)))
+}
+
+fn read_log(shard: ShardId, group: wal::RecoveredGroup) -> Result<(Storage, SnapshotMeta), String> {
+    let mut truncated = (group.compacted.index, group.compacted.term);
+    let mut entries = group.entries;
+    let mut start = SnapshotMeta::default();
+    let unreadable = |what: &str| format!("{what} cannot be read: was it written by a newer program?");
+    if entries.first().is_some_and(|entry| entry.kind == FOUNDING) {
+        let first = entries.remove(0);
+        let members = postcard::from_bytes(&first.data).map_err(|_| unreadable("the first entry of the log"))?;
+        start = SnapshotMeta { index: first.index, term: first.term, members };
+        truncated = (first.index, first.term);
+    }
+    if let Some(mark) = &group.snapshot {
+        start = postcard::from_bytes(&mark.meta).map_err(|_| unreadable("what the snapshot is of"))?;
+    }
+    if truncated.0 + entries.len() as u64 <= start.index {
+        // Nothing in the log is newer than the snapshot.
+        entries.clear();
+        truncated = (start.index, start.term);
+    }
+    let mut hard_state = group.hard_state;
+    if start.index > 0 && !start.members.are_sound() {
+        return Err("the log names members that no group can have".to_owned());
+    }
+    check_entries(shard, truncated, &entries, hard_state.term)?;
+    hard_state.commit = hard_state.commit.max(start.index).min(truncated.0 + entries.len() as u64);
+    let entries = entries
+        .into_iter()
+        .map(|entry| raft_entry(entry.kind, entry.index, entry.term, entry.data, entry.context))
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| unreadable("an entry of the log"))?;
+    Ok((Storage::new(raft_hard_state(hard_state), start.clone(), truncated, entries), start))
+}
+
+/// The same as for entries that a peer sends.
+fn check_entries(
+    shard: ShardId,
+    (index, mut term): (u64, u64),
+    entries: &[wal::Entry],
+    latest: u64,
+) -> Result<(), String> {
+    if latest > TERM_MAX {
+        return Err(format!("it has reached term {latest}, which no election comes to"));
+    }
+    for (entry, index) in entries.iter().zip(index + 1..) {
+        if entry.index != index || index > INDEX_MAX || entry.term < term || entry.term > TERM_MAX {
+            return Err(format!("the log's entry {} of term {} does not follow the one before it", index, entry.term));
+        }
+        if !entry.context.is_empty() || !is_entry(shard, entry.kind, &entry.data) {
+            return Err(format!("the log's entry {index} is no command that this program knows"));
+        }
+        term = entry.term;
+    }
+    Ok(())
+}
+
+fn read_snapshot(
+    shard: ShardId,
+    mark: &wal::SnapshotMark,
+    folder: &impl wal::Folder,
+) -> Result<Result<Content, String>, OpenError> {
+    let lost = |reason: String| OpenError::Snapshot { file: mark.file.to_string(), shard, reason };
+    let bytes = folder.read(&mark.file).map_err(|error| lost(error.to_string()))?;
+    let mut builder = Builder::new(shard);
+    let unreadable = |reason| format!("its snapshot {} cannot be read: {reason}", mark.file);
+    for chunk in wal::SnapshotFile::read(shard.0, mark, &bytes)? {
+        if let Err(reason) = builder.push(chunk) {
+            return Ok(Err(unreadable(reason)));
+        }
+    }
+    Ok(builder.finish().map_err(unreadable))
 }

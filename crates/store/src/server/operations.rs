@@ -11,13 +11,14 @@
 //! An operation is tried until it is done or its time is over: repeating does no harm, since writes are done once a
 //! (session, sequence) and everything else either is a read or comes to the same when it is done twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{ServerId, Span, Time};
 use placement::{MoveId, ShardId};
 use tree::Path;
 
 use super::ClientId;
+use crate::peer::{LeaseAsk, Told};
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
 
@@ -47,12 +48,16 @@ pub(super) enum Purpose {
     Join,
     /// The first chunk; the content is kept for those that follow.
     Backup,
+    /// The same, without what belongs to leases.
+    BackupLasting,
 }
 
 /// Which step of a move.
 #[derive(Clone, Debug)]
 pub(super) enum MoveStep {
     Freeze,
+    ExportLeases,
+    ImportLeases { next: Option<tree::LeaseId> },
     Export { number: u32 },
     Import { number: u32, next: Option<tree::Cursor> },
     Drop,
@@ -72,6 +77,7 @@ pub(super) enum What {
     Propose(Vec<u8>),
     Read(Read, Consistency),
     MoveLeader(ServerId),
+    Lease(LeaseAsk),
     /// Nothing but that the replica here has all that was answered before.
     Confirm,
 }
@@ -101,7 +107,12 @@ pub(super) struct Operation {
     pub(super) stage: Stage,
     /// The shard it went to last.
     pub(super) shard: ShardId,
+    /// The servers that were asked last: nobody else answers for them.
+    pub(super) asked: VecDeque<ServerId>,
 }
+
+/// So many of those that were asked may still answer.
+const ASKED_MAX: usize = 4;
 
 /// All operations under way.
 #[derive(Debug, Default)]
@@ -131,7 +142,8 @@ impl Operations {
 
     pub(super) fn add(&mut self, origin: Origin, route: Route, what: What, deadline: Time) -> u64 {
         self.next += 1;
-        let operation = Operation { origin, route, what, deadline, stage: Stage::Idle, shard: ShardId::DEFAULT };
+        let (stage, shard, asked) = (Stage::Idle, ShardId::DEFAULT, VecDeque::new());
+        let operation = Operation { origin, route, what, deadline, stage, shard, asked };
         self.all.insert(self.next, operation);
         self.next
     }
@@ -169,6 +181,25 @@ impl Operations {
             operation.stage = Stage::Waiting(until.map_or(Time::NEVER, |now| now + PATIENCE));
             self.idle.remove(&id);
         }
+    }
+
+    /// Another server was asked.
+    pub(super) fn note_asked(&mut self, id: u64, server: ServerId) {
+        if let Some(operation) = self.all.get_mut(&id)
+            && !operation.asked.contains(&server)
+        {
+            operation.asked.truncate(ASKED_MAX - 1);
+            operation.asked.push_front(server);
+        }
+    }
+
+    /// Those of clients of this server that it has asked itself, as the leader of this shard.
+    pub(super) fn asked_here(&self, shard: ShardId) -> Vec<u64> {
+        let is_here = |operation: &Operation| {
+            let is_clients = matches!(operation.origin, Origin::Client { .. });
+            operation.shard == shard && is_clients && matches!(operation.stage, Stage::Waiting(Time::NEVER))
+        };
+        self.all.iter().filter(|(_, operation)| is_here(operation)).map(|(id, _)| *id).collect()
     }
 
     /// Its data are on their way to another shard: each attempt is an entry in the log, so they are not made too often.
@@ -246,6 +277,16 @@ impl Operations {
 }
 
 impl Operation {
+    /// Whether this can be the answer to what was asked.
+    pub(super) fn is_answered_by(&self, told: &Told) -> bool {
+        match (&self.what, told) {
+            (What::Propose(_), Told::Placed(_)) => self.shard == ShardId::META,
+            (What::Propose(_), Told::Outcome(_)) => self.shard != ShardId::META,
+            (What::Read(..), Told::Read(_) | Told::Index(_)) | (What::MoveLeader(_), Told::Done) => true,
+            _ => false,
+        }
+    }
+
     /// The error when its time is over.
     pub(super) fn timed_out(&self) -> Error {
         let timeout_ms = if let Origin::Client { timeout_ms, .. } = self.origin { timeout_ms } else { 0 };

@@ -1,21 +1,24 @@
 //! Other servers: what is on its way to them, how far away they are, whether they live, and what they lead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
 
 use super::{DISK_BACKLOG_MAX, Output, Server};
-use crate::group::{Asker, Effects, Miss};
+use crate::group::{Asker, Effects, Group, Miss};
 use crate::message::RaftMessage;
 use crate::peer::{Ask, Envelope, Item, Leads, Told};
 use crate::protocol::{Consistency, Error};
-use crate::status::PeerStatus;
+use crate::status::{PeerStatus, Refused};
 
 use super::operations::{Origin, Route, What};
 
 /// Items for one peer at most; more are dropped, and Raft or the asker repeats them.
 const ITEMS_MAX: usize = 65_536;
+
+/// Bytes of these, about.
+const ITEMS_BYTES_MAX: usize = 64 << 20;
 
 /// Servers that are in no map known here, and are answered all the same.
 const STRANGERS_MAX: usize = 64;
@@ -32,6 +35,10 @@ const FOREIGN_DEADLINE: Span = Span::from_secs(2);
 #[derive(Debug, Default)]
 struct Peer {
     items: Vec<Item>,
+    /// Bytes of them, about.
+    bytes: usize,
+    /// It is being told that it is out of these groups.
+    out_of: BTreeSet<ShardId>,
     heard: Option<Time>,
     /// Its last stamp and when it came.
     stamp: Option<(Time, Time)>,
@@ -69,13 +76,19 @@ pub(super) struct Peers {
     addresses: BTreeMap<ServerId, String>,
     /// Who is not in the map here and has spoken: when last, and where it is.
     strangers: BTreeMap<ServerId, (Time, String)>,
+    /// Items that were too many, or too much.
+    pub(super) dropped: u64,
 }
 
 impl Peers {
     pub(super) fn push(&mut self, to: ServerId, item: Item) {
         let peer = self.all.entry(to).or_default();
-        if peer.items.len() < ITEMS_MAX {
+        let bytes = item.weight();
+        if peer.items.len() < ITEMS_MAX && peer.bytes + bytes <= ITEMS_BYTES_MAX {
+            peer.bytes += bytes;
             peer.items.push(item);
+        } else {
+            self.dropped += 1;
         }
     }
 
@@ -95,6 +108,12 @@ impl Peers {
             *known = (term, leader);
         }
         news
+    }
+
+    /// What servers said of themselves that are not heard any more is not believed any longer.
+    pub(super) fn forget_silent_leaders(&mut self, now: Time, timeout: Span) {
+        let live = self.live(now, patience(timeout));
+        self.leaders.retain(|_, (_, leader)| live.contains(leader));
     }
 
     /// Whoever was thought to lead it does not.
@@ -214,9 +233,18 @@ impl Server {
             Item::Ask { id, group, ask } => self.asked(now, (from, id), group, ask),
             Item::Told { id, group, told } => self.told_by(now, id, (from, group), told),
             Item::Snapshot(chunk) => {
+                if !self.may_fill(from, chunk.group) {
+                    self.counters.refuse(Refused::Snapshot);
+                    let refused = Item::SnapshotTaken { transfer: chunk.transfer, next: 0, refused: true };
+                    self.peers.push(from, refused);
+                    return;
+                }
                 let mut out = Vec::new();
-                if let Some(received) = self.snapshots.receive(now, from, chunk, &mut out) {
-                    self.snapshot_arrived(received);
+                let received = self.snapshots.receive(now, from, chunk, self.config.snapshot_bytes_max, &mut out);
+                match received {
+                    Ok(Some(received)) => self.snapshot_arrived(received),
+                    Ok(None) => {}
+                    Err(why) => self.counters.refuse(why),
                 }
                 self.push_all(out);
             }
@@ -233,7 +261,7 @@ impl Server {
             }
             Item::Leads(leads) => self.note_leads(now, from, leads),
             Item::Leaving { group } => self.say_no_member(from, group),
-            Item::NoMember { group, index, map, sealed } => self.no_member(now, group, index, map, sealed),
+            Item::NoMember { group, index, map, sealed } => self.no_member(now, from, (group, index), map, sealed),
             Item::Rpc(message) => self.rpc_said(now, from, message),
         }
     }
@@ -241,16 +269,19 @@ impl Server {
     fn raft_said(&mut self, now: Time, from: ServerId, shard: ShardId, message: RaftMessage) {
         if message.snapshot().is_some() {
             // It comes behind its chunks, or not at all: there is nothing that Raft could install.
-            self.counters.malformed += 1;
+            self.counters.refuse(Refused::Snapshot);
+            return;
+        }
+        if message.is_request_for_vote() && !self.groups.get(&shard).is_some_and(Group::may_vote) {
+            // A replica that is empty was made by a message. It may have been here before, with a log that is gone: its vote
+            // could elect somebody who lacks what that log had acknowledged. Nobody needs the vote: it is filled as a learner.
             return;
         }
         if message.is_campaign() {
             if now < self.deaf_until {
                 return;
             }
-            // A replica that is empty was made by a message. It may have been here before, with a log that is gone: its vote
-            // could elect somebody who lacks what that log had acknowledged. Nobody needs the vote: it is filled as a learner.
-            let Some(group) = self.groups.get(&shard).filter(|group| group.applied() > 0) else { return };
+            let Some(group) = self.groups.get(&shard) else { return };
             // The members here may be the older ones: then the candidate's log is longer, and it gets its vote.
             if !group.members().has(from) && message.candidate_index() <= group.applied() {
                 self.say_no_member(from, shard);
@@ -263,7 +294,8 @@ impl Server {
         }
         self.unlogged += message.weight();
         if let Some(group) = self.groups.get_mut(&shard) {
-            group.step(from, message);
+            let desired = !group.members().votes(from) && self.map.desired_replicas(shard).contains(from);
+            group.step(now, (from, message), desired, &mut self.counters);
             self.dirty.insert(shard);
         }
     }
@@ -272,6 +304,10 @@ impl Server {
         let Some(group) = self.groups.get(&shard) else { return };
         let sealed = group.is_sealed();
         if group.members().has(to) || !(sealed || shard == ShardId::META) {
+            return;
+        }
+        // Once until it is sent: the map may be large, and who asks has no right to it.
+        if !self.peers.all.entry(to).or_default().out_of.insert(shard) {
             return;
         }
         let map = group.content.map().map(placement::Map::encode);
@@ -283,10 +319,16 @@ impl Server {
         let mut effects = Effects::default();
         let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX;
         let taken = match (ask, self.groups.get_mut(&shard)) {
+            (Ask::Read(_), Some(_)) if self.operations.len() >= self.config.operations_max => Err(Miss::NotNow),
             (Ask::Read(read), Some(_)) => {
                 let origin = Origin::There(from, id);
                 let what = What::Read(read, Consistency::Linearizable);
                 self.start(now, origin, Route::Shard(shard), what, now + FOREIGN_DEADLINE);
+                Ok(())
+            }
+            (Ask::Lease(lease), Some(_)) => {
+                let origin = Origin::There(from, id);
+                self.start(now, origin, Route::Shard(shard), What::Lease(lease), now + FOREIGN_DEADLINE);
                 Ok(())
             }
             (Ask::Propose(_), Some(_)) if is_behind => Err(Miss::NotNow),
@@ -322,6 +364,7 @@ impl Server {
     }
 
     fn note_leads(&mut self, now: Time, from: ServerId, leads: Leads) {
+        let leads = self.believable_leads(from, leads);
         if !self.map.members().contains_key(&from) && self.peers.note_stranger(now, from, &leads.address) {
             self.adopt_addresses();
         }
@@ -331,6 +374,8 @@ impl Server {
                 group.note_promise(from, promise);
             }
         }
+        // Whoever led and says so no more leads no more; one that is silent is forgotten in time.
+        self.peers.leaders.retain(|shard, (_, leader)| *leader != from || leads.terms.contains_key(shard));
         let mut news = Vec::new();
         for (shard, term) in &leads.terms {
             if self.peers.note_leader(*shard, *term, from) {
@@ -343,7 +388,8 @@ impl Server {
             for (shard, origins) in &leads.load {
                 let counts = load.entry(*shard).or_default();
                 for (origin, count) in origins {
-                    *counts.entry(*origin).or_default() += count;
+                    let sum = counts.entry(*origin).or_default();
+                    *sum = sum.saturating_add(*count);
                 }
             }
             peer.leads = Leads { load, ..leads };
@@ -372,6 +418,8 @@ impl Server {
     pub(super) fn flush_peers(&mut self, now: Time) {
         let promise_ps = self.config.promise().as_ps();
         for (to, peer) in &mut self.peers.all {
+            peer.bytes = 0;
+            peer.out_of.clear();
             if peer.items.is_empty() || !self.peers.addresses.contains_key(to) {
                 // Nobody knows the way: the map will tell, and Raft repeats.
                 peer.items.clear();
@@ -404,6 +452,9 @@ fn is_command(shard: ShardId, data: &[u8]) -> bool {
     } else {
         match tree::Command::decode(data) {
             Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),
+            Ok(tree::Command::WriteOrElse { transaction, otherwise, .. }) => transaction.check_with(&otherwise).is_ok(),
+            // Only the leader knows what time it is, and it asks nobody.
+            Ok(tree::Command::Expire { .. }) => false,
             Ok(_) => true,
             Err(_) => false,
         }

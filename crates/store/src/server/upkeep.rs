@@ -23,10 +23,12 @@ impl Server {
     pub(super) fn upkeep(&mut self, now: Time) {
         self.adopt_map(now);
         self.operations_due(now);
+        self.leases_due(now);
         self.access_due(now);
         self.snapshots_due(now);
-        self.begin_snapshots();
+        self.reclaim(now);
         self.reconcile_members(now);
+        self.peers.forget_silent_leaders(now, self.timeout.current());
         self.ask_leave();
         self.leave();
         self.remove_strays();
@@ -116,7 +118,11 @@ impl Server {
                     (MoveStep::Freeze, from, propose(&Command::Freeze { prefix, except, move_id }))
                 }
                 placement::Step::Copy(_) => {
-                    self.export(now, id, 0, None);
+                    if self.speaks_2() {
+                        self.export_leases(now, id, None);
+                    } else {
+                        self.export(now, id, 0, None);
+                    }
                     continue;
                 }
                 placement::Step::Finish(_) => {
@@ -139,6 +145,15 @@ impl Server {
         self.start(now, Origin::Move(id, MoveStep::Export { number }), route, what, now + STEP_TIMEOUT);
     }
 
+    /// Leases go ahead of the values that they go with.
+    fn export_leases(&mut self, now: Time, id: MoveId, after: Option<tree::LeaseId>) {
+        let Some(it) = self.map.moves().get(&id) else { return };
+        let read = Read::ExportLeases { prefix: it.territory(), except: it.except.clone(), after };
+        let what = What::Read(read, Consistency::Linearizable);
+        let route = Route::Shard(it.from);
+        self.start(now, Origin::Move(id, MoveStep::ExportLeases), route, what, now + STEP_TIMEOUT);
+    }
+
     /// A step of a move has ended.
     pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, told: Result<Told, Error>) {
         let Some(it) = self.map.moves().get(&id) else { return };
@@ -148,6 +163,23 @@ impl Server {
             (MoveStep::Freeze, Ok(Told::Outcome(Ok(_)))) => {
                 self.mover.frozen(id);
                 self.next_upkeep = now;
+                return;
+            }
+            (MoveStep::ExportLeases, Ok(Told::Read(Found::Leases(chunk)))) => {
+                let tree::LeaseChunk { leases, next } = chunk;
+                if leases.is_empty() {
+                    self.export(now, id, 0, None);
+                    return;
+                }
+                let command = Command::ImportLeases { move_id: id.0, prefix, except, leases };
+                (MoveStep::ImportLeases { next }, to, propose(&command))
+            }
+            (MoveStep::ImportLeases { next: Some(next) }, Ok(Told::Outcome(Ok(_)))) => {
+                self.export_leases(now, id, Some(next));
+                return;
+            }
+            (MoveStep::ImportLeases { next: None }, Ok(Told::Outcome(Ok(_)))) => {
+                self.export(now, id, 0, None);
                 return;
             }
             (MoveStep::Export { number }, Ok(Told::Read(Found::Exported(chunk)))) => {

@@ -74,7 +74,7 @@ impl Server {
         let mut pending = BTreeMap::new();
         let mut began = BTreeMap::new();
         for shard in shards {
-            let Some(Content::Data { state, history }) = self.groups.get(shard).map(|group| &group.content) else {
+            let Some(Content::Data { state, history, .. }) = self.groups.get(shard).map(|group| &group.content) else {
                 continue;
             };
             let revision = state.tree.revision();

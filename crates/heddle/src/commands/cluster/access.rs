@@ -1,5 +1,6 @@
 //! A connection to the cluster.
 
+use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use miette::{Report, miette};
 use placement::{Command, Effect};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
-use store::status::Status;
+use store::status::{Health, Status, StoppedReplica};
 
 use super::{explain, tls};
 use crate::cli::actions;
@@ -90,6 +91,8 @@ impl Access {
                     "a controller with certificates wants --tls-cert, --tls-key and --tls-ca"
                 }
             }
+            // A server knows better: that its disk is full, say.
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
             store::protocol::Error::Timeout { .. } => {
                 "`heddle cluster status` shows which servers are up: a majority of a shard's voters has to be; --timeout waits longer"
             }
@@ -127,6 +130,47 @@ impl Access {
             Ok(Answer::Status(status)) if status.server == server && status.cluster == cluster => Some(*status),
             _ => None,
         }
+    }
+
+    /// Asks the server at an address; nothing if it does not answer.
+    pub fn ask_at(&self, address: &str, body: RequestBody) -> Option<Answer> {
+        let config = ClientConfig { go_to_leader: false, single_attempt: true, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        client.request(body, self.timeout.min(STATUS_TIMEOUT)).ok()
+    }
+
+    /// Replicas that have stopped. Only servers are asked that lack a replica which the map wants there: those of protocol version 1
+    /// do not know the question, and have none.
+    pub fn stopped_replicas(&self, servers: &BTreeMap<ServerId, Status>) -> BTreeMap<ServerId, Vec<StoppedReplica>> {
+        let lacks = |(id, status): &(&ServerId, &Status)| {
+            let held = |shard| status.groups.iter().any(|group| group.shard == shard);
+            status.map.shards().keys().any(|shard| status.map.desired_replicas(*shard).contains(**id) && !held(*shard))
+        };
+        let ask = |(id, status): (&ServerId, &Status)| {
+            let address = status.map.members().get(id)?.address.clone();
+            let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+            let client = Client::with_config(&[address], self.tls.as_ref(), config).ok()?;
+            match client.request(RequestBody::Admin(Admin::StoppedReplicas), self.timeout.min(STATUS_TIMEOUT)) {
+                Ok(Answer::StoppedReplicas(stopped)) if !stopped.is_empty() => Some((*id, stopped)),
+                _ => None,
+            }
+        };
+        servers.iter().filter(lacks).filter_map(ask).collect()
+    }
+
+    /// How the server at an address says that it is; none if it does not say so, or is a release older than the question.
+    pub fn health_at(&self, address: &str) -> Option<Health> {
+        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        match client.request(RequestBody::Admin(Admin::Health), self.timeout.min(STATUS_TIMEOUT)) {
+            Ok(Answer::Health(health)) => Some(*health),
+            _ => None,
+        }
+    }
+
+    /// For clients of another kind.
+    pub const fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Changes the map of shards and servers.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use machine::ServerId;
 use miette::{Report, miette};
 use placement::{Map, Member, Move, Prefix, Replicas, Shard, ShardId};
-use store::status::{GroupStatus, RaftRole, Status};
+use store::status::{GroupStatus, RaftRole, Status, StoppedReplica};
 
 use super::access::Access;
 
@@ -19,6 +19,8 @@ pub struct View {
     pub asked: ServerId,
     /// By server.
     pub servers: BTreeMap<ServerId, Status>,
+    /// By server: replicas that have stopped.
+    pub stopped: BTreeMap<ServerId, Vec<StoppedReplica>>,
 }
 
 impl View {
@@ -37,8 +39,9 @@ impl View {
                 }
             }
         });
+        let stopped = access.stopped_replicas(&servers);
         let newest = servers.values().max_by_key(|status| status.map.version()).expect("one has answered");
-        Ok(Self { map: newest.map.clone(), cluster, asked, servers })
+        Ok(Self { map: newest.map.clone(), cluster, asked, servers, stopped })
     }
 
     /// Whether a server has answered, or another hears from it.

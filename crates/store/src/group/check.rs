@@ -1,0 +1,216 @@
+//! What a message must be that reaches raft-rs, given what this replica knows.
+//!
+//! A member that lies can do what Raft lets a member do; it can not make raft-rs panic, use up its numbers, or speak for others
+//! (decision 15).
+
+use std::collections::BTreeMap;
+
+use machine::{ServerId, Time};
+use raft::{INVALID_ID, StateRole};
+
+use super::Group;
+use crate::config::ELECTION_TICKS;
+use crate::message::{Answers, RaftMessage};
+use crate::status::{Counters, Refused};
+
+/// So much may terms and indices rise by the word of peers, at once and again each second: more than any election does, and too
+/// little to use up their 62 bits in thirty years. A replica that was away while somebody raised them follows in as long.
+const RISE: u64 = 1 << 32;
+
+/// Messages to one peer whose answers are waited for, at most; those beyond are lost to the count, not to Raft.
+const ASKED_MAX: u32 = 4_096;
+
+/// Appends that don't fit the log, and are answered, in one tick: an answer takes a search through the log. A leader needs one.
+const MISFITS_MAX: u32 = 16;
+
+/// How far numbers may rise.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    began: Option<Time>,
+    spent: u64,
+}
+
+impl Pace {
+    fn left(&mut self, now: Time) -> u64 {
+        let began = *self.began.get_or_insert(now);
+        let seconds = now.since(began).as_ns() / 1_000_000_000;
+        RISE.saturating_mul(seconds.saturating_add(1)).saturating_sub(self.spent)
+    }
+
+    fn spend(&mut self, rise: u64) {
+        self.spent = self.spent.saturating_add(rise);
+    }
+}
+
+/// What a leader has asked its followers, and is not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    term: u64,
+    of: BTreeMap<ServerId, [u32; 2]>,
+}
+
+impl Asked {
+    fn count(&mut self, term: u64, peer: ServerId, what: Answers) -> &mut u32 {
+        if self.term != term {
+            self.of.clear();
+            self.term = term;
+        }
+        &mut self.of.entry(peer).or_default()[usize::from(what == Answers::Heartbeat)]
+    }
+
+    /// A message has left that will be answered.
+    pub(super) fn note(&mut self, term: u64, peer: ServerId, what: Answers) {
+        let count = self.count(term, peer, what);
+        *count = (*count + 1).min(ASKED_MAX);
+    }
+
+    fn take(&mut self, term: u64, peer: ServerId, what: Answers) -> bool {
+        let count = self.count(term, peer, what);
+        let asked = *count > 0;
+        *count = count.saturating_sub(1);
+        asked
+    }
+}
+
+impl Group {
+    /// A message of another replica. `desired`: the map wants the sender to have a replica.
+    pub(crate) fn step(
+        &mut self,
+        now: Time,
+        (from, message): (ServerId, RaftMessage),
+        desired: bool,
+        counters: &mut Counters,
+    ) {
+        self.guard(|group| {
+            if group.installing.is_some() {
+                return;
+            }
+            if let Err(why) = group.admit(now, from, &message, desired) {
+                counters.refuse(why);
+                return;
+            }
+            let before = group.term();
+            group.step_admitted(from, message);
+            group.pace.spend(group.term() - before);
+        });
+    }
+
+    fn admit(&mut self, now: Time, from: ServerId, message: &RaftMessage, desired: bool) -> Result<(), Refused> {
+        #[cfg(feature = "planted-bugs")]
+        if self.planted.unchecked_peers {
+            return Ok(());
+        }
+        message.check(self.id)?;
+        let term = self.term();
+        let rise = message.term().saturating_sub(term);
+        if rise > 0 && message.raises_term() && rise > self.pace.left(now) {
+            return Err(Refused::Term);
+        }
+        if message.term() < term {
+            // It is late: raft-rs looks at nothing else in it.
+            return Ok(());
+        }
+        if (message.is_of_leader() || message.is_request_for_vote()) && !self.listens_to(from, desired) {
+            return Err(Refused::Rights);
+        }
+        if message.is_of_leader() {
+            self.admit_leader(now, from, message)?;
+            self.quiet_ticks = 0;
+        }
+        if message.is_hand_over() && !(rise == 0 && self.is_led_by(from) && self.may_vote()) {
+            return Err(Refused::Rights);
+        }
+        if message.is_campaign() && self.has_promised() {
+            return Err(Refused::Early);
+        }
+        if let Some(what) = message.answers().filter(|_| rise == 0 && self.is_leader()) {
+            if message.answered_index() > self.raw.raft.raft_log.last_index() {
+                return Err(Refused::Index);
+            }
+            if !self.asked.take(term, from, what) {
+                return Err(Refused::Unasked);
+            }
+        }
+        Ok(())
+    }
+
+    fn admit_leader(&mut self, now: Time, from: ServerId, message: &RaftMessage) -> Result<(), Refused> {
+        let raft = &self.raw.raft;
+        let other = raft.state == StateRole::Leader || ![INVALID_ID, from.0].contains(&raft.leader_id);
+        if message.term() == raft.term && other {
+            return Err(Refused::Rights);
+        }
+        let last = raft.raft_log.last_index();
+        if let Some((index, term)) = message.follows()
+            && index <= last
+            && !raft.raft_log.match_term(index, term)
+        {
+            self.misfits += 1;
+            if self.misfits > MISFITS_MAX {
+                return Err(Refused::Flood);
+            }
+        }
+        match message.snapshot() {
+            Some(meta) if meta.index.saturating_sub(last) > self.pace.left(now) => Err(Refused::Index),
+            Some(meta) if !meta.members.has(self.me) => Err(Refused::Members),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a server leads, as far as this replica can know: one whose followers are up to date has put an entry of its term into
+    /// their logs.
+    fn is_led_by(&self, server: ServerId) -> bool {
+        self.leader() == Some(server) && self.raw.raft.raft_log.last_term() == self.term()
+    }
+
+    /// Whether this replica has heard a leader so lately that it votes for nobody else, though somebody's higher term has made
+    /// raft-rs forget who that was: its promise is what that leader's lease is built on.
+    fn has_promised(&self) -> bool {
+        let raft = &self.raw.raft;
+        raft.state == StateRole::Follower && raft.leader_id == INVALID_ID && self.quiet_ticks < ELECTION_TICKS as u32
+    }
+
+    /// Whether a server may be the leader, or stand for election. The members known here may be older ones: then nobody that they
+    /// name leads, and others are heard after one election timeout.
+    pub(crate) fn listens_to(&self, from: ServerId, desired: bool) -> bool {
+        desired || self.applied() == 0 || self.members().votes(from) || self.leaderless_ticks >= ELECTION_TICKS as u32
+    }
+
+    /// Whether this replica has all that it has ever acknowledged. One that was emptied takes part in no election before: it
+    /// could elect somebody who lacks what it had said it holds.
+    pub(crate) fn may_vote(&self) -> bool {
+        self.applied() > 0 && self.applied() >= self.floor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Span;
+
+    use super::*;
+
+    #[test]
+    fn terms_rise_no_faster_than_their_pace() {
+        let mut pace = Pace::default();
+        let now = Time::ZERO + Span::from_secs(5);
+        assert_eq!(pace.left(now), RISE);
+        pace.spend(RISE);
+        assert_eq!(pace.left(now), 0);
+        assert_eq!(pace.left(now + Span::from_secs(3)), 3 * RISE);
+        pace.spend(u64::MAX);
+        assert_eq!(pace.left(Time::NEVER), 0);
+    }
+
+    #[test]
+    fn an_answer_is_taken_once_for_each_question() {
+        let mut asked = Asked::default();
+        let peer = ServerId(2);
+        asked.note(1, peer, Answers::Append);
+        assert!(!asked.take(1, peer, Answers::Heartbeat));
+        assert!(!asked.take(1, ServerId(3), Answers::Append));
+        assert!(asked.take(1, peer, Answers::Append));
+        assert!(!asked.take(1, peer, Answers::Append));
+        asked.note(1, peer, Answers::Append);
+        assert!(!asked.take(2, peer, Answers::Append), "it was asked in another term");
+    }
+}

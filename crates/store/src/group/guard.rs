@@ -1,0 +1,61 @@
+//! A replica that cannot go on stops, and nothing else with it.
+//!
+//! What a log holds is checked when it comes in and when it is recovered, so that raft-rs has nothing to panic at. Should it do so
+//! all the same, or the content while it applies an entry, the panic ends here: the replica is never touched again, and what it
+//! leaves half done is thrown away with it. Its log stays on the disk as it is.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{Group, Miss};
+use crate::group::Effects;
+
+/// Why a replica has stopped.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) reason: String,
+    /// Something in this program panicked, which is an error of it.
+    pub(crate) panicked: bool,
+}
+
+impl Group {
+    /// Does something with the replica, unless it has stopped.
+    pub(super) fn guard<R: Default>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        if self.failure.is_some() {
+            return R::default();
+        }
+        // All that is seen of the group after a panic is that it has failed, and what had been applied.
+        match catch_unwind(AssertUnwindSafe(|| work(self))) {
+            Ok(result) => result,
+            Err(panic) => {
+                let reason = format!("this program failed: {}", text_of(panic.as_ref()));
+                self.failure = Some(Failure { reason, panicked: true });
+                R::default()
+            }
+        }
+    }
+
+    /// The log holds what cannot be applied.
+    pub(super) fn fail_at(&mut self, index: u64, why: &str) {
+        let reason = format!("the log's entry {index} cannot be applied: {why}");
+        self.failure = Some(Failure { reason, panicked: false });
+    }
+
+    /// Why it has stopped, if it has.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Whoever waits for something of it asks elsewhere.
+    pub(crate) fn abandon(&mut self, effects: &mut Effects) {
+        self.lease.lost(effects);
+        let waiting = std::mem::take(&mut self.proposed).into_values();
+        effects.told.extend(waiting.map(|(_, asker)| (asker, Err(Miss::NotLeader))));
+    }
+}
+
+/// What a panic said.
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing more")
+}

@@ -1,0 +1,137 @@
+//! What another server's word is worth: a member may speak for itself, and for what it leads; not for others.
+//!
+//! Raft's own messages are looked at in `message::check` and `group::check`. Here is the rest: who says that he leads a shard, that
+//! this server is out of a group, that he has a snapshot of one. What that keeps a liar from, and what not: decision 15.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::{ServerId, Span, Time};
+use placement::{Map, ShardId};
+
+use super::Server;
+use crate::config::ELECTION_TICKS;
+use crate::message::check::TERM_MAX;
+use crate::peer::Leads;
+use crate::status::Refused;
+
+/// Longest address that is looked at.
+const ADDRESS_BYTES_MAX: usize = 300;
+
+/// After so long without a leader one witness is enough, if nobody else of the group lives.
+const ALONE: Span = Span::from_secs(600);
+
+/// Those who say that this server is out of meta, and the map that each of them gave.
+pub(super) type Witnesses = BTreeMap<ServerId, Vec<u8>>;
+
+impl Server {
+    /// Leaves of a peer's word what it may say: shards that there are, of which it may have a replica, and servers that there are.
+    pub(super) fn believable_leads(&mut self, from: ServerId, mut leads: Leads) -> Leads {
+        if leads.address.len() > ADDRESS_BYTES_MAX {
+            leads.address.clear();
+            self.counters.refuse(Refused::Leads);
+        }
+        let before = leads.terms.len();
+        let may_lead = |shard: &ShardId| {
+            let here = self.groups.get(shard);
+            here.is_some_and(|group| group.members().votes(from))
+                || self.map.desired_replicas(*shard).contains(from)
+                // A group's members follow the map with delay: who is wanted no more is heard where nobody else is.
+                || (self.map.shards().contains_key(shard)
+                    && self.leader_of(*shard).is_none_or(|leader| leader == from))
+        };
+        leads.terms.retain(|shard, term| *term <= TERM_MAX && may_lead(shard));
+        if leads.terms.len() < before {
+            self.counters.refuse(Refused::Leads);
+        }
+        leads.load.retain(|shard, _| leads.terms.contains_key(shard));
+        leads.ready.retain(|shard, _| leads.terms.contains_key(shard));
+        for origins in leads.load.values_mut() {
+            origins.retain(|origin, _| self.map.members().contains_key(origin));
+        }
+        for ready in leads.ready.values_mut() {
+            let named: BTreeSet<ServerId> = ready.iter().copied().collect();
+            *ready = named.into_iter().filter(|id| self.map.members().contains_key(id)).collect();
+        }
+        leads
+    }
+
+    /// Whether a server may send the content of this shard here. Nobody may to its leader.
+    pub(super) fn may_fill(&self, from: ServerId, shard: ShardId) -> bool {
+        let exists = shard == ShardId::META || self.map.shards().contains_key(&shard);
+        let takes = |group: &crate::group::Group| {
+            !group.is_leader() && group.listens_to(from, self.map.desired_replicas(shard).contains(from))
+        };
+        exists && !self.halted.contains_key(&shard) && self.groups.get(&shard).is_none_or(takes)
+    }
+
+    /// Somebody says that this server is no member of a group.
+    pub(super) fn no_member(
+        &mut self,
+        now: Time,
+        from: ServerId,
+        (shard, index): (ShardId, u64),
+        map: Option<Vec<u8>>,
+        sealed: bool,
+    ) {
+        let me = self.config.server;
+        let Some(group) = self.groups.get(&shard).filter(|group| !group.is_leader() && group.applied() < index) else {
+            return;
+        };
+        // By its own log it is out, or nobody that leads has been heard for long: else somebody contradicts.
+        let out = !group.members().has(me);
+        if !out && group.applied() > 0 && group.leaderless_ticks < ELECTION_TICKS as u32 {
+            return;
+        }
+        let member = group.members().has(from) || self.map.members().contains_key(&from);
+        if !member {
+            self.counters.refuse(Refused::Membership);
+        } else if shard == ShardId::META {
+            self.out_of_meta(now, from, map, sealed);
+        } else if sealed && self.leader_of(shard) == Some(from) {
+            // Only if the map says so too: the word may be older than a change that made it a member again.
+            if self.leaving || !self.map.desired_replicas(shard).contains(me) {
+                self.remove_replica(shard);
+                self.retry_idle(now);
+            }
+        }
+    }
+
+    /// A server is out of the cluster by its own map, or when two others say so: one could lie. A number that was removed is never
+    /// given again.
+    fn out_of_meta(&mut self, now: Time, from: ServerId, map: Option<Vec<u8>>, sealed: bool) {
+        let me = self.config.server;
+        let Some(Ok(told)) = map.as_deref().map(Map::decode) else {
+            self.counters.refuse(Refused::Membership);
+            return;
+        };
+        if told.members().contains_key(&me) {
+            return;
+        }
+        if !self.leaving {
+            self.witnesses.insert(from, map.unwrap_or_default());
+            if self.witnesses.len() < self.witnesses_needed(now, from) {
+                return;
+            }
+            self.leaving = true;
+        }
+        // The seal only says that nobody needs its vote in meta.
+        self.out_of_meta |= sealed;
+        let given = self.witnesses.get(&from);
+        let again = self.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
+        let is_ours = self.map.members().contains_key(&me);
+        if told.version() > self.map.version() && (!is_ours || again >= self.witnesses_needed(now, from)) {
+            self.follow_map(now, told);
+        }
+    }
+
+    fn witnesses_needed(&self, now: Time, from: ServerId) -> usize {
+        let Some(meta) = self.groups.get(&ShardId::META) else { return usize::MAX };
+        let others: BTreeSet<ServerId> =
+            (meta.members().voters.iter().map(|id| ServerId(*id))).filter(|id| *id != self.config.server).collect();
+        let live = self.live_peers(now);
+        let tick = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64);
+        let alone = tick * u64::from(meta.leaderless_ticks) >= ALONE
+            && !others.iter().any(|id| *id != from && live.contains(id));
+        if alone { 1 } else { others.len().clamp(1, 2) }
+    }
+}
