@@ -22,9 +22,7 @@ use tree::{Change, Condition, Datastore, Location, Path};
 use super::operations::{Origin, Route, What};
 use super::{ClientId, Output, Server};
 use crate::peer::Told;
-use crate::protocol::{
-    AccessView, Admin, Answer, Consistency, Error, LeaseRequest, Request, RequestBody, Response,
-};
+use crate::protocol::{AccessView, Admin, Answer, Consistency, Error, LeaseRequest, Request, RequestBody, Response};
 
 /// A question to meta's leader is asked anew after this.
 const CONFIRM_TIMEOUT: Span = Span::from_secs(1);
