@@ -107,7 +107,12 @@ pub(super) const fn reason(error: &Error) -> Option<&'static str> {
         Error::Busy(_) => Some("busy"),
         Error::Disk(_) => Some("disk"),
         Error::TooLarge(_) => Some("too large"),
-        Error::Refused(_) | Error::Timeout { .. } | Error::Elsewhere { .. } | Error::Rpc(_) => None,
+        Error::Denied(_) => Some("denied"),
+        Error::Refused(_)
+        | Error::Timeout { .. }
+        | Error::Elsewhere { .. }
+        | Error::Rpc(_)
+        | Error::Compacted { .. } => None,
     }
 }
 

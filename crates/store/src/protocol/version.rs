@@ -79,7 +79,6 @@ impl RequestBody {
                 | Admin::Placement(_)
                 | Admin::MoveLeader { .. }
                 | Admin::Backup { .. } => 1,
-                Admin::Disk | Admin::Defragment => 2,
             },
         }
     }

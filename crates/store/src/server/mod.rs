@@ -352,12 +352,6 @@ impl Server {
         }
     }
 
-    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
-    /// peers nor for the log.
-    pub fn protocol(&self) -> u32 {
-        self.map.protocol()
-    }
-
     /// Everything for a status page.
     pub fn status(&self, now: Time) -> Status {
         let shards = self.map.shards().keys().copied();

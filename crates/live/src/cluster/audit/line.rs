@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use machine::ServerId;
 use placement::AccessCommand;
 use serde_json::{Map, Value, json};
-use store::protocol::{Admin, Answer, Error as Refusal, Request, RequestBody};
+use store::protocol::{Admin, Answer, Error as Refusal, LeaseRequest, Request, RequestBody};
 use tree::{Change, Location, Transaction};
 
 /// Paths of one request in its line; of more, only how many there are.
@@ -141,11 +141,11 @@ fn with_paths<'a>(name: &str, locations: impl Iterator<Item = &'a Location>, int
 fn describe(body: &RequestBody) -> (&'static str, bool, Map<String, Value>) {
     let mut details = Map::new();
     let (operation, is_read) = match body {
-        RequestBody::Get { at, .. } => {
+        RequestBody::Get { at, .. } | RequestBody::GetAt { at, .. } => {
             with_paths("paths", std::iter::once(at), &mut details);
             ("get", true)
         }
-        RequestBody::List { at, .. } => {
+        RequestBody::List { at, .. } | RequestBody::ListAt { at, .. } => {
             with_paths("paths", std::iter::once(at), &mut details);
             ("list", true)
         }
@@ -157,7 +157,16 @@ fn describe(body: &RequestBody) -> (&'static str, bool, Map<String, Value>) {
             details.insert("watch".into(), json!(watch));
             ("unwatch", true)
         }
+        RequestBody::Window { at, .. } => {
+            details.insert("path".into(), json!(at.as_str()));
+            ("revisions", true)
+        }
         RequestBody::Write(transaction) => (describe_write(transaction, &mut details), false),
+        RequestBody::WriteOrElse { transaction, otherwise } => {
+            with_paths("otherwise", otherwise.iter().map(Change::at), &mut details);
+            (describe_write(transaction, &mut details), false)
+        }
+        RequestBody::Lease(lease) => describe_lease(lease, &mut details),
         RequestBody::Offer { offers } => {
             let names = offers.iter().take(PATHS_MAX).map(|(name, _)| json!(cut(name, NAME_CHARACTERS_MAX)));
             details.insert("rpcs".into(), names.collect());
@@ -188,10 +197,32 @@ fn describe_write(transaction: &Transaction, details: &mut Map<String, Value>) -
     }
 }
 
+/// That a lease goes on is no change: it is said every few seconds.
+fn describe_lease(request: &LeaseRequest, details: &mut Map<String, Value>) -> (&'static str, bool) {
+    if let Some(path) = request.path() {
+        details.insert("path".into(), json!(path.as_str()));
+    }
+    let (operation, lease, is_read) = match request {
+        LeaseRequest::Grant { lease, .. } => ("grant lease", Some(lease), false),
+        LeaseRequest::Revoke { lease, .. } => ("revoke lease", Some(lease), false),
+        LeaseRequest::KeepAlive { lease, .. } => ("keep lease alive", Some(lease), true),
+        LeaseRequest::Show { lease, .. } => ("show lease", Some(lease), true),
+        LeaseRequest::List { .. } => ("list leases", None, true),
+    };
+    if let Some(lease) = lease {
+        details.insert("lease".into(), json!(lease.to_string()));
+    }
+    (operation, is_read)
+}
+
 fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static str, bool) {
     match admin {
         Admin::Status => ("status", true),
         Admin::Access => ("list users", true),
+        Admin::Disk => ("disk", true),
+        Admin::StoppedReplicas => ("stopped replicas", true),
+        Admin::Health => ("health", true),
+        Admin::Defragment => ("defragment", false),
         Admin::Join { name, address, .. } => {
             details.insert("name".into(), json!(cut(name, NAME_CHARACTERS_MAX)));
             details.insert("joins-at".into(), json!(cut(address, NAME_CHARACTERS_MAX)));
@@ -210,7 +241,7 @@ fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static 
             details.insert("to".into(), json!(to.0));
             ("move leader", false)
         }
-        Admin::Backup { shard, .. } => {
+        Admin::Backup { shard, .. } | Admin::BackupLasting { shard, .. } => {
             details.insert("shard".into(), json!(shard.0));
             ("backup", false)
         }
