@@ -228,6 +228,22 @@ fn a_token_expires_and_who_guesses_has_to_wait() {
 }
 
 #[test]
+fn the_kernel_says_whose_a_connection_within_the_machine_is() {
+    let desk = Desk::new();
+    let node = Node::start(&desk, "c1", &["--listen", "127.0.0.1:0"]);
+    let uid = nix::unistd::geteuid();
+    let me = Asker::new(&desk, &node.address, &[]);
+    me.run(&["user", "add", &format!("uid:{uid}"), "--role", "root"]);
+    me.run(&["auth", "enable"]);
+    assert_eq!(me.run(&["whoami"]), format!("uid:{uid}, with the roles root\n"));
+    me.run(&["put", "/car:cars/car-entry=1", "red"]);
+    // A token that is sent is what counts, even where the kernel knows better.
+    keep(&desk, "wrong", &format!("heddle-{}", "5a".repeat(32)));
+    let wrong = Asker::new(&desk, &node.address, &["--token-file", "wrong"]);
+    assert!(wrong.refused(&["get", "/car:cars/car-entry=1"]).contains("token is not valid"));
+}
+
+#[test]
 fn a_server_joins_with_the_token_that_was_printed_for_it() {
     let desk = Desk::new();
     let first = Node::start(&desk, "c1", &["--listen", "127.0.0.1:0"]);

@@ -8,6 +8,7 @@ use store::protocol::{ClientMessage, Response, Secret, ServerMessage};
 use store::{Caller, ClientId, Input};
 
 use super::{Connection, Node, OURSELVES};
+use crate::cluster::remote::RemoteHost;
 use crate::cluster::subject::common_name;
 use crate::cluster::token;
 
@@ -37,7 +38,12 @@ impl Node {
             self.admit_token(now, connection, address)?;
         }
         let certificate = certificates.and_then(|chain| common_name(chain.first()?));
-        let credentials = Credentials { certificate, token: token.map(token::hash), uid: None };
+        // Over TLS the certificate says who it is, and nothing else.
+        let uid = match connection.host {
+            Some(RemoteHost::Local(uid)) if certificates.is_none() => uid,
+            Some(RemoteHost::Local(_) | RemoteHost::V4(_) | RemoteHost::V6(_)) | None => None,
+        };
+        let credentials = Credentials { certificate, token: token.map(token::hash), uid };
         self.parts.server.handle(now, Input::Caller { client, caller: Caller::Client(credentials) });
         Ok(())
     }
