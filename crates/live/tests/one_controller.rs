@@ -168,7 +168,7 @@ fn an_identity_of_another_server_is_refused() {
     for folder in [data.path(), others.path()] {
         Controller::start(command("c1", folder, &[])).end(Signal::SIGTERM);
     }
-    for beginning in ["log-", "identity"] {
+    for beginning in ["log-", "identity", "witness"] {
         lose(data.path(), beginning);
         put_back(data.path(), &lose(others.path(), beginning));
     }
@@ -183,8 +183,9 @@ fn a_start_that_was_broken_off_is_gone_on_with() {
     let controller = Controller::start(command("c1", data.path(), &[]));
     let cluster = controller.cluster.clone();
     controller.end(Signal::SIGKILL);
-    lose(data.path(), "STARTED");
-    lose(data.path(), "log-");
+    for lost in ["STARTED", "log-", "witness"] {
+        lose(data.path(), lost);
+    }
     let controller = Controller::start(command("c1", data.path(), &[]));
     assert_eq!(controller.cluster, cluster);
     let second = tempfile::tempdir().unwrap();
@@ -192,7 +193,7 @@ fn a_start_that_was_broken_off_is_gone_on_with() {
     let member = Controller::start(command("c2", second.path(), &join));
     let server = member.server;
     member.end(Signal::SIGKILL);
-    for lost in ["STARTED", "log-", "identity"] {
+    for lost in ["STARTED", "log-", "witness", "identity"] {
         lose(second.path(), lost);
     }
     assert_eq!(Controller::start(command("c2", second.path(), &join)).server, server);

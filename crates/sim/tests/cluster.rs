@@ -49,6 +49,20 @@ fn nothing_that_goes_wrong_makes_the_cluster_wrong() {
     }
 }
 
+/// Logs, segments and snapshots of the sizes that servers run with, and values to fill them.
+#[test]
+fn a_tenth_of_the_seeds_has_production_sizes() {
+    let large = (0..1_000).filter(|seed| Scenario::drawn(*seed).large_values).collect::<Vec<_>>();
+    assert!((60..150).contains(&large.len()), "{}", large.len());
+    for seed in large.into_iter().take(3) {
+        let scenario = Scenario::drawn(seed);
+        assert_eq!(scenario.segment_bytes, wal::SEGMENT_BYTES);
+        let report = run(seed, &scenario);
+        assert!(report.is_good(), "{}", complain(&[report]));
+        assert!(report.disk_bytes_max > 1 << 20, "{}", report.disk_bytes_max);
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_report() {
     for seed in 0..12 {

@@ -568,10 +568,24 @@ impl Group {
     }
 
     /// Forgets log that the snapshot on the disk makes needless.
-    pub(crate) fn compact(&mut self, index: u64, keep_bytes: u64, log: &mut wal::Log) {
-        let index = index.min(self.raw.store().index_keeping(keep_bytes));
-        if let Some((index, term)) = self.raw.mut_store().compact(index) {
+    pub(crate) fn release(&mut self, keep_bytes: u64, log: &mut wal::Log) {
+        let marked = log.marked(self.id.0);
+        let index = self.snapshot_index.min(marked).min(self.raw.store().index_keeping(keep_bytes));
+        self.raw.mut_store().compact(index);
+        // On the disk there may be more: the entry that began the group, or what a snapshot overtook.
+        let (index, term) = self.raw.store().truncated();
+        if index <= marked && log.held(self.id.0).is_some_and(|(first, last)| first <= index && index <= last) {
             log.compact(self.id.0, wal::Position { index, term });
+        }
+    }
+
+    /// Writes all of its log again, at the end of the disk's.
+    pub(crate) fn rewrite(&self, log: &mut wal::Log) {
+        let entries: Vec<wal::Entry> = self.storage().all().map(to_wal_entry).collect();
+        let ends = entries.first().zip(entries.last()).map(|(first, last)| (first.index, last.index));
+        debug_assert_eq!(log.held(self.id.0), ends, "group {}", self.id);
+        if log.held(self.id.0) == ends {
+            log.rewrite(self.id.0, &entries);
         }
     }
 

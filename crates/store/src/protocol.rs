@@ -220,6 +220,10 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// What the asked server takes on its disk.
+    Disk,
+    /// Let the asked server give back all room on its disk that it can, now. Answered at once, as [`Admin::Disk`].
+    Defragment,
 }
 
 /// From a server to a client.
@@ -312,6 +316,8 @@ pub enum Answer {
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
+    /// Of [`Admin::Disk`] and [`Admin::Defragment`].
+    Disk(crate::status::DiskStatus),
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.

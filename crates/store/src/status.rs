@@ -31,6 +31,23 @@ pub struct Status {
     pub version: String,
 }
 
+/// What a server takes on its disk, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStatus {
+    /// Of the log's segments, zeros that were written ahead included.
+    pub log_bytes: u64,
+    /// How many segments these are.
+    pub log_segments: u64,
+    /// Of snapshots; those on their way to the disk are not counted.
+    pub snapshot_bytes: u64,
+    /// Of the log's entries in memory.
+    pub log_memory_bytes: u64,
+    /// Of the data, about, in memory.
+    pub content_bytes: u64,
+    /// What can be given back is being given back.
+    pub is_defragmenting: bool,
+}
+
 /// A replica's part in its Raft group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RaftRole {

@@ -175,6 +175,9 @@ pub enum Error {
     Closed,
 }
 
+/// The step of [`Error::Path`] that failed with a file of ours that is not what we wrote.
+pub(super) const UNDERSTAND: &str = "understand it";
+
 impl Error {
     /// What mends it, where that is known: one or two sentences for the user.
     pub fn hint(&self) -> Option<String> {
@@ -208,6 +211,10 @@ impl Error {
             }
             Self::Join { .. } => {
                 "check the addresses after --join, that a majority of the cluster runs, and that --node is a new name"
+            }
+            Self::Path { step: UNDERSTAND, .. } => {
+                "put this file back as it was. A server that has run does not need it: without it, it starts if its log is whole, and \
+                 says what is missing if it is not"
             }
             Self::Path { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "choose a folder of your own with --data, or mend its owner and mode"

@@ -49,6 +49,7 @@ pub(super) struct View {
     pub is_ready: bool,
     /// The disk does not take writes now, and why.
     pub disk_trouble: Option<String>,
+    pub disk: store::status::DiskStatus,
     pub dropped_envelopes: u64,
     pub connections: usize,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use store::status::{Counters, RaftRole, Status};
+use store::status::{Counters, DiskStatus, RaftRole, Status};
 
 use super::http::View;
 
@@ -76,11 +76,24 @@ pub(super) fn page(view: &View) -> String {
         "Envelopes for peers that could not be sent; Raft repeats what matters.",
         view.dropped_envelopes,
     );
+    disk(&mut page, view.disk);
     counters(&mut page, &status.counters);
     groups(&mut page, status);
     peers(&mut page, status);
     process(&mut page);
     page.text
+}
+
+fn disk(page: &mut Page, disk: DiskStatus) {
+    let DiskStatus { log_bytes, log_segments, snapshot_bytes, log_memory_bytes, content_bytes, is_defragmenting } =
+        disk;
+    page.gauge("heddle_disk_log_bytes", "Bytes of the log on the disk.", log_bytes);
+    page.gauge("heddle_disk_log_segments", "Files of the log on the disk.", log_segments);
+    page.gauge("heddle_disk_snapshot_bytes", "Bytes of snapshots on the disk.", snapshot_bytes);
+    page.gauge("heddle_log_memory_bytes", "Bytes of the log's entries in memory.", log_memory_bytes);
+    page.gauge("heddle_content_bytes", "Bytes of data of all shards here, about.", content_bytes);
+    let help = "Whether room on the disk is being given back on request (1) or not (0).";
+    page.gauge("heddle_disk_defragmenting", help, u8::from(is_defragmenting));
 }
 
 fn counters(page: &mut Page, counters: &Counters) {

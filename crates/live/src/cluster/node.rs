@@ -278,6 +278,7 @@ impl Node {
                 status: self.parts.server.status(now),
                 is_ready: self.parts.server.is_ready(),
                 disk_trouble: self.disk_trouble.clone(),
+                disk: self.parts.server.disk_status(),
                 dropped_envelopes: self.dropped_envelopes,
                 connections: self.connections.len(),
             });

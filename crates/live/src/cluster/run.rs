@@ -108,6 +108,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     }
     check_join(options, listen)?;
     let folder = DataFolder::open(&options.data)?;
+    check_log_is_there(&folder)?;
     let (log, recovered) = Log::recover(&folder, wal::Config::default())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     if recovered.discarded_tail_bytes > 0 {
@@ -295,6 +296,20 @@ fn begin(
 
 fn identity(cluster: u64, server: ServerId, name: &str) -> Identity {
     Identity { format: FORMAT, cluster: u128::from(cluster), server, name: name.to_owned() }
+}
+
+/// A server whose log is gone as a whole may not start.
+fn check_log_is_there(folder: &DataFolder) -> Result<(), Error> {
+    let Some(Started { cluster, server }) = folder.started()? else { return Ok(()) };
+    // A folder that cannot be listed is refused by who reads the log.
+    let Ok(files) = wal::Folder::list(folder) else { return Ok(()) };
+    if files.iter().any(|(file, bytes)| file.as_str().starts_with("log-") && *bytes > 0) {
+        return Ok(());
+    }
+    let has_identity = files.iter().any(|(file, _)| *file == Identity::file());
+    let missing =
+        if has_identity { "its log, files `log-...`, is" } else { "`identity` and its log, files `log-...`, are" };
+    Err(Error::LogLost { path: folder.path().to_owned(), cluster, server, missing })
 }
 
 /// A server whose log is lost may not start.

@@ -147,6 +147,10 @@ impl Core {
                 self.note(|| format!("server {id} starts"));
                 self.schedule(id, now);
             }
+            Err(reason) if node.is_rotten => {
+                node.is_gone = true;
+                self.note(|| format!("server {id} does not start: {reason}"));
+            }
             Err(reason) => self.found(Finding::DoesNotStart { server: id.0, reason }),
         }
     }

@@ -35,6 +35,8 @@ pub struct Report {
     pub network: network::Counters,
     /// Shards at the end.
     pub shards: u64,
+    /// The most that a server's disk held beyond three times its content, in bytes.
+    pub disk_bytes_max: u64,
     /// From the end of the last fault until everything worked and agreed, in milliseconds.
     pub recovered_ms: u64,
     /// Steps of the linearizability checker.
@@ -118,6 +120,13 @@ pub enum Finding {
         /// Why.
         reason: String,
     },
+    /// A server's disk holds more than the content and the log's limits account for.
+    DiskGrows {
+        /// Which.
+        server: u64,
+        /// What there is too much of, in bytes.
+        what: String,
+    },
     /// An error that a client had no reason to get.
     Surprise(String),
     /// A server panicked; nothing else is known of the run.
@@ -144,6 +153,7 @@ impl Display for Finding {
                     "server {server} has other data in shard {shard} at index {index} than another replica had there"
                 )
             }
+            Self::DiskGrows { server, what } => write!(f, "the disk of server {server} grows: {what}"),
             Self::DoesNotStart { server, reason } => write!(f, "server {server} does not start: {reason}"),
         }
     }

@@ -38,6 +38,8 @@ pub struct World {
     held: BTreeMap<(ShardId, u64), u64>,
     /// What was put down last of the replicas.
     noted: Vec<String>,
+    /// The most that a disk held beyond three times the content, in bytes.
+    disk_bytes_max: u64,
 }
 
 impl World {
@@ -73,6 +75,7 @@ impl World {
             led: BTreeMap::new(),
             held: BTreeMap::new(),
             noted: Vec::new(),
+            disk_bytes_max: 0,
         }
     }
 
@@ -178,7 +181,9 @@ impl World {
                 }
             }
             Event::Sample => {
+                self.nemesis.replace_lost(core);
                 self.sample();
+                self.weigh_disks();
                 self.core.after(SAMPLE, Event::Sample);
             }
         }
@@ -216,6 +221,32 @@ impl World {
         }
         for finding in findings {
             if !self.core.findings.contains(&finding) {
+                self.core.found(finding);
+            }
+        }
+    }
+
+    /// No disk holds more than three times the content and what the log may take, whatever was written.
+    fn weigh_disks(&mut self) {
+        let (limit, slack) = (self.core.scenario.log_disk_bytes(), self.core.scenario.disk_slack_bytes());
+        let mut findings = Vec::new();
+        for node in self.core.nodes.values() {
+            // After a loss of power files may be there again that were deleted; the first batch deletes them once more, and the
+            // second is not begun before that.
+            let Some(server) = node.server().filter(|server| server.counters().log_writes > 1) else { continue };
+            let (disk, used) = (server.disk_status(), node.disk.files.used_bytes());
+            let content = disk.content_bytes.max(disk.snapshot_bytes);
+            self.disk_bytes_max = self.disk_bytes_max.max(used.saturating_sub(3 * content));
+            if used > 3 * content + limit.max(2 * disk.log_memory_bytes) + slack {
+                findings.push(Finding::DiskGrows { server: node.id.0, what: format!("{used} bytes with {disk:?}") });
+            }
+        }
+        for finding in findings {
+            let is_same = |known: &Finding| match (known, &finding) {
+                (Finding::DiskGrows { server: one, .. }, Finding::DiskGrows { server: other, .. }) => one == other,
+                _ => false,
+            };
+            if !self.core.findings.iter().any(is_same) {
                 self.core.found(finding);
             }
         }
@@ -327,6 +358,7 @@ impl World {
             watches: self.watchers.counts(),
             network: self.core.network.counters,
             shards: self.core.shards().len() as u64,
+            disk_bytes_max: self.disk_bytes_max,
             recovered_ms: recovered.as_ns() / 1_000_000,
             steps: check.steps,
             findings: self.core.findings,

@@ -88,7 +88,9 @@ impl Pending {
     pub fn is_write(&self) -> bool {
         match &self.body {
             RequestBody::Write(_) => true,
-            RequestBody::Admin(admin) => !matches!(admin, Admin::Status | Admin::Backup { .. }),
+            RequestBody::Admin(admin) => {
+                !matches!(admin, Admin::Status | Admin::Backup { .. } | Admin::Disk | Admin::Defragment)
+            }
             _ => false,
         }
     }

@@ -12,6 +12,7 @@
 //! | `drive` | carrying it out: at the local replica, or by asking the leader |
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
+//! | `reclaim` | the log kept short, in memory and on the disk |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `watches` | clients that are told of changes |
 //! | `calls` | the RPC registry and broker |
@@ -22,6 +23,7 @@ mod io;
 mod open;
 mod operations;
 mod peers;
+mod reclaim;
 mod replicas;
 mod requests;
 mod upkeep;
@@ -41,6 +43,7 @@ use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status};
 use operations::Operations;
 use peers::Peers;
+use reclaim::Reclaim;
 use replicas::Disk;
 use watches::Watches;
 
@@ -87,6 +90,7 @@ pub struct Server {
     unlogged: usize,
     snapshots: Snapshots,
     disk: Disk,
+    reclaim: Reclaim,
     watches: Watches,
     /// The content that clients are backing up.
     backups: BTreeMap<ClientId, (ShardId, tree::State)>,

@@ -7,6 +7,7 @@ use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
 
 use super::operations::Operations;
 use super::peers::Peers;
+use super::reclaim::Reclaim;
 use super::replicas::{Disk, FOUNDED, FOUNDING, found, raft_hard_state};
 use super::watches::Watches;
 use super::{Output, Server};
@@ -129,6 +130,7 @@ impl Server {
             unlogged: 0,
             snapshots: Snapshots::default(),
             disk: Disk::default(),
+            reclaim: Reclaim::default(),
             watches: Watches::default(),
             backups: BTreeMap::new(),
             rpc,
@@ -190,6 +192,7 @@ impl Server {
         }
         let mut content = Content::empty(shard);
         if let Some(mark) = &group.snapshot {
+            self.disk.snapshot_bytes.insert(shard, mark.bytes);
             start = postcard::from_bytes(&mark.meta).map_err(|_| OpenError::Entry(shard))?;
             content = read_snapshot(shard, mark, folder)?;
         }

@@ -177,6 +177,13 @@ impl Server {
                 let status = Box::new(self.status(now));
                 self.respond_ok(client, sequence, Answer::Status(status));
             }
+            Admin::Disk | Admin::Defragment => {
+                let status = self.disk_status();
+                if admin == Admin::Defragment {
+                    self.defragment();
+                }
+                self.respond_ok(client, sequence, Answer::Disk(status));
+            }
             Admin::Join { name, address, nonce, replaces } => {
                 let command = match replaces {
                     None => placement::Command::AddServer { name, address, metrics: None, nonce },

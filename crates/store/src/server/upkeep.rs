@@ -24,7 +24,7 @@ impl Server {
         self.adopt_map(now);
         self.operations_due(now);
         self.snapshots_due(now);
-        self.begin_snapshots();
+        self.reclaim(now);
         self.reconcile_members(now);
         self.ask_leave();
         self.leave();
