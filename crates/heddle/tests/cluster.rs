@@ -187,6 +187,25 @@ fn values_are_written_read_listed_and_taken_away() {
 }
 
 #[test]
+fn room_on_disks_is_given_back_while_servers_go_on() {
+    let cluster = Cluster::start(3);
+    cluster.run(&["put", "/car:cars/car-entry=17", "red"]);
+    let rows = cluster.json(&["defrag"]);
+    let rows = rows.as_array().expect("rows");
+    assert_eq!(rows.iter().map(|row| row["server"].as_str().expect("a name")).collect::<Vec<_>>(), ["c1", "c2", "c3"]);
+    for row in rows {
+        let bytes = |column: &str| row[column].as_u64().expect("a number");
+        assert!(bytes("log-bytes-before") > 0 && bytes("log-bytes") > 0 && bytes("snapshot-bytes") > 0, "{row:#}");
+    }
+    assert_eq!(cluster.json(&["defrag", "c2"]).as_array().map(Vec::len), Some(1));
+    assert!(cluster.expect(2, &["defrag", "nobody"]).1.contains("there is no server `nobody`"));
+    let status = cluster.json(&["status"]);
+    let disks = status["disks"].as_array().expect("rows");
+    assert!(disks.len() == 3 && disks.iter().all(|disk| disk["snapshot-bytes"].as_u64() > Some(0)), "{disks:#?}");
+    assert_eq!(cluster.run(&["get", "/car:cars/car-entry=17"]), "red");
+}
+
+#[test]
 fn changes_are_followed_and_rpcs_called() {
     let cluster = Cluster::start(1);
     let endpoints = cluster.endpoints();

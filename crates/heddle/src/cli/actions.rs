@@ -150,6 +150,13 @@ pub enum Action {
         /// The server
         server: String,
     },
+    /// Have servers give back all room on their disks that they can, while they go on
+    ///
+    /// They do so by themselves when their logs have grown long; this needs not wait for that.
+    Defrag {
+        /// The server; all of them if it is left out
+        server: Option<String>,
+    },
     /// Say how to start a further server of this cluster
     ///
     /// A server adds itself when it starts with --join: this prints the command to run on its machine.

@@ -118,6 +118,13 @@ impl Access {
         }
     }
 
+    /// Asks the server at an address; nothing if it does not answer.
+    pub fn ask_at(&self, address: &str, body: RequestBody) -> Option<Answer> {
+        let config = ClientConfig { go_to_leader: false, single_attempt: true, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        client.request(body, self.timeout.min(STATUS_TIMEOUT)).ok()
+    }
+
     /// Changes the map of shards and servers.
     pub fn place(&self, command: Command) -> Result<Effect, Report> {
         match self.ask(RequestBody::Admin(Admin::Placement(command)))? {

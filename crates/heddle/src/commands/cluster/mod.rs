@@ -5,6 +5,7 @@
 //! | `access` | a connection to the cluster, and what went wrong with it |
 //! | `view` | the cluster as its servers see it |
 //! | `status`, `shards`, `members` | runs the cluster |
+//! | `disk` | what servers take on their disks, and giving it back |
 //! | `backup`, `restore` | all of its data, out and in |
 //! | `data`, `watch` | reads, writes, calls |
 //! | `bench` | measures |
@@ -13,6 +14,7 @@ mod access;
 mod backup;
 mod bench;
 mod data;
+mod disk;
 mod election;
 mod members;
 mod restore;
@@ -42,6 +44,7 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
         Action::Shards { action: None } => shards::list(&open()?, format)?,
         Action::Shards { action: Some(action) } => shards::change(&open()?, action, format)?,
         Action::MoveLeader { shard, server } => shards::move_leader(&open()?, shard, server, format)?,
+        Action::Defrag { server } => disk::defragment(&open()?, server.as_deref(), format)?,
         Action::Add { name, listen } => members::add(&open()?, name.as_deref(), listen.as_deref(), format)?,
         Action::Remove { server, force } => members::remove(&open()?, server, *force, format)?,
         Action::Replace { old, name, listen } => {
