@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use machine::{Control, Rng, ServerId, Span, Step, Time};
-use store::protocol::{ClientMessage, Hello, decode, split_frame};
+use store::protocol::{Hello, Unreadable, decode, decode_client, split_frame};
 use store::{ClientId, Config, Founding, Input, Output, Server};
 
 const CLUSTER: u64 = 1;
@@ -46,7 +46,15 @@ fuzz_target!(|bytes: &[u8]| {
     while let Ok(Some((body, used))) = split_frame(rest) {
         rest = &rest[used..];
         now += Span::from_ms(20);
-        let Ok(message) = decode::<ClientMessage>(body) else { continue };
+        let message = match decode_client(body) {
+            Ok(message) => message,
+            Err(Unreadable::Request { reason, .. }) => {
+                // It goes into an answer.
+                assert!(reason.len() < 1_024);
+                continue;
+            }
+            Err(Unreadable::Frame(_)) => return,
+        };
         server.handle(now, Input::Client { client: ClientId(1), message });
         drain(&mut server, now);
     }

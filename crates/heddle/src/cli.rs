@@ -5,7 +5,7 @@ mod cluster;
 mod controller;
 
 pub use actions::Cluster;
-pub use cluster::{At, Bench, BenchOperation, Endpoints, Tls};
+pub use cluster::{At, Bench, BenchOperation, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 
 use std::path::PathBuf;

@@ -92,3 +92,20 @@ fn the_daemon_keeps_nothing_of_who_started_it() {
     assert!(!open.iter().any(|path| path == bed.folder.path()), "{open:?}");
     drop(inherited);
 }
+
+/// Whose frames go nowhere is known.
+#[test]
+fn refusals_are_counted_for_the_host_that_sent() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("pair", PAIR);
+    output(network.command("h2", "ip", ["neigh", "add", "10.0.0.99", "lladdr", "02:00:00:00:00:99", "dev", "eth0"]));
+    let mut ping = network.command("h2", "ping", ["-c", "3", "-i", "0.1", "-W", "1", "10.0.0.99"]).unwrap();
+    assert!(!ping.output().unwrap().status.success());
+    let counters = network.counters().unwrap();
+    let of = |host: &str| {
+        let port = counters.ports.iter().find(|port| port.host == host).expect("each host has a port");
+        port.traffic.refused.unknown_destination
+    };
+    assert_eq!((of("h1"), of("h2")), (0, 3), "{counters:#?}");
+    assert_eq!(counters.refused.unknown_destination, 3);
+}

@@ -16,6 +16,7 @@
 //! added at the end, and sent to nobody who does not know them; [`VERSION`] says who does. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
+mod invalid;
 mod version;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tree::{Event, Location, Path, Refusal, Transaction};
 
+pub use invalid::{Unreadable, decode_client};
 pub use version::{VERSION, VERSION_MIN, spoken_by_refuser};
 
 /// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
@@ -220,6 +222,8 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// How the asked server is, and whom it has refused what.
+    Health,
 }
 
 /// From a server to a client.
@@ -312,6 +316,8 @@ pub enum Answer {
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
+    /// Of [`Admin::Health`].
+    Health(Box<crate::status::Health>),
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
 use tree::Path;
 
-use super::{Bench, Endpoints, Tls};
+use super::{Bench, CheckPerf, Endpoints, Tls};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -15,7 +15,7 @@ them.
 
 EXIT STATUS
   0  it worked
-  1  the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
+  1  `check` found something; or the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
   2  an error; nothing was changed unless the message says so
 
 ENVIRONMENT
@@ -28,6 +28,8 @@ EXAMPLES
   heddle cluster watch /car:cars -o json               follow changes, one JSON object a line
   heddle cluster shards create cars --module car       give a module a Raft group of its own, while running
   heddle cluster add n2                                how to start a second controller
+  heddle cluster check health                          is it well?
+  heddle cluster check perf --load m                   does it take 1,000 writes a second?
   heddle cluster backup monday.heddle                  everything, into one file
   heddle cluster restore monday.heddle                 into a new, empty cluster")]
 pub struct Cluster {
@@ -111,7 +113,7 @@ impl Access {
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// A time of more than nothing, as in `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time: expected a number with a unit, as in 500ms, 5s or 1m");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
@@ -269,6 +271,27 @@ pub enum Action {
     /// Cars are created, read, updated and deleted, and `people:add-person` is called, which this program offers at the shard's
     /// leader and which writes a person. Each client asks one thing after another over a connection of its own.
     Bench(Bench),
+    /// Find out whether the cluster is well, or fast enough
+    ///
+    /// Prints a line for each thing that was looked at, with PASS or FAIL. Exit status 1: something failed.
+    Check {
+        #[command(subcommand)]
+        action: CheckAction,
+    },
+    /// List who was refused what by which server, and why: those that were refused most often since the server's start
+    Refusals,
+}
+
+/// What is checked.
+#[derive(Debug, Subcommand)]
+pub enum CheckAction {
+    /// Are all servers there, has every shard a leader, do all disks take writes?
+    Health,
+    /// Is the cluster fast enough for a load?
+    ///
+    /// Writes at a fixed rate, and takes away what it wrote. It passes if no request failed, at least nine tenths of the rate were reached,
+    /// the slowest request took at most 500 ms, and the standard deviation of their times is at most 100 ms.
+    Perf(CheckPerf),
 }
 
 /// A place in the data.

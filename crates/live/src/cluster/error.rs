@@ -159,6 +159,14 @@ pub enum Error {
     /// It ran, and had to stop. The text says what to do.
     #[error("{0}")]
     Stopped(String),
+    /// Too few for the disk, the peers and a few clients.
+    #[error("this process may open {limit} files, and a controller needs {needed} at least")]
+    FewFiles {
+        /// What it may.
+        limit: u64,
+        /// What it needs.
+        needed: u64,
+    },
     /// A system call that should not fail did.
     #[error("cannot {step}: {source}")]
     System {
@@ -190,6 +198,9 @@ impl Error {
             Self::NotLoopback { .. } => {
                 "make certificates with `heddle controller certificates --out DIR HOST...`, and give each controller \
                  its --tls-cert, --tls-key and --tls-ca"
+            }
+            Self::FewFiles { .. } => {
+                "raise the limit: `ulimit -Hn` shows it, LimitNOFILE sets it for a service of systemd"
             }
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 "another process has this port: choose another with --listen HOST:PORT"

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use store::status::{Counters, RaftRole, Status};
+use store::status::{Counters, Latencies, RaftRole, Status};
 
 use super::http::View;
 
@@ -69,6 +69,11 @@ pub(super) fn page(view: &View) -> String {
     page.gauge("heddle_ready", "Whether this server can serve requests (1) or not (0).", u8::from(view.is_ready));
     page.gauge("heddle_members", "Servers of the cluster, as far as is known here.", status.map.members().len());
     page.gauge("heddle_connections", "Open connections of clients and peers.", view.connections);
+    page.counter(
+        "heddle_connections_displaced_total",
+        "Connections closed for others before they had said who they are.",
+        view.displaced,
+    );
     let timeout = status.election_timeout_us as f64 / 1e6;
     page.gauge("heddle_election_timeout_seconds", "The election timeout in use.", timeout);
     page.counter(
@@ -76,11 +81,38 @@ pub(super) fn page(view: &View) -> String {
         "Envelopes for peers that could not be sent; Raft repeats what matters.",
         view.dropped_envelopes,
     );
+    refusals(&mut page, view);
+    log_writes(&mut page, &view.log_writes);
     counters(&mut page, &status.counters);
     groups(&mut page, status);
     peers(&mut page, status);
     process(&mut page);
     page.text
+}
+
+fn refusals(page: &mut Page, view: &View) {
+    page.family(
+        "heddle_refusals_total",
+        "counter",
+        "Who was refused what and why: those that were refused most often.",
+    );
+    for row in &view.refusals {
+        let labels = [("host", &row.host), ("client", &row.client), ("what", &row.what), ("reason", &row.reason)];
+        page.sample("heddle_refusals_total", &labels.map(|(label, text)| (label, text.as_str())), row.count);
+    }
+    let help = "Refusals of those that heddle_refusals_total has no room for.";
+    page.counter("heddle_refusals_of_others_total", help, view.other_refusals);
+}
+
+fn log_writes(page: &mut Page, log_writes: &Latencies) {
+    const NAME: &str = "heddle_log_write_seconds";
+    page.family(NAME, "histogram", "How long batches took to be written to the log, each with its sync.");
+    for (end_us, count) in log_writes.cumulative() {
+        page.sample("heddle_log_write_seconds_bucket", &[("le", &(end_us as f64 / 1e6).to_string())], count);
+    }
+    page.sample("heddle_log_write_seconds_bucket", &[("le", "+Inf")], log_writes.count());
+    page.sample("heddle_log_write_seconds_sum", &[], log_writes.total_us as f64 / 1e6);
+    page.sample("heddle_log_write_seconds_count", &[], log_writes.count());
 }
 
 fn counters(page: &mut Page, counters: &Counters) {
@@ -174,6 +206,9 @@ fn process(page: &mut Page) {
     }
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         page.gauge("process_open_fds", "Number of open file descriptors.", files.count());
+    }
+    if let Ok((soft, _)) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE) {
+        page.gauge("process_max_fds", "Maximum number of open file descriptors.", soft);
     }
 }
 

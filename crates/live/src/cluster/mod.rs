@@ -8,6 +8,7 @@
 //! | `disk` | two threads that write, one for the log and one for snapshots |
 //! | `leash` | its end with whoever started it |
 //! | `folder` | the data folder: whose it is, and that nobody else uses it |
+//! | `descriptors`, `crowd`, `remote`, `refusals` | how many connections there may be, of whom, and who was refused |
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
 //! | `stream`, `tls`, `certificates` | connections of frames, secured |
 //! | `caller`, `client`, `load`, `drive` | clients: within an event loop, blocking, very many, and following a script |
@@ -24,6 +25,8 @@ mod caller;
 pub mod certificates;
 mod client;
 mod clock;
+mod crowd;
+mod descriptors;
 mod disk;
 mod drive;
 mod error;
@@ -34,6 +37,8 @@ pub mod load;
 mod metrics;
 mod node;
 mod peers;
+mod refusals;
+mod remote;
 mod run;
 mod stream;
 mod tls;

@@ -19,15 +19,19 @@ use nix::sys::signalfd::SignalFd;
 use store::peer::Envelope;
 use store::protocol::{
     Admin, ClientMessage, Error as Refusal, FrameError, Hello, Request, RequestBody, Response, Role, ServerMessage,
-    Welcome, decode,
+    Welcome, decode, decode_client,
 };
 use store::{ClientId, Input, Output, Server};
 
 use super::caller::{Tokens, dial};
 use super::clock::BootClock;
+use super::crowd::Crowd;
+use super::descriptors::Shares;
 use super::disk::Disk;
 use super::http::{Question, View};
 use super::peers::{Action, Peers, bound_silence};
+use super::refusals::{self, Caller, Refusals};
+use super::remote::RemoteHost;
 use super::stream::{Received, Stream};
 use super::{Error, Tls};
 
@@ -82,6 +86,17 @@ enum Kind {
 struct Connection {
     stream: Stream,
     kind: Kind,
+    /// Who made it; `None`: we did.
+    host: Option<RemoteHost>,
+}
+
+impl Connection {
+    /// Who is at the other end, as far as is known.
+    fn caller(&self) -> Caller {
+        let Some(host) = self.host else { return Caller::default() };
+        let client = host.user().map_or_else(String::new, |uid| format!("user {uid}"));
+        Caller { host: host.host(), client }
+    }
 }
 
 /// What the loop needs from outside.
@@ -98,6 +113,8 @@ pub(super) struct Parts {
     pub rng: Rng,
     pub cluster: u64,
     pub name: String,
+    /// Who may have how many connections.
+    pub shares: Shares,
     /// Where others reach it, and its metrics: the map has to say so.
     pub address: String,
     pub metrics: Option<String>,
@@ -110,6 +127,10 @@ pub(super) struct Node {
     parts: Parts,
     connections: HashMap<Token, Connection>,
     clients: HashMap<ClientId, Token>,
+    /// How many of them each host has.
+    clients_of: HashMap<RemoteHost, usize>,
+    /// Connections that have not said who they are.
+    strangers: Crowd<Token>,
     /// Connections by which a peer talks to us; a new one replaces the old.
     incoming: HashMap<ServerId, Token>,
     peers: Peers,
@@ -121,9 +142,12 @@ pub(super) struct Node {
     unfinished: Vec<Token>,
     /// There were more to accept than one turn's worth.
     accepts: bool,
+    /// There is no descriptor for who connects: they wait in the kernel.
+    is_short: bool,
     sweep_at: Time,
     ending: Option<Ending>,
     dropped_envelopes: u64,
+    refusals: Refusals,
     /// The last write failed, and why.
     disk_trouble: Option<String>,
     /// When the cluster may be told again where this server is.
@@ -157,10 +181,13 @@ impl Node {
         let watch = Error::system("watch for signals");
         registry.register(&mut SourceFd(&signals), SIGNALS, Interest::READABLE).map_err(watch)?;
         let peers = Peers::new(parts.rng.fork(1), Arc::clone(&parts.waker));
+        let strangers = Crowd::new(parts.shares.strangers);
         Ok(Self {
             parts,
             connections: HashMap::new(),
             clients: HashMap::new(),
+            clients_of: HashMap::new(),
+            strangers,
             incoming: HashMap::new(),
             peers,
             tokens: Tokens::from(FIRST_CONNECTION),
@@ -168,9 +195,11 @@ impl Node {
             dirty: Vec::new(),
             unfinished: Vec::new(),
             accepts: false,
+            is_short: false,
             sweep_at: Time::ZERO,
             ending: None,
             dropped_envelopes: 0,
+            refusals: Refusals::default(),
             disk_trouble: None,
             tell_address_at: Time::ZERO,
             next_sequence: 1,
@@ -268,6 +297,7 @@ impl Node {
                         tracing::error!("a write failed: {error}");
                     }
                     self.disk_trouble = Some(error.to_string());
+                    self.parts.server.set_disk_place(self.parts.disk.place());
                     Input::WriteFailed { write: done.id, error }
                 }
             };
@@ -277,9 +307,13 @@ impl Node {
             question.answer(View {
                 status: self.parts.server.status(now),
                 is_ready: self.parts.server.is_ready(),
-                disk_trouble: self.disk_trouble.clone(),
+                refusals: self.refusals.counts(),
+                other_refusals: self.refusals.others(),
+                log_writes: self.parts.server.health().log_writes,
+                disk_trouble: self.disk_trouble.clone().or_else(|| self.parts.disk.wants()),
                 dropped_envelopes: self.dropped_envelopes,
                 connections: self.connections.len(),
+                displaced: self.strangers.displaced(),
             });
         }
     }
@@ -346,6 +380,13 @@ impl Node {
         let Some(&token) = self.clients.get(&client) else { return };
         let connection = self.connections.get_mut(&token).expect("each client has its connection");
         let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
+        if let ServerMessage::Response(Response { result: Err(error), .. }) = message
+            && let Some(reason) = refusals::reason(error)
+        {
+            self.refusals.count(&connection.caller(), "request", reason, &error.to_string());
+        }
+        let completed = self.refusals.complete(message, || self.parts.disk.wants());
+        let message = completed.as_ref().unwrap_or(message);
         if let Err(FrameError::TooLong(bytes)) = connection.stream.put(&*message.for_version(version)) {
             let ServerMessage::Response(response) = message else {
                 tracing::error!("a message of {bytes} bytes for a client was dropped");
@@ -384,6 +425,7 @@ impl Node {
         if matches!(connection.kind, Kind::Client { .. }) && waiting > CLIENT_OUTBOX_MAX {
             let peer = connection.stream.peer();
             tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
+            self.refusals.count(&connection.caller(), "connection", "does not read", "");
             self.close(now, token, "it does not read");
             return false;
         }
@@ -414,15 +456,17 @@ impl Node {
         while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
             let length = body.len();
             match connection.kind {
-                Kind::Client { client, version } => {
-                    let message = decode(body).map_err(|error| error.to_string())?;
-                    if let Some(refusal) = self.refuse_join(version, &message) {
-                        connection.stream.put(&refusal).expect("a refusal is short");
-                    } else {
-                        // By the clock of this moment: a lease must not be judged by what it showed before this was read.
-                        self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
+                Kind::Client { client, version } => match decode_client(body) {
+                    Ok(message) => {
+                        if let Some(refusal) = self.refuse_join(version, &message) {
+                            connection.stream.put(&refusal).expect("a refusal is short");
+                        } else {
+                            // By the clock of this moment: a lease must not be judged by what it showed before this was read.
+                            self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
+                        }
                     }
-                }
+                    Err(unreadable) => self.refuse_unreadable(connection, unreadable)?,
+                },
                 Kind::From(from) => {
                     let envelope = decode(body).map_err(|error| error.to_string())?;
                     self.parts.server.handle(self.parts.clock.now(), Input::Peer { from, envelope });
@@ -460,10 +504,15 @@ impl Node {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         connection.stream.deregister(self.parts.poll.registry());
         match connection.kind {
-            Kind::Unknown { .. } => tracing::info!("{}: {reason}", connection.stream.peer()),
+            Kind::Unknown { .. } => {
+                tracing::info!("{}: {reason}", connection.stream.peer());
+                self.strangers.remove(token);
+                self.refusals.count(&connection.caller(), "connection", "no greeting", reason);
+            }
             Kind::Client { client, .. } => {
                 tracing::debug!("client {}: {reason}", connection.stream.peer());
                 self.clients.remove(&client);
+                self.forget_client_of(connection.host);
                 self.parts.server.handle(now, Input::ClientGone(client));
             }
             Kind::From(server) => {
@@ -532,7 +581,8 @@ impl Node {
                     stream.put(&Hello::in_version(role, version)).expect("a hello is short");
                     let token = self.tokens.next();
                     stream.register(self.parts.poll.registry(), token).map_err(|error| error.to_string())?;
-                    self.connections.insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false } });
+                    self.connections
+                        .insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false }, host: None });
                     Ok(token)
                 });
                 match outcome {

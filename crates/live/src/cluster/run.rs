@@ -20,6 +20,7 @@ use wal::{FORMAT, Identity, Log, Recovered};
 use super::caller::resolve;
 use super::client::Client;
 use super::clock::{BootClock, random_bits};
+use super::descriptors::Shares;
 use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::node::{End, Node, Parts};
@@ -101,6 +102,7 @@ pub struct Ready {
 pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<End, Error> {
     check_name(&options.node)?;
     let signals = take_signals()?;
+    let shares = Shares::take()?;
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let listen = single(&options.listen)?;
     if tls.is_none() && !listen.ip().is_loopback() {
@@ -132,7 +134,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
             if is_open && tls.is_none() {
                 return Err(Error::NotLoopback { address });
             }
-            Some(http::start(address, tls.as_ref().filter(|_| is_open), asker, Arc::clone(&waker))?)
+            Some(http::start(address, tls.as_ref().filter(|_| is_open), shares.http, asker, Arc::clone(&waker))?)
         }
         None => None,
     };
@@ -164,6 +166,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
         server,
         clock,
         tls,
+        shares,
         rng: rng.fork(2),
         cluster,
         name: options.node.clone(),

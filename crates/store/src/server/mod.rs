@@ -310,6 +310,17 @@ impl Server {
         self.map.protocol()
     }
 
+    /// How it is, as far as it knows itself.
+    pub fn health(&self) -> crate::status::Health {
+        crate::status::Health {
+            server: self.config.server,
+            disk: self.disk_refuses(),
+            log_writes: self.disk.log_latencies.clone(),
+            refusals: Vec::new(),
+            other_refusals: 0,
+        }
+    }
+
     /// Everything for a status page.
     pub fn status(&self, now: Time) -> Status {
         let shards = self.map.shards().keys().copied();

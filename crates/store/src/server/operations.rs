@@ -167,6 +167,15 @@ impl Operations {
         }
     }
 
+    /// Those of clients of this server that it has asked itself, as the leader of this shard.
+    pub(super) fn asked_here(&self, shard: ShardId) -> Vec<u64> {
+        let is_here = |operation: &Operation| {
+            let is_clients = matches!(operation.origin, Origin::Client { .. });
+            operation.shard == shard && is_clients && matches!(operation.stage, Stage::Waiting(Time::NEVER))
+        };
+        self.all.iter().filter(|(_, operation)| is_here(operation)).map(|(id, _)| *id).collect()
+    }
+
     /// Its data are on their way to another shard: each attempt is an entry in the log, so they are not made too often.
     pub(super) fn set_paused(&mut self, id: u64, now: Time) {
         if let Some(operation) = self.all.get_mut(&id) {

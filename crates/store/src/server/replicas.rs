@@ -42,7 +42,11 @@ pub(super) struct Disk {
     /// When the log write in flight was handed out, and how long such writes take.
     log_in_flight: Option<(u64, Time)>,
     latency: Span,
+    /// How long each of them took.
+    pub(super) log_latencies: crate::status::Latencies,
     pub(super) full: Option<String>,
+    /// Where the log is, for people.
+    pub(super) place: String,
 }
 
 impl Disk {
@@ -367,6 +371,7 @@ impl Server {
         }
         let Some((_, since)) = self.disk.log_in_flight.take_if(|(id, _)| *id == write) else { return };
         self.disk.latency = Span::from_ps((self.disk.latency.as_ps() * 7 + now.since(since).as_ps()) / 8);
+        self.disk.log_latencies.add(now.since(since));
         self.disk.full = None;
         self.log.done(write);
         let mut effects = Effects::default();
@@ -392,24 +397,48 @@ impl Server {
         self.disk.full = Some(error.to_string());
         match self.log.failed(write, error) {
             Ok(()) => {
+                let mut alone = Vec::new();
                 // Others can still write: they shall lead.
                 for group in self.groups.values_mut().filter(|group| group.is_leader()) {
                     let others = group.caught_up(LAG).into_iter().find(|id| *id != self.config.server);
                     if let Some(to) = others {
                         let _ = group.transfer(to);
                         self.dirty.insert(group.id);
+                    } else {
+                        alone.push(group.id);
                     }
                 }
+                self.refuse_waiting(now, &alone);
                 self.next_upkeep = now + UPKEEP;
             }
             Err(error) => self.stop(error.to_string()),
         }
     }
 
+    /// Says where the log is and how much room there is, for messages about its disk.
+    pub fn set_disk_place(&mut self, place: String) {
+        self.disk.place = place;
+    }
+
+    /// What waits for a write that found no room, in shards that nobody else can lead, is told so: it need not wait for its end to hear
+    /// of a majority. Sent again, it is carried out once.
+    fn refuse_waiting(&mut self, now: Time, shards: &[ShardId]) {
+        let Some(reason) = self.disk_refuses() else { return };
+        let waiting: Vec<u64> = shards.iter().flat_map(|shard| self.operations.asked_here(*shard)).collect();
+        for id in waiting {
+            self.finish(now, id, Err(crate::protocol::Error::Disk(reason.clone())));
+        }
+    }
+
     /// Why no writes can be taken now, if so.
     pub(super) fn disk_refuses(&self) -> Option<String> {
         if let Some(error) = &self.disk.full {
-            return Some(format!("the server's disk takes no writes: {error}"));
+            let (name, place) = (&self.config.name, &self.disk.place);
+            let place = if place.is_empty() { "its data folder" } else { place };
+            return Some(format!(
+                "the disk of server {name} takes no writes: {error}; hint: make room for {place}: writes go on by themselves as soon \
+                 as there is some"
+            ));
         }
         (self.backlog_bytes() > DISK_BACKLOG_MAX).then(|| "the server's disk is too slow for what is written".into())
     }

@@ -177,6 +177,10 @@ impl Server {
                 let status = Box::new(self.status(now));
                 self.respond_ok(client, sequence, Answer::Status(status));
             }
+            Admin::Health => {
+                let health = Box::new(self.health());
+                self.respond_ok(client, sequence, Answer::Health(health));
+            }
             Admin::Join { name, address, nonce, replaces } => {
                 let command = match replaces {
                     None => placement::Command::AddServer { name, address, metrics: None, nonce },

@@ -10,7 +10,7 @@ use miette::{Report, miette};
 use placement::{Command, Effect};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
-use store::status::Status;
+use store::status::{Health, Status};
 
 use super::{explain, tls};
 use crate::cli::actions;
@@ -85,6 +85,8 @@ impl Access {
                     "a controller with certificates wants --tls-cert, --tls-key and --tls-ca"
                 }
             }
+            // A server knows better: that its disk is full, say.
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
             store::protocol::Error::Timeout { .. } => {
                 "`heddle cluster status` shows which servers are up: a majority of a shard's voters has to be; --timeout waits longer"
             }
@@ -116,6 +118,21 @@ impl Access {
             Ok(Answer::Status(status)) if status.server == server && status.cluster == cluster => Some(*status),
             _ => None,
         }
+    }
+
+    /// How the server at an address says that it is; none if it does not say so, or is a release older than the question.
+    pub fn health_at(&self, address: &str) -> Option<Health> {
+        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        match client.request(RequestBody::Admin(Admin::Health), self.timeout.min(STATUS_TIMEOUT)) {
+            Ok(Answer::Health(health)) => Some(*health),
+            _ => None,
+        }
+    }
+
+    /// For clients of another kind.
+    pub const fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Changes the map of shards and servers.

@@ -8,12 +8,15 @@
 //! | `backup`, `restore` | all of its data, out and in |
 //! | `data`, `watch` | reads, writes, calls |
 //! | `bench` | measures |
+//! | `check`, `health` | is it fast enough, is it well, who was refused |
 
 mod access;
 mod backup;
 mod bench;
+mod check;
 mod data;
 mod election;
+mod health;
 mod members;
 mod restore;
 mod shards;
@@ -26,7 +29,7 @@ use miette::Report;
 use serde_json::{Map, Value};
 
 use crate::Ending;
-use crate::cli::actions::{Action, Cluster};
+use crate::cli::actions::{Action, CheckAction, Cluster};
 use crate::cli::{Endpoints, Format};
 use crate::output::{Rows, print_json, put};
 use access::Access;
@@ -58,6 +61,9 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
         Action::Delete { at, if_etag } => return data::delete(&open()?, at, *if_etag, format),
         Action::Watch { at } => watch::watch(&open()?, at, format)?,
         Action::Call(call) => data::call(&open()?, call, format)?,
+        Action::Check { action: CheckAction::Health } => return health::check(&open()?, format),
+        Action::Check { action: CheckAction::Perf(perf) } => return check::perf(perf, &args.access, format),
+        Action::Refusals => health::refusals(&open()?, format)?,
         Action::Bench(_) => unreachable!("it was done above"),
     }
     Ok(Ending::Passed)

@@ -32,6 +32,8 @@ impl Node {
         connection.stream.limit_frames(store::protocol::FRAME_MAX);
         match hello.role {
             Role::Client { .. } => {
+                self.admit_client(connection.host)?;
+                self.strangers.remove(token);
                 let client = ClientId(self.next_client);
                 self.next_client += 1;
                 connection.kind = Kind::Client { client, version };
@@ -53,6 +55,7 @@ impl Node {
                     return Err(too_old(version, spoken));
                 }
                 self.check_peer(server, connection)?;
+                self.strangers.remove(token);
                 connection.kind = Kind::From(server);
                 if let Some(old) = self.incoming.insert(server, token) {
                     self.close(now, old, "the peer has connected again");
