@@ -1,5 +1,6 @@
 //! `heddle cluster check` and `refusals` against real controllers.
 
+#[allow(dead_code, reason = "each test needs a part of it")]
 mod program;
 
 use std::io::{BufRead, BufReader};

@@ -79,6 +79,7 @@ impl RequestBody {
                 | Admin::Placement(_)
                 | Admin::MoveLeader { .. }
                 | Admin::Backup { .. } => 1,
+                Admin::Health => 2,
             },
         }
     }
