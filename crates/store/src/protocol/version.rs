@@ -79,7 +79,6 @@ impl RequestBody {
                 | Admin::Placement(_)
                 | Admin::MoveLeader { .. }
                 | Admin::Backup { .. } => 1,
-                Admin::Health => 2,
             },
         }
     }
