@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use machine::{Control, Rng, ServerId, Span, Step, Time};
-use store::protocol::{ClientMessage, Hello, decode, split_frame};
+use store::protocol::{Hello, Unreadable, decode, decode_client, split_frame};
 use store::{ClientId, Config, Founding, Input, Output, Server};
 
 const CLUSTER: u64 = 1;
@@ -18,7 +18,7 @@ fn server() -> Server {
     let identity = wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: ME, name: "n1".into() };
     log.identify(identity).expect("it is valid");
     let servers = BTreeMap::from([(ME, ("n1".to_owned(), "127.0.0.1:6640".to_owned()))]);
-    Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Distributed }.write(&mut log);
+    Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Distributed, protocol: store::protocol::VERSION, secret: None }.write(&mut log);
     disk.carry_out(&log.take_batch().expect("there is something to write")).expect("it has room");
     let (log, recovered) = wal::Log::recover(&disk, config).expect("it was just written");
     let config = Config::new(CLUSTER, ME, "n1");
@@ -46,7 +46,15 @@ fuzz_target!(|bytes: &[u8]| {
     while let Ok(Some((body, used))) = split_frame(rest) {
         rest = &rest[used..];
         now += Span::from_ms(20);
-        let Ok(message) = decode::<ClientMessage>(body) else { continue };
+        let message = match decode_client(body) {
+            Ok(message) => message,
+            Err(Unreadable::Request { reason, .. }) => {
+                // It goes into an answer.
+                assert!(reason.len() < 1_024);
+                continue;
+            }
+            Err(Unreadable::Frame(_)) => return,
+        };
         server.handle(now, Input::Client { client: ClientId(1), message });
         drain(&mut server, now);
     }

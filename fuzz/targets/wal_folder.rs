@@ -1,4 +1,5 @@
-//! What a server finds in its folder: segments behind a good header, snapshot files, the identity.
+//! What a server finds in its folder: segments behind a good header, the witness of their end, snapshot files, the
+//! identity.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&choice, bytes)) = bytes.split_first() else { return };
     let (mut log, mut files) = folder();
     let segment = FileName::new("log-0000000000000001").expect("a valid name");
-    match choice % 6 {
+    match choice % 7 {
         0 => {
             // Behind the header: recovery must refuse it, or find something that it can write and find again.
             files.get_mut(&segment).expect("it was written").truncate(64);
@@ -59,6 +60,13 @@ fuzz_target!(|bytes: &[u8]| {
             if let Ok(identity) = Identity::read(bytes) {
                 assert!(matches!(identity.write(), Operation::Replace { bytes: again, .. } if again == bytes));
             }
+        }
+        6 => {
+            // The witness: whole, or written over from its start.
+            let witness = files.get_mut(&FileName::new("witness").expect("a valid name")).expect("it was written");
+            let len = bytes.len().min(witness.len());
+            witness[..len].copy_from_slice(&bytes[..len]);
+            again(files);
         }
         3 => {
             files.insert(segment, segment_with_records(&identity(), bytes));

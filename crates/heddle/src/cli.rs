@@ -3,9 +3,11 @@
 pub mod actions;
 mod cluster;
 mod controller;
+pub mod recipes;
+pub mod users;
 
 pub use actions::Cluster;
-pub use cluster::{At, Bench, BenchOperation, Endpoints, Tls};
+pub use cluster::{At, Bench, BenchOperation, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use crate::port::Unsent;
 use crate::settling::Unsettled;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -236,7 +236,7 @@ pub struct Counters {
     pub forwarded: Vec<Forwarded>,
     /// TCP flows seen at their receivers (shaped networks only), in the order of their first segment.
     pub flows: Vec<FlowCounters>,
-    /// Frames that came in and went nowhere.
+    /// Frames that came in and went nowhere, of all hosts; those that are one host's are in its [`PortCounters`], too.
     pub refused: Refusals,
     /// Ends of bonds, in the order of [`fabric::Fabric::bonds`]; plain ports of a switch are not among them.
     #[serde(default)]
@@ -335,6 +335,9 @@ pub struct PortTraffic {
     /// Times that a program in the host has removed the device.
     #[serde(default)]
     pub device_losses: u64,
+    /// Frames of this host that came in and went nowhere.
+    #[serde(default)]
+    pub refused: Refusals,
 }
 
 impl PortTraffic {

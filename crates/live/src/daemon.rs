@@ -132,8 +132,8 @@ impl Daemon {
             .map_err(|source| Error::System { step: "open the machine's network namespace", source })?;
         let user_namespace = namespace::isolate()?;
         let signals = take_signals()?;
-        let socket = folder.socket();
-        let listener = UnixListener::bind(&socket).map_err(Error::path(socket, "listen at it"))?;
+        let listener = UnixListener::bind(folder.socket());
+        let listener = listener.map_err(Error::path(folder.socket_name(), "listen at it"))?;
         // Clients that see this connect at once.
         let pid = nix::unistd::getpid().as_raw();
         let started = runtime::started(pid).unwrap_or_default();

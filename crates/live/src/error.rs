@@ -63,6 +63,16 @@ pub enum Error {
         path: PathBuf,
         /// Who runs this program.
         uid: u32,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// Another user's process listens where this user's network should.
+    #[error("the process of the network `{instance}` is of {}, and this one of {}", user(*owner), user(nix::unistd::geteuid().as_raw()))]
+    OtherUser {
+        /// The network.
+        instance: String,
+        /// Whose its process is.
+        owner: u32,
     },
     /// A name that cannot be that of an instance.
     #[error(
@@ -165,10 +175,21 @@ impl Error {
             }
             Self::Tun { .. } => "load the driver with `sudo modprobe tun`",
             Self::UserNamespace { .. } => return Some(user_namespace_hint().to_owned()),
+            Self::Folder { uid, owner, .. } if uid != owner => return Some(as_user(*owner)),
+            Self::OtherUser { owner, .. } => return Some(as_user(*owner)),
             Self::Folder { .. } => "set XDG_RUNTIME_DIR to a folder of your own, or mend its owner and mode",
             Self::Running(_) => "`heddle up` changes it, `heddle down` ends it",
             Self::NotRunning(name) if crate::runtime::has_crashed(name) => {
                 "its process has died: `heddle clean` removes what it left, `heddle up FILE` starts it anew"
+            }
+            Self::NotRunning(_) if crate::runtime::foreign_session().is_some() => {
+                return crate::runtime::foreign_session().map(|owner| {
+                    format!(
+                        "XDG_RUNTIME_DIR is a folder of {}, whose networks only that user can enter: {}",
+                        user(owner),
+                        as_user(owner)
+                    )
+                });
             }
             Self::NotRunning(_) => "start it with `heddle up FILE`",
             Self::TooManyHosts { .. } => {
@@ -205,6 +226,19 @@ impl Error {
         let path = path.into();
         move |source| Self::Path { path, step, source }
     }
+}
+
+/// A user by name, or else by number.
+fn user(uid: u32) -> String {
+    let found = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+    found.map_or_else(|| format!("user {uid}"), |user| format!("user {}", user.name))
+}
+
+/// How another user's network is reached.
+fn as_user(uid: u32) -> String {
+    let found = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+    let name = found.map_or_else(|| format!("'#{uid}'"), |user| user.name);
+    format!("run it as that user: `sudo -u {name} heddle ..`")
 }
 
 /// What mends a device that can't be opened.

@@ -10,7 +10,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use fabric::{Overrides, Source};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg};
 
 use crate::Error;
 use crate::command;
@@ -88,12 +89,12 @@ impl Instance {
         if !folder.state().is_some_and(|state| state.is_alive()) {
             return Ok(None);
         }
-        let path = folder.socket();
-        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+        let stream = UnixStream::connect(folder.socket()).map_err(|error| match error.kind() {
             // It ended since we looked.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Error::Gone,
-            _ => Error::path(&path, "connect to it")(error),
+            _ => Error::path(folder.socket_name(), "connect to it")(error),
         })?;
+        check_owner(name, &stream)?;
         let mut connection = Connection { stream, lines: Lines::new(REPLY_LIMIT), descriptors: Vec::new() };
         match connection.ask(&Request::Hello { version: VERSION })? {
             Reply::Hello { version: VERSION } => {}
@@ -249,6 +250,15 @@ impl Drop for Instance {
             let _ = daemon.child.wait();
         }
     }
+}
+
+/// Whoever listens has to be this user: what it hands out, programs of ours run in.
+fn check_owner(name: &str, stream: &UnixStream) -> Result<(), Error> {
+    let daemon = getsockopt(stream, PeerCredentials).map_err(Error::system("see whose a network is"))?;
+    if daemon.uid() == nix::unistd::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(Error::OtherUser { instance: name.to_owned(), owner: daemon.uid() })
 }
 
 /// Waits for what a daemon says about its own start.

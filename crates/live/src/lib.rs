@@ -38,6 +38,7 @@ mod process;
 mod runtime;
 mod settling;
 mod tap;
+mod thread_priority;
 
 pub use clean::{Cleaned, clean};
 pub use control::{Applied, Counters, LinksSet, Status};

@@ -64,6 +64,8 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         strategy: placement::Strategy::Single,
         balance_leaders: true,
         reads: store::Reads::Lease { drift_per_mille: 50 },
+        token: None,
+        audit: None,
         tls: None,
         worn_after: live::cluster::WORN_AFTER,
     };

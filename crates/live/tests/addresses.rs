@@ -25,7 +25,7 @@ const H1: [(&str, &str); 2] = [("-4", "10.0.0.1"), ("-6", "fd68:6564:646c::1")];
 /// Pings `h1` in both families.
 fn ping(network: &Instance, from: &str) {
     for (family, to) in H1 {
-        let text = output(network.command(from, "ping", [family, "-c", "3", "-i", "0.02", "-W", "1", to]));
+        let text = output(network.command(from, "ping", [family, "-c", "3", "-i", "0.02", "-W", "60", to]));
         assert!(text.contains(" 0% packet loss") && !text.contains("DUP!"), "{from}: {text}");
     }
 }
@@ -47,7 +47,7 @@ fn set_member(network: &Instance, number: u32, up: bool) {
 
 /// Pings from `h2` all the while `meanwhile` runs; how many answers were missing.
 fn lost_while(network: &Instance, meanwhile: impl FnOnce()) -> u32 {
-    let mut ping = network.command("h2", "ping", ["-c", "100", "-i", "0.01", "-W", "1", "10.0.0.1"]).unwrap();
+    let mut ping = network.command("h2", "ping", ["-c", "100", "-i", "0.01", "-W", "60", "10.0.0.1"]).unwrap();
     let ping = ping.stdout(std::process::Stdio::piped()).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(400));
     meanwhile();

@@ -57,7 +57,7 @@ impl Guest {
         let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let started = Instant::now();
         while std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap() == own {
-            assert!(started.elapsed() < Duration::from_secs(5), "the guest does not start");
+            assert!(started.elapsed() < bed::PATIENCE, "the guest does not start");
         }
         for n in 0..count {
             guest.make_device(n, "");
@@ -122,30 +122,28 @@ fn with_guest(devices: usize, test: impl FnOnce(&Bed, &Guest) + Send + 'static) 
     }
 }
 
-/// Waits until something is so, for two seconds at most; how long it took.
+/// Waits until something is so; how long it took.
 fn wait_until(what: &str, so: impl Fn() -> bool) -> Duration {
     let started = Instant::now();
     while !so() {
-        assert!(started.elapsed() < Duration::from_secs(2), "not within two seconds: {what}");
+        assert!(started.elapsed() < bed::PATIENCE, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
     started.elapsed()
 }
 
 fn pings(network: &Instance, from: &str, to: &str) {
-    let text = output(network.command(from, "ping", ["-c", "3", "-i", "0.01", "-W", "1", to]));
+    let text = output(network.command(from, "ping", ["-c", "3", "-i", "0.01", "-W", "60", to]));
     assert!(text.contains(" 0% packet loss"), "{text}");
 }
 
 fn carries_tcp(network: &Instance, guest: &Guest) {
-    let mut server = network.command("h1", "iperf3", ["-s", "-1"]).unwrap();
-    let mut server = server.stdout(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    let text = guest.output(&["iperf3", "-c", "10.0.0.1", "-t", "1", "--json"]);
+    let server = bed::Running::iperf3_server(network.command("h1", "iperf3", ["-s", "-1"]));
+    let text = guest.output(&["iperf3", "-c", "10.0.0.1", "-n", "4M", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     let received = report["end"]["sum_received"]["bytes"].as_f64().unwrap();
-    assert!(received > 2e6, "one second of TCP brought {received} bytes");
-    assert!(server.wait().unwrap().success());
+    assert!(received > 2e6, "{received} of 4 MiB came");
+    assert!(server.wait().success());
 }
 
 #[test]
@@ -154,7 +152,7 @@ fn a_host_behind_a_device_is_reached_and_reaches_others() {
         guest.has_addresses_of(ONE, "eth0");
         let network = bed.up("one", ONE);
         pings(&network, "h1", "guest");
-        guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "1", "10.0.0.1"]);
+        guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "60", "10.0.0.1"]);
         carries_tcp(&network, guest);
         network.apply(&source(SHAPED), &Overrides::default()).unwrap();
         carries_tcp(&network, guest);
@@ -230,7 +228,7 @@ fn a_switch_learns_behind_which_device_a_host_is() {
         guest.ip("link set eth0 down");
         guest.has_addresses_of(BOND, "eth1");
         pings(&network, "h1", "guest");
-        guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "1", "10.0.0.1"]);
+        guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "60", "10.0.0.1"]);
     });
 }
 
@@ -284,7 +282,6 @@ fn devices_come_go_and_change_places() {
 /// Of a TAP the kernel tells others only once a second; its link loses its carrier and has it back at once all the same.
 #[test]
 fn the_carrier_of_a_tap_is_seen_at_once() {
-    const MOST: Duration = Duration::from_millis(250);
     with_guest(0, |bed, _| {
         let tap = GuestTap::new("dev0");
         run("ip", "link set dev0 up");
@@ -295,8 +292,9 @@ fn the_carrier_of_a_tap_is_seen_at_once() {
             tap.set_carrier(up);
             wait_until("the link has followed", || is_up() == up)
         };
+        // The kernel would tell of all but the first a second later. On a busy machine one may take as long, but not each.
         let took: Vec<Duration> = [false, true, false, true, false, true].map(took).into();
-        assert!(took.iter().all(|took| *took < MOST), "{took:?}");
+        assert!(took[1..].iter().any(|took| *took < Duration::from_secs(1)), "{took:?}");
     });
 }
 
@@ -378,7 +376,7 @@ fn a_device_that_is_made_again_is_in_use_again() {
             });
             assert!(reached, "{options:?}, {pause_ms} ms");
             pings(&network, "h1", "10.0.0.2");
-            guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "1", "10.0.0.1"]);
+            guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "60", "10.0.0.1"]);
         }
         // No Ethernet: it is left alone, and what has the name next is taken.
         run("ip", "link del dev0");

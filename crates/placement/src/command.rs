@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use machine::ServerId;
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessCommand;
 use crate::address::{check_address, check_name};
 use crate::prefix::is_identifier;
 use crate::replicas::VOTERS_MAX;
@@ -122,6 +123,24 @@ pub enum Command {
         /// Which move.
         id: MoveId,
     },
+    /// Every server speaks this version of the protocol, and holds the cluster's secret. Changes nothing if it would lower the version,
+    /// or if a member is not among those of whom that is known.
+    RaiseProtocol {
+        /// The version.
+        to: u32,
+        /// Of whom it is known.
+        servers: BTreeSet<ServerId>,
+        /// The digest of the secret by which servers know each other.
+        secret: Option<[u8; 32]>,
+    },
+    /// Changes roles or users.
+    Access {
+        /// Only if they are as of this [`Access::revision`](crate::Access::revision): a repetition that is late must not give back a
+        /// right that was taken away meanwhile. None: whatever they are.
+        revision: Option<u64>,
+        /// What is done.
+        command: AccessCommand,
+    },
 }
 
 /// What a command did.
@@ -175,7 +194,31 @@ impl Command {
             }
             Self::SetReplicas { replicas, .. } => check_replicas(replicas),
             Self::BeginMove { prefix, .. } => check_prefix(prefix),
+            Self::Access { command, .. } => command.check(),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether only servers may propose it: it states what they have found, or have agreed on.
+    pub fn is_internal(&self) -> bool {
+        match self {
+            Self::RaiseProtocol { .. }
+            | Self::MoveImported { .. }
+            | Self::FinishMove { .. }
+            | Self::MoveDropped { .. } => true,
+            Self::AddServer { .. }
+            | Self::RemoveServer { .. }
+            | Self::UpdateAddress { .. }
+            | Self::ReplaceServer { .. }
+            | Self::SetStrategy { .. }
+            | Self::EnsureModule { .. }
+            | Self::CreateShard { .. }
+            | Self::DeleteShard { .. }
+            | Self::SetReplicas { .. }
+            | Self::Pin { .. }
+            | Self::Unpin { .. }
+            | Self::BeginMove { .. }
+            | Self::Access { .. } => false,
         }
     }
 
@@ -216,13 +259,23 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(
     format: u8,
     bytes: &'a [u8],
 ) -> Result<T, DecodeError> {
+    let (value, rest) = decode_front(what, format, bytes)?;
+    let why = || DecodeError::Malformed { what, why: "something follows its end".to_owned() };
+    if rest.is_empty() { Ok(value) } else { Err(why()) }
+}
+
+/// The value at the front of bytes that [`encode`] began, and what follows it.
+pub(crate) fn decode_front<'a, T: Deserialize<'a>>(
+    what: &'static str,
+    format: u8,
+    bytes: &'a [u8],
+) -> Result<(T, &'a [u8]), DecodeError> {
     let malformed = |why: &str| DecodeError::Malformed { what, why: why.to_owned() };
     let (&found, bytes) = bytes.split_first().ok_or_else(|| malformed("there are none"))?;
     if found != format {
         return Err(DecodeError::Version { what, found, expected: format });
     }
-    let (value, rest) = postcard::take_from_bytes(bytes).map_err(|error| malformed(&error.to_string()))?;
-    if rest.is_empty() { Ok(value) } else { Err(malformed("something follows its end")) }
+    postcard::take_from_bytes(bytes).map_err(|error| malformed(&error.to_string()))
 }
 
 fn check_addresses(address: &str, metrics: Option<&str>) -> Result<(), Refusal> {

@@ -171,6 +171,14 @@ pub enum Refusal {
         /// What to do.
         hint: String,
     },
+    /// A change of roles or users that is not possible.
+    #[error("{why}; hint: {hint}")]
+    Access {
+        /// Why not.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
 }
 
 /// A transaction touches more than one shard.

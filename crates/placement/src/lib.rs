@@ -9,12 +9,14 @@
 //! | [`mover`] | the next step of every prefix that is on its way |
 //! | [`membership`] | the next configuration change that brings a Raft group to its desired replicas |
 //! | [`leadership`] | which server should lead each shard |
+//! | [`access`] | who may do what: roles and users |
 //! | [`timeout`] | how long a follower waits for its leader |
 //!
 //! Always: every path belongs to exactly one shard, [`ShardId::DEFAULT`] where no other claims it; a number of a server,
 //! a shard or a move is never given twice.
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod address;
 mod command;
 mod error;
@@ -29,6 +31,7 @@ mod replicas;
 mod route;
 pub mod timeout;
 
+pub use access::{Access, AccessCommand};
 pub use command::{Command, Effect, PREFIXES_PER_SHARD_MAX};
 pub use error::{DecodeError, Refusal, SpansShards};
 pub use id::{MoveId, ShardId};

@@ -2,6 +2,7 @@
 
 mod members;
 mod moves;
+mod sections;
 mod shards;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,8 @@ use machine::ServerId;
 use serde::{Deserialize, Serialize};
 use tree::Path;
 
-use crate::command::{Effect, decode, encode};
+use crate::access::Access;
+use crate::command::{Effect, decode_front, encode};
 use crate::route::Routes;
 use crate::{
     Command, DecodeError, Member, Move, MoveId, Phase, Prefix, Refusal, Replicas, Shard, ShardId, SpansShards, Strategy,
@@ -18,6 +20,9 @@ use crate::{
 
 /// The format that [`Map::encode`] writes.
 const FORMAT: u8 = 1;
+
+/// The protocol of a cluster that nobody has raised.
+const FIRST_PROTOCOL: u32 = 1;
 
 /// Most servers of a cluster.
 pub const MEMBERS_MAX: usize = 64;
@@ -50,6 +55,16 @@ pub struct Map {
     next_server: u64,
     next_shard: u64,
     next_move: u64,
+    /// Not in what is sent to clients: those of version 1 do not know it. See `sections`.
+    #[serde(skip)]
+    protocol: u32,
+    #[serde(skip)]
+    secret: Option<[u8; 32]>,
+    #[serde(skip)]
+    removed_addresses: BTreeMap<ServerId, String>,
+    /// Roles and users: not for everybody's eyes, so only [`Map::encode`] writes it.
+    #[serde(skip)]
+    access: Access,
     /// Follows from `shards`.
     #[serde(skip)]
     routes: Routes,
@@ -75,7 +90,24 @@ impl From<Parts> for Map {
         let Parts { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move } =
             parts;
         let routes = Routes::new(shards.values());
-        Self { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move, routes }
+        let access = Access::default();
+        Self {
+            version,
+            applied,
+            strategy,
+            members,
+            removed,
+            shards,
+            moves,
+            next_server,
+            next_shard,
+            next_move,
+            protocol: FIRST_PROTOCOL,
+            secret: None,
+            removed_addresses: BTreeMap::new(),
+            access,
+            routes,
+        }
     }
 }
 
@@ -111,6 +143,10 @@ impl Map {
             next_server: 1,
             next_shard: 2,
             next_move: 1,
+            protocol: FIRST_PROTOCOL,
+            secret: None,
+            removed_addresses: BTreeMap::new(),
+            access: Access::default(),
             routes: Routes::default(),
         }
     }
@@ -152,7 +188,51 @@ impl Map {
             Command::MoveImported { id } => self.move_imported(id),
             Command::FinishMove { id } => self.finish_move(id),
             Command::MoveDropped { id } => self.move_dropped(id),
+            Command::RaiseProtocol { to, servers, secret } => Ok(self.raise_protocol(to, &servers, secret)),
+            Command::Access { revision, command } => {
+                let changed = self.access.apply(revision, command)?;
+                Ok(if changed { Outcome::changed(Effect::Changed) } else { Outcome::unchanged(Effect::Unchanged) })
+            }
         }
+    }
+
+    /// Never lowers it: what a newer version has written, an older one may not understand.
+    fn raise_protocol(&mut self, to: u32, servers: &BTreeSet<ServerId>, secret: Option<[u8; 32]>) -> Outcome {
+        let for_all = self.members.keys().all(|id| servers.contains(id));
+        let secret = secret.or(self.secret);
+        if !for_all || to < self.protocol || (to, secret) == (self.protocol, self.secret) {
+            return Outcome::unchanged(Effect::Unchanged);
+        }
+        (self.protocol, self.secret) = (to, secret);
+        Outcome::changed(Effect::Changed)
+    }
+
+    /// The digest of the secret by which servers know each other, once the protocol was raised with one.
+    pub fn secret(&self) -> Option<&[u8; 32]> {
+        self.secret.as_ref()
+    }
+
+    /// Addresses of servers that were removed since the protocol was raised to 2: those that are remembered.
+    pub fn removed_addresses(&self) -> &BTreeMap<ServerId, String> {
+        &self.removed_addresses
+    }
+
+    /// Whether a server of this number was a member and is none any more: numbers are never given again.
+    pub fn was_removed(&self, id: ServerId) -> bool {
+        id.0 < self.next_server && !self.members.contains_key(&id)
+    }
+
+    /// The version of the protocol that every server of the cluster speaks: nothing that needs a higher one may be sent to a server
+    /// or written to a log. 1 until the leader of `meta` has raised it ([`Command::RaiseProtocol`]); it never falls.
+    ///
+    /// A map that a client got in a status does not say it, and gives 1.
+    pub fn protocol(&self) -> u32 {
+        self.protocol
+    }
+
+    /// Roles and users.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The number that the next shard gets: shards below it that are not in [`Map::shards`] are gone.
@@ -239,9 +319,11 @@ impl Map {
         (!settled).then_some(module)
     }
 
-    /// As bytes for a snapshot: a format number, then postcard.
+    /// As bytes for a snapshot: a format number, then postcard, then what version 1 does not know, if there is any.
     pub fn encode(&self) -> Vec<u8> {
-        encode(FORMAT, self)
+        let mut bytes = encode(FORMAT, self);
+        self.encode_sections(&mut bytes);
+        bytes
     }
 
     /// From bytes of a snapshot, whoever sent them.
@@ -249,7 +331,8 @@ impl Map {
     /// # Errors
     /// [`DecodeError`] if they are not a map, or one that commands cannot have made.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let map: Self = decode("map", FORMAT, bytes)?;
+        let (mut map, rest) = decode_front::<Self>("map", FORMAT, bytes)?;
+        map.decode_sections(rest).map_err(|why| DecodeError::Malformed { what: "map", why })?;
         map.inconsistency().map_or(Ok(map), |why| Err(DecodeError::Malformed { what: "map", why }))
     }
 
@@ -267,7 +350,10 @@ impl Map {
         if counters.iter().any(|&counter| counter > COUNTER_MAX) {
             return Some("a number is larger than any log makes it".to_owned());
         }
-        self.bad_member().or_else(|| self.bad_shard()).or_else(|| self.bad_move())
+        self.bad_member()
+            .or_else(|| self.bad_shard())
+            .or_else(|| self.bad_move())
+            .or_else(|| self.access.inconsistency())
     }
 
     fn bad_member(&self) -> Option<String> {

@@ -370,3 +370,36 @@ fn other_formats_are_refused_by_name() {
     assert!(Map::decode(&bytes).expect_err("a newer one").to_string().contains("format 9 of map is not known"));
     assert!(Command::decode(&[]).expect_err("nothing").to_string().contains("there are none"));
 }
+
+#[test]
+fn the_protocol_rises_and_never_falls() {
+    let mut map = cluster(2);
+    let raise = |to, servers: &[u64], secret| Command::RaiseProtocol { to, servers: ids(servers), secret };
+    assert_eq!(map.protocol(), 1);
+    let before = map.encode();
+    assert_eq!(apply(&mut map, raise(1, &[1, 2], None)), Ok(Effect::Unchanged));
+    assert_eq!(map.encode().len(), before.len(), "a server of version 1 can read it");
+    assert_eq!(apply(&mut map, raise(2, &[1], Some([7; 32]))), Ok(Effect::Unchanged), "of server 2 nothing is known");
+    assert_eq!((map.protocol(), map.secret()), (1, None));
+    assert_eq!(apply(&mut map, raise(2, &[1, 2], Some([7; 32]))), Ok(Effect::Changed));
+    assert_eq!(apply(&mut map, raise(1, &[1, 2], Some([8; 32]))), Ok(Effect::Unchanged));
+    assert_eq!(apply(&mut map, raise(2, &[1, 2], None)), Ok(Effect::Unchanged));
+    assert_eq!((map.protocol(), map.secret()), (2, Some(&[7; 32])));
+    assert_eq!(Map::decode(&map.encode()).as_ref(), Ok(&map));
+    let newer = [map.encode(), vec![200, 1, 0]].concat();
+    assert!(Map::decode(&newer).expect_err("section 200").to_string().contains("written by a newer program"));
+}
+
+#[test]
+fn addresses_of_removed_servers_are_remembered_once_all_speak_version_2() {
+    let mut map = cluster(4);
+    apply(&mut map, Command::RemoveServer { id: ServerId(4) }).expect("it is there");
+    assert!(map.removed_addresses().is_empty(), "a server of version 1 remembers none");
+    assert!(map.was_removed(ServerId(4)) && !map.was_removed(ServerId(3)) && !map.was_removed(ServerId(5)));
+    let raise = Command::RaiseProtocol { to: 2, servers: ids(&[1, 2, 3]), secret: None };
+    assert_eq!(apply(&mut map, raise), Ok(Effect::Changed));
+    apply(&mut map, Command::RemoveServer { id: ServerId(3) }).expect("it is there");
+    let removed: Vec<_> = map.removed_addresses().iter().map(|(id, address)| (id.0, address.as_str())).collect();
+    assert_eq!(removed, [(3, "host3:7000")]);
+    assert_eq!(Map::decode(&map.encode()).as_ref(), Ok(&map));
+}

@@ -78,6 +78,9 @@ fn commands() -> impl proptest::strategy::Strategy<Value = Command> {
         1 => moving().prop_map(|id| Command::MoveImported { id }),
         1 => moving().prop_map(|id| Command::FinishMove { id }),
         1 => moving().prop_map(|id| Command::MoveDropped { id }),
+        1 => (0..4_u32, any::<bool>()).prop_map(|(to, secret)| Command::RaiseProtocol {
+            to, servers: (1..40).map(ServerId).collect(), secret: secret.then_some([7; 32])
+        }),
     ]
 }
 

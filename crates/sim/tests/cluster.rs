@@ -49,6 +49,20 @@ fn nothing_that_goes_wrong_makes_the_cluster_wrong() {
     }
 }
 
+/// Logs, segments and snapshots of the sizes that servers run with, and values to fill them.
+#[test]
+fn a_tenth_of_the_seeds_has_production_sizes() {
+    let large = (0..1_000).filter(|seed| Scenario::drawn(*seed).large_values).collect::<Vec<_>>();
+    assert!((60..150).contains(&large.len()), "{}", large.len());
+    for seed in large.into_iter().take(3) {
+        let scenario = Scenario::drawn(seed);
+        assert_eq!(scenario.segment_bytes, wal::SEGMENT_BYTES);
+        let report = run(seed, &scenario);
+        assert!(report.is_good(), "{}", complain(&[report]));
+        assert!(report.disk_bytes_max > 1 << 20, "{}", report.disk_bytes_max);
+    }
+}
+
 #[test]
 fn a_server_that_lies_harms_nobody_else() {
     let seeds = seeds() / 3;
@@ -89,6 +103,23 @@ fn must_be_found(scenario: &Scenario, within: u64, is_it: fn(&Finding) -> bool) 
     println!("found by seed {found}");
     let mistaken = (0..=found + 10).into_par_iter().find_first(|seed| finds(seed, &without));
     assert_eq!(mistaken, None, "this seed finds the same without the planted error");
+}
+
+#[test]
+fn a_lock_has_one_holder_and_its_token_rises() {
+    let scenario = Scenario { lockers: 4, ..Scenario::default() };
+    let reports: Vec<Report> = (0..seeds() / 10).into_par_iter().map(|seed| run(seed, &scenario)).collect();
+    let bad: Vec<Report> = reports.iter().filter(|report| !report.is_good()).cloned().collect();
+    assert!(bad.is_empty(), "{}", complain(&bad));
+    assert!(reports.iter().map(|report| report.locks.0).sum::<u64>() > 5 * reports.len() as u64);
+}
+
+#[test]
+fn a_lease_that_a_deposed_leader_keeps_alive_is_found() {
+    let mut scenario =
+        planted(&[Kind::Isolate, Kind::Split, Kind::OneWay], |config| config.planted.read_without_lease = true);
+    scenario.lockers = 4;
+    must_be_found(&scenario, 300, |finding| matches!(finding, Finding::TwoHolders(_)));
 }
 
 /// What an error of the store leads to, as opposed to slowness.

@@ -39,6 +39,11 @@ pub struct Config {
     pub snapshot_log_bytes: u64,
     /// Bytes of log that stay behind a snapshot, for followers that are a little late.
     pub keep_log_bytes: u64,
+    /// Bytes of log in memory of all groups together, past which those with the longest logs make snapshots.
+    pub log_memory_bytes: u64,
+    /// Bytes of log on the disk past which what still lives in the oldest segments is written again, so that they can go. It has
+    /// to be more than twice `log_memory_bytes`, or the same entries would be written again and again.
+    pub log_disk_bytes: u64,
     /// Requests being carried out at most; more are refused as busy.
     pub operations_max: usize,
     /// Raised with every start of this server (wall clock or counter): orders its words in the RPC registry.
@@ -100,6 +105,8 @@ impl Config {
             balance_leaders: true,
             snapshot_log_bytes: 16 << 20,
             keep_log_bytes: 2 << 20,
+            log_memory_bytes: 64 << 20,
+            log_disk_bytes: 136 << 20,
             operations_max: 65_536,
             incarnation: 1,
             rebuild: BTreeSet::new(),

@@ -1,7 +1,7 @@
 //! What a group's log produces: the map of shards and servers in group 0, data in all others.
 
 use placement::{Map, ShardId};
-use tree::{History, SnapshotBuilder, SnapshotReader, State};
+use tree::{History, Past, SnapshotBuilder, SnapshotReader, State};
 
 use crate::group::Effects;
 use crate::peer::Told;
@@ -19,6 +19,8 @@ pub(crate) enum Content {
         state: State,
         /// Recent changes, for watches that begin in the past.
         history: History,
+        /// What recent changes replaced, for reads of old revisions.
+        past: Past,
     },
 }
 
@@ -50,7 +52,8 @@ impl Content {
 
     fn data(state: State) -> Self {
         let history = History::new(tree::watch::HISTORY_EVENTS, state.tree.revision());
-        Self::Data { state, history }
+        let past = Past::new(tree::past::PAST_CHANGES, state.tree.revision());
+        Self::Data { state, history, past }
     }
 
     /// Applies an entry. Replicas that have the same log come to the same content.
@@ -75,9 +78,10 @@ impl Content {
                 }
                 Outcome::Meta(outcome)
             }
-            Self::Data { state, history } => {
+            Self::Data { state, history, past } => {
                 let command = tree::Command::decode(data).map_err(|error| error.to_string())?;
-                Outcome::Data(state.apply(index, &command, &mut |event| {
+                Outcome::Data(state.apply_with_past(index, &command, &mut |event, before| {
+                    past.push(&event, before);
                     effects.events.push((group, event.clone()));
                     history.push(event);
                 }))
@@ -99,6 +103,11 @@ impl Content {
 
     pub(crate) fn state(&self) -> Option<&State> {
         if let Self::Data { state, .. } = self { Some(state) } else { None }
+    }
+
+    /// The data and what recent changes of it replaced.
+    pub(crate) fn data_and_past(&self) -> Option<(&State, &Past)> {
+        if let Self::Data { state, past, .. } = self { Some((state, past)) } else { None }
     }
 
     pub(crate) fn entries(&self) -> u64 {

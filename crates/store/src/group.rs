@@ -20,6 +20,7 @@ use raft::{RawNode, StateRole};
 
 use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
 use crate::content::Content;
+use crate::expiry::Expiry;
 use crate::lease::Lease;
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta, entry_kind};
 use crate::peer::{Item, Told};
@@ -39,6 +40,8 @@ pub(crate) enum Asker {
     Here(u64),
     /// Another server's question to this group.
     There(ServerId, ShardId, u64),
+    /// What comes of it shows in the content.
+    Nobody,
 }
 
 /// Why a group does not take something now. Whoever asked tries again, perhaps elsewhere.
@@ -85,6 +88,8 @@ pub(crate) struct Group {
     raw: RawNode<Storage>,
     pub(crate) content: Content,
     pub(crate) lease: Lease,
+    /// The time of leases of data.
+    pub(crate) expiry: Expiry,
     reads: Reads,
     /// For how long servers refuse to elect another leader once they have heard theirs.
     promises: BTreeMap<ServerId, Span>,
@@ -183,6 +188,7 @@ impl Group {
             raw,
             content,
             lease: Lease::new(),
+            expiry: Expiry::default(),
             reads: config.reads,
             promises: BTreeMap::from([(config.server, config.promise())]),
             proposed: BTreeMap::new(),
@@ -285,6 +291,11 @@ impl Group {
         let index = self.raw.raft.raft_log.last_index();
         self.proposed.insert(index, (self.term(), asker));
         Ok(())
+    }
+
+    /// The index of the newest entry.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.raw.raft.raft_log.last_index()
     }
 
     /// Seals the members, if this leader has not done so yet.
@@ -565,10 +576,24 @@ impl Group {
     }
 
     /// Forgets log that the snapshot on the disk makes needless.
-    pub(crate) fn compact(&mut self, index: u64, keep_bytes: u64, log: &mut wal::Log) {
-        let index = index.min(self.raw.store().index_keeping(keep_bytes));
-        if let Some((index, term)) = self.raw.mut_store().compact(index) {
+    pub(crate) fn release(&mut self, keep_bytes: u64, log: &mut wal::Log) {
+        let marked = log.marked(self.id.0);
+        let index = self.snapshot_index.min(marked).min(self.raw.store().index_keeping(keep_bytes));
+        self.raw.mut_store().compact(index);
+        // On the disk there may be more: the entry that began the group, or what a snapshot overtook.
+        let (index, term) = self.raw.store().truncated();
+        if index <= marked && log.held(self.id.0).is_some_and(|(first, last)| first <= index && index <= last) {
             log.compact(self.id.0, wal::Position { index, term });
+        }
+    }
+
+    /// Writes all of its log again, at the end of the disk's.
+    pub(crate) fn rewrite(&self, log: &mut wal::Log) {
+        let entries: Vec<wal::Entry> = self.storage().all().map(to_wal_entry).collect();
+        let ends = entries.first().zip(entries.last()).map(|(first, last)| (first.index, last.index));
+        debug_assert_eq!(log.held(self.id.0), ends, "group {}", self.id);
+        if log.held(self.id.0) == ends {
+            log.rewrite(self.id.0, &entries);
         }
     }
 

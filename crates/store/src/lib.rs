@@ -23,16 +23,20 @@
 //! |---|---|
 //! | [`protocol`] | what clients say, and the frames |
 //! | [`server`] | a server's parts |
+//! | `expiry` | the time of leases of data |
 //! | `group`, `lease`, `storage` | a replica: raft-rs and what it needs |
 //! | [`peer`], [`snapshots`] | what servers say to each other |
 //! | [`client`] | a client that finds leaders and repeats what got lost |
+//! | [`contender`] | a lock's or an election's queue: a recipe for clients |
 //! | [`backup`] | all data of a cluster as one stream of bytes |
 #![forbid(unsafe_code)]
 
 pub mod backup;
 pub mod client;
 mod config;
+pub mod contender;
 mod content;
+mod expiry;
 mod group;
 mod lease;
 pub mod message;
@@ -47,4 +51,4 @@ mod storage;
 #[cfg(feature = "planted-bugs")]
 pub use config::PlantedBugs;
 pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
-pub use server::{ClientId, Founding, Input, OpenError, Output, Server};
+pub use server::{Caller, ClientId, Founding, Input, OpenError, Output, Server};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use machine::{ServerId, Time};
 use placement::ShardId;
 use serde::{Deserialize, Serialize};
+use tree::{LeaseId, Path};
 
 use crate::protocol::Error;
 
@@ -142,6 +143,32 @@ pub enum Ask {
     Read(crate::read::Read),
     /// Let this server lead.
     MoveLeader(ServerId),
+    /// What only the leader knows of leases (since version 2). Answered by `Read`, or by a refusal in `Outcome`.
+    Lease(LeaseAsk),
+}
+
+/// What is asked of leases at their shard's leader, which counts their time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseAsk {
+    /// Keep one alive.
+    KeepAlive {
+        /// Which.
+        lease: LeaseId,
+        /// The path by which it is looked for here.
+        at: Path,
+    },
+    /// What of it is here.
+    Show {
+        /// Which.
+        lease: LeaseId,
+        /// The path by which it is looked for here.
+        at: Path,
+    },
+    /// All of them.
+    List {
+        /// Those behind this one.
+        after: Option<LeaseId>,
+    },
 }
 
 /// The answer to an [`Ask`].

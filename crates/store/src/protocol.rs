@@ -13,19 +13,24 @@
 //! one who connects is a [`Hello`], the first answer a [`Welcome`]. After that a client sends [`ClientMessage`]s and
 //! gets [`ServerMessage`]s; a server that connected as a peer sends [`crate::peer::Envelope`]s, and gets its own from
 //! the connection that goes the other way. Enum variants are numbered in the order of their declaration: new ones are
-//! added at the end, and [`VERSION`] rises when old ones change. `docs/protocol.md` has the same for people who write a
+//! added at the end, and sent to nobody who does not know them; [`VERSION`] says who does. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
-use std::collections::BTreeMap;
+mod invalid;
+mod leases;
+mod version;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
 use placement::ShardId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tree::{Event, Location, Path, Refusal, Transaction};
+use tree::{Change, Event, Location, Path, Refusal, Transaction};
 
-/// The version of this protocol. Both sides must speak the same one.
-pub const VERSION: u32 = 1;
+pub use invalid::{Unreadable, decode_client};
+pub use leases::{LEASES_MAX, LeaseRequest, LeaseStatus};
+pub use version::{VERSION, VERSION_MIN, spoken_by_refuser};
 
 /// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
 pub const MAGIC: u32 = 0x4845_444c;
@@ -41,7 +46,7 @@ pub const FRAME_HEADER: usize = 4;
 pub struct Hello {
     /// [`MAGIC`].
     pub magic: u32,
-    /// [`VERSION`].
+    /// The highest version that it speaks, or wants to speak here.
     pub version: u32,
     /// Who connects.
     pub role: Role,
@@ -64,6 +69,23 @@ pub enum Role {
         /// Whom it means to reach.
         to: ServerId,
     },
+    /// A client that logs in with a token. It is to be sent over TLS, or within one machine.
+    User {
+        /// As of [`Role::Client`].
+        session: u64,
+        /// The token.
+        token: Secret,
+    },
+}
+
+/// A token as it was drawn: nothing shows it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(...)")
+    }
 }
 
 /// The answer to a [`Hello`].
@@ -71,7 +93,7 @@ pub enum Role {
 pub enum Welcome {
     /// Go on.
     Accepted {
-        /// [`VERSION`].
+        /// The version that is spoken on this connection: the lower one of both sides'.
         version: u32,
         /// The cluster.
         cluster: u64,
@@ -168,6 +190,48 @@ pub enum RequestBody {
     },
     /// Runs the cluster.
     Admin(Admin),
+    // From here on: since version 2.
+    /// The same as `Write`, but if the conditions don't hold, other changes are made. Answered by [`Answer::Written`] or
+    /// [`Answer::Otherwise`].
+    WriteOrElse {
+        /// What is done if the conditions hold.
+        transaction: Transaction,
+        /// What is done if they don't.
+        otherwise: Vec<Change>,
+    },
+    /// One value as it was at a revision of its shard.
+    GetAt {
+        /// Where it is.
+        at: Location,
+        /// The revision.
+        revision: u64,
+        /// Whether the revision must be known to be there.
+        consistency: Consistency,
+    },
+    /// A path and what lies below it, as it was at a revision of its shard.
+    ListAt {
+        /// Where it begins.
+        at: Location,
+        /// Only what comes after this path.
+        after: Option<Path>,
+        /// So many entries at most (the server has a bound of its own, [`LIST_MAX`]).
+        limit: u32,
+        /// The revision.
+        revision: u64,
+        /// Whether the revision must be known to be there.
+        consistency: Consistency,
+    },
+    /// Which revisions of the shard that has this path can be read; answered by [`Answer::Window`].
+    Window {
+        /// Where.
+        at: Path,
+        /// Of the leader, or of the asked server.
+        consistency: Consistency,
+    },
+    /// Leases.
+    Lease(LeaseRequest),
+    /// Who am I? Anybody may ask.
+    WhoAmI,
 }
 
 /// Most entries in one answer to [`RequestBody::List`].
@@ -219,8 +283,23 @@ pub enum Admin {
         /// None at the first.
         after: Option<tree::Cursor>,
     },
+    /// What the asked server takes on its disk.
+    Disk,
+    /// Let the asked server give back all room on its disk that it can, now. Answered at once, as [`Admin::Disk`].
+    Defragment,
+    /// The same without values that belong to leases (since version 2): in another cluster nobody would keep them alive.
+    BackupLasting {
+        /// Which shard.
+        shard: ShardId,
+        /// None at the first.
+        after: Option<tree::Cursor>,
+    },
+    /// Roles and users, as the asked server knows them; answered by [`Answer::Access`].
+    Access,
     /// Which replicas of the asked server have stopped, why, and what to do.
     StoppedReplicas,
+    /// How the asked server is, and whom it has refused what.
+    Health,
 }
 
 /// From a server to a client.
@@ -306,15 +385,76 @@ pub enum Answer {
     },
     /// Of [`Admin::Placement`]: what it made, if anything.
     Placed(placement::Effect),
-    /// Of [`Admin::Backup`].
+    /// Of [`Admin::Backup`] and [`Admin::BackupLasting`].
     Chunk {
         /// In order.
         entries: Vec<tree::Entry>,
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
     },
+    // From here on: since version 2.
+    /// Of [`RequestBody::WriteOrElse`]: a condition did not hold, so the other changes were made.
+    Otherwise {
+        /// The revision after them.
+        revision: u64,
+        /// The condition, from 0.
+        condition: u32,
+        /// The entity tag of the value that was there, if there was one.
+        actual: Option<u64>,
+    },
+    /// Of [`LeaseRequest::KeepAlive`].
+    Kept {
+        /// For how long from when it was asked, in milliseconds.
+        ttl_ms: u64,
+        /// Parts of it may be in other shards: each is kept alive by a request with its path.
+        parts: Vec<Path>,
+    },
+    /// Of [`LeaseRequest::Show`] and [`LeaseRequest::List`].
+    Leases {
+        /// In the order of their numbers.
+        leases: Vec<LeaseStatus>,
+        /// There are more after the last.
+        more: bool,
+    },
+    /// Of [`RequestBody::Window`].
+    Window {
+        /// The shard.
+        shard: ShardId,
+        /// The oldest revision that can be read.
+        oldest: u64,
+        /// The newest that there is.
+        newest: u64,
+    },
+    /// Of [`RequestBody::WhoAmI`].
+    Identity {
+        /// The user; none if nobody has logged in.
+        user: Option<String>,
+        /// Its roles.
+        roles: Vec<String>,
+        /// Whether requests are checked.
+        is_enabled: bool,
+    },
+    /// Of [`Admin::Access`].
+    Access(Box<AccessView>),
+    /// Of [`Admin::Disk`] and [`Admin::Defragment`].
+    Disk(crate::status::DiskStatus),
     /// Of [`Admin::StoppedReplicas`].
     StoppedReplicas(Vec<crate::status::StoppedReplica>),
+    /// Of [`Admin::Health`].
+    Health(Box<crate::status::Health>),
+}
+
+/// Roles and users as an administrator sees them: no hashes of tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessView {
+    /// Rises with every change; a change that names it is refused if there was another meanwhile.
+    pub revision: u64,
+    /// Whether requests are checked.
+    pub is_enabled: bool,
+    /// What each role may do, without `root`.
+    pub roles: BTreeMap<String, BTreeMap<placement::access::Scope, BTreeSet<placement::access::Operation>>>,
+    /// By name: roles, and whether it has a token, which may expire (seconds since 1970).
+    pub users: BTreeMap<String, (BTreeSet<String>, Option<Option<u64>>)>,
 }
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.
@@ -411,6 +551,20 @@ pub enum Error {
     /// The answer would not fit into a frame.
     #[error("the answer has {0} bytes, more than a frame holds: ask for less at once")]
     TooLarge(u64),
+    /// The revision is outside of what is kept, or is not there yet (since version 2).
+    #[error(
+        "only the revisions {oldest} to {newest} of this shard can be read; hint: the window is bounded in changes and \
+         bytes, and begins anew when a server starts or data move"
+    )]
+    Compacted {
+        /// The oldest that can be read.
+        oldest: u64,
+        /// The newest that there is.
+        newest: u64,
+    },
+    /// Whoever asked is nobody known, or may not do this. Nothing was changed.
+    #[error("{0}")]
+    Denied(String),
 }
 
 impl Error {
@@ -471,29 +625,5 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
         Ok((message, [])) => Ok(message),
         Ok((_, rest)) => Err(FrameError::Malformed(format!("{} bytes too many", rest.len()))),
         Err(error) => Err(FrameError::Malformed(error.to_string())),
-    }
-}
-
-impl Hello {
-    /// A first message.
-    pub fn new(role: Role) -> Self {
-        Self { magic: MAGIC, version: VERSION, role }
-    }
-
-    /// Whether it speaks this protocol; if not, the text for [`Welcome::Refused`].
-    ///
-    /// # Errors
-    /// The text.
-    pub fn check(&self) -> Result<(), String> {
-        if self.magic != MAGIC {
-            return Err("this is a Heddle controller, and what was sent is not its protocol".into());
-        }
-        if self.version != VERSION {
-            return Err(format!(
-                "protocol version {} was asked for, this server speaks {VERSION}: use programs of one release",
-                self.version
-            ));
-        }
-        Ok(())
     }
 }

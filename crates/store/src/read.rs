@@ -1,7 +1,7 @@
 //! Reads of a shard's data, once it is known that the replica is fresh enough.
 
 use serde::{Deserialize, Serialize};
-use tree::{Cursor, Location, Path, Refusal, State};
+use tree::{Compacted, Cursor, LeaseId, Location, Past, Path, Refusal, State, Subtree};
 
 use crate::protocol::{Answer, FRAME_MAX, LIST_MAX};
 
@@ -31,6 +31,36 @@ pub enum Read {
         /// Only what comes after.
         after: Option<Cursor>,
     },
+    // From here on: since version 2.
+    /// One value as it was.
+    GetAt {
+        /// Where.
+        at: Location,
+        /// At which revision.
+        revision: u64,
+    },
+    /// A subtree, or part of it, as it was.
+    ListAt {
+        /// Where it begins.
+        at: Location,
+        /// Only what comes after.
+        after: Option<Path>,
+        /// So many at most.
+        limit: u32,
+        /// At which revision.
+        revision: u64,
+    },
+    /// Which revisions can be read.
+    Window(Path),
+    /// Leases that go with a prefix to another shard.
+    ExportLeases {
+        /// The prefix.
+        prefix: Path,
+        /// What stays.
+        except: Vec<Path>,
+        /// Only what comes after.
+        after: Option<LeaseId>,
+    },
 }
 
 /// What was read.
@@ -40,6 +70,13 @@ pub enum Found {
     Answer(Answer),
     /// Of [`Read::Export`].
     Exported(tree::Chunk),
+    // From here on: since version 2.
+    /// The revision cannot be read here.
+    Compacted(Compacted),
+    /// Of [`Read::Window`].
+    Window(Compacted),
+    /// Of [`Read::ExportLeases`].
+    Leases(tree::LeaseChunk),
 }
 
 impl Found {
@@ -50,8 +87,8 @@ impl Found {
             Self::Answer(Answer::Values { entries, .. }) => {
                 entries.iter().map(|(path, _, bytes)| path.as_str().len() + bytes.len() + 16).sum()
             }
-            Self::Answer(_) => 0,
-            Self::Exported(_) => 2 * EXPORT_BYTES,
+            Self::Answer(_) | Self::Compacted(_) | Self::Window(_) => 0,
+            Self::Exported(_) | Self::Leases(_) => 2 * EXPORT_BYTES,
         }
     }
 }
@@ -61,23 +98,54 @@ impl Read {
     ///
     /// # Errors
     /// The shard doesn't hold this path (any more).
-    pub(crate) fn evaluate(&self, state: &State) -> Result<Found, Refusal> {
+    pub(crate) fn evaluate(&self, state: &State, past: &Past) -> Result<Found, Refusal> {
         match self {
-            Self::Get(at) => state.serves(&at.path)?,
-            Self::List { at, .. } => state.serves_subtree(&at.path, &[])?,
-            Self::Export { .. } => {}
+            Self::Get(at) | Self::GetAt { at, .. } => state.serves(&at.path)?,
+            Self::List { at, .. } | Self::ListAt { at, .. } => state.serves_subtree(&at.path, &[])?,
+            Self::Window(path) => state.serves(path)?,
+            Self::Export { .. } | Self::ExportLeases { .. } => {}
         }
-        Ok(self.find(state))
+        Ok(self.find(state, past))
+    }
+
+    /// All of a shard, in parts.
+    pub(crate) fn everything(after: Option<Cursor>) -> Self {
+        Self::Export { prefix: Path::root(), except: Vec::new(), after }
+    }
+
+    /// The subtree that it lists, if it does.
+    pub(crate) fn listed(&self) -> Option<&Path> {
+        match self {
+            Self::List { at, .. } | Self::ListAt { at, .. } => Some(&at.path),
+            _ => None,
+        }
     }
 
     /// Reads whatever is there, served or not.
-    pub(crate) fn find(&self, state: &State) -> Found {
+    pub(crate) fn find(&self, state: &State, past: &Past) -> Found {
         match self {
             Self::Get(at) => {
                 let value = state.tree.get(at).map(|value| (value.etag, value.bytes.to_vec()));
                 Found::Answer(Answer::Value(value))
             }
-            Self::List { at, after, limit } => Found::Answer(list(state, at, after.as_ref(), *limit)),
+            Self::List { at, after, limit } => {
+                let found = state.tree.subtree(at, after.as_ref(), within_bounds(*limit));
+                Found::Answer(list(found))
+            }
+            Self::GetAt { at, revision } => match past.get(&state.tree, at, *revision) {
+                Ok(value) => Found::Answer(Answer::Value(value.map(|value| (value.etag, value.bytes.to_vec())))),
+                Err(window) => Found::Compacted(window),
+            },
+            Self::ListAt { at, after, limit, revision } => {
+                match past.subtree(&state.tree, at, after.as_ref(), within_bounds(*limit), *revision) {
+                    Ok(found) => Found::Answer(list(found)),
+                    Err(window) => Found::Compacted(window),
+                }
+            }
+            Self::Window(_) => Found::Window(Compacted { oldest: past.oldest(), newest: state.tree.revision() }),
+            Self::ExportLeases { prefix, except, after } => {
+                Found::Leases(state.export_leases(prefix, except, *after, EXPORT_BYTES))
+            }
             Self::Export { prefix, except, after } => {
                 Found::Exported(state.export(prefix, except, after.as_ref(), EXPORT_BYTES))
             }
@@ -85,9 +153,12 @@ impl Read {
     }
 }
 
+fn within_bounds(limit: u32) -> usize {
+    limit.clamp(1, LIST_MAX) as usize
+}
+
 /// As much as fits into a frame with room to spare.
-fn list(state: &State, at: &Location, after: Option<&Path>, limit: u32) -> Answer {
-    let found = state.tree.subtree(at, after, limit.clamp(1, LIST_MAX) as usize);
+fn list(found: Subtree) -> Answer {
     let mut more = found.more;
     let mut bytes = 0;
     let mut entries = Vec::with_capacity(found.values.len());

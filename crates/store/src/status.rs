@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::ServerId;
+use machine::{ServerId, Span};
 use placement::{Map, ShardId};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,23 @@ pub struct Status {
     pub offers: BTreeMap<ServerId, Vec<(String, Option<String>)>>,
     /// The version of its program.
     pub version: String,
+}
+
+/// What a server takes on its disk, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStatus {
+    /// Of the log's segments, zeros that were written ahead included.
+    pub log_bytes: u64,
+    /// How many segments these are.
+    pub log_segments: u64,
+    /// Of snapshots; those on their way to the disk are not counted.
+    pub snapshot_bytes: u64,
+    /// Of the log's entries in memory.
+    pub log_memory_bytes: u64,
+    /// Of the data, about, in memory.
+    pub content_bytes: u64,
+    /// What can be given back is being given back.
+    pub is_defragmenting: bool,
 }
 
 /// A replica's part in its Raft group.
@@ -210,7 +227,13 @@ pub struct Counters {
     pub watch_skips: u64,
     /// Messages of peers that made no sense, and were dropped.
     pub malformed: u64,
-    /// Of these, by reason; not sent to clients, whose encoding does not know them.
+    /// Requests refused since their user may not do that, or is nobody. Not in what clients get: version 1 does not know it.
+    #[serde(skip)]
+    pub denied: u64,
+    /// Requests of connections whose token was worth nothing.
+    #[serde(skip)]
+    pub bad_tokens: u64,
+    /// Of `malformed`, by reason; not sent to clients, whose encoding does not know them.
     #[serde(skip)]
     pub refused: RefusedCounts,
     /// Committed changes of members that were not possible, and changed nothing.
@@ -229,5 +252,146 @@ impl Counters {
     pub(crate) fn refuse(&mut self, why: Refused) {
         self.malformed += 1;
         self.refused.note(why);
+    }
+}
+
+/// How a server is: what [`Status`] has no room for, as its form is that of version 1 of the protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Who says this.
+    pub server: ServerId,
+    /// Why its disk takes no writes, if it does not.
+    pub disk: Option<String>,
+    /// How long writes to the log took, each with its sync, since the start.
+    pub log_writes: Latencies,
+    /// Who was refused what, most often first. The driver adds them, as it knows who is at the other end of a connection.
+    pub refusals: Vec<RefusalCount>,
+    /// Refusals of those whom the list has no room for.
+    pub other_refusals: u64,
+}
+
+/// Somebody was refused something so often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalCount {
+    /// From where.
+    pub host: String,
+    /// Who: by certificate, as a user of that machine, or nothing that is known.
+    pub client: String,
+    /// What.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+    /// The words of the last time.
+    pub last: String,
+}
+
+/// Steps of a [`Latencies`] within a power of two.
+const STEPS: u64 = 4;
+
+/// Steps of all [`Latencies`]: up to 2^32 us, an hour and more.
+const STEPS_MAX: usize = 32 * STEPS as usize;
+
+/// How long something took, each time: counts in steps of a quarter at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// By step, up to the last one that has any.
+    counts: Vec<u64>,
+    /// All together, in microseconds.
+    pub total_us: u64,
+}
+
+impl Latencies {
+    /// Takes one in.
+    pub fn add(&mut self, span: Span) {
+        let us = span.as_ns() / 1_000;
+        let step = Self::step(us);
+        if self.counts.len() <= step {
+            self.counts.resize(step + 1, 0);
+        }
+        self.counts[step] += 1;
+        self.total_us = self.total_us.saturating_add(us);
+    }
+
+    /// The step of so many microseconds: the power of two, and the two bits behind its first.
+    fn step(us: u64) -> usize {
+        let us = us.max(STEPS);
+        let power = u64::from(us.ilog2());
+        let within = (us >> (power - 2)) & (STEPS - 1);
+        (((power - 2) * STEPS + within) as usize).min(STEPS_MAX - 1)
+    }
+
+    /// The end of a step, in microseconds: what is in it took less.
+    fn end_us(step: usize) -> u64 {
+        let (power, within) = (step as u64 / STEPS, step as u64 % STEPS);
+        (STEPS + within + 1) << power
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Ends of steps in microseconds, and how many took less than each.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts.iter().enumerate().scan(0_u64, |sum, (step, count)| {
+            *sum = sum.saturating_add(*count);
+            Some((Self::end_us(step), *sum))
+        })
+    }
+
+    /// Of so many of a thousand it is known that they took less than this, in microseconds; `None` if there are none at all.
+    pub fn quantile_us(&self, per_mille: u64) -> Option<u64> {
+        let rank = (u128::from(self.count()) * u128::from(per_mille)).div_ceil(1_000).max(1);
+        self.cumulative().find(|(_, count)| u128::from(*count) >= rank).map(|(end, _)| end)
+    }
+
+    /// Those that came after an earlier look. If the server has started anew meanwhile: all that it has.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |step: usize| earlier.counts.get(step).copied().unwrap_or_default();
+        let counts: Option<Vec<u64>> =
+            self.counts.iter().enumerate().map(|(step, count)| count.checked_sub(before(step))).collect();
+        match (counts, self.total_us.checked_sub(earlier.total_us)) {
+            (Some(counts), Some(total_us)) => Self { counts, total_us },
+            _ => self.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_never_more_than_a_quarter_wide() {
+        for us in (0..10_000).chain((13..45).map(|power| (1_u64 << power) - 1)).chain((13..32).map(|power| 1 << power))
+        {
+            let end = Latencies::end_us(Latencies::step(us));
+            assert!(us < end || us >= 1 << 32, "{us} {end}");
+            assert!(us < STEPS || end <= us + us.div_ceil(4).max(1), "{us} {end}");
+        }
+        assert_eq!(Latencies::step(u64::MAX), STEPS_MAX - 1);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_what_came_since() {
+        let mut all = Latencies::default();
+        assert_eq!((all.quantile_us(990), all.count()), (None, 0));
+        all.add(Span::from_ms(100));
+        let earlier = all.clone();
+        for us in 1..=100_u64 {
+            all.add(Span::from_ns(us * 1_000));
+        }
+        let since = all.since(&earlier);
+        assert_eq!((since.count(), since.total_us), (100, 5_050));
+        assert!(
+            (50..=64).contains(&since.quantile_us(500).unwrap())
+                && (99..=128).contains(&since.quantile_us(1_000).unwrap())
+        );
+        assert!(all.quantile_us(1_000).unwrap() > 100_000);
+        // A server that has started anew.
+        assert_eq!(earlier.since(&all), earlier);
     }
 }

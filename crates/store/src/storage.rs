@@ -88,17 +88,23 @@ impl Storage {
     }
 
     /// Forgets entries up to `index`, which the state machine has applied and a snapshot on the disk holds.
-    pub(crate) fn compact(&mut self, index: u64) -> Option<(u64, u64)> {
+    pub(crate) fn compact(&mut self, index: u64) {
         let index = index.min(self.last());
-        if index <= self.truncated.0 {
-            return None;
-        }
         while self.truncated.0 < index {
             let gone = self.entries.pop_front().expect("index is not after the last");
             self.bytes -= size(&gone);
             self.truncated = (gone.index, gone.term);
         }
-        Some(self.truncated)
+    }
+
+    /// The last entry that was forgotten: index and term.
+    pub(crate) fn truncated(&self) -> (u64, u64) {
+        self.truncated
+    }
+
+    /// All entries that are kept.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
     }
 
     /// Begins anew after a snapshot.

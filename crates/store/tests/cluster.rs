@@ -85,7 +85,8 @@ impl Cluster {
             stuck: None,
         };
         let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
-        let founding = Founding { cluster: CLUSTER, servers: names, strategy };
+        let founding =
+            Founding { cluster: CLUSTER, servers: names, strategy, protocol: store::protocol::VERSION, secret: None };
         for id in (1..=servers).map(ServerId) {
             let mut disk = MemoryDisk::new();
             let wal_config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
@@ -155,7 +156,7 @@ impl Cluster {
                     ServerMessage::Watched(events) => self.events.push(events),
                     ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
                 },
-                Step::Do(Output::Peers(_)) => {}
+                Step::Do(Output::Peers(_) | Output::BadToken(_)) => {}
                 Step::Do(Output::ReplicaStopped(stopped)) => panic!("{stopped:?}"),
                 Step::Do(Output::Stop(reason)) => {
                     self.stopped.insert(id, reason);

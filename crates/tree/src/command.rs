@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, Path, SessionId, SessionRecord, Transaction, TreeError};
+use crate::{Change, Entry, LeaseId, LeaseRecord, Path, SessionId, SessionRecord, Transaction, TreeError};
 
 /// The newest format of commands, and the one that is written. It is the first byte of an encoded command.
 pub const COMMAND_FORMAT: u8 = 1;
@@ -67,6 +67,64 @@ pub enum Command {
         move_id: u64,
         /// The shard that has it now.
         to: u64,
+    },
+    // From here on: since protocol version 2.
+    /// A client's transaction that says what is done when its conditions don't hold.
+    WriteOrElse {
+        /// The client's session.
+        session: SessionId,
+        /// The write's number in the session.
+        sequence: u64,
+        /// The client knows the outcomes of all sequences below.
+        acknowledged: u64,
+        /// What to do if the conditions hold.
+        transaction: Transaction,
+        /// What to do if they don't.
+        otherwise: Vec<Change>,
+    },
+    /// Begins a lease.
+    Grant {
+        /// The client's session.
+        session: SessionId,
+        /// The write's number in the session.
+        sequence: u64,
+        /// The client knows the outcomes of all sequences below.
+        acknowledged: u64,
+        /// The lease.
+        lease: LeaseId,
+        /// Its time to live, in milliseconds.
+        ttl_ms: u64,
+        /// The path that it is granted for: where this goes, the lease goes.
+        home: Path,
+    },
+    /// Ends a lease, or the part of it that is in this shard, and takes its values away.
+    Revoke {
+        /// The client's session.
+        session: SessionId,
+        /// The write's number in the session.
+        sequence: u64,
+        /// The client knows the outcomes of all sequences below.
+        acknowledged: u64,
+        /// The lease.
+        lease: LeaseId,
+        /// The path by which it was looked for here.
+        at: Path,
+    },
+    /// Ends leases whose time is over, says the shard's leader, and takes their values away.
+    Expire {
+        /// Each with its birth ([`crate::leases::Lease::birth`]).
+        leases: Vec<(LeaseId, u64)>,
+    },
+    /// Brings leases ahead of a prefix's content; they count when all of that is here.
+    ImportLeases {
+        /// The move.
+        move_id: u64,
+        /// What is moved.
+        prefix: Path,
+        /// Prefixes in it that are not moved.
+        except: Vec<Path>,
+        /// What goes with it of each.
+        leases: Vec<LeaseRecord>,
     },
 }
 

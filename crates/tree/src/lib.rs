@@ -9,7 +9,9 @@
 //! | [`transaction`] | changes that happen all or none, under conditions |
 //! | [`tree`] | the values, in a persistent map: a clone costs nothing and stays as it was |
 //! | [`sessions`] | outcomes of recent writes, so that a retried one is applied once |
-//! | [`state`] | tree, sessions and the marks of moves: all that a log makes |
+//! | [`leases`] | values that go away with the programs that need them |
+//! | [`past`] | values as they were a while ago |
+//! | [`state`] | tree, sessions, leases and the marks of moves: all that a log makes |
 //! | [`transfer`] | the content of a prefix on its way to another shard |
 //! | [`snapshot`] | a whole state in chunks of bytes |
 //! | [`watch`] | recent changes, for watchers that come back |
@@ -22,7 +24,9 @@ pub mod bytes;
 pub mod command;
 mod digest;
 pub mod error;
+pub mod leases;
 mod marks;
+pub mod past;
 pub mod path;
 pub mod sessions;
 pub mod snapshot;
@@ -35,11 +39,13 @@ pub mod watch;
 pub use bytes::Bytes;
 pub use command::Command;
 pub use error::TreeError;
+pub use leases::{Lease, LeaseId, LeaseRecord, Leases};
 pub use marks::{Import, Mark};
+pub use past::{Compacted, Past};
 pub use path::{Path, PathError, Segment};
 pub use sessions::{Begin, SessionId, SessionRecord, Sessions};
 pub use snapshot::{SnapshotBuilder, SnapshotReader};
-pub use state::State;
+pub use state::{LeaseChunk, Staged, State};
 pub use transaction::{
     Change, Committed, Condition, Datastore, Expect, Invalid, Location, Outcome, Refusal, Transaction,
 };

@@ -3,8 +3,10 @@
 //! The pieces of a snapshot, each one postcard value:
 //!
 //! ```text
-//! Header { magic, format, revision, counts }   Content { values, sessions } ...   Marks   End { pieces }
+//! Header { magic, format, revision, counts }   Content { values, sessions } ...   Marks   Leases ...   End { pieces }
 //! ```
+//!
+//! Leases are there only if the state has some: servers of protocol version 1 don't know them.
 //!
 //! The reader holds a clone of the state, which stays as it was. Checksums are the caller's, who also frames the pieces.
 
@@ -14,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::MAX_REVISION;
 use crate::transaction::MAX_VALUE_BYTES;
-use crate::{Cursor, Entry, Import, Mark, Path, SessionId, SessionRecord, State, TreeError};
+use crate::{
+    Cursor, Entry, Import, LeaseId, LeaseRecord, Mark, Path, SessionId, SessionRecord, Staged, State, TreeError,
+};
 
 /// The newest format of snapshots, and the one that is written.
 pub const SNAPSHOT_FORMAT: u32 = 1;
@@ -27,6 +31,8 @@ enum Piece {
     Content { entries: Vec<Entry>, sessions: Vec<SessionRecord> },
     Marks(Marks),
     End { pieces: u64 },
+    Leases(Vec<LeaseRecord>),
+    Staged { prefix: Path, move_id: u64, leases: Vec<LeaseRecord> },
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -51,6 +57,9 @@ enum Next {
     Header,
     Content(Option<Cursor>),
     Marks,
+    Leases(Option<LeaseId>),
+    /// Behind this prefix and, of it, this lease.
+    Staged(Option<(Path, LeaseId)>),
     End,
     Nothing,
 }
@@ -90,8 +99,13 @@ impl SnapshotReader {
             }
             Next::Marks => {
                 let State { moved, frozen, imports, settled, .. } = self.state.clone();
-                (Piece::Marks(Marks { moved, frozen, imports, settled }), Next::End)
+                (Piece::Marks(Marks { moved, frozen, imports, settled }), self.first_leases())
             }
+            Next::Leases(after) => {
+                let (leases, last) = up_to(self.state.leases.records(after), limit_bytes);
+                (Piece::Leases(leases), self.leases_after(last))
+            }
+            Next::Staged(after) => self.staged(after.as_ref(), limit_bytes),
             Next::End => (Piece::End { pieces: self.pieces }, Next::Nothing),
             Next::Nothing => return None,
         };
@@ -99,6 +113,63 @@ impl SnapshotReader {
         self.pieces += 1;
         Some(postcard::to_stdvec(&piece).expect("a piece consists of what postcard can write"))
     }
+
+    fn first_leases(&self) -> Next {
+        if self.state.leases.is_empty() { self.first_staged() } else { Next::Leases(None) }
+    }
+
+    fn leases_after(&self, last: Option<LeaseId>) -> Next {
+        match last {
+            Some(last) if self.state.leases.records(Some(last)).next().is_some() => Next::Leases(Some(last)),
+            _ => self.first_staged(),
+        }
+    }
+
+    fn first_staged(&self) -> Next {
+        if self.state.staged.is_empty() { Next::End } else { Next::Staged(None) }
+    }
+
+    /// Leases of one prefix that is arriving.
+    fn staged(&self, after: Option<&(Path, LeaseId)>, limit_bytes: usize) -> (Piece, Next) {
+        use core::ops::Bound::{Excluded, Unbounded};
+        let behind = |at: Option<&Path>| {
+            let bound = at.map_or(Unbounded, Excluded);
+            self.state.staged.range::<Path, _>((bound, Unbounded)).next()
+        };
+        let of = |(prefix, staged): (&Path, &Staged), after: Option<LeaseId>| {
+            let records = staged.leases.range((after.map_or(Unbounded, Excluded), Unbounded));
+            let (leases, last) = up_to(records.map(|(_, record)| record.clone()), limit_bytes);
+            let next = match last {
+                Some(last) if staged.leases.range((Excluded(last), Unbounded)).next().is_some() => {
+                    Next::Staged(Some((prefix.clone(), last)))
+                }
+                _ => match behind(Some(prefix)) {
+                    // No lease has the number 0: all of the next prefix come behind it.
+                    Some((next, _)) => Next::Staged(Some((next.clone(), LeaseId(0)))),
+                    None => Next::End,
+                },
+            };
+            (Piece::Staged { prefix: prefix.clone(), move_id: staged.move_id, leases }, next)
+        };
+        match after {
+            Some((prefix, last)) => of((prefix, &self.state.staged[prefix]), Some(*last)),
+            None => of(behind(None).expect("there are some"), None),
+        }
+    }
+}
+
+/// Records up to the one that brings them to so many bytes, and the last one's number.
+fn up_to(records: impl Iterator<Item = LeaseRecord>, limit_bytes: usize) -> (Vec<LeaseRecord>, Option<LeaseId>) {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    for record in records {
+        bytes += record.weight();
+        taken.push(record);
+        if bytes >= limit_bytes {
+            break;
+        }
+    }
+    let last = taken.last().map(|record| record.id);
+    (taken, last)
 }
 
 /// Makes a state of a snapshot's pieces. Nobody sees it before it is complete.
@@ -140,6 +211,8 @@ impl SnapshotBuilder {
             (_, None) => return self.inconsistent("there was no header before it"),
             (Piece::Content { entries, sessions }, Some(header)) => self.content(&entries, sessions, header)?,
             (Piece::Marks(marks), Some(_)) => self.marks(marks)?,
+            (Piece::Leases(leases), Some(_)) => self.leases(leases)?,
+            (Piece::Staged { prefix, move_id, leases }, Some(_)) => self.staged(prefix, move_id, leases)?,
             (Piece::End { pieces }, Some(header)) => {
                 if pieces != self.pieces || !self.has_marks || self.state.tree.len() as u64 != header.values {
                     return self.inconsistent("it ends the snapshot, but not all was there");
@@ -202,6 +275,25 @@ impl SnapshotBuilder {
         self.has_marks = true;
         let Marks { moved, frozen, imports, settled } = marks;
         self.state = State { moved, frozen, imports, settled, ..core::mem::take(&mut self.state) };
+        Ok(())
+    }
+
+    fn leases(&mut self, leases: Vec<LeaseRecord>) -> Result<(), TreeError> {
+        for record in leases {
+            let tree = &self.state.tree;
+            if !record.is_sound() || !self.state.leases.restore(record, |at| tree.get(at).is_some()) {
+                return self.inconsistent("a lease of it cannot be");
+            }
+        }
+        Ok(())
+    }
+
+    fn staged(&mut self, prefix: Path, move_id: u64, leases: Vec<LeaseRecord>) -> Result<(), TreeError> {
+        let staged = self.state.staged.entry(prefix).or_insert_with(|| Staged { move_id, leases: BTreeMap::new() });
+        if staged.move_id != move_id || !leases.iter().all(LeaseRecord::is_sound) {
+            return self.inconsistent("an arriving lease of it cannot be");
+        }
+        staged.leases.extend(leases.into_iter().map(|record| (record.id, record)));
         Ok(())
     }
 

@@ -13,14 +13,17 @@
 //! Moves are told apart by their ids. A prefix remembers the newest move that was settled for it; commands of that and
 //! older ones change nothing, so that a command which is proposed twice, or comes late, does no harm.
 
+mod leasing;
+
 use std::collections::BTreeMap;
 
 use crate::digest::Digest;
 use crate::marks::{covers, share};
 use crate::{
-    Begin, Command, Committed, Datastore, Entry, Event, EventKind, Import, Location, Mark, Outcome, Path, Refusal,
-    SessionRecord, Sessions, Transaction, Tree,
+    Begin, Change, Command, Committed, Datastore, Entry, Event, EventKind, Import, LeaseId, Leases, Location, Mark,
+    Outcome, Path, Refusal, SessionRecord, Sessions, Transaction, Tree, Value,
 };
+pub use leasing::{LeaseChunk, Staged};
 
 /// The most prefixes that are frozen, arriving or moved, of each kind.
 pub const MAX_MARKS: usize = 4_096;
@@ -43,6 +46,10 @@ pub struct State {
     pub imports: BTreeMap<Path, Import>,
     /// The newest move of a prefix that was finished or given up.
     pub settled: BTreeMap<Path, u64>,
+    /// Values that go away with the programs that need them.
+    pub leases: Leases,
+    /// Leases that came ahead of a prefix that is arriving.
+    pub staged: BTreeMap<Path, Staged>,
 }
 
 /// What one chunk of a move brings.
@@ -66,21 +73,22 @@ impl State {
     /// Applies the command at log index `index`, and tells `watch` what changed.
     ///
     /// # Errors
-    /// [`Refusal`]; then nothing that can be read changed.
+    /// [`Refusal`]; then nothing that can be read changed, unless it is [`Refusal::Otherwise`].
     pub fn apply(&mut self, index: u64, command: &Command, watch: &mut impl FnMut(Event)) -> Outcome {
+        self.apply_with_past(index, command, &mut |event, _| watch(event))
+    }
+
+    /// The same; `note` gets with each change the value that was there before.
+    ///
+    /// # Errors
+    /// As for [`State::apply`].
+    pub fn apply_with_past(
+        &mut self,
+        index: u64,
+        command: &Command,
+        note: &mut impl FnMut(Event, Option<Value>),
+    ) -> Outcome {
         match command {
-            Command::Write { session, sequence, acknowledged, transaction } => {
-                match self.sessions.begin(*session, *sequence, *acknowledged, index) {
-                    Begin::Repeat(outcome) => return outcome,
-                    Begin::Forgotten => return Err(Refusal::Forgotten),
-                    Begin::New => {}
-                }
-                // Not kept in the session: the retry shall find another answer.
-                self.admits(transaction)?;
-                let outcome = self.tree.apply(transaction, watch);
-                self.sessions.finish(*session, *sequence, outcome.clone());
-                outcome
-            }
             Command::Freeze { prefix, except, move_id } => self.freeze(prefix, except, *move_id),
             Command::Thaw { prefix, move_id } => {
                 if self.frozen.get(prefix).is_some_and(|mark| mark.number == *move_id) {
@@ -100,9 +108,55 @@ impl State {
                     revision: *revision,
                     last: *last,
                 };
-                self.import(index, &arrival, watch)
+                self.import(index, &arrival, &mut |event| note(event, None))
             }
-            Command::Dropped { prefix, move_id, to } => Ok(self.dropped(prefix, *move_id, *to, watch)),
+            Command::Dropped { prefix, move_id, to } => {
+                Ok(self.dropped(prefix, *move_id, *to, &mut |event| note(event, None)))
+            }
+            Command::Expire { leases } => Ok(self.expire(leases, note)),
+            Command::ImportLeases { move_id, prefix, except, leases } => {
+                self.stage_leases((prefix, except), *move_id, leases)
+            }
+            Command::Write { session, sequence, acknowledged, .. }
+            | Command::WriteOrElse { session, sequence, acknowledged, .. }
+            | Command::Grant { session, sequence, acknowledged, .. }
+            | Command::Revoke { session, sequence, acknowledged, .. } => {
+                match self.sessions.begin(*session, *sequence, *acknowledged, index) {
+                    Begin::Repeat(outcome) => return outcome,
+                    Begin::Forgotten => return Err(Refusal::Forgotten),
+                    Begin::New => {}
+                }
+                // Not kept in the session: the retry shall find another answer.
+                self.admits(command)?;
+                let outcome = self.carry_out(index, command, note);
+                self.sessions.finish(*session, *sequence, outcome.clone());
+                outcome
+            }
+        }
+    }
+
+    /// What a client wants, which was admitted.
+    fn carry_out(&mut self, index: u64, command: &Command, note: &mut impl FnMut(Event, Option<Value>)) -> Outcome {
+        match command {
+            Command::Write { transaction, .. } => {
+                transaction.check()?;
+                self.tree.judge(&transaction.conditions)?;
+                self.change(&transaction.changes, note)
+            }
+            Command::WriteOrElse { transaction, otherwise, .. } => {
+                transaction.check_with(otherwise)?;
+                match self.tree.judge(&transaction.conditions) {
+                    Ok(()) => self.change(&transaction.changes, note),
+                    Err(Refusal::ConditionFailed { index, actual }) => {
+                        let Committed { revision } = self.change(otherwise, note)?;
+                        Err(Refusal::Otherwise { revision, condition: index, actual })
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            }
+            Command::Grant { lease, ttl_ms, home, .. } => self.grant(*lease, *ttl_ms, home, index),
+            Command::Revoke { lease, .. } => self.revoke(*lease, note),
+            _ => unreachable!("other commands belong to no session"),
         }
     }
 
@@ -166,20 +220,39 @@ impl State {
             digest.bytes(prefix.as_str().as_bytes());
             digest.number(*move_id);
         }
+        self.digest_leases(&mut digest);
         digest.finish()
     }
 
-    fn admits(&self, transaction: &Transaction) -> Result<(), Refusal> {
+    /// Whether all that a client's command touches is here and at rest.
+    fn admits(&self, command: &Command) -> Result<(), Refusal> {
         if self.frozen.is_empty() && self.imports.is_empty() && self.moved.is_empty() {
             return Ok(());
         }
+        match command {
+            Command::Write { transaction, .. } => self.admits_all(transaction, &[]),
+            Command::WriteOrElse { transaction, otherwise, .. } => self.admits_all(transaction, otherwise),
+            Command::Grant { home, .. } => self.settled_here(home, false),
+            Command::Revoke { lease, at, .. } => self.admits_revocation(*lease, at),
+            _ => Ok(()),
+        }
+    }
+
+    fn admits_all(&self, transaction: &Transaction, otherwise: &[Change]) -> Result<(), Refusal> {
         for condition in &transaction.conditions {
             self.settled_here(&condition.at.path, false)?;
         }
-        for change in &transaction.changes {
+        for change in transaction.changes.iter().chain(otherwise) {
             self.settled_here(&change.at().path, change.is_subtree())?;
         }
         Ok(())
+    }
+
+    fn admits_revocation(&self, lease: LeaseId, at: &Path) -> Result<(), Refusal> {
+        match self.leases.get(lease) {
+            Some(_) => self.is_lease_at_rest(lease),
+            None => self.settled_here(at, false),
+        }
     }
 
     fn settled_here(&self, path: &Path, subtree: bool) -> Result<(), Refusal> {
@@ -246,6 +319,7 @@ impl State {
             self.imports.remove(prefix);
             self.claim(prefix, except);
             self.settle(prefix, arrival.move_id);
+            self.adopt_leases((prefix, except), arrival.move_id, index);
             self.reset(prefix, watch);
         } else {
             self.imports.get_mut(prefix).expect("it has begun").next = expected.saturating_add(1);
@@ -258,11 +332,13 @@ impl State {
         // What an older move brought, and was given up, is not mixed with what this one brings.
         if let Some(given_up) = self.imports.remove(prefix) {
             self.tree.drop_prefix(prefix, &given_up.except);
+            self.leases.arrives(prefix, &given_up.except);
         }
         self.undisturbed(prefix, except)?;
         if self.imports.len() >= MAX_MARKS {
             return Err(Refusal::TooManyMarks);
         }
+        self.leases.arrives(prefix, except);
         self.imports.insert(prefix.clone(), Import { move_id, except: except.to_vec(), next: 0 });
         Ok(())
     }
@@ -279,8 +355,12 @@ impl State {
             None
         };
         self.settle(prefix, move_id);
+        if self.staged.get(prefix).is_some_and(|staged| staged.move_id <= move_id) {
+            self.staged.remove(prefix);
+        }
         if let Some(except) = except {
             self.tree.drop_prefix(prefix, &except);
+            self.leases.moved(prefix, &except);
             self.claim(prefix, &except);
             self.moved.insert(prefix.clone(), Mark { number: to, except });
             self.reset(prefix, watch);

@@ -8,7 +8,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Path};
+use crate::{Bytes, LeaseId, Path};
 
 /// The most changes in a transaction.
 pub const MAX_CHANGES: usize = 1_024;
@@ -94,6 +94,30 @@ pub enum Expect {
     Etag(u64),
     /// A value of these bytes.
     Value(Bytes),
+    // From here on: since protocol version 2.
+    /// A value that has another entity tag.
+    NotEtag(u64),
+    /// A value of other bytes.
+    NotValue(Bytes),
+    /// A value whose entity tag is smaller: it was last written before that revision.
+    EtagBelow(u64),
+    /// A value whose entity tag is larger.
+    EtagAbove(u64),
+}
+
+impl Expect {
+    /// The bytes that it compares with, if it does.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Expect::Value(bytes) | Expect::NotValue(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether servers of protocol version 1 know it.
+    pub fn is_of_version_1(&self) -> bool {
+        matches!(self, Expect::Absent | Expect::Present | Expect::Etag(_) | Expect::Value(_))
+    }
 }
 
 /// One change.
@@ -130,6 +154,16 @@ pub enum Change {
         /// Where.
         at: Location,
     },
+    /// Writes a value that goes away with a lease (since protocol version 2). The other ways to write a value take it from
+    /// its lease.
+    PutWithLease {
+        /// Where.
+        at: Location,
+        /// What.
+        value: Bytes,
+        /// The lease.
+        lease: LeaseId,
+    },
 }
 
 impl Change {
@@ -140,14 +174,18 @@ impl Change {
             | Change::Put { at, .. }
             | Change::Replace { at, .. }
             | Change::Delete { at }
-            | Change::Remove { at } => at,
+            | Change::Remove { at }
+            | Change::PutWithLease { at, .. } => at,
         }
     }
 
     /// What is written; none for a change that takes away.
     pub fn value(&self) -> Option<&Bytes> {
         match self {
-            Change::Create { value, .. } | Change::Put { value, .. } | Change::Replace { value, .. } => Some(value),
+            Change::Create { value, .. }
+            | Change::Put { value, .. }
+            | Change::Replace { value, .. }
+            | Change::PutWithLease { value, .. } => Some(value),
             Change::Delete { .. } | Change::Remove { .. } => None,
         }
     }
@@ -179,25 +217,38 @@ impl Transaction {
         self.conditions.iter().map(|condition| &condition.at).chain(self.changes.iter().map(Change::at))
     }
 
+    /// Whether servers of protocol version 1 know all of it.
+    pub fn is_of_version_1(&self) -> bool {
+        self.conditions.iter().all(|condition| condition.expect.is_of_version_1())
+            && !self.changes.iter().any(|change| matches!(change, Change::PutWithLease { .. }))
+    }
+
     /// Checks the bounds.
     ///
     /// # Errors
     /// [`Invalid`] with the first bound that is broken.
     pub fn check(&self) -> Result<(), Invalid> {
+        self.check_with(&[])
+    }
+
+    /// Checks the bounds of this and of what is done when the conditions don't hold.
+    ///
+    /// # Errors
+    /// [`Invalid`] with the first bound that is broken; changes of `otherwise` count on from the others.
+    pub fn check_with(&self, otherwise: &[Change]) -> Result<(), Invalid> {
         if self.conditions.len() > MAX_CONDITIONS {
             return Err(Invalid::Conditions { count: self.conditions.len() as u64 });
         }
-        if self.changes.len() > MAX_CHANGES {
-            return Err(Invalid::Changes { count: self.changes.len() as u64 });
+        let count = self.changes.len() + otherwise.len();
+        if count > MAX_CHANGES {
+            return Err(Invalid::Changes { count: count as u64 });
         }
         let mut total_bytes = 0;
         for condition in &self.conditions {
             total_bytes += condition.at.path.as_str().len();
-            if let Expect::Value(value) = &condition.expect {
-                total_bytes += value.len();
-            }
+            total_bytes += condition.expect.bytes().map_or(0, |value| value.len());
         }
-        for (index, change) in self.changes.iter().enumerate() {
+        for (index, change) in self.changes.iter().chain(otherwise).enumerate() {
             total_bytes += change.at().path.as_str().len();
             if let Some(value) = change.value() {
                 total_bytes += value.len();
@@ -325,6 +376,48 @@ pub enum Refusal {
     /// There are too many moved, frozen or arriving prefixes in this shard.
     #[error("shard holds {} marks of moves; hint: merge prefixes", crate::state::MAX_MARKS)]
     TooManyMarks,
+    // From here on: since protocol version 2.
+    /// A condition does not hold, so what was to be done otherwise was done: the only refusal that changes something.
+    #[error("condition {condition} does not hold, what was to be done otherwise is done: {}", found(*.actual))]
+    Otherwise {
+        /// The shard's revision with that in it.
+        revision: u64,
+        /// The condition, from 0.
+        condition: u32,
+        /// The entity tag of the value that was there; none if there was no value.
+        actual: Option<u64>,
+    },
+    /// There is no such lease where it was looked for, or it has ended.
+    #[error("there is no lease {lease} here; hint: it has ended, or is of data in another shard")]
+    NoLease {
+        /// The lease.
+        lease: LeaseId,
+    },
+    /// A lease of this number is there already.
+    #[error("lease {lease} is there already; hint: choose another number at random")]
+    LeaseExists {
+        /// The lease.
+        lease: LeaseId,
+    },
+    /// A lease's time to live is out of bounds.
+    #[error(
+        "a lease cannot live for {ttl_ms} ms; hint: from {} ms to {} ms",
+        crate::leases::LEASE_TTL_MIN_MS,
+        crate::leases::LEASE_TTL_MAX_MS
+    )]
+    LeaseTtl {
+        /// What was asked for.
+        ttl_ms: u64,
+    },
+    /// The shard has as many leases as it may have.
+    #[error("the shard has {} leases already; hint: attach several values to one lease", crate::leases::MAX_LEASES)]
+    TooManyLeases,
+    /// The lease has as many values as it may have.
+    #[error("lease {lease} has {} values already; hint: grant another", crate::leases::MAX_LEASE_VALUES)]
+    LeaseFull {
+        /// The lease.
+        lease: LeaseId,
+    },
 }
 
 impl Refusal {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Datastore, Location, Path, SessionId, SessionRecord, State, Value};
 
 /// What an entry is taken to cost in a chunk beside its path and value: lengths and entity tag.
-const ENTRY_BYTES: usize = 16;
+pub(crate) const ENTRY_BYTES: usize = 16;
 /// What an outcome is taken to cost in a chunk.
 const OUTCOME_BYTES: usize = 24;
 

@@ -96,13 +96,24 @@ impl Tree {
     /// [`Refusal`] with the first bound, condition or change that stands in the way; then nothing changed.
     pub fn apply(&mut self, transaction: &Transaction, watch: &mut impl FnMut(Event)) -> Result<Committed, Refusal> {
         transaction.check()?;
-        for (index, condition) in transaction.conditions.iter().enumerate() {
-            self.judge(index, condition)?;
-        }
+        self.judge(&transaction.conditions)?;
+        self.commit(&transaction.changes, &mut |event, _| watch(event))
+    }
+
+    /// Makes changes, all or none, and tells `note` what changed and what was there before.
+    pub(crate) fn commit(
+        &mut self,
+        changes: &[Change],
+        note: &mut impl FnMut(Event, Option<Value>),
+    ) -> Result<Committed, Refusal> {
         let revision = self.revision + 1;
-        match &transaction.changes[..] {
+        let mut tell = |effect: Effect| {
+            let (event, before) = effect.event(revision);
+            note(event, before);
+        };
+        match changes {
             [] => return Ok(Committed { revision: self.revision }),
-            [change] => self.change(change, revision, &mut |effect| watch(effect.event(revision)))?,
+            [change] => self.change(change, revision, &mut tell)?,
             changes => {
                 let mut effects = Vec::with_capacity(changes.len());
                 for change in changes {
@@ -111,28 +122,53 @@ impl Tree {
                         return Err(refusal);
                     }
                 }
-                for effect in effects {
-                    watch(effect.event(revision));
-                }
+                effects.into_iter().for_each(tell);
             }
         }
         self.revision = revision;
         Ok(Committed { revision })
     }
 
-    /// Whether a transaction's conditions hold, index of the first that does not otherwise.
-    fn judge(&self, index: usize, condition: &Condition) -> Result<(), Refusal> {
-        let found = self.get(&condition.at);
-        let holds = match &condition.expect {
-            Expect::Absent => found.is_none(),
-            Expect::Present => found.is_some(),
-            Expect::Etag(etag) => found.is_some_and(|value| value.etag == *etag),
-            Expect::Value(bytes) => found.is_some_and(|value| value.bytes == *bytes),
-        };
-        if holds {
-            return Ok(());
+    /// Takes these values away, and nothing below them; raises the revision if there was one of them.
+    pub(crate) fn take_away(&mut self, values: &[Location], note: &mut impl FnMut(Event, Option<Value>)) {
+        let revision = self.revision + 1;
+        for at in values {
+            let Some(before) = self.unset(at.datastore, &at.path) else { continue };
+            self.revision = revision;
+            let (event, before) = Effect { at: at.clone(), before: Some(before), after: None }.event(revision);
+            note(event, before);
         }
-        Err(Refusal::ConditionFailed { index: index as u32, actual: found.map(|value| value.etag) })
+    }
+
+    /// Takes these values away as if they had never been there.
+    pub(crate) fn forget(&mut self, values: &[Location]) {
+        for at in values {
+            self.unset(at.datastore, &at.path);
+        }
+    }
+
+    /// Whether all conditions hold.
+    ///
+    /// # Errors
+    /// [`Refusal::ConditionFailed`] with the first that does not.
+    pub fn judge(&self, conditions: &[Condition]) -> Result<(), Refusal> {
+        for (index, condition) in conditions.iter().enumerate() {
+            let found = self.get(&condition.at);
+            let holds = match &condition.expect {
+                Expect::Absent => found.is_none(),
+                Expect::Present => found.is_some(),
+                Expect::Etag(etag) => found.is_some_and(|value| value.etag == *etag),
+                Expect::Value(bytes) => found.is_some_and(|value| value.bytes == *bytes),
+                Expect::NotEtag(etag) => found.is_some_and(|value| value.etag != *etag),
+                Expect::NotValue(bytes) => found.is_some_and(|value| value.bytes != *bytes),
+                Expect::EtagBelow(etag) => found.is_some_and(|value| value.etag < *etag),
+                Expect::EtagAbove(etag) => found.is_some_and(|value| value.etag > *etag),
+            };
+            if !holds {
+                return Err(Refusal::ConditionFailed { index: index as u32, actual: found.map(|value| value.etag) });
+            }
+        }
+        Ok(())
     }
 
     /// Makes one change, or refuses it without having done any of it.
@@ -151,7 +187,7 @@ impl Tree {
                 }
                 self.put(at, value, revision, note);
             }
-            Change::Put { value, .. } => self.put(at, value, revision, note),
+            Change::Put { value, .. } | Change::PutWithLease { value, .. } => self.put(at, value, revision, note),
             Change::Delete { .. } => {
                 if self.remove(at, note) == 0 {
                     return Err(Refusal::Missing { at: at.clone() });
@@ -294,12 +330,13 @@ struct Effect {
 }
 
 impl Effect {
-    fn event(self, revision: u64) -> Event {
+    /// The event, and the value before it.
+    fn event(self, revision: u64) -> (Event, Option<Value>) {
         let kind = match self.after {
             Some(value) => EventKind::Put { etag: revision, value },
             None => EventKind::Deleted,
         };
-        Event { revision, kind, at: self.at }
+        (Event { revision, kind, at: self.at }, self.before)
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) segment: u64,
     /// Sequence number of its first batch.
     pub(crate) sequence: u64,
+    /// Whether a witness stands beside it. (Programs of before it wrote zero here, and don't read it.)
+    pub(crate) is_witnessed: bool,
 }
 
 impl SegmentHeader {
@@ -60,6 +62,7 @@ impl SegmentHeader {
         out[28..36].copy_from_slice(&self.server.to_le_bytes());
         out[36..44].copy_from_slice(&self.segment.to_le_bytes());
         out[44..52].copy_from_slice(&self.sequence.to_le_bytes());
+        out[52] = self.is_witnessed.into();
         let checksum = crc32fast::hash(&out[..60]);
         out[60..].copy_from_slice(&checksum.to_le_bytes());
         out
@@ -94,6 +97,7 @@ impl SegmentHeader {
                 server: reader.u64()?,
                 segment: reader.u64()?,
                 sequence: reader.u64()?,
+                is_witnessed: reader.u8()? != 0,
             })
         };
         let header = read().expect("the header is long enough");
@@ -318,7 +322,7 @@ pub(crate) fn find_later_batch(segment: &[u8], place: Place, offset: usize, sequ
 #[doc(hidden)]
 pub fn segment_with_records(identity: &Identity, records: &[u8]) -> Vec<u8> {
     let (cluster, server) = (identity.cluster, identity.server.0);
-    let mut segment = SegmentHeader { cluster, server, segment: 1, sequence: 1 }.encode().to_vec();
+    let mut segment = SegmentHeader { cluster, server, segment: 1, sequence: 1, is_witnessed: false }.encode().to_vec();
     segment.resize(SEGMENT_HEADER_BYTES + BATCH_HEADER_BYTES, 0);
     segment.extend_from_slice(records);
     segment.push(0);
@@ -412,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_segments_header_is_read_and_its_flips_are_found() {
-        let header = SegmentHeader { cluster: 1 << 100, server: 2, segment: 3, sequence: 4 };
+        let header = SegmentHeader { cluster: 1 << 100, server: 2, segment: 3, sequence: 4, is_witnessed: true };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::read(&segment_file(3), &bytes), Ok(Some(header)));
         assert!(SegmentHeader::read(&segment_file(4), &bytes).is_err());

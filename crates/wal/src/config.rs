@@ -1,14 +1,11 @@
 //! What can be set.
 
-/// A segment's size at which the next one begins, unless set.
-pub const SEGMENT_BYTES: u64 = 64 << 20;
+/// A segment's size at which the next one begins, unless set. What is not needed any more is given back in such pieces.
+pub const SEGMENT_BYTES: u64 = 32 << 20;
 
 /// Zeros that are written ahead of the batches at a time, unless set. So much takes about half a millisecond, as
 /// long as a few batches; a step of 4 MiB takes 6 ms and more, and every batch would wait for it.
 pub const ALLOCATE_BYTES: u64 = 256 << 10;
-
-/// Segments after which the group that holds the oldest one should make a snapshot, unless set.
-pub const SEGMENTS_MAX: usize = 8;
 
 /// What may wait for the next batch: one megabyte less than the length field of a batch can hold would do, but a
 /// server that is so far behind its disk has to push back much earlier.
@@ -24,8 +21,6 @@ pub struct Config {
     /// A batch that reaches the end of its segment's file extends it with zeros to the next multiple of this, though
     /// not beyond `segment_bytes`, and not if it is larger than a quarter of this; 0 never does. See [`Operation::Allocate`](crate::Operation::Allocate).
     pub allocate_bytes: u64,
-    /// [`Log::pinned_by`](crate::Log::pinned_by) speaks when there are more segments than this.
-    pub segments_max: usize,
     /// Bytes that may wait; [`Log::append`](crate::Log::append) refuses more.
     pub backlog_bytes_max: usize,
 }
@@ -36,7 +31,6 @@ impl Default for Config {
             cluster: None,
             segment_bytes: SEGMENT_BYTES,
             allocate_bytes: ALLOCATE_BYTES,
-            segments_max: SEGMENTS_MAX,
             backlog_bytes_max: BACKLOG_BYTES_MAX,
         }
     }

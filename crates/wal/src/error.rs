@@ -10,8 +10,10 @@ pub enum Error {
     /// Content that was once durable is no longer what was written.
     #[error(
         "{file}: corrupt at byte {offset}: expected {expected}, found {found}. Nothing was changed. \
-         hint: restore the folder from a backup, or remove this server from the cluster, empty its folder, and let it \
-         join as a new server"
+         hint: put the server's folder back as it was, if it is whole somewhere else (a copy of an earlier day is no help: the \
+         server would have forgotten its votes and what it confirmed since then). Otherwise replace this server: \
+         `heddle cluster replace NAME` at another one says how; a server that was alone is filled from a backup of the \
+         cluster (`heddle cluster restore FILE`)"
     )]
     Corrupt {
         /// The file.
@@ -25,14 +27,34 @@ pub enum Error {
     },
     /// A segment, a snapshot or the identity file is not there although others refer to it.
     #[error(
-        "{file} is missing: {why}. Nothing was changed. hint: put the file back, restore the folder from a backup, or \
-         remove this server from the cluster, empty its folder, and let it join as a new server"
+        "{file} is missing: {why}. Nothing was changed. \
+         hint: put the server's folder back as it was, if it is whole somewhere else (a copy of an earlier day is no help: the \
+         server would have forgotten its votes and what it confirmed since then). Otherwise replace this server: \
+         `heddle cluster replace NAME` at another one says how; a server that was alone is filled from a backup of the \
+         cluster (`heddle cluster restore FILE`)"
     )]
     Missing {
         /// The file.
         file: FileName,
         /// How that is known.
         why: String,
+    },
+    /// The log ends before a batch that is known to have been durable.
+    #[error(
+        "{file}: the log ends with batch {found}, and batch {expected} was once on the disk in this file: what was confirmed \
+         since batch {found} is lost, votes perhaps too. Nothing was changed. \
+         hint: put the server's folder back as it was, if it is whole somewhere else (a copy of an earlier day is no help: the \
+         server would have forgotten its votes and what it confirmed since then). Otherwise replace this server: \
+         `heddle cluster replace NAME` at another one says how; a server that was alone is filled from a backup of the \
+         cluster (`heddle cluster restore FILE`)"
+    )]
+    TailLost {
+        /// The segment in which the batch should be.
+        file: FileName,
+        /// Number of the batch that was durable.
+        expected: u64,
+        /// Number of the last batch that is there.
+        found: u64,
     },
     /// The folder is of another cluster or another server.
     #[error(

@@ -14,6 +14,7 @@
 //!                               +-----------------------------------+
 //!
 //!  folder     identity                       whose folder it is (JSON)
+//!             witness                        the last batch that is durable, once more
 //!             log-0000000000000007           oldest segment in which an entry lives
 //!             log-0000000000000008           the segment that is written
 //!             snapshot-1-4e20-3              group 1 up to entry 0x4e20, file number 3
@@ -22,7 +23,7 @@
 //!  segment    +--------+-------------------------+-------+-------+-----+------------------+
 //!             | header | batch: records, CHECKPT | batch | batch | ... | zeros, 0 or more |
 //!             +--------+-------------------------+-------+-------+-----+------------------+
-//!  header 64  "heddlelg" format(4) cluster(16) server(8) segment(8) first-batch(8) zero(8) crc(4)
+//!  header 64  "heddlelg" format(4) cluster(16) server(8) segment(8) first-batch(8) witnessed(1) zero(7) crc(4)
 //!  batch 45+  d7 "bat" length(4) number(8) oldest-segment(8) mask(8) body-crc(4) header-crc(4) "hed" b5 | records | e7
 //! ```
 //!
@@ -37,6 +38,11 @@
 //! - Each segment begins with a checkpoint of all groups' states, so an old segment is needed only for the entries in
 //!   it. Batches name the oldest segment that is needed; older ones are deleted after the batch that says so is
 //!   durable.
+//! - Segments are deleted in order, so one entry that lives in the oldest keeps all later ones on the disk.
+//!   [`Log::living_before`] names the groups that have such entries, [`Log::rewrite`] writes entries again at the end.
+//! - Once a batch is durable its number is written to the `witness`, a file of two slots: recovery refuses a log that ends
+//!   before it ([`Error::TailLost`]), and a folder without a witness if its segments were written beside one. Folders of
+//!   before there were witnesses get one at their first batch. See `witness.rs`.
 //! - Each start begins a segment. Its first batch makes durable what recovery found: the last batch may lie in the
 //!   system's memory only, if the process was killed but the machine went on. [`Log::is_ready`] says when that is done.
 //! - Zeros are written ahead of the batches, [`Config::allocate_bytes`] at a time, together with the batch that reaches
@@ -46,8 +52,14 @@
 //! - Operations can be repeated. So a batch that found no room is written again as it was, over what is there of it.
 //! - A sync that failed is never repeated ([`Log::failed`]).
 //!
-//! What it can't find out: that the whole last segment, the last batches as a whole, or a whole sector of the very last
-//! batch, were lost (are missing or read as zeros) after they were durable.
+//! # What it can't find out
+//!
+//! The witness is written after each batch, and synced every now and then ([`Log::sync_witness`]; the store does so every
+//! 200 ms). So whatever becomes of the process, a log that was cut, emptied or deleted from any byte on is noticed, to the last
+//! batch that was confirmed, as long as the machine goes on. After a loss of power the system's memory is gone, and with it
+//! what the witness said of the last 200 ms: if then the disk *also* loses batches of that time, which it had confirmed as
+//! durable, as wholes or in sectors of the very last batch that read as zeros, they are missed by nobody. Nor is it noticed
+//! if all files are those of an earlier moment: a copy of the folder that was put back, a disk that was restored.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -64,10 +76,11 @@ mod record;
 mod recovery;
 mod replay;
 mod snapshot;
+mod witness;
 
 #[doc(hidden)]
 pub use batch::segment_with_records;
-pub use config::{ALLOCATE_BYTES, BACKLOG_BYTES_MAX, Config, SEGMENT_BYTES, SEGMENTS_MAX};
+pub use config::{ALLOCATE_BYTES, BACKLOG_BYTES_MAX, Config, SEGMENT_BYTES};
 pub use disk::{
     DiskError, FILE_NAME_BYTES_MAX, FileName, Folder, Lane, Operation, SECTOR_BYTES, Write, temporary_name,
 };

@@ -7,6 +7,7 @@ use machine::ServerId;
 
 use crate::batch::{BATCH_HEADER_BYTES, Place, SEGMENT_HEADER_BYTES, SegmentHeader, seal, segment_file};
 use crate::group::{Group, Usage};
+use crate::witness::{Witness, WitnessState};
 use crate::{
     Config, DiskError, Entries, Entry, Error, FileName, Folder, HardState, Identity, Lane, Operation, Position,
     RecoveredGroup, SnapshotMark, SnapshotWriter, Write, record, recovery,
@@ -34,6 +35,9 @@ pub struct Log {
     pub(crate) groups: BTreeMap<u64, Group>,
     pub(crate) usage: Usage,
     pub(crate) segments: Segments,
+    /// The length of each segment's file, those included that are about to be deleted or made, in bytes.
+    pub(crate) lengths: BTreeMap<u64, u64>,
+    pub(crate) witness: WitnessState,
     /// Number of the next batch.
     pub(crate) sequence: u64,
     /// Number that the next snapshot file has in its name.
@@ -85,6 +89,8 @@ pub(crate) struct Pending {
     before: Vec<Operation>,
     /// Files that nothing refers to once the batch is durable.
     obsolete: BTreeSet<FileName>,
+    /// Bytes of entries that were only written again: they don't count as backlog.
+    rewritten_bytes: usize,
 }
 
 /// Room for the headers in front of the records.
@@ -97,7 +103,14 @@ impl Default for Pending {
     fn default() -> Self {
         let mut frame = Vec::with_capacity(FRAME_BYTES);
         frame.resize(HEADERS_BYTES, 0);
-        Self { frame, hard_states: BTreeMap::new(), is_due: false, before: Vec::new(), obsolete: BTreeSet::new() }
+        Self {
+            frame,
+            hard_states: BTreeMap::new(),
+            is_due: false,
+            before: Vec::new(),
+            obsolete: BTreeSet::new(),
+            rewritten_bytes: 0,
+        }
     }
 }
 
@@ -109,6 +122,11 @@ impl Pending {
 
     fn bytes(&self) -> usize {
         self.frame.len() - HEADERS_BYTES
+    }
+
+    /// Bytes that count against [`Config::backlog_bytes_max`].
+    fn backlog_bytes(&self) -> usize {
+        self.bytes() - self.rewritten_bytes
     }
 }
 
@@ -158,6 +176,7 @@ impl Log {
             (None, Some(cluster)) if cluster != identity.cluster => Err(expected(recovery::cluster_name(cluster))),
             (None, _) => {
                 self.pending.before.push(identity.write());
+                self.pending.before.push(Witness::default().begin(&identity));
                 self.pending.is_due = true;
                 self.identity = Some(identity);
                 Ok(())
@@ -187,8 +206,9 @@ impl Log {
     pub fn append(&mut self, group: u64, entries: &[Entry]) -> Result<(), Error> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
         let (bytes, limit) = (record::entries_bytes_max(entries), self.config.backlog_bytes_max);
-        if self.pending.bytes() > 0 && self.pending.bytes() + bytes > limit {
-            return Err(Error::BacklogFull { bytes: self.pending.bytes() + bytes, limit });
+        let waiting = self.pending.backlog_bytes();
+        if waiting > 0 && waiting + bytes > limit {
+            return Err(Error::BacklogFull { bytes: waiting + bytes, limit });
         }
         let state = self.groups.entry(group).or_default();
         assert!(
@@ -208,6 +228,50 @@ impl Log {
         record::put_entries(&mut self.pending.frame, group, entries);
         self.pending.is_due = true;
         Ok(())
+    }
+
+    /// Writes entries again that lie in old segments, so that those can be deleted. They don't count as backlog, so that
+    /// [`Log::append`] goes on to take what it would have taken.
+    ///
+    /// # Panics
+    /// If they are not all entries that the group has ([`Log::held`]).
+    pub fn rewrite(&mut self, group: u64, entries: &[Entry]) {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
+        let state = self.groups.entry(group).or_default();
+        assert!(
+            state.first() == Some(first.index) && state.last() == last.index,
+            "group {group}: entries {} to {} are to be written again, and it has {:?} to {}",
+            first.index,
+            last.index,
+            state.first(),
+            state.last()
+        );
+        state.append(first.index, last.index, self.segments.current, &mut self.usage);
+        let before = self.pending.bytes();
+        record::put_entries(&mut self.pending.frame, group, entries);
+        self.pending.rewritten_bytes += self.pending.bytes() - before;
+        self.pending.is_due = true;
+    }
+
+    /// The first and the last entry that a group has in the log, if it has any.
+    pub fn held(&self, group: u64) -> Option<(u64, u64)> {
+        let state = self.groups.get(&group)?;
+        Some((state.first()?, state.last()))
+    }
+
+    /// Has the next batch begin a segment, so that all others can be given back once nothing lives in them. Gives its
+    /// number, for [`Log::living_before`].
+    pub fn begin_segment(&mut self) -> u64 {
+        if self.segments.len > 0 {
+            // No segment but the last may have zeros behind its batches: they could be what a crash left of one.
+            let (file, len) = (segment_file(self.segments.current), self.segments.len);
+            self.lengths.insert(self.segments.current, len);
+            self.pending.before.push(Operation::Truncate { file: file.clone(), len });
+            self.pending.before.push(Operation::Sync { file });
+            self.segments = Segments { current: self.segments.current + 1, len: 0, allocated: 0, ..self.segments };
+        }
+        self.pending.is_due |= self.segments.oldest < self.segments.current;
+        self.segments.current
     }
 
     /// Sets a group's hard state. A commit index alone does not make a batch leave.
@@ -332,17 +396,21 @@ impl Log {
         frame.push(0);
         let deleted = self.segments.oldest..self.usage.oldest().map_or(segment, |oldest| oldest.min(segment));
         self.segments.oldest = deleted.end;
+        self.lengths = self.lengths.split_off(&deleted.end);
         let place = Place::new(identity, segment);
         let offset = if begins { SEGMENT_HEADER_BYTES } else { start };
         seal(&mut frame[SEGMENT_HEADER_BYTES..], place, offset, self.sequence, self.segments.oldest);
         if begins {
             let (cluster, server) = (identity.cluster, identity.server.0);
-            let header = SegmentHeader { cluster, server, segment, sequence: self.sequence };
+            let sequence = self.sequence;
+            let header = SegmentHeader { cluster, server, segment, sequence, is_witnessed: true };
             frame[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
         }
         let bytes = Bytes::from(frame).slice(if begins { 0 } else { SEGMENT_HEADER_BYTES }..);
+        let witness = Witness { segment, sequence: self.sequence };
         self.sequence += 1;
         let allocated = self.segments.grow(bytes.len() as u64, &self.config);
+        self.lengths.insert(segment, self.segments.len.max(self.segments.allocated));
         if self.segments.len >= self.config.segment_bytes {
             self.segments = Segments { current: segment + 1, len: 0, allocated: 0, ..self.segments };
         }
@@ -351,6 +419,7 @@ impl Log {
         operations.push(Operation::WriteAt { file: file.clone(), offset: start as u64, bytes });
         operations.extend(allocated.map(|len| Operation::Allocate { file: file.clone(), len }));
         operations.push(Operation::Sync { file });
+        operations.push(witness.note(identity));
         let deleted = deleted.map(segment_file).chain(pending.obsolete);
         operations.extend(deleted.map(|file| Operation::Delete { file }));
         let write = Write { id, lane: Lane::Log, operations };
@@ -373,6 +442,15 @@ impl Log {
             _ => panic!("batch {id} is not under way"),
         }
         self.is_ready = true;
+        self.witness.noted += 1;
+    }
+
+    /// Makes durable what the witness says of the batches that are done, if it is not yet: one small operation for the
+    /// snapshot lane, beside the log. Whatever comes of it, nothing waits for it.
+    pub fn sync_witness(&mut self) -> Option<Operation> {
+        let is_due = self.witness.noted > self.witness.synced;
+        self.witness.synced = self.witness.noted;
+        is_due.then(|| Operation::Sync { file: Witness::file() })
     }
 
     /// The batch failed. After [`DiskError::Full`] the next [`Log::take_batch`] gives the same batch again: its
@@ -429,7 +507,7 @@ impl Log {
 
     /// Bytes that wait for the next batch.
     pub fn backlog_bytes(&self) -> usize {
-        self.pending.bytes()
+        self.pending.backlog_bytes()
     }
 
     /// Segments on the disk, the one that the next batch goes to included.
@@ -437,13 +515,32 @@ impl Log {
         (self.segments.current - self.segments.oldest) as usize + 1
     }
 
-    /// The group whose old entries keep the oldest segment alive, if there are more segments than configured: it
-    /// should make a snapshot and compact.
-    pub fn pinned_by(&self) -> Option<u64> {
-        if self.segments() <= self.config.segments_max {
-            return None;
-        }
-        let pins = |state: &Group| state.oldest_segment() == Some(self.segments.oldest);
-        self.groups.iter().find(|(_, state)| pins(state)).map(|(&group, _)| group)
+    /// Bytes that all segments take on the disk, zeros that were written ahead included.
+    pub fn bytes(&self) -> u64 {
+        self.lengths.values().sum()
+    }
+
+    /// The oldest segment that is needed.
+    pub fn oldest_segment(&self) -> u64 {
+        self.segments.oldest
+    }
+
+    /// The groups that have entries in segments before this one, and in segments that are not written any more: as long as
+    /// they do, those stay on the disk.
+    pub fn living_before(&self, segment: u64) -> Vec<u64> {
+        let lives = |group: &u64| self.lives_before(*group, segment);
+        self.groups.keys().copied().filter(lives).collect()
+    }
+
+    /// Whether a group is one of [`Log::living_before`].
+    pub fn lives_before(&self, group: u64, segment: u64) -> bool {
+        let oldest = self.groups.get(&group).and_then(Group::oldest_segment);
+        oldest.is_some_and(|oldest| oldest < segment.min(self.segments.current))
+    }
+
+    /// The last entry that a group's marked snapshot holds; 0 if it has none.
+    pub fn marked(&self, group: u64) -> u64 {
+        let mark = self.groups.get(&group).and_then(|state| state.status.snapshot.as_ref());
+        mark.map_or(0, |mark| mark.index)
     }
 }

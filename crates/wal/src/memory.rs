@@ -95,6 +95,8 @@ pub struct MemoryDisk {
     next_number: u64,
     room: Option<u64>,
     sync_failure: Option<String>,
+    /// How many bytes the next write takes before it fails, and why.
+    write_failure: Option<(usize, String)>,
 }
 
 impl MemoryDisk {
@@ -106,7 +108,7 @@ impl MemoryDisk {
     /// Carries out a whole write.
     ///
     /// # Errors
-    /// As set by [`MemoryDisk::fill_after`] and [`MemoryDisk::fail_next_sync`].
+    /// As set by [`MemoryDisk::fill_after`], [`MemoryDisk::fail_next_sync`] and [`MemoryDisk::fail_next_write`].
     pub fn carry_out(&mut self, write: &Write) -> Result<(), DiskError> {
         self.carry_out_part(write, write.operations.len())
     }
@@ -218,6 +220,12 @@ impl MemoryDisk {
     }
 
     fn write(&mut self, file: &FileName, offset: usize, bytes: &[u8]) -> Result<(), DiskError> {
+        if let Some((fits, text)) = self.write_failure.take() {
+            // A kernel takes whole pages, or none of one: what is left of a sector is not written.
+            let end = (offset + fits.min(bytes.len())) / SECTOR_BYTES * SECTOR_BYTES;
+            self.created(file).write(offset, &bytes[..end.saturating_sub(offset)]);
+            return Err(DiskError::Failed(text));
+        }
         let free = self.free();
         let content = self.created(file);
         let inside = content.visible.len() - offset;
@@ -295,6 +303,7 @@ impl MemoryDisk {
             content.changed = 0..0;
         }
         self.sync_failure = None;
+        self.write_failure = None;
     }
 
     fn forget_unnamed(&mut self) {
@@ -323,6 +332,11 @@ impl MemoryDisk {
     /// The next sync fails with this text. The content stays visible, but is not durable.
     pub fn fail_next_sync(&mut self, text: &str) {
         self.sync_failure = Some(text.to_owned());
+    }
+
+    /// The next write fails with this text after so many bytes, or a few less: it ends with a sector.
+    pub fn fail_next_write(&mut self, bytes: usize, text: &str) {
+        self.write_failure = Some((bytes, text.to_owned()));
     }
 
     /// Flips a bit of a file, as rot does: durably. `bit` counts from the file's start; false if there is no such bit.

@@ -14,6 +14,7 @@ use crate::batch::{
 use crate::disk::TEMPORARY;
 use crate::log::{Pending, Segments, State};
 use crate::replay::Replay;
+use crate::witness::{Witness, WitnessState};
 use crate::{Config, Error, FileName, Folder, Identity, Log, Operation, Recovered, snapshot};
 
 /// Number of a server's first segment.
@@ -43,14 +44,18 @@ pub(crate) fn recover(folder: &impl Folder, config: Config) -> Result<(Log, Reco
         reading.owner = Some(identity.clone());
     }
     let tail = reading.tail()?;
+    let witness = reading.witness(&files, identity.as_ref(), &tail)?;
     let replay = reading.replay(&tail)?;
     replay.check_snapshots(&files)?;
-    let pending = opening(&files, identity.is_some(), &reading.segments, &tail, &replay);
+    let pending = opening(&files, identity.as_ref(), &reading.segments, (&tail, witness), &replay);
     let (groups, usage, recovered) = replay.finish();
     let discarded_tail_bytes = tail.discarded_bytes;
     let recovered = Recovered { identity: identity.clone(), groups: recovered, discarded_tail_bytes };
+    let lengths = files.iter().filter_map(|(file, &bytes)| Some((segment_of(file)?, bytes)));
     let log = Log {
         config,
+        lengths: lengths.filter(|(segment, _)| *segment < tail.next).collect(),
+        witness: WitnessState::default(),
         identity,
         groups,
         usage,
@@ -91,15 +96,20 @@ fn read_identity(
 /// What the first batch has to do besides.
 fn opening(
     files: &BTreeMap<FileName, u64>,
-    is_identified: bool,
+    identity: Option<&Identity>,
     segments: &BTreeSet<u64>,
-    tail: &Tail,
+    (tail, witness): (&Tail, Option<Witness>),
     replay: &Replay,
 ) -> Pending {
     let mut before = tail.mend.clone();
-    if is_identified {
+    if let Some(identity) = identity {
         // The server may have been killed between the file's rename and the folder's sync.
         before.push(Operation::Sync { file: Identity::file() });
+        if witness.is_none() {
+            // The folder is older than witnesses are.
+            let (sequence, segment) = (tail.sequence - 1, tail.last.unwrap_or(0));
+            before.push(Witness { sequence, segment }.begin(identity));
+        }
     }
     let is_leftover = |file: &FileName| file.as_str().ends_with(TEMPORARY);
     let is_unmarked = |file: &FileName| snapshot::serial_of(file).is_some() && !replay.is_marked(file);
@@ -119,6 +129,8 @@ struct Tail {
     next: u64,
     /// Number of the next batch.
     sequence: u64,
+    /// Whether a witness stands beside the last segment.
+    is_witnessed: bool,
     /// What cuts off what follows the last whole batch, and makes the last whole one durable if only the system's memory holds it.
     mend: Vec<Operation>,
     discarded_bytes: u64,
@@ -134,6 +146,8 @@ struct Walk {
     sequence: u64,
     /// Whether a torn batch follows, or zeros that were written ahead.
     is_torn: bool,
+    /// What its header says.
+    is_witnessed: bool,
 }
 
 struct Reading<'a, F> {
@@ -147,7 +161,8 @@ impl<F: Folder> Reading<'_, F> {
     fn tail(&self) -> Result<Tail, Error> {
         let Some(&newest) = self.segments.last() else {
             let (oldest, next) = (FIRST_SEGMENT, FIRST_SEGMENT);
-            return Ok(Tail { oldest, last: None, next, sequence: 1, mend: Vec::new(), discarded_bytes: 0 });
+            let (is_witnessed, mend) = (false, Vec::new());
+            return Ok(Tail { oldest, last: None, next, sequence: 1, is_witnessed, mend, discarded_bytes: 0 });
         };
         let file = segment_file(newest);
         let bytes = read(self.folder, &file)?;
@@ -158,19 +173,57 @@ impl<F: Folder> Reading<'_, F> {
             let cut = walk.is_torn.then(|| Operation::Truncate { file, len: walk.end as u64 });
             let mend = cut.into_iter().chain([sync]).collect();
             let next = newest.checked_add(1).ok_or_else(|| no_such_segment(newest))?;
-            return Ok(Tail { oldest, last: Some(newest), next, sequence: walk.sequence, mend, discarded_bytes });
+            let (last, is_witnessed) = (Some(newest), walk.is_witnessed);
+            return Ok(Tail { oldest, last, next, sequence: walk.sequence, is_witnessed, mend, discarded_bytes });
         }
         // Its first batch was being written: the segment is begun anew, once its old content is gone for sure.
         let mend = vec![Operation::Truncate { file, len: 0 }, sync];
         if newest == FIRST_SEGMENT {
-            let oldest = FIRST_SEGMENT;
-            return Ok(Tail { oldest, last: None, next: newest, sequence: 1, mend, discarded_bytes });
+            let (oldest, is_witnessed) = (FIRST_SEGMENT, walk.is_witnessed);
+            return Ok(Tail { oldest, last: None, next: newest, sequence: 1, is_witnessed, mend, discarded_bytes });
         }
         let last = newest.checked_sub(1).ok_or_else(|| no_such_segment(newest))?;
         let bytes = self.read_needed(last, newest)?;
         let walk = self.walk(last, &bytes, None, |_, _| Ok(()))?;
         let Some(oldest) = walk.oldest.filter(|_| !walk.is_torn) else { return Err(torn_within(last, walk.end)) };
-        Ok(Tail { oldest, last: Some(last), next: newest, sequence: walk.sequence, mend, discarded_bytes })
+        let is_witnessed = walk.is_witnessed;
+        Ok(Tail {
+            oldest,
+            last: Some(last),
+            next: newest,
+            sequence: walk.sequence,
+            is_witnessed,
+            mend,
+            discarded_bytes,
+        })
+    }
+
+    /// What the witness says, if there is one: the log must go as far.
+    fn witness(
+        &self,
+        files: &BTreeMap<FileName, u64>,
+        identity: Option<&Identity>,
+        tail: &Tail,
+    ) -> Result<Option<Witness>, Error> {
+        let file = Witness::file();
+        let last = tail.last.unwrap_or(tail.next);
+        if !files.contains_key(&file) {
+            if tail.is_witnessed {
+                let why = format!("{} was written with it", segment_file(last));
+                return Err(Error::Missing { file, why });
+            }
+            return Ok(None);
+        }
+        let Some(identity) = identity else {
+            return Err(Error::Missing { file: Identity::file(), why: format!("{file} is here") });
+        };
+        let witness = Witness::read(&read(self.folder, &file)?, identity)?;
+        let found = tail.sequence - 1;
+        if witness.sequence > found {
+            let file = segment_file(witness.segment);
+            return Err(Error::TailLost { file, expected: witness.sequence, found });
+        }
+        Ok(Some(witness))
     }
 
     fn read_needed(&self, segment: u64, by: u64) -> Result<Vec<u8>, Error> {
@@ -228,11 +281,12 @@ impl<F: Folder> Reading<'_, F> {
         let file = segment_file(segment);
         let identity = self.owner.as_ref().expect("segments are read only where there is an identity");
         let place = Place::new(identity, segment);
-        let mut walk = Walk { end: 0, oldest: None, sequence: 0, is_torn: true };
+        let mut walk = Walk { end: 0, oldest: None, sequence: 0, is_torn: true, is_witnessed: false };
         let header = SegmentHeader::read(&file, bytes)?;
         if let Some(header) = header {
             check_header(&file, &header, identity, sequence)?;
-            walk = Walk { end: SEGMENT_HEADER_BYTES, sequence: header.sequence, is_torn: false, ..walk };
+            let (sequence, is_witnessed) = (header.sequence, header.is_witnessed);
+            walk = Walk { end: SEGMENT_HEADER_BYTES, sequence, is_torn: false, is_witnessed, ..walk };
             loop {
                 match read_batch(bytes, place, walk.end, walk.sequence) {
                     Found::End => break,
@@ -246,7 +300,7 @@ impl<F: Folder> Reading<'_, F> {
                     Found::Batch(batch) => {
                         each(walk.end, &batch)?;
                         let sequence = walk.sequence.checked_add(1).ok_or_else(|| no_such_segment(segment))?;
-                        walk = Walk { end: batch.end, oldest: Some(batch.oldest), sequence, is_torn: false };
+                        walk = Walk { end: batch.end, oldest: Some(batch.oldest), sequence, is_torn: false, ..walk };
                     }
                 }
             }

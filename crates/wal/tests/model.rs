@@ -141,6 +141,18 @@ impl Run {
         self.latest.insert(group, model);
     }
 
+    /// Entries that are written again are the same entries.
+    fn rewrite(&mut self) {
+        let (group, model) = self.group();
+        if !model.entries.is_empty() {
+            assert_eq!(self.log.held(group), Some((model.first_index(), model.last_index())));
+            self.log.rewrite(group, &model.entries);
+        }
+        if self.rng.below(4) == 0 {
+            self.log.begin_segment();
+        }
+    }
+
     fn remove(&mut self) {
         let (group, model) = self.group();
         self.log.remove_group(group);
@@ -234,7 +246,14 @@ impl Run {
             8..12 => self.hard_state(),
             12 => self.snapshot(),
             13 => self.compact(),
-            14 if self.rng.below(3) == 0 => self.remove(),
+            14 => match self.rng.below(3) {
+                0 => self.remove(),
+                1 => self.rewrite(),
+                _ => {
+                    let sync = self.log.sync_witness().into_iter().collect();
+                    self.disk.carry_out(&Write::snapshot(0, sync)).expect("the disk works");
+                }
+            },
             15..18 => self.take(),
             18..23 => self.finish(),
             23 => self.stop(),

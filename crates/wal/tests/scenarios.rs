@@ -144,33 +144,75 @@ fn a_removed_group_keeps_its_vote_over_segments() {
 }
 
 #[test]
-fn segments_go_when_nothing_lives_in_them_and_the_one_who_pins_is_named() {
-    let config = Config { segment_bytes: 400, segments_max: 3, ..Config::default() };
+fn segments_go_when_nothing_lives_in_them_and_who_lives_there_is_named() {
+    let config = Config { segment_bytes: 400, ..Config::default() };
     let (mut log, mut disk) = founded(config);
     log.append(9, &entries(1..=1, 1)).expect("there is room");
     for index in 1..=60 {
         log.append(1, &entries(index..=index, 1)).expect("there is room");
         write(&mut log, &mut disk);
     }
+    let living_at_the_start = |log: &Log| log.living_before(log.oldest_segment() + 1);
     assert!(log.segments() > 3);
-    assert_eq!(log.pinned_by(), Some(1));
+    assert_eq!(living_at_the_start(&log), [1, 9]);
     let mark = snapshot(&mut log, &mut disk, 1, Position { index: 58, term: 1 });
     log.snapshot(1, mark, Entries::Keep);
     log.compact(1, Position { index: 58, term: 1 });
     write(&mut log, &mut disk);
-    assert_eq!(log.pinned_by(), Some(9));
+    assert_eq!(living_at_the_start(&log), [9]);
     let mark = snapshot(&mut log, &mut disk, 9, Position { index: 1, term: 1 });
     log.snapshot(9, mark.clone(), Entries::Keep);
     log.compact(9, Position { index: 1, term: 1 });
     write(&mut log, &mut disk);
-    assert_eq!(log.pinned_by(), None);
-    let left = disk.files().keys().filter(|file| file.as_str().starts_with("log-")).count();
-    assert!(left <= 2, "{left} segments are left");
+    let segments = |disk: &MemoryDisk| -> Vec<u64> {
+        let files = disk.files();
+        files
+            .iter()
+            .filter(|(file, _)| file.as_str().starts_with("log-"))
+            .map(|(_, bytes)| bytes.len() as u64)
+            .collect()
+    };
+    let left = segments(&disk);
+    assert!(left.len() <= 2, "{left:?} are left");
+    assert_eq!(log.bytes(), left.iter().sum::<u64>());
     let (_, recovered) = recover_with(&disk, config).expect("nothing is wrong");
     assert_eq!(recovered.groups[&1].entries, entries(59..=60, 1));
     assert_eq!(recovered.groups[&1].compacted, Position { index: 58, term: 1 });
     assert_eq!(recovered.groups[&9].snapshot.as_ref(), Some(&mark));
     assert_eq!(recovered.groups[&9].first_index(), 2);
+}
+
+/// Entries that no snapshot can hold yet, such as those of a group without a majority, must not keep all others there.
+#[test]
+fn entries_that_are_written_again_free_the_segments_they_were_in() {
+    let config = Config { segment_bytes: 400, ..Config::default() };
+    let (mut log, mut disk) = founded(config);
+    log.append(9, &entries(1..=3, 1)).expect("there is room");
+    log.append(1, &entries(1..=1, 1)).expect("there is room");
+    for term in 1..=40 {
+        log.hard_state(2, HardState { term, vote: 0, commit: 0 });
+        write(&mut log, &mut disk);
+    }
+    let before = log.segments();
+    assert!(before > 3);
+    let next = log.begin_segment();
+    assert_eq!(log.living_before(next), [1, 9]);
+    assert_eq!(log.held(9), Some((1, 3)));
+    assert_eq!(log.held(2), None);
+    log.rewrite(9, &entries(1..=3, 1));
+    assert_eq!(log.backlog_bytes(), 0, "what is there already is no backlog");
+    write(&mut log, &mut disk);
+    assert_eq!(log.segments(), before + 1, "group 1 still needs the oldest");
+    log.rewrite(1, &entries(1..=1, 1));
+    // They go on as before.
+    log.append(9, &entries(3..=5, 2)).expect("there is room");
+    write(&mut log, &mut disk);
+    assert_eq!(log.living_before(next), [0_u64; 0]);
+    assert!(log.segments() <= 3, "{}", log.segments());
+    let (_, recovered) = recover_with(&disk, config).expect("nothing is wrong");
+    assert_eq!(recovered.groups[&9].entries, [entries(1..=2, 1), entries(3..=5, 2)].concat());
+    assert_eq!(recovered.groups[&1].entries, entries(1..=1, 1));
+    assert_eq!(recovered.groups[&2].hard_state.term, 40);
 }
 
 #[test]
@@ -216,13 +258,17 @@ fn leftovers_are_deleted_by_the_first_batch() {
     disk.carry_out(&Write::snapshot(2, writer.chunk(b"half"))).expect("the disk works");
     let strange = Operation::Append { file: file("notes.txt"), bytes: Bytes::from_static(b"mine") };
     disk.carry_out(&Write::snapshot(3, vec![strange])).expect("the disk works");
-    assert_eq!(disk.files().len(), 5);
+    assert_eq!(disk.files().len(), 6);
     let (mut log, _) = recover(&disk).expect("nothing is wrong");
     assert!(!log.is_ready());
     write(&mut log, &mut disk);
     assert!(log.is_ready());
     let names: Vec<_> = disk.files().into_keys().collect();
-    assert_eq!(names, [file("identity"), segment(2), file("notes.txt")], "the old segment held nothing that lives");
+    assert_eq!(
+        names,
+        [file("identity"), segment(2), file("notes.txt"), file("witness")],
+        "the old segment held nothing that lives"
+    );
     let mut later = log.snapshot_writer(1, 5);
     assert!(later.chunk(b"x").iter().all(|operation| {
         !matches!(operation, Operation::Append { file, .. } if file.as_str().starts_with(orphan.file.as_str()))
@@ -242,6 +288,8 @@ fn a_torn_tail_is_discarded_and_cut_off() {
     for len in before_bytes..after[&segment(1)].len() {
         let mut files = after.clone();
         files.get_mut(&segment(1)).expect("it was written").truncate(len);
+        // The witness is written once the batch is durable.
+        files.insert(file("witness"), whole[&file("witness")].clone());
         let (mut log, recovered) = Log::recover(&files, Config::default()).expect("a torn batch is no error");
         assert_eq!(recovered.groups[&1].entries, entries(1..=3, 1));
         let tail = &files[&segment(1)][before_bytes..];
@@ -257,7 +305,9 @@ fn a_torn_tail_is_discarded_and_cut_off() {
 fn a_damaged_batch_is_refused_wherever_it_is() {
     let (mut log, mut disk) = founded(growing());
     let mut ends = vec![disk.files()[&segment(1)].len()];
+    let mut witness = Vec::new();
     for index in 1..=3 {
+        witness.clone_from(&disk.files()[&file("witness")]);
         log.append(1, &[entry(index, 1, vec![index as u8; 700])]).expect("there is room");
         write(&mut log, &mut disk);
         ends.push(disk.files()[&segment(1)].len());
@@ -271,7 +321,8 @@ fn a_damaged_batch_is_refused_wherever_it_is() {
         message = error.to_string();
     }
     assert!(
-        message.contains("log-0000000000000001: corrupt at byte") && message.contains("hint: restore"),
+        message.contains("log-0000000000000001: corrupt at byte")
+            && message.contains("hint: put the server's folder back"),
         "{message}"
     );
     // A sector of zeros is a torn batch only if no other follows.
@@ -284,6 +335,9 @@ fn a_damaged_batch_is_refused_wherever_it_is() {
     let mut files = disk.files();
     let start = ends[2].next_multiple_of(SECTOR_BYTES);
     files.get_mut(&segment(1)).expect("it was written")[start..].fill(0);
+    let error = Log::recover(&files, Config::default()).expect_err("it was durable");
+    assert!(matches!(error, Error::TailLost { .. }), "{error}");
+    files.insert(file("witness"), witness);
     let (_, recovered) = Log::recover(&files, Config::default()).expect("a torn batch is no error");
     assert_eq!(recovered.groups[&1].entries.len(), 2);
 }
@@ -355,7 +409,8 @@ fn a_full_disk_is_written_again_once_there_is_room() {
         disk.fill_after(Some(disk.used_bytes() + room));
         log.append(1, &[entry(4, 1, vec![1; 800])]).expect("there is room");
         let batch = log.take_batch().expect("there is something to write");
-        let fits = batch.bytes() as u64 <= room;
+        // The witness of the batch is written over the one before it.
+        let fits = batch.bytes() as u64 - 56 <= room;
         assert_eq!(disk.carry_out(&batch).is_ok(), fits, "with room for {room}");
         if fits {
             return;

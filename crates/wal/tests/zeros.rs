@@ -134,6 +134,8 @@ fn whatever_is_missing_of_a_batch_among_zeros_it_is_torn() {
                 files.get_mut(&segment(1)).expect("it is there")[place.clone()]
                     .copy_from_slice(&old[&segment(1)][place]);
             }
+            let witness = FileName::new("witness").expect("a valid name");
+            files.insert(witness.clone(), old[&witness].clone());
             let (_, recovered) = Log::recover(&files, config()).expect("a torn batch is no error");
             let is_whole = arrived + 1 == 1 << sectors.len();
             assert_eq!(last_index(&recovered), if is_whole { 2 } else { 1 }, "{before} bytes before, {arrived:b}");

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
-use tree::Path;
+use tree::{LeaseId, Path};
 
-use super::{Bench, Endpoints, Tls};
+use super::recipes::{Elect, LeaseAction, Lock, Txn};
+use super::users::{AuthAction, RoleAction, UserAction};
+use super::{Bench, CheckPerf, Endpoints, Tls};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -15,19 +17,23 @@ them.
 
 EXIT STATUS
   0  it worked
-  1  the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
+  1  `check` found something; or the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
   2  an error; nothing was changed unless the message says so
 
 ENVIRONMENT
   HEDDLE_ENDPOINTS   controllers to ask, as after --endpoints
+  HEDDLE_TOKEN       the token to log in with, unless --token-file names one
 
 EXAMPLES
   heddle controller                                    start a cluster of one, on this machine
   heddle cluster put /car:cars/car-entry=17 red        write a value
   heddle cluster get /car:cars/car-entry=17            read it
   heddle cluster watch /car:cars -o json               follow changes, one JSON object a line
+  heddle cluster lock /job:jobs/job=night -- ./backup  one at a time
   heddle cluster shards create cars --module car       give a module a Raft group of its own, while running
   heddle cluster add n2                                how to start a second controller
+  heddle cluster check health                          is it well?
+  heddle cluster check perf --load m                   does it take 1,000 writes a second?
   heddle cluster backup monday.heddle                  everything, into one file
   heddle cluster restore monday.heddle                 into a new, empty cluster")]
 pub struct Cluster {
@@ -81,6 +87,15 @@ pub struct Access {
         help_heading = "Access"
     )]
     pub authority: Option<PathBuf>,
+    /// Log in with the token in this file, which nobody else may read
+    #[arg(
+        long = "token-file",
+        global = true,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        help_heading = "Access"
+    )]
+    pub token_file: Option<PathBuf>,
     /// Give up after this long, as in 500ms, 5s or 1m
     #[arg(
         long,
@@ -103,6 +118,7 @@ impl Access {
                 key: self.key.clone(),
                 authority: self.authority.clone(),
             },
+            token_file: self.token_file.clone(),
         }
     }
 }
@@ -111,7 +127,16 @@ impl Access {
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// A time of more than nothing, as in `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let time = long_duration(text)?;
+    if time > TIMEOUT_MAX {
+        return Err("expected more than nothing and at most 10m".into());
+    }
+    Ok(time)
+}
+
+/// A time of more than nothing, however long.
+pub fn long_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time: expected a number with a unit, as in 500ms, 5s or 1m");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
@@ -119,10 +144,11 @@ fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
+        "h" => 3_600_000,
         _ => return Err(wrong()),
     };
     let time = Duration::from_millis(number.saturating_mul(unit_ms));
-    if time.is_zero() || time > TIMEOUT_MAX {
+    if time.is_zero() {
         return Err("expected more than nothing and at most 10m".into());
     }
     Ok(time)
@@ -149,6 +175,13 @@ pub enum Action {
         shard: String,
         /// The server
         server: String,
+    },
+    /// Have servers give back all room on their disks that they can, while they go on
+    ///
+    /// They do so by themselves when their logs have grown long; this needs not wait for that.
+    Defrag {
+        /// The server; all of them if it is left out
+        server: Option<String>,
     },
     /// Say how to start a further server of this cluster
     ///
@@ -191,7 +224,8 @@ pub enum Action {
     },
     /// Write all data and the map of shards into a file
     ///
-    /// Each shard is written as it is at one moment. The file has checksums, and is there only when it is whole.
+    /// Each shard is written as it is at one moment. The file has checksums, and is there only when it is whole. Values that belong
+    /// to leases are left out: in another cluster nobody would keep them alive.
     Backup {
         /// The file
         #[arg(value_hint = ValueHint::FilePath)]
@@ -221,6 +255,9 @@ pub enum Action {
         at: Place,
         #[command(flatten)]
         freshness: Freshness,
+        /// As it was at this revision of its shard; `revisions` shows which there are
+        #[arg(long, value_name = "N")]
+        revision: Option<u64>,
     },
     /// List a path and what is below it
     List {
@@ -231,6 +268,14 @@ pub enum Action {
         /// So many at most
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         limit: Option<u32>,
+        /// As it was at this revision of its shard; `revisions` shows which there are
+        #[arg(long, value_name = "N")]
+        revision: Option<u64>,
+    },
+    /// Show which revisions of a path's shard can be read
+    Revisions {
+        /// Any path of the shard
+        path: Path,
     },
     /// Write a value
     #[command(group = ArgGroup::new("condition").args(["create", "replace", "if_etag"]))]
@@ -248,6 +293,9 @@ pub enum Action {
         /// Only if the value there has this entity tag
         #[arg(long, value_name = "ETAG")]
         if_etag: Option<u64>,
+        /// It goes away with this lease
+        #[arg(long, value_name = "LEASE", conflicts_with = "replace")]
+        lease: Option<LeaseId>,
     },
     /// Take away a value and what is below it
     Delete {
@@ -261,6 +309,40 @@ pub enum Action {
     Watch {
         #[command(flatten)]
         at: Place,
+        /// Begin with what happened after this revision of the path's shard
+        #[arg(long, value_name = "REVISION")]
+        from: Option<u64>,
+    },
+    /// Make several changes of one shard at once, if conditions hold
+    Txn(Txn),
+    /// Leases: values that go away when nobody keeps them alive
+    Lease {
+        #[command(subcommand)]
+        action: LeaseAction,
+    },
+    /// Run a command while holding a lock
+    ///
+    /// Whoever asks first gets it first. The lock is given back when the command ends, and goes to the next when this program is
+    /// not heard of for as long as --ttl says.
+    Lock(Lock),
+    /// Stand for election, or follow who is elected
+    Elect(Elect),
+    /// Say who this is for the cluster
+    Whoami,
+    /// Have users checked, or not
+    Auth {
+        #[command(subcommand)]
+        action: AuthAction,
+    },
+    /// Make and change users
+    User {
+        #[command(subcommand)]
+        action: UserAction,
+    },
+    /// Make and change roles: what users may do
+    Role {
+        #[command(subcommand)]
+        action: RoleAction,
     },
     /// Call an RPC that some program offers, wherever that is connected
     Call(Call),
@@ -269,6 +351,27 @@ pub enum Action {
     /// Cars are created, read, updated and deleted, and `people:add-person` is called, which this program offers at the shard's
     /// leader and which writes a person. Each client asks one thing after another over a connection of its own.
     Bench(Bench),
+    /// Find out whether the cluster is well, or fast enough
+    ///
+    /// Prints a line for each thing that was looked at, with PASS or FAIL. Exit status 1: something failed.
+    Check {
+        #[command(subcommand)]
+        action: CheckAction,
+    },
+    /// List who was refused what by which server, and why: those that were refused most often since the server's start
+    Refusals,
+}
+
+/// What is checked.
+#[derive(Debug, Subcommand)]
+pub enum CheckAction {
+    /// Are all servers there, has every shard a leader, do all disks take writes?
+    Health,
+    /// Is the cluster fast enough for a load?
+    ///
+    /// Writes at a fixed rate, and takes away what it wrote. It passes if no request failed, at least nine tenths of the rate were reached,
+    /// the slowest request took at most 500 ms, and the standard deviation of their times is at most 100 ms.
+    Perf(CheckPerf),
 }
 
 /// A place in the data.

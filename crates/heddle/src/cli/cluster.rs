@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use tree::Path;
 
 /// Certificates of one end of a connection.
 #[derive(Debug, Args)]
@@ -36,6 +37,8 @@ pub struct Endpoints {
     pub endpoints: Vec<String>,
     /// Our certificate.
     pub tls: Tls,
+    /// Where our token is.
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -97,4 +100,36 @@ pub enum BenchOperation {
     Rpc,
     /// Kill the leader and take the time to the first write elsewhere; stands alone and needs --pids
     Election,
+}
+
+#[derive(Debug, Args)]
+pub struct CheckPerf {
+    /// How much is written
+    #[arg(long, value_enum, default_value_t = CheckLoad::S)]
+    pub load: CheckLoad,
+    /// How long, as in 30s or 2m
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = super::actions::duration)]
+    pub duration: std::time::Duration,
+    /// Where it is written: a path without values, or the default one, which is emptied first
+    #[arg(long, value_name = "PATH", default_value = CHECK_PREFIX)]
+    pub prefix: Path,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Where `check perf` writes, unless told otherwise. Nobody else has a reason to.
+pub const CHECK_PREFIX: &str = "/heddle-check:perf";
+
+/// How much `check perf` writes: the loads of `etcdctl check perf`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckLoad {
+    /// 50 clients, 150 writes a second
+    S,
+    /// 200 clients, 1,000 writes a second
+    M,
+    /// 500 clients, 8,000 writes a second
+    L,
+    /// 1,000 clients, 15,000 writes a second
+    Xl,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::Tls;
+use super::users::Audited;
 
 #[derive(Debug, Args)]
 #[command(
@@ -77,6 +78,24 @@ pub struct Controller {
     /// Leave leaders where they are, instead of moving them to where requests come from
     #[arg(long)]
     pub keep_leaders: bool,
+    /// Log in with the token in this file when joining, where users are checked; or with that in HEDDLE_TOKEN
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub token_file: Option<PathBuf>,
+    /// Note who did what in this file, one line of JSON each, without values
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Audit log")]
+    pub audit_log: Option<PathBuf>,
+    /// What is noted
+    #[arg(long, value_enum, default_value_t = Audited::Changes, help_heading = "Audit log")]
+    pub audit: Audited,
+    /// Refuse what cannot be noted, instead of counting it
+    #[arg(long, requires = "audit_log", help_heading = "Audit log")]
+    pub audit_required: bool,
+    /// Begin another file after so many MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1_048_576), help_heading = "Audit log")]
+    pub audit_size: u64,
+    /// Keep so many full files, as FILE.1 and so on
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000), help_heading = "Audit log")]
+    pub audit_keep: u32,
     /// End when standard input is closed: with whoever started it
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
@@ -118,8 +137,11 @@ pub enum ControllerCommand {
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         out: PathBuf,
         /// One controller each: the names and addresses by which it is reached, with commas between them
-        #[arg(value_name = "HOST[,HOST...]", required = true)]
+        #[arg(value_name = "HOST[,HOST...]", required_unless_present = "users")]
         hosts: Vec<String>,
+        /// A user, who logs in by this name (may be given several times)
+        #[arg(long = "user", value_name = "NAME")]
+        users: Vec<String>,
     },
 }
 

@@ -5,13 +5,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use live::cluster::{ControllerOptions, End, Ready, certificates, run};
+use live::cluster::{AuditOptions, ControllerOptions, End, Ready, certificates, run};
 use machine::{ServerId, Span};
 use miette::{Report, miette};
 use placement::Strategy;
 use serde_json::json;
 
 use super::cluster::explain;
+use crate::cli::users::Audited;
 use crate::cli::{Controller, ControllerCommand, Format, Reads, Shards};
 use crate::output::{Rows, print_json, put, tell};
 
@@ -20,8 +21,8 @@ const LEASE_DRIFT_PER_MILLE: u64 = 50;
 
 /// Runs a controller until it is told to end, or makes certificates.
 pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
-    if let Some(ControllerCommand::Certificates { out, hosts }) = &args.command {
-        return make_certificates(out, hosts, format);
+    if let Some(ControllerCommand::Certificates { out, hosts, users }) = &args.command {
+        return make_certificates(out, hosts, users, format);
     }
     let options = ControllerOptions {
         node: args.node.clone(),
@@ -46,6 +47,14 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
             Reads::Lease => store::Reads::Lease { drift_per_mille: LEASE_DRIFT_PER_MILLE },
             Reads::Index => store::Reads::Index,
         },
+        token: if args.join.is_empty() { None } else { super::cluster::token(args.token_file.as_deref())? },
+        audit: args.audit_log.clone().map(|file| AuditOptions {
+            file,
+            reads: args.audit == Audited::Reads,
+            is_required: args.audit_required,
+            file_bytes: args.audit_size << 20,
+            keep: args.audit_keep,
+        }),
         tls: args.tls.files(),
         worn_after: Span::from_secs(args.worn_after),
     };
@@ -113,8 +122,8 @@ fn state_folder() -> Result<PathBuf, Report> {
     })
 }
 
-fn make_certificates(out: &Path, hosts: &[String], format: Format) -> Result<(), Report> {
-    let made = certificates::make(out, hosts).map_err(explain)?;
+fn make_certificates(out: &Path, hosts: &[String], users: &[String], format: Format) -> Result<(), Report> {
+    let made = certificates::make_with_users(out, hosts, users).map_err(explain)?;
     match format {
         Format::Json => print_json(&made),
         Format::Table => {

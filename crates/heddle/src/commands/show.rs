@@ -84,7 +84,8 @@ fn bonds(counters: &live::Counters) -> Rows {
     rows
 }
 
-/// One row for each direction of each link, one for what each host's port took, and one for each reason to take nothing.
+/// One row for each direction of each link, one for what each host's port took, one for each reason for which a host's frames went nowhere, and
+/// the same of all hosts together.
 fn counters(counters: &live::Counters) -> Rows {
     let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "cut", "queue-peak"]);
     let null = serde_json::Value::Null;
@@ -101,8 +102,24 @@ fn counters(counters: &live::Counters) -> Rows {
         let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
         rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null.clone(), null.clone()]);
     }
-    let refused = &counters.refused;
-    for (reason, drops) in [
+    let mut refuse = |host: &str, (reason, drops): (&str, u64)| {
+        let null = || null.clone();
+        rows.push([json!(host), json!(reason), null(), null(), json!(drops), null(), null()]);
+    };
+    for port in &counters.ports {
+        for counted in reasons(&port.traffic.refused).into_iter().filter(|(_, drops)| *drops > 0) {
+            refuse(&port.host, counted);
+        }
+    }
+    for counted in reasons(&counters.refused) {
+        refuse("any host", counted);
+    }
+    rows
+}
+
+/// Why frames went nowhere, and how many.
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 7] {
+    [
         ("unknown destination", refused.unknown_destination),
         ("multicast", refused.multicast),
         ("malformed", refused.malformed),
@@ -110,18 +127,7 @@ fn counters(counters: &live::Counters) -> Rows {
         ("ring between workers full", refused.ring_full),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
-    ] {
-        rows.push([
-            json!("any host"),
-            json!(reason),
-            null.clone(),
-            null.clone(),
-            json!(drops),
-            null.clone(),
-            null.clone(),
-        ]);
-    }
-    rows
+    ]
 }
 
 /// The rows of `show nodes`.

@@ -1,6 +1,6 @@
 //! Drives one [`store::client::Client`] over real connections, within somebody's event loop.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -9,10 +9,13 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Registry, Token};
 use store::client::{Client, ClientConfig, ConnectionId, Input, Output};
-use store::protocol::{Hello, Role, ServerMessage, Welcome, decode};
+use store::protocol::{
+    ClientMessage, Error, Hello, Response, Role, ServerMessage, VERSION, VERSION_MIN, Welcome, decode,
+    spoken_by_refuser,
+};
 
-use super::Tls;
 use super::stream::{Received, Stream};
+use super::{LoginToken, Tls};
 
 /// Bytes that may wait for a server; a connection with more is given up.
 const OUTBOX_BYTES_MAX: usize = 256 << 20;
@@ -63,6 +66,9 @@ struct Link {
     id: ConnectionId,
     stream: Stream,
     is_welcome: bool,
+    /// Which version is spoken.
+    version: u32,
+    address: String,
     /// It waits to be received from without an event.
     has_more: bool,
 }
@@ -77,6 +83,10 @@ pub(super) struct Caller {
     /// Connections with something to send.
     dirty: Vec<Token>,
     dialled: u64,
+    /// Servers that have refused our version, and said that they speak the oldest: it is asked for at the next attempt.
+    older: BTreeSet<String>,
+    /// By which it logs in.
+    token: Option<LoginToken>,
 }
 
 impl Caller {
@@ -88,7 +98,24 @@ impl Caller {
             tokens: HashMap::new(),
             dirty: Vec::new(),
             dialled: 0,
+            older: BTreeSet::new(),
+            token: None,
         }
+    }
+
+    /// Logs in with this token on every connection that is made from now on.
+    pub fn log_in(&mut self, token: LoginToken) {
+        self.token = Some(token);
+    }
+
+    /// What a connection begins with.
+    fn role(&self, addresses: &[SocketAddr]) -> Result<Role, String> {
+        let session = self.client.session();
+        let Some(token) = &self.token else { return Ok(Role::Client { session }) };
+        if self.tls.is_none() && !addresses.iter().all(|address| address.ip().to_canonical().is_loopback()) {
+            return Err("a token is sent over TLS or within this machine only: give the certificates as well".into());
+        }
+        Ok(Role::User { session, token: token.secret().clone() })
     }
 
     /// Tells the client something of the user's.
@@ -99,7 +126,7 @@ impl Caller {
     /// An event of a connection.
     pub fn ready(&mut self, now: Time, registry: &Registry, token: Token, event: Option<&Event>) {
         let Some(link) = self.links.get_mut(&token) else { return };
-        let outcome = Self::receive(&mut self.client, link, now, event).and_then(|received| {
+        let outcome = Self::receive(&mut self.client, &mut self.older, link, now, event).and_then(|received| {
             link.has_more = received == Received::More;
             link.stream.flush().map(|()| received)
         });
@@ -110,7 +137,13 @@ impl Caller {
         }
     }
 
-    fn receive(client: &mut Client, link: &mut Link, now: Time, event: Option<&Event>) -> Result<Received, String> {
+    fn receive(
+        client: &mut Client,
+        older: &mut BTreeSet<String>,
+        link: &mut Link,
+        now: Time,
+        event: Option<&Event>,
+    ) -> Result<Received, String> {
         let received = link.stream.receive(event)?;
         while let Some(body) = link.stream.frame().map_err(|error| error.to_string())? {
             let length = body.len();
@@ -119,11 +152,17 @@ impl Caller {
                 client.handle(now, Input::Message { connection: link.id, message });
             } else {
                 match decode(body).map_err(|error| error.to_string())? {
-                    Welcome::Accepted { cluster, .. } => {
+                    Welcome::Accepted { version, cluster, .. } => {
                         link.is_welcome = true;
+                        link.version = version;
                         client.handle(now, Input::Connected { connection: link.id, cluster });
                     }
-                    Welcome::Refused(reason) => return Err(reason),
+                    Welcome::Refused(reason) => {
+                        if spoken_by_refuser(&reason).is_some() {
+                            older.insert(link.address.clone());
+                        }
+                        return Err(reason);
+                    }
                 }
             }
             link.stream.took(length);
@@ -202,9 +241,19 @@ impl Caller {
                 if self.dirty.last() != Some(&token) {
                     self.dirty.push(token);
                 }
-                if let Err(error) = link.stream.put(&message) {
+                let needed = match &message {
+                    ClientMessage::Request(request) => request.body.version(),
+                    ClientMessage::Reply { .. } => VERSION_MIN,
+                };
+                if needed > link.version {
+                    let reason = format!(
+                        "it needs version {needed} of the protocol, and the server at {} speaks {}: all servers have to be upgraded first",
+                        link.address, link.version
+                    );
+                    self.refuse(now, connection, message, &reason);
+                } else if let Err(error) = link.stream.put(&message) {
                     // What does not fit a frame fits nowhere: the request is answered, the connection goes on.
-                    self.refuse(now, connection, message, &error.to_string());
+                    self.refuse(now, connection, message, &format!("it does not fit a frame: {error}"));
                 }
             }
             Output::Disconnect(connection) => {
@@ -218,16 +267,16 @@ impl Caller {
         }
     }
 
-    fn refuse(&mut self, now: Time, connection: ConnectionId, message: store::protocol::ClientMessage, reason: &str) {
-        use store::protocol::{ClientMessage, Error, Response};
+    /// Answers a request that is not sent.
+    fn refuse(&mut self, now: Time, connection: ConnectionId, message: ClientMessage, reason: &str) {
         match message {
             ClientMessage::Request(request) => {
-                let result = Err(Error::Invalid(format!("the request does not fit a frame: {reason}")));
+                let result = Err(Error::Invalid(format!("the request was not sent: {reason}")));
                 let response = Response { sequence: request.sequence, leader: None, result };
                 self.client.handle(now, Input::Message { connection, message: ServerMessage::Response(response) });
             }
             ClientMessage::Reply { call, .. } => {
-                let result = Err(format!("the output does not fit a frame: {reason}"));
+                let result = Err(format!("the output was not sent: {reason}"));
                 self.client.handle(now, Input::Reply { connection, call, result });
             }
         }
@@ -243,11 +292,19 @@ impl Caller {
         let addresses = resolve(address).map_err(|error| error.to_string())?;
         self.dialled += 1;
         let mut stream = dial(address, &addresses, self.dialled, self.tls.as_ref())?;
-        let hello = Hello::new(Role::Client { session: self.client.session() });
+        let version = if self.older.remove(address) { VERSION_MIN } else { VERSION };
+        let role = self.role(&addresses)?;
+        if version < VERSION && matches!(role, Role::User { .. }) {
+            return Err("it speaks an older version, which knows no users: upgrade it, or ask without a token".into());
+        }
+        let hello = Hello::in_version(role, version);
         stream.put(&hello).expect("a hello is short");
         let token = tokens.next();
         stream.register(registry, token).map_err(|error| error.to_string())?;
-        self.links.insert(token, Link { id, stream, is_welcome: false, has_more: false });
+        self.links.insert(
+            token,
+            Link { id, stream, is_welcome: false, version, address: address.to_owned(), has_more: false },
+        );
         self.tokens.insert(id, token);
         Ok(token)
     }

@@ -41,6 +41,14 @@ const CLIENT: &str = "client";
 /// [`Error::Path`] if a file is there already (nothing is overwritten) or cannot be written, [`Error::Making`] if a host
 /// cannot be in a certificate.
 pub fn make(folder: &Path, hosts: &[String]) -> Result<Vec<PathBuf>, Error> {
+    make_with_users(folder, hosts, &[])
+}
+
+/// The same, and a certificate for each of `users`, whose common name is the user's.
+///
+/// # Errors
+/// As for [`make`].
+pub fn make_with_users(folder: &Path, hosts: &[String], users: &[String]) -> Result<Vec<PathBuf>, Error> {
     match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(Error::path(folder, "make this folder")(error));
@@ -58,7 +66,7 @@ pub fn make(folder: &Path, hosts: &[String]) -> Result<Vec<PathBuf>, Error> {
     let server = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let of_clients = [ExtendedKeyUsagePurpose::ClientAuth];
     let hosts = hosts.iter().map(|host| (host, &server[..]));
-    for (host, usages) in hosts.chain(client.iter().map(|client| (client, &of_clients[..]))) {
+    for (host, usages) in hosts.chain(client.iter().chain(users).map(|client| (client, &of_clients[..]))) {
         let names: Vec<String> = host.split(',').map(|name| name.trim().to_owned()).collect();
         let certificate = sign(&authority, &names, usages).map_err(|error| failed(host, &error))?;
         made.extend(certificate.write(folder, &names[0])?);

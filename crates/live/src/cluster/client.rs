@@ -16,7 +16,7 @@ use tree::{Entry, Location, Path};
 
 use super::caller::{Caller, Tokens};
 use super::clock::{BootClock, random_bits};
-use super::{Error, Tls};
+use super::{Error, LoginToken, Tls};
 
 /// Rung when the user wants something.
 const WAKER: Token = Token(0);
@@ -54,6 +54,7 @@ enum Order {
         token: u64,
     },
     Serve(Handler),
+    LogIn(LoginToken),
     Reply {
         connection: ConnectionId,
         call: u64,
@@ -157,6 +158,14 @@ impl Client {
             .spawn(move || agent.run())
             .map_err(Error::system("make a thread"))?;
         Ok(Self { orders, waker, next: AtomicU64::new(1), thread: Some(thread) })
+    }
+
+    /// Logs in with this token on connections that are made from now on: to be called before anything is asked.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::System`].
+    pub fn log_in(&self, token: LoginToken) -> Result<(), Error> {
+        self.order(Order::LogIn(token))
     }
 
     fn order(&self, order: Order) -> Result<(), Error> {
@@ -363,6 +372,7 @@ impl Agent {
                     let _ = watcher.catch_up();
                 }
             }
+            Order::LogIn(token) => self.caller.log_in(token),
             Order::Serve(handler) => self.serve(handler),
             Order::Reply { connection, call, result } => {
                 self.caller.handle(now, Input::Reply { connection, call, result });

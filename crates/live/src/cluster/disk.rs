@@ -5,15 +5,22 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use mio::Waker;
 use nix::errno::Errno;
 use wal::{DiskError, FileName, Identity, Lane, Operation, Write, temporary_name};
 
 use super::Error;
+use super::descriptors::is_short;
+use crate::thread_priority;
+
+/// A file that cannot be opened for want of descriptors is tried again so often.
+const OPEN_EVERY: Duration = Duration::from_millis(50);
 
 /// Files that a lane keeps open. It needs the one that it writes, and now and then the next.
 const OPEN_MAX: usize = 8;
@@ -35,6 +42,54 @@ pub(super) struct Disk {
     done: Receiver<Done>,
     threads: Vec<JoinHandle<()>>,
     under_way: usize,
+    shortage: Arc<Shortage>,
+    folder: PathBuf,
+}
+
+/// Descriptors are short, in the whole process or the whole machine: that passes, and what is to be written waits for it.
+#[derive(Debug, Default)]
+struct Shortage {
+    /// What cannot be opened now, and why.
+    wants: Mutex<Option<String>>,
+    /// The process ends: nothing waits any more.
+    is_over: AtomicBool,
+}
+
+impl Shortage {
+    /// For who cannot wait.
+    fn not_waited_for() -> Arc<Self> {
+        Arc::new(Self { is_over: AtomicBool::new(true), ..Self::default() })
+    }
+
+    fn wants(&self) -> Option<String> {
+        self.wants.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens something, and waits as long as descriptors are short.
+    fn wait_for<T>(&self, path: &Path, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        let set = |wants| *self.wants.lock().unwrap_or_else(PoisonError::into_inner) = wants;
+        let mut waits = false;
+        loop {
+            match open() {
+                Err(error) if is_short(&error) && !self.is_over.load(Ordering::Relaxed) => {
+                    if !waits {
+                        let text = format!("{}: cannot open it now: {error}", path.display());
+                        tracing::error!("{text}; writes wait until it can be");
+                        set(Some(text));
+                        waits = true;
+                    }
+                    thread::sleep(OPEN_EVERY);
+                }
+                outcome => {
+                    if waits {
+                        tracing::info!("{}: can be opened again", path.display());
+                        set(None);
+                    }
+                    return outcome;
+                }
+            }
+        }
+    }
 }
 
 impl Disk {
@@ -45,16 +100,17 @@ impl Disk {
     pub fn start(folder: &Path, waker: &Arc<Waker>) -> Result<Self, Error> {
         let (results, done) = mpsc::channel();
         let mut threads = Vec::new();
+        let shortage = Arc::<Shortage>::default();
         let mut lane = |name: &str| {
             let (writes, inbox) = mpsc::channel();
-            let work = Work { folder: folder.to_owned(), open: BTreeMap::new(), renamed: BTreeSet::new() };
+            let work = Work::new(folder, Arc::clone(&shortage));
             let (results, waker) = (results.clone(), Arc::clone(waker));
             let thread = thread::Builder::new().name(name.into()).spawn(move || work.run(&inbox, &results, &waker));
             threads.push(thread.map_err(Error::system("make a thread"))?);
             Ok::<_, Error>(writes)
         };
         let (log, snapshot) = (lane("disk-log")?, lane("disk-snapshot")?);
-        Ok(Self { log, snapshot, done, threads, under_way: 0 })
+        Ok(Self { log, snapshot, done, threads, under_way: 0, shortage, folder: folder.to_owned() })
     }
 
     /// Hands a write to its lane.
@@ -79,9 +135,27 @@ impl Disk {
         self.under_way == 0
     }
 
+    /// Where it writes, and how much room there is, for people.
+    pub fn place(&self) -> String {
+        let folder = self.folder.display();
+        match nix::sys::statvfs::statvfs(&self.folder) {
+            Ok(found) => {
+                let free_mib = found.blocks_available().saturating_mul(found.fragment_size()) >> 20;
+                format!("{folder} ({free_mib} MiB free there, less where a quota or a limit holds)")
+            }
+            Err(_) => folder.to_string(),
+        }
+    }
+
+    /// What waits for a descriptor now, if anything does.
+    pub fn wants(&self) -> Option<String> {
+        self.shortage.wants()
+    }
+
     /// Waits until all is written that was handed in.
     pub fn finish(self) {
-        let Self { log, snapshot, threads, done, .. } = self;
+        let Self { log, snapshot, threads, done, shortage, .. } = self;
+        shortage.is_over.store(true, Ordering::Relaxed);
         drop((log, snapshot, done));
         for thread in threads {
             // A thread that panicked has said so.
@@ -95,7 +169,7 @@ impl Disk {
 /// # Errors
 /// As a lane answers.
 pub(super) fn carry_out(folder: &Path, write: &Write) -> Result<(), DiskError> {
-    Work { folder: folder.to_owned(), open: BTreeMap::new(), renamed: BTreeSet::new() }.carry_out(write)
+    Work::new(folder, Shortage::not_waited_for()).carry_out(write)
 }
 
 /// A failed operation: writes may be tried again when there is room, syncs may not.
@@ -121,6 +195,7 @@ struct Work {
     open: BTreeMap<FileName, Open>,
     /// Files whose names are not known to be durable.
     renamed: BTreeSet<FileName>,
+    shortage: Arc<Shortage>,
 }
 
 struct Open {
@@ -130,7 +205,12 @@ struct Open {
 }
 
 impl Work {
+    fn new(folder: &Path, shortage: Arc<Shortage>) -> Self {
+        Self { folder: folder.to_owned(), open: BTreeMap::new(), renamed: BTreeSet::new(), shortage }
+    }
+
     fn run(mut self, inbox: &Receiver<Write>, results: &Sender<Done>, waker: &Waker) {
+        thread_priority::shorten_slice();
         for write in inbox {
             let result = self.carry_out(&write);
             // At the end nobody listens any more.
@@ -174,8 +254,9 @@ impl Work {
                 let open = self.opened(file).map_err(|error| failed("open", file, &error))?;
                 // The length is synced as well: without it the content could not be read (fdatasync(2)).
                 open.file.sync_data().map_err(|error| failed(SYNC, file, &error))?;
-                if self.renamed.remove(file) {
+                if self.renamed.contains(file) {
                     self.sync_folder().map_err(|error| failed(SYNC, file, &error))?;
+                    self.renamed.remove(file);
                 }
                 Ok(())
             }
@@ -193,10 +274,10 @@ impl Work {
             }
             let path = self.path(file);
             let options = || OpenOptions::new().read(true).write(true).mode(0o600).clone();
-            let opened = match options().open(&path) {
+            let opened = match self.shortage.wait_for(&path, || options().open(&path)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.renamed.insert(file.clone());
-                    options().create(true).truncate(false).open(&path)?
+                    self.shortage.wait_for(&path, || options().create(true).truncate(false).open(&path))?
                 }
                 opened => opened?,
             };
@@ -241,7 +322,8 @@ impl Work {
     /// An identity that is there stays: a folder has one owner for ever.
     fn replace(&mut self, file: &FileName, bytes: &[u8]) -> Result<(), DiskError> {
         if *file == Identity::file() {
-            match fs::read(self.path(file)) {
+            let path = self.path(file);
+            match self.shortage.wait_for(&path, || fs::read(&path)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(failed("read", file, &error)),
                 Ok(found) if found == bytes => {}
@@ -253,8 +335,9 @@ impl Work {
         }
         let part = temporary_name(file);
         let write = |path: &Path| {
-            let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-            options.and_then(|new| new.write_all_at(bytes, 0).map(|()| new))
+            let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
+            let opened = self.shortage.wait_for(path, || options.open(path));
+            opened.and_then(|new| new.write_all_at(bytes, 0).map(|()| new))
         };
         let new = write(&self.path(&part)).map_err(|error| failed("write", file, &error))?;
         new.sync_all().map_err(|error| failed(SYNC, file, &error))?;
@@ -277,7 +360,7 @@ impl Work {
 
     /// Makes names durable.
     fn sync_folder(&self) -> io::Result<()> {
-        File::open(&self.folder)?.sync_all()
+        self.shortage.wait_for(&self.folder, || File::open(&self.folder))?.sync_all()
     }
 }
 
@@ -330,8 +413,7 @@ mod tests {
         let mut rng = Rng::new(7);
         for round in 0..60 {
             let temporary = tempfile::tempdir().unwrap();
-            let mut work =
-                Work { folder: temporary.path().to_owned(), open: BTreeMap::new(), renamed: BTreeSet::new() };
+            let mut work = Work::new(temporary.path(), Shortage::not_waited_for());
             let mut model = MemoryDisk::new();
             for id in 0..20 {
                 let write = write(&mut rng, id);

@@ -134,6 +134,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A token that cannot be used.
+    #[error("the token in {origin} cannot be used: {reason}")]
+    Token {
+        /// The file, or the variable of the environment.
+        origin: String,
+        /// Why not.
+        reason: String,
+    },
     /// A certificate could not be made.
     #[error("cannot make a certificate for `{host}`: {reason}")]
     Making {
@@ -159,6 +167,14 @@ pub enum Error {
     /// It ran, and had to stop. The text says what to do.
     #[error("{0}")]
     Stopped(String),
+    /// Too few for the disk, the peers and a few clients.
+    #[error("this process may open {limit} files, and a controller needs {needed} at least")]
+    FewFiles {
+        /// What it may.
+        limit: u64,
+        /// What it needs.
+        needed: u64,
+    },
     /// A system call that should not fail did.
     #[error("cannot {step}: {source}")]
     System {
@@ -175,6 +191,9 @@ pub enum Error {
     Closed,
 }
 
+/// The step of [`Error::Path`] that failed with a file of ours that is not what we wrote.
+pub(super) const UNDERSTAND: &str = "understand it";
+
 impl Error {
     /// What mends it, where that is known: one or two sentences for the user.
     pub fn hint(&self) -> Option<String> {
@@ -190,6 +209,9 @@ impl Error {
             Self::NotLoopback { .. } => {
                 "make certificates with `heddle controller certificates --out DIR HOST...`, and give each controller \
                  its --tls-cert, --tls-key and --tls-ca"
+            }
+            Self::FewFiles { .. } => {
+                "raise the limit: `ulimit -Hn` shows it, LimitNOFILE sets it for a service of systemd"
             }
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 "another process has this port: choose another with --listen HOST:PORT"
@@ -208,6 +230,10 @@ impl Error {
             }
             Self::Join { .. } => {
                 "check the addresses after --join, that a majority of the cluster runs, and that --node is a new name"
+            }
+            Self::Path { step: UNDERSTAND, .. } => {
+                "put this file back as it was. A server that has run does not need it: without it, it starts if its log is whole, and \
+                 says what is missing if it is not"
             }
             Self::Path { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "choose a folder of your own with --data, or mend its owner and mode"

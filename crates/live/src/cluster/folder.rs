@@ -4,7 +4,7 @@
 //!   DIR/LOCK       locked as long as a process uses the folder; the process's number
 //!   DIR/JOIN       what this server said and was told when it joined its cluster
 //!   DIR/STARTED    whose the folder is, written once its log is on the disk: from then on the log has to be there
-//!   DIR/identity   and all other files: the log's
+//!   DIR/identity   and all other files: the log's (see `wal`)
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use wal::{DiskError, FileName};
 
 use super::Error;
+use super::error::UNDERSTAND;
 
 /// Capital letters keep it out of the log's names.
 const LOCK: &str = "LOCK";
@@ -140,7 +141,7 @@ impl DataFolder {
             read => {
                 let bytes = read.map_err(Error::path(&path, "read it"))?;
                 let parsed = serde_json::from_slice(&bytes).map_err(io::Error::from);
-                parsed.map(Some).map_err(Error::path(&path, "understand it"))
+                parsed.map(Some).map_err(Error::path(&path, UNDERSTAND))
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! On loopback it is plain HTTP. Elsewhere it is HTTPS, and whoever asks needs a certificate of the cluster's authority.
 
-use std::io;
+mod connections;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -15,22 +16,15 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mio::Waker;
-use store::status::{Status, StoppedReplica};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use store::status::{Latencies, RefusalCount, Status, StoppedReplica};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 use super::{Error, Tls, metrics};
 
 /// A server that does not answer its own HTTP thread within this is not well.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// A TLS handshake takes so long at most.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Connections whose handshake is done and that wait for their turn.
-const ACCEPTED_MAX: usize = 16;
 
 /// What the server's thread is asked: how it is.
 pub(super) struct Question(oneshot::Sender<View>);
@@ -51,8 +45,18 @@ pub(super) struct View {
     pub stopped: Vec<StoppedReplica>,
     /// The disk does not take writes now, and why.
     pub disk_trouble: Option<String>,
+    pub disk: store::status::DiskStatus,
     pub dropped_envelopes: u64,
     pub connections: usize,
+    /// Of the audit log, if there is one.
+    pub audit: Option<super::audit::Figures>,
+    /// Connections that had to go for another one before they had said who they are.
+    pub displaced: u64,
+    /// Who was refused what, and refusals that there is no counter for.
+    pub refusals: Vec<RefusalCount>,
+    pub other_refusals: u64,
+    /// How long writes to the log took.
+    pub log_writes: Latencies,
 }
 
 /// Asks the server's thread.
@@ -75,13 +79,14 @@ impl Asker {
     }
 }
 
-/// Serves until the process ends. With `tls`, only to those who have a certificate.
+/// Serves until the process ends, so many connections at a time. With `tls`, only to those who have a certificate.
 ///
 /// # Errors
 /// [`Error::Listen`], [`Error::System`].
 pub(super) fn start(
     address: SocketAddr,
     tls: Option<&Tls>,
+    connections_max: usize,
     questions: Sender<Question>,
     waker: Arc<Waker>,
 ) -> Result<SocketAddr, Error> {
@@ -94,11 +99,8 @@ pub(super) fn start(
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.server()));
     let serve = async move {
         let listener = TcpListener::from_std(listener)?;
-        let router = router(Asker { questions, waker });
-        match acceptor {
-            None => axum::serve(listener, router).await,
-            Some(acceptor) => axum::serve(Secured::new(listener, acceptor)?, router).await,
-        }
+        connections::serve(listener, acceptor, router(Asker { questions, waker }), connections_max).await;
+        Ok::<_, std::io::Error>(())
     };
     let work = move || {
         if let Err(error) = runtime.block_on(serve) {
@@ -149,54 +151,5 @@ async fn readiness(State(asker): State<Asker>) -> Response {
         }
         Ok(_) => unwell("replicas here are behind".into()),
         Err(reason) => unwell(reason),
-    }
-}
-
-/// A listener whose connections have done their TLS handshake. One that takes its time does not hold up the others.
-struct Secured {
-    accepted: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    local: SocketAddr,
-}
-
-impl Secured {
-    fn new(listener: TcpListener, acceptor: TlsAcceptor) -> io::Result<Self> {
-        let local = listener.local_addr()?;
-        let (done, accepted) = mpsc::channel(ACCEPTED_MAX);
-        tokio::spawn(async move {
-            loop {
-                // The next one has room for its result, so unfinished handshakes are bounded as well.
-                let Ok(room) = done.clone().reserve_owned().await else { return };
-                let (stream, address) = match listener.accept().await {
-                    Ok(connection) => connection,
-                    Err(error) => {
-                        tracing::warn!("HTTP: cannot accept a connection: {error}");
-                        tokio::time::sleep(Duration::from_secs(1)).await;
-                        continue;
-                    }
-                };
-                let acceptor = acceptor.clone();
-                tokio::spawn(async move {
-                    match tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
-                        Ok(Ok(stream)) => drop(room.send((stream, address))),
-                        Ok(Err(error)) => tracing::info!("HTTP: {address}: {error}"),
-                        Err(_) => tracing::info!("HTTP: {address}: no handshake in time"),
-                    }
-                });
-            }
-        });
-        Ok(Self { accepted, local })
-    }
-}
-
-impl axum::serve::Listener for Secured {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        self.accepted.recv().await.expect("the task that accepts lives as long as its runtime")
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(self.local)
     }
 }

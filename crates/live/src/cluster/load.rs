@@ -35,17 +35,20 @@ pub enum Operation {
     Delete,
     /// Calls `people:add-person`, routed to whoever offers it.
     Rpc,
+    /// Writes a value, whether there is one or not.
+    Put,
 }
 
 impl Operation {
     /// All, by name.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("create", Self::Create),
         ("read", Self::Read),
         ("stale-read", Self::StaleRead),
         ("update", Self::Update),
         ("delete", Self::Delete),
         ("rpc", Self::Rpc),
+        ("put", Self::Put),
     ];
 
     /// The name.
@@ -69,6 +72,12 @@ pub struct Load {
     pub operation: Operation,
     /// Numbers of the cars (and people) begin here; client `n` of `clients` has every `clients`-th from `first_key + n` on.
     pub first_key: u64,
+    /// After so many numbers they begin anew.
+    pub keys: u64,
+    /// What the values are below, instead of the cars.
+    pub below: Option<Path>,
+    /// A client does not ask more often than this; zero: as often as it is answered.
+    pub every: Duration,
     /// How the clients behave.
     pub client: ClientConfig,
     /// A request that is not answered by then has failed.
@@ -92,6 +101,11 @@ pub struct Measured {
 
 impl Load {
     fn path(&self, key: u64) -> Path {
+        let key = self.first_key + (key - self.first_key) % self.keys.max(1);
+        if let Some(below) = &self.below {
+            // As long as a path may be, unless it is itself as long as one may be.
+            return below.child("request", &[&key.to_string()]).unwrap_or_else(|_| below.clone());
+        }
         let (list, entry) = match self.operation {
             Operation::Rpc => ("/people:people", "person"),
             _ => ("/car:cars", "car-entry"),
@@ -106,6 +120,7 @@ impl Load {
         match self.operation {
             Operation::Create => RequestBody::Write(Transaction::of(Change::Create { at, value: value() })),
             Operation::Update => RequestBody::Write(Transaction::of(Change::Replace { at, value: value() })),
+            Operation::Put => RequestBody::Write(Transaction::of(Change::Put { at, value: value() })),
             Operation::Delete => RequestBody::Write(Transaction::of(Change::Delete { at })),
             Operation::Read => RequestBody::Get { at, consistency: Consistency::Linearizable },
             Operation::StaleRead => RequestBody::Get { at, consistency: Consistency::Stale },
@@ -125,6 +140,10 @@ struct Worker {
     key: u64,
     left: u64,
     asked: Time,
+    /// When it asks next; `None` while it waits for an answer.
+    asks_at: Option<Time>,
+    /// When it was to ask last.
+    due: Time,
 }
 
 /// Runs the load; returns when the last request has its answer.
@@ -132,6 +151,14 @@ struct Worker {
 /// # Errors
 /// [`Error::System`] if the event loop fails. Requests that fail are counted.
 pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
+    run_with(load, tls, |_| {})
+}
+
+/// The same; `progress` is told how many requests have been answered, each time that some have.
+///
+/// # Errors
+/// As of [`run`].
+pub fn run_with(load: &Load, tls: Option<&Tls>, mut progress: impl FnMut(u64)) -> Result<Measured, Error> {
     let mut poll = Poll::new().map_err(Error::system("make an event loop"))?;
     let mut events = Events::with_capacity(1_024);
     let mut tokens = Tokens::from(0);
@@ -147,8 +174,11 @@ pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
     let mut workers: Vec<Worker> = (0..u64::from(load.clients)).map(|n| worker(load, n, tls)).collect();
     let mut touched: Vec<usize> = (0..workers.len()).collect();
     let begun = clock.now();
-    for worker in &mut workers {
-        worker.ask(clock.now(), load);
+    let every = Span::from_ns(load.every.as_nanos() as u64);
+    for (n, worker) in workers.iter_mut().enumerate() {
+        // Evenly, not all at once.
+        worker.due = begun + Span::from_ps(every.as_ps() / u64::from(load.clients.max(1)) * n as u64);
+        worker.asks_at = Some(worker.due);
     }
     // When each worker has to be looked at again. Most of them stand far behind the next answer.
     let mut wakes = vec![Time::NEVER; workers.len()];
@@ -159,6 +189,7 @@ pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
             });
             wakes[index] = wake;
         }
+        progress(measured.latencies_ns.len() as u64 + measured.failed);
         if workers.iter().all(|worker| worker.left == 0) {
             measured.duration = Duration::from_nanos(clock.now().since(begun).as_ns());
             return Ok(measured);
@@ -191,16 +222,19 @@ fn worker(load: &Load, n: u64, tls: Option<&Tls>) -> Worker {
     endpoints.rotate_left(first);
     let caller = Caller::new(session, endpoints, Rng::new(session), load.client.clone(), tls.cloned());
     let left = load.requests / clients + u64::from(n < load.requests % clients);
-    Worker { caller, key: load.first_key + n, left, asked: Time::ZERO }
+    Worker { caller, key: load.first_key + n, left, asked: Time::ZERO, asks_at: None, due: Time::ZERO }
 }
 
 impl Worker {
+    /// Asks, if it is time.
     fn ask(&mut self, now: Time, load: &Load) {
-        if self.left > 0 {
-            let timeout = Span::from_ns(load.timeout.as_nanos() as u64);
-            self.asked = now;
-            self.caller.handle(now, Input::Request { token: self.key, body: load.body(self.key), timeout });
+        if self.left == 0 || self.asks_at.is_none_or(|at| at > now) {
+            return;
         }
+        self.asks_at = None;
+        let timeout = Span::from_ns(load.timeout.as_nanos() as u64);
+        self.asked = now;
+        self.caller.handle(now, Input::Request { token: self.key, body: load.body(self.key), timeout });
     }
 
     /// Goes on until the client waits for its server.
@@ -214,6 +248,10 @@ impl Worker {
         mut opened: impl FnMut(Token),
     ) -> Time {
         loop {
+            if self.left == 0 {
+                return Time::NEVER;
+            }
+            self.ask(clock.now(), load);
             let mut answer = None;
             for token in self.caller.unfinished() {
                 self.caller.ready(clock.now(), registry, token, None);
@@ -224,15 +262,14 @@ impl Worker {
                 }
             };
             let wake = self.caller.drain(clock.now(), registry, tokens, told, &mut opened);
-            let Some(result) = answer else { return wake };
+            let Some(result) = answer else { return self.asks_at.map_or(wake, |at| at.min(wake)) };
             let now = clock.now();
             measured.count(now.since(self.asked), result, load.operation);
             self.left -= 1;
             self.key += u64::from(load.clients);
-            self.ask(now, load);
-            if self.left == 0 {
-                return Time::NEVER;
-            }
+            // Whoever is late asks at once, until it has made up for it.
+            self.due = self.due + Span::from_ns(load.every.as_nanos() as u64);
+            self.asks_at = Some(self.due);
         }
     }
 }

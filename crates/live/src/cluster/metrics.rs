@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use store::status::{Counters, RaftRole, Refused, Status};
+use store::status::{Counters, DiskStatus, Latencies, RaftRole, Refused, Status};
 
 use super::http::View;
 
@@ -69,6 +69,11 @@ pub(super) fn page(view: &View) -> String {
     page.gauge("heddle_ready", "Whether this server can serve requests (1) or not (0).", u8::from(view.is_ready));
     page.gauge("heddle_members", "Servers of the cluster, as far as is known here.", status.map.members().len());
     page.gauge("heddle_connections", "Open connections of clients and peers.", view.connections);
+    page.counter(
+        "heddle_connections_displaced_total",
+        "Connections closed for others before they had said who they are.",
+        view.displaced,
+    );
     let timeout = status.election_timeout_us as f64 / 1e6;
     page.gauge("heddle_election_timeout_seconds", "The election timeout in use.", timeout);
     page.counter(
@@ -76,7 +81,16 @@ pub(super) fn page(view: &View) -> String {
         "Envelopes for peers that could not be sent; Raft repeats what matters.",
         view.dropped_envelopes,
     );
+    disk(&mut page, view.disk);
+    refusals(&mut page, view);
+    log_writes(&mut page, &view.log_writes);
     counters(&mut page, &status.counters);
+    if let Some(audit) = &view.audit {
+        page.counter("heddle_audit_lines_total", "Lines of the audit log.", audit.written);
+        page.counter("heddle_audit_lines_lost_total", "Lines that found no room or could not be written.", audit.lost);
+        let is_failing = u8::from(audit.is_failing);
+        page.gauge("heddle_audit_failing", "Whether the audit log cannot be written now (1).", is_failing);
+    }
     groups(&mut page, status);
     let stopped = ("heddle_shard_stopped", "gauge", "Replicas that have stopped (1); the log of the process says why.");
     page.each(stopped, &view.stopped, |replica| {
@@ -87,6 +101,43 @@ pub(super) fn page(view: &View) -> String {
     peers(&mut page, status);
     process(&mut page);
     page.text
+}
+
+fn disk(page: &mut Page, disk: DiskStatus) {
+    let DiskStatus { log_bytes, log_segments, snapshot_bytes, log_memory_bytes, content_bytes, is_defragmenting } =
+        disk;
+    page.gauge("heddle_disk_log_bytes", "Bytes of the log on the disk.", log_bytes);
+    page.gauge("heddle_disk_log_segments", "Files of the log on the disk.", log_segments);
+    page.gauge("heddle_disk_snapshot_bytes", "Bytes of snapshots on the disk.", snapshot_bytes);
+    page.gauge("heddle_log_memory_bytes", "Bytes of the log's entries in memory.", log_memory_bytes);
+    page.gauge("heddle_content_bytes", "Bytes of data of all shards here, about.", content_bytes);
+    let help = "Whether room on the disk is being given back on request (1) or not (0).";
+    page.gauge("heddle_disk_defragmenting", help, u8::from(is_defragmenting));
+}
+
+fn refusals(page: &mut Page, view: &View) {
+    page.family(
+        "heddle_refusals_total",
+        "counter",
+        "Who was refused what and why: those that were refused most often.",
+    );
+    for row in &view.refusals {
+        let labels = [("host", &row.host), ("client", &row.client), ("what", &row.what), ("reason", &row.reason)];
+        page.sample("heddle_refusals_total", &labels.map(|(label, text)| (label, text.as_str())), row.count);
+    }
+    let help = "Refusals of those that heddle_refusals_total has no room for.";
+    page.counter("heddle_refusals_of_others_total", help, view.other_refusals);
+}
+
+fn log_writes(page: &mut Page, log_writes: &Latencies) {
+    const NAME: &str = "heddle_log_write_seconds";
+    page.family(NAME, "histogram", "How long batches took to be written to the log, each with its sync.");
+    for (end_us, count) in log_writes.cumulative() {
+        page.sample("heddle_log_write_seconds_bucket", &[("le", &(end_us as f64 / 1e6).to_string())], count);
+    }
+    page.sample("heddle_log_write_seconds_bucket", &[("le", "+Inf")], log_writes.count());
+    page.sample("heddle_log_write_seconds_sum", &[], log_writes.total_us as f64 / 1e6);
+    page.sample("heddle_log_write_seconds_count", &[], log_writes.count());
 }
 
 fn counters(page: &mut Page, counters: &Counters) {
@@ -109,11 +160,15 @@ fn counters(page: &mut Page, counters: &Counters) {
         watch_events,
         watch_skips,
         malformed,
+        denied,
+        bad_tokens,
         refused,
         changes_refused,
         items_dropped,
         panics,
     } = *counters;
+    page.counter("heddle_requests_denied_total", "Requests that their user may not make, or of nobody known.", denied);
+    page.counter("heddle_bad_tokens_total", "Requests with a token that is worth nothing.", bad_tokens);
     page.counter("heddle_requests_total", "Requests of clients.", requests);
     page.counter("heddle_requests_forwarded_total", "Requests forwarded to another server.", forwarded);
     page.counter("heddle_requests_busy_total", "Requests refused since too many were waiting.", busy);
@@ -199,6 +254,9 @@ fn process(page: &mut Page) {
     }
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         page.gauge("process_open_fds", "Number of open file descriptors.", files.count());
+    }
+    if let Ok((soft, _)) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE) {
+        page.gauge("process_max_fds", "Maximum number of open file descriptors.", soft);
     }
 }
 

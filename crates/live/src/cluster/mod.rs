@@ -8,9 +8,13 @@
 //! | `disk` | two threads that write, one for the log and one for snapshots |
 //! | `leash` | its end with whoever started it |
 //! | `folder` | the data folder: whose it is, and that nobody else uses it |
+//! | `descriptors`, `crowd`, `remote`, `refusals` | how many connections there may be, of whom, and who was refused |
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
+//! | `token`, `subject`, `logins` | how users log in: tokens, names in certificates, who guesses |
+//! | `audit` | who did what, line by line |
 //! | `stream`, `tls`, `certificates` | connections of frames, secured |
 //! | `caller`, `client`, `load`, `drive` | clients: within an event loop, blocking, very many, and following a script |
+//! | `contest` | standing in a queue for a lock, for clients that may block |
 //!
 //! ```text
 //!   sockets --frames--> handle, handle, ... --> poll until it waits --+--> frames --> sockets
@@ -20,10 +24,14 @@
 //!
 //! All that can be read now is handled before the server is asked for output, so that what goes to one peer, or to the disk, goes together.
 
+mod audit;
 mod caller;
 pub mod certificates;
 mod client;
 mod clock;
+mod contest;
+mod crowd;
+mod descriptors;
 mod disk;
 mod drive;
 mod error;
@@ -31,18 +39,26 @@ mod folder;
 mod http;
 mod leash;
 pub mod load;
+mod logins;
 mod metrics;
 mod node;
 mod peers;
+mod refusals;
+mod remote;
 mod run;
 mod stream;
+pub mod subject;
 mod tls;
+mod token;
 
+pub use audit::AuditOptions;
 pub use client::{Call, Client, Watch};
 pub use clock::BootClock;
+pub use contest::{Inbox, Releaser, Turn, contend, queue, random_lease};
 pub use drive::{Door, Next, Script, drive};
 pub use error::Error;
 pub use leash::end_with_stdin;
 pub use node::End;
 pub use run::{ControllerOptions, DEFAULT_PORT, Ready, WORN_AFTER, check_name, run};
 pub use tls::{Tls, TlsFiles};
+pub use token::{LoginToken, wall_seconds};

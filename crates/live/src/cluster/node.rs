@@ -1,6 +1,7 @@
 //! The event loop of a controller: one thread, in which the server lives.
 
 mod accept;
+mod access;
 mod greeting;
 
 use std::collections::HashMap;
@@ -19,15 +20,21 @@ use nix::sys::signalfd::SignalFd;
 use store::peer::Envelope;
 use store::protocol::{
     Admin, ClientMessage, Error as Refusal, FrameError, Hello, Request, RequestBody, Response, Role, ServerMessage,
-    Welcome, decode,
+    Welcome, decode, decode_client,
 };
 use store::{ClientId, Input, Output, Server};
 
+use super::audit::Audit;
 use super::caller::{Tokens, dial};
 use super::clock::BootClock;
+use super::crowd::Crowd;
+use super::descriptors::Shares;
 use super::disk::Disk;
 use super::http::{Question, View};
+use super::logins::Logins;
 use super::peers::{Action, Peers, bound_silence};
+use super::refusals::{self, Caller, Refusals};
+use super::remote::RemoteHost;
 use super::stream::{Received, Stream};
 use super::{Error, Tls};
 
@@ -65,7 +72,10 @@ enum Kind {
     Unknown {
         since: Time,
     },
-    Client(ClientId),
+    Client {
+        client: ClientId,
+        version: u32,
+    },
     /// A peer talks to us.
     From(ServerId),
     /// We talk to a peer.
@@ -79,6 +89,17 @@ enum Kind {
 struct Connection {
     stream: Stream,
     kind: Kind,
+    /// Who made it; `None`: we did.
+    host: Option<RemoteHost>,
+}
+
+impl Connection {
+    /// Who is at the other end, as far as is known.
+    fn caller(&self) -> Caller {
+        let Some(host) = self.host else { return Caller::default() };
+        let client = host.user().map_or_else(String::new, |uid| format!("user {uid}"));
+        Caller { host: host.host(), client }
+    }
 }
 
 /// What the loop needs from outside.
@@ -93,8 +114,12 @@ pub(super) struct Parts {
     pub clock: BootClock,
     pub tls: Option<Tls>,
     pub rng: Rng,
+    /// What is noted of what clients do.
+    pub audit: Option<Audit>,
     pub cluster: u64,
     pub name: String,
+    /// Who may have how many connections.
+    pub shares: Shares,
     /// Where others reach it, and its metrics: the map has to say so.
     pub address: String,
     pub metrics: Option<String>,
@@ -107,9 +132,14 @@ pub(super) struct Node {
     parts: Parts,
     connections: HashMap<Token, Connection>,
     clients: HashMap<ClientId, Token>,
+    /// How many of them each host has.
+    clients_of: HashMap<RemoteHost, usize>,
+    /// Connections that have not said who they are.
+    strangers: Crowd<Token>,
     /// Connections by which a peer talks to us; a new one replaces the old.
     incoming: HashMap<ServerId, Token>,
     peers: Peers,
+    logins: Logins,
     tokens: Tokens,
     next_client: u64,
     /// Connections with something to send.
@@ -118,9 +148,12 @@ pub(super) struct Node {
     unfinished: Vec<Token>,
     /// There were more to accept than one turn's worth.
     accepts: bool,
+    /// There is no descriptor for who connects: they wait in the kernel.
+    is_short: bool,
     sweep_at: Time,
     ending: Option<Ending>,
     dropped_envelopes: u64,
+    refusals: Refusals,
     /// The last write failed, and why.
     disk_trouble: Option<String>,
     /// When the cluster may be told again where this server is.
@@ -154,20 +187,26 @@ impl Node {
         let watch = Error::system("watch for signals");
         registry.register(&mut SourceFd(&signals), SIGNALS, Interest::READABLE).map_err(watch)?;
         let peers = Peers::new(parts.rng.fork(1), Arc::clone(&parts.waker));
+        let strangers = Crowd::new(parts.shares.strangers);
         Ok(Self {
             parts,
             connections: HashMap::new(),
             clients: HashMap::new(),
+            clients_of: HashMap::new(),
+            strangers,
             incoming: HashMap::new(),
             peers,
+            logins: Logins::default(),
             tokens: Tokens::from(FIRST_CONNECTION),
             next_client: 1,
             dirty: Vec::new(),
             unfinished: Vec::new(),
             accepts: false,
+            is_short: false,
             sweep_at: Time::ZERO,
             ending: None,
             dropped_envelopes: 0,
+            refusals: Refusals::default(),
             disk_trouble: None,
             tell_address_at: Time::ZERO,
             next_sequence: 1,
@@ -202,11 +241,15 @@ impl Node {
         let outcome = self.serve();
         // What was handed in is written: nobody was told of it, but the next start is quicker.
         self.parts.disk.finish();
+        if let Some(audit) = &mut self.parts.audit {
+            audit.finish();
+        }
         outcome
     }
 
     fn serve(&mut self) -> Result<End, Error> {
         let mut events = Events::with_capacity(1_024);
+        self.identify_ourselves(self.parts.clock.now());
         loop {
             let mut wake = self.drain()?;
             if let Some(ending) = &self.ending {
@@ -265,6 +308,7 @@ impl Node {
                         tracing::error!("a write failed: {error}");
                     }
                     self.disk_trouble = Some(error.to_string());
+                    self.parts.server.set_disk_place(self.parts.disk.place());
                     Input::WriteFailed { write: done.id, error }
                 }
             };
@@ -275,9 +319,15 @@ impl Node {
                 status: self.parts.server.status(now),
                 is_ready: self.parts.server.is_ready(),
                 stopped: self.parts.server.stopped_replicas(),
-                disk_trouble: self.disk_trouble.clone(),
+                refusals: self.refusals.counts(),
+                other_refusals: self.refusals.others(),
+                log_writes: self.parts.server.health().log_writes,
+                disk_trouble: self.disk_trouble.clone().or_else(|| self.parts.disk.wants()),
+                disk: self.parts.server.disk_status(),
                 dropped_envelopes: self.dropped_envelopes,
                 connections: self.connections.len(),
+                displaced: self.strangers.displaced(),
+                audit: self.parts.audit.as_ref().map(Audit::figures),
             });
         }
     }
@@ -302,6 +352,7 @@ impl Node {
         match output {
             Output::Peer { to, envelope } => self.tell_peer(to, &envelope),
             Output::Client { client, message } => self.tell_client(now, client, &message),
+            Output::BadToken(client) => self.bad_token(now, client),
             Output::Disk(write) => self.parts.disk.submit(write),
             Output::Peers(peers) => {
                 let own = self.parts.server.id();
@@ -342,9 +393,18 @@ impl Node {
             }
             return;
         }
+        self.note_answer(client, message);
         let Some(&token) = self.clients.get(&client) else { return };
         let connection = self.connections.get_mut(&token).expect("each client has its connection");
-        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(message) {
+        let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
+        if let ServerMessage::Response(Response { result: Err(error), .. }) = message
+            && let Some(reason) = refusals::reason(error)
+        {
+            self.refusals.count(&connection.caller(), "request", reason, &error.to_string());
+        }
+        let completed = self.refusals.complete(message, || self.parts.disk.wants());
+        let message = completed.as_ref().unwrap_or(message);
+        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(&*message.for_version(version)) {
             let ServerMessage::Response(response) = message else {
                 tracing::error!("a message of {bytes} bytes for a client was dropped");
                 return;
@@ -379,9 +439,10 @@ impl Node {
             self.close(now, token, &reason);
             return false;
         }
-        if matches!(connection.kind, Kind::Client(_)) && waiting > CLIENT_OUTBOX_MAX {
+        if matches!(connection.kind, Kind::Client { .. }) && waiting > CLIENT_OUTBOX_MAX {
             let peer = connection.stream.peer();
             tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
+            self.refusals.count(&connection.caller(), "connection", "does not read", "");
             self.close(now, token, "it does not read");
             return false;
         }
@@ -412,11 +473,18 @@ impl Node {
         while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
             let length = body.len();
             match connection.kind {
-                Kind::Client(client) => {
-                    let message = decode(body).map_err(|error| error.to_string())?;
-                    // By the clock of this moment: a lease must not be judged by what it showed before this was read.
-                    self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
-                }
+                Kind::Client { client, version } => match decode_client(body) {
+                    Ok(message) => {
+                        let refusal = self.refuse_join(version, &message);
+                        if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
+                            connection.stream.put(&refusal).expect("a refusal is short");
+                        } else {
+                            // By the clock of this moment: a lease must not be judged by what it showed before this was read.
+                            self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
+                        }
+                    }
+                    Err(unreadable) => self.refuse_unreadable(connection, unreadable)?,
+                },
                 Kind::From(from) => {
                     let envelope = decode(body).map_err(|error| error.to_string())?;
                     self.parts.server.handle(self.parts.clock.now(), Input::Peer { from, envelope });
@@ -424,14 +492,14 @@ impl Node {
                 Kind::To { peer, .. } => {
                     let welcome = decode(body).map_err(|error| error.to_string())?;
                     connection.kind = Kind::To { peer, welcomed: true };
-                    self.welcomed(peer, welcome)?;
+                    self.welcomed(now, peer, welcome)?;
                 }
                 Kind::Unknown { .. } => {
                     let hello = decode(body).map_err(|error| error.to_string())?;
                     let outcome = self.greeted(now, token, connection, &hello);
                     let welcome = match &outcome {
-                        Ok(()) => Welcome::Accepted {
-                            version: store::protocol::VERSION,
+                        Ok(version) => Welcome::Accepted {
+                            version: *version,
                             cluster: self.parts.cluster,
                             server: self.parts.server.id(),
                             name: self.parts.name.clone(),
@@ -454,10 +522,18 @@ impl Node {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         connection.stream.deregister(self.parts.poll.registry());
         match connection.kind {
-            Kind::Unknown { .. } => tracing::info!("{}: {reason}", connection.stream.peer()),
-            Kind::Client(client) => {
+            Kind::Unknown { .. } => {
+                tracing::info!("{}: {reason}", connection.stream.peer());
+                self.strangers.remove(token);
+                self.refusals.count(&connection.caller(), "connection", "no greeting", reason);
+            }
+            Kind::Client { client, .. } => {
                 tracing::debug!("client {}: {reason}", connection.stream.peer());
                 self.clients.remove(&client);
+                if let Some(audit) = &mut self.parts.audit {
+                    audit.gone(client);
+                }
+                self.forget_client_of(connection.host);
                 self.parts.server.handle(now, Input::ClientGone(client));
             }
             Kind::From(server) => {
@@ -498,6 +574,7 @@ impl Node {
                 self.close(now, token, "it has not said who it is");
             }
             self.tell_address(now);
+            self.tell_wall_clock(now);
         }
         wake.min(self.sweep_at)
     }
@@ -519,14 +596,15 @@ impl Node {
     fn act(&mut self, now: Time, action: Action) {
         match action {
             Action::Close(token, reason) => self.close(now, token, reason),
-            Action::Dial { peer, address, targets, attempt } => {
+            Action::Dial { peer, address, targets, attempt, version } => {
                 let outcome = dial(&address, &targets, attempt, self.parts.tls.as_ref()).and_then(|mut stream| {
                     bound_silence(&stream);
                     let role = Role::Peer { cluster: self.parts.cluster, server: self.parts.server.id(), to: peer };
-                    stream.put(&Hello::new(role)).expect("a hello is short");
+                    stream.put(&Hello::in_version(role, version)).expect("a hello is short");
                     let token = self.tokens.next();
                     stream.register(self.parts.poll.registry(), token).map_err(|error| error.to_string())?;
-                    self.connections.insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false } });
+                    self.connections
+                        .insert(token, Connection { stream, kind: Kind::To { peer, welcomed: false }, host: None });
                     Ok(token)
                 });
                 match outcome {

@@ -11,6 +11,7 @@ use machine::{Rng, ServerId, Span, Time};
 use mio::{Token, Waker};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpUserTimeout;
+use store::protocol::{VERSION, VERSION_MIN};
 
 use super::caller::resolve;
 
@@ -43,13 +44,15 @@ struct Link {
     address: String,
     state: State,
     failures: u32,
+    /// It has refused ours, and said which version it speaks: this one is asked for, once.
+    older: bool,
 }
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Connect to one of these addresses.
-    Dial { peer: ServerId, address: String, targets: Vec<SocketAddr>, attempt: u64 },
+    Dial { peer: ServerId, address: String, targets: Vec<SocketAddr>, attempt: u64, version: u32 },
     /// Close this connection.
     Close(Token, &'static str),
 }
@@ -81,7 +84,7 @@ impl Peers {
             stays
         });
         for (id, address) in peers {
-            self.links.entry(id).or_insert(Link { address, state: State::Pause(now), failures: 0 });
+            self.links.entry(id).or_insert(Link { address, state: State::Pause(now), failures: 0, older: false });
         }
         over
     }
@@ -127,11 +130,12 @@ impl Peers {
         outcome: Result<Vec<SocketAddr>, String>,
         actions: &mut Vec<Action>,
     ) {
-        let Some(link) = self.links.get(&peer).filter(|it| it.address == address) else { return };
+        let Some(link) = self.links.get_mut(&peer).filter(|it| it.address == address) else { return };
         match outcome {
             Ok(targets) => {
                 let attempt = u64::from(link.failures);
-                actions.push(Action::Dial { peer, address, targets, attempt });
+                let version = if std::mem::take(&mut link.older) { VERSION_MIN } else { VERSION };
+                actions.push(Action::Dial { peer, address, targets, attempt, version });
             }
             Err(reason) => {
                 tracing::warn!("server {peer} at {address}: {reason}");
@@ -157,6 +161,13 @@ impl Peers {
         }
     }
 
+    /// A peer speaks only the oldest version: the next connection asks for that.
+    pub fn fall_back(&mut self, peer: ServerId) {
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.older = true;
+        }
+    }
+
     /// The connection by which a peer can be told something.
     pub fn token(&self, peer: ServerId) -> Option<Token> {
         match self.links.get(&peer)?.state {
@@ -168,6 +179,10 @@ impl Peers {
     /// A connection could not be made, or is lost.
     pub fn failed(&mut self, now: Time, peer: ServerId) {
         if let Some(link) = self.links.get_mut(&peer) {
+            if link.older {
+                link.state = State::Pause(now);
+                return;
+            }
             let full = (PAUSE_MIN * (1 << link.failures.min(10))).min(PAUSE_MAX).as_ps();
             link.failures = link.failures.saturating_add(1);
             let pause = Span::from_ps(full / 2 + (self.rng.fraction() * (full / 2) as f64) as u64);

@@ -17,13 +17,16 @@ use store::protocol::{Admin, Answer, RequestBody};
 use store::{Founding, Server};
 use wal::{FORMAT, Identity, Log, Recovered};
 
+use super::audit::{Audit, AuditOptions};
 use super::caller::resolve;
 use super::client::Client;
 use super::clock::{BootClock, random_bits};
+use super::descriptors::Shares;
 use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::node::{End, Node, Parts};
-use super::{Error, Tls, TlsFiles, http};
+use super::{Error, LoginToken, Tls, TlsFiles, http};
+use crate::thread_priority;
 
 /// Where a controller listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 6640;
@@ -69,6 +72,10 @@ pub struct ControllerOptions {
     pub rebuild: BTreeSet<placement::ShardId>,
     /// How reads are made linearizable.
     pub reads: store::Reads,
+    /// The token by which it joins, where users are checked.
+    pub token: Option<LoginToken>,
+    /// What is noted of what clients do.
+    pub audit: Option<AuditOptions>,
     /// Certificates. Without them it listens on loopback only.
     pub tls: Option<TlsFiles>,
     /// How long a process runs before it wants to be started anew ([`End::Worn`]), at most [`WORN_AFTER`]. Servers differ by up to a
@@ -103,6 +110,7 @@ pub struct Ready {
 pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<End, Error> {
     check_name(&options.node)?;
     let signals = take_signals()?;
+    let shares = Shares::take()?;
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let listen = single(&options.listen)?;
     if tls.is_none() && !listen.ip().is_loopback() {
@@ -110,6 +118,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     }
     check_join(options, listen)?;
     let folder = DataFolder::open(&options.data)?;
+    check_log_is_there(&folder)?;
     let (log, recovered) = Log::recover(&folder, wal::Config::default())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     if recovered.discarded_tail_bytes > 0 {
@@ -134,7 +143,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
             if is_open && tls.is_none() {
                 return Err(Error::NotLoopback { address });
             }
-            Some(http::start(address, tls.as_ref().filter(|_| is_open), asker, Arc::clone(&waker))?)
+            Some(http::start(address, tls.as_ref().filter(|_| is_open), shares.http, asker, Arc::clone(&waker))?)
         }
         None => None,
     };
@@ -153,6 +162,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let server = Server::open(config, begun.log, begun.recovered, &folder, begun.members, rng.fork(1), clock.now())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     let disk = Disk::start(folder.path(), &waker)?;
+    let audit = options.audit.clone().map(|options| Audit::start(options, begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
     let worn_after = options.worn_after.min(WORN_AFTER).as_ps();
     let worn_at = Time::ZERO + Span::from_ps(worn_after - worn_after / 64 * (id.0 % 16));
@@ -167,6 +177,8 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
         server,
         clock,
         tls,
+        audit,
+        shares,
         rng: rng.fork(2),
         cluster,
         name: options.node.clone(),
@@ -175,6 +187,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     };
     let node = Node::new(parts)?;
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
+    thread_priority::shorten_slice();
     node.run()
 }
 
@@ -300,6 +313,20 @@ fn identity(cluster: u64, server: ServerId, name: &str) -> Identity {
     Identity { format: FORMAT, cluster: u128::from(cluster), server, name: name.to_owned() }
 }
 
+/// A server whose log is gone as a whole may not start.
+fn check_log_is_there(folder: &DataFolder) -> Result<(), Error> {
+    let Some(Started { cluster, server }) = folder.started()? else { return Ok(()) };
+    // A folder that cannot be listed is refused by who reads the log.
+    let Ok(files) = wal::Folder::list(folder) else { return Ok(()) };
+    if files.iter().any(|(file, bytes)| file.as_str().starts_with("log-") && *bytes > 0) {
+        return Ok(());
+    }
+    let has_identity = files.iter().any(|(file, _)| *file == Identity::file());
+    let missing =
+        if has_identity { "its log, files `log-...`, is" } else { "`identity` and its log, files `log-...`, are" };
+    Err(Error::LogLost { path: folder.path().to_owned(), cluster, server, missing })
+}
+
 /// A server whose log is lost may not start.
 fn check_started(folder: &DataFolder, log: &Log, recovered: &Recovered) -> Result<(), Error> {
     let Some(Started { cluster, server }) = folder.started()? else { return Ok(()) };
@@ -350,7 +377,8 @@ fn found(
     let failed = |error: wal::Error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() };
     log.identify(identity.clone()).map_err(failed)?;
     let servers = BTreeMap::from([(server, (options.node.clone(), advertise.to_owned()))]);
-    Founding { cluster, servers, strategy: options.strategy }.write(&mut log);
+    Founding { cluster, servers, strategy: options.strategy, protocol: store::protocol::VERSION, secret: None }
+        .write(&mut log);
     let begun = start(folder, log, identity, BTreeMap::new())?;
     tracing::info!("founded cluster {cluster:016x}");
     Ok(begun)
@@ -373,6 +401,9 @@ fn join(
         return Err(Error::Join { addresses: "an unknown address".into(), reason });
     }
     let client = Client::connect(&options.join, tls)?;
+    if let Some(token) = &options.token {
+        client.log_in(token.clone())?;
+    }
     let give_up = Instant::now() + JOIN_PATIENCE;
     loop {
         let body = RequestBody::Admin(Admin::Join {

@@ -1,6 +1,7 @@
 //! A connection of frames that never blocks: TCP, with TLS or without.
 
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::event::Event;
@@ -85,6 +86,11 @@ impl Stream {
     /// The other end's address, for logs.
     pub fn peer(&self) -> String {
         self.socket.peer_addr().map_or_else(|_| "unknown".to_owned(), |address| address.to_string())
+    }
+
+    /// The other end's address, while there is one.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
     }
 
     /// The certificates that the other end has shown; none without TLS.

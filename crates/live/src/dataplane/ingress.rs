@@ -12,6 +12,7 @@ use super::flight::{Bonded, Packet};
 use super::pool::Frame;
 use super::sleep::PortKey;
 use super::worker::Worker;
+use crate::control::Refusals;
 use crate::tap::VNET_HEADER;
 
 /// Frames read from one port before the next one has its turn.
@@ -47,7 +48,9 @@ impl Worker {
         let Some(mut frame) = self.pool.take() else {
             return match port.read(device, &mut self.spare) {
                 Ok(len) => {
-                    self.parts.refused.no_buffer += u64::from(len.is_some());
+                    if len.is_some() {
+                        self.refuse_of(host, |refused| &mut refused.no_buffer);
+                    }
                     len
                 }
                 Err(error) => {
@@ -92,7 +95,7 @@ impl Worker {
                     self.enter_bytes(key, now, |out| segment.emit(piece, out));
                 }
             }
-            Err(_) => self.parts.refused.malformed += 1,
+            Err(_) => self.refuse_of(key.host, |refused| &mut refused.malformed),
         }
         self.spare = spare;
         Some(len)
@@ -101,11 +104,10 @@ impl Worker {
     /// Lets a frame come in that `fill` writes; `None`: it is longer than a link takes.
     fn enter_bytes(&mut self, key: PortKey, now: Time, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
         let Some(mut frame) = self.pool.take() else {
-            self.parts.refused.no_buffer += 1;
-            return;
+            return self.refuse_of(key.host, |refused| &mut refused.no_buffer);
         };
         let Some(len) = fill(frame.buffer()) else {
-            self.parts.refused.malformed += 1;
+            self.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.pool.put(frame);
         };
         frame.set_len(len);
@@ -136,7 +138,7 @@ impl Worker {
         }
         let bytes = frame.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
-            self.parts.refused.malformed += 1;
+            self.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.pool.put(frame);
         }
         let mut answer = [0; ANSWER_BYTES];
@@ -152,7 +154,7 @@ impl Worker {
                 if matches!(reason, DropReason::Group) {
                     self.overhear(self.plan.leaving(NodeId(key.host as u32), PortId(0)), &frame);
                 }
-                self.refuse(reason);
+                self.refuse(key.host, reason);
                 self.pool.put(frame);
             }
         }
@@ -163,7 +165,7 @@ impl Worker {
     fn enter_by_device(&mut self, key: PortKey, now: Time, frame: Frame) {
         let bytes = frame.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
-            self.parts.refused.malformed += 1;
+            self.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.pool.put(frame);
         }
         let uplink = self.plan.leaving(NodeId(key.host as u32), PortId(key.device as u16));
@@ -198,20 +200,28 @@ impl Worker {
                 self.cross(uplink, now, control(frame));
             }
             Ingress::Drop(reason) => {
-                self.refuse(reason);
+                self.refuse(key.host, reason);
                 self.pool.put(frame);
             }
         }
     }
 
     #[cold]
-    fn refuse(&mut self, reason: DropReason) {
-        let refused = &mut self.parts.refused;
-        *match reason {
+    fn refuse(&mut self, host: usize, reason: DropReason) {
+        self.refuse_of(host, |refused| match reason {
             DropReason::UnknownDestination(_) => &mut refused.unknown_destination,
             DropReason::Group | DropReason::Silence(_) => &mut refused.multicast,
             DropReason::Malformed(_) => &mut refused.malformed,
-        } += 1;
+        });
+    }
+
+    /// Counts a frame of a host that goes nowhere, for the network and for the host.
+    #[cold]
+    fn refuse_of(&mut self, host: usize, counter: impl Fn(&mut Refusals) -> &mut u64) {
+        *counter(&mut self.parts.refused) += 1;
+        if let Some(port) = &mut self.parts.ports[host] {
+            *counter(&mut port.traffic.refused) += 1;
+        }
     }
 
     /// Hands a host the answer to its question about a neighbour, in the question's buffer.

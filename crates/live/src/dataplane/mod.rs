@@ -18,7 +18,6 @@ mod pool;
 mod settling;
 mod sleep;
 mod telling;
-pub mod urgency;
 mod worker;
 
 use std::sync::Arc;

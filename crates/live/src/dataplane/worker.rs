@@ -17,11 +17,11 @@ use super::plan::{Direction, Plan};
 use super::pool::{Frame, Pool};
 
 use super::sleep::{PortKey, Ready, Sleeper};
-use super::urgency;
 use crate::clock::Clock;
 use crate::device::Replacement;
 use crate::settling::Unsettled;
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
+use crate::thread_priority;
 
 /// Memory for frames under way, bytes a worker.
 const POOL_BYTES: usize = 256 << 20;
@@ -131,7 +131,7 @@ impl Worker {
 
     /// Forwards until it is told to stop.
     pub fn run(mut self) -> Parts {
-        urgency::raise(self.plan.is_shaped());
+        thread_priority::raise(self.plan.is_shaped());
         let sleeper = Arc::clone(&self.sleepers[self.id]);
         let mut ready = Ready::none();
         let linger = if self.plan.is_shaped() { Span::ZERO } else { LINGER };

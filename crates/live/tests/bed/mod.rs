@@ -4,6 +4,7 @@
 #![allow(clippy::unused_self)]
 
 use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,7 +15,7 @@ use fabric::{Overrides, Source};
 use live::{Instance, StartOptions};
 use nix::libc;
 
-/// Tests of one file run one after another: each measures time, and sets the process's environment.
+/// Tests of one file run one after another: each sets the process's environment.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub struct Bed {
@@ -94,11 +95,26 @@ pub fn output(command: Result<Command, live::Error>) -> String {
 pub struct Running(Option<Child>);
 
 impl Running {
-    /// Starts it, and gives a server the time to listen.
     pub fn start(command: Result<Command, live::Error>) -> Self {
         let child = command.unwrap().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(200));
         Self(Some(child))
+    }
+
+    /// Starts an iperf3 that serves, and waits until it listens.
+    pub fn iperf3_server(command: Result<Command, live::Error>) -> Self {
+        let mut command = command.unwrap();
+        let command = command.arg("--forceflush").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("Server listening")), "iperf3 ended before it listened");
+        // What it says later is read, so that it does not wait for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(Some(child))
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        self.0.as_mut().unwrap().try_wait().unwrap().is_none()
     }
 
     pub fn pid(&self) -> i32 {
@@ -127,11 +143,14 @@ pub fn cpu_ticks(pid: i32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Waits until something holds; whether it did within two seconds.
+/// What does not happen within this does not happen: tests run beside programs that use all cores.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something holds; whether it did at last.
 pub fn soon(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {
-        if start.elapsed() > Duration::from_secs(4) {
+        if start.elapsed() > PATIENCE {
             return false;
         }
         std::thread::sleep(Duration::from_millis(20));

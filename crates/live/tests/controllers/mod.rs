@@ -14,7 +14,7 @@ use store::status::Status;
 use tree::{Change, Location, Path, Transaction};
 
 /// Long enough for a machine that compiles meanwhile.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A controller that listens.
 pub struct Controller {

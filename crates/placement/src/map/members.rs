@@ -7,6 +7,9 @@ use machine::ServerId;
 use super::{MEMBERS_MAX, Map, Outcome, REMOVED_MAX};
 use crate::{Effect, Member, Refusal, Replicas, Shard};
 
+/// From this protocol on the addresses of removed servers are in the map: all servers have to remember the same.
+const REMEMBERS_ADDRESSES: u32 = 2;
+
 impl Map {
     pub(super) fn add_server(
         &mut self,
@@ -63,6 +66,12 @@ impl Map {
             self.removed.remove(0);
         }
         self.removed.push((member.nonce, id));
+        if self.protocol >= REMEMBERS_ADDRESSES {
+            while self.removed_addresses.len() >= REMOVED_MAX {
+                self.removed_addresses.pop_first();
+            }
+            self.removed_addresses.insert(id, member.address);
+        }
     }
 
     pub(super) fn remove_server(&mut self, id: ServerId) -> Result<Outcome, Refusal> {
@@ -79,6 +88,8 @@ impl Map {
         if !shards.is_empty() {
             return Err(Refusal::LastReplica { id, shards });
         }
+        let name = self.members[&id].name.clone();
+        self.access.withdraw_invitation(&name);
         self.take(id);
         for shard in self.shards.values_mut() {
             if let Replicas::Servers(servers) = &mut shard.replicas {

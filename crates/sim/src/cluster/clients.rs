@@ -123,7 +123,7 @@ impl Clients {
             all: BTreeMap::new(),
             history: History::new(),
             values: BTreeMap::new(),
-            next_value: 1,
+            next_value: if core.scenario.large_values { data::LARGE } else { 1 },
             counts: Operations::default(),
             is_over: false,
             unprobed: Vec::new(),

@@ -153,6 +153,10 @@ impl Core {
                 self.note(|| format!("server {id} starts"));
                 self.schedule(id, now);
             }
+            Err(reason) if node.is_rotten => {
+                node.is_gone = true;
+                self.note(|| format!("server {id} does not start: {reason}"));
+            }
             Err(reason) => self.found(Finding::DoesNotStart { server: id.0, reason }),
         }
     }
@@ -239,7 +243,8 @@ impl Core {
                     self.calendar.push(at, Event::Disk(from, epoch, lane));
                 }
             }
-            Output::Peers(_) => {}
+            // Who has sent a bad token is told so; its connection stays, which is the worse case.
+            Output::Peers(_) | Output::BadToken(_) => {}
             Output::ReplicaStopped(stopped) => {
                 let (server, shard) = (from.0, stopped.shard.0);
                 self.found(Finding::ReplicaStopped { server, shard, reason: stopped.reason });

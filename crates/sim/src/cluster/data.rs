@@ -44,18 +44,30 @@ fn path(text: &str) -> Path {
     Path::parse(text).expect("a valid path")
 }
 
+/// The first number of a value that is large.
+pub const LARGE: u64 = 1 << 40;
+
 /// A value's bytes: its number, and some more, so that logs and snapshots have something to hold.
 pub fn value(number: u64) -> Bytes {
     let mut bytes = number.to_le_bytes().to_vec();
-    bytes.resize(8 + (number % 11 * 20) as usize, 0xa5);
+    bytes.resize(8 + more_bytes(number), 0xa5);
     bytes.into()
+}
+
+/// Bytes of a value behind its number: up to 200; or up to 225 KiB, and now and then a mebibyte.
+fn more_bytes(number: u64) -> usize {
+    match (number >= LARGE, (number % 11) as usize) {
+        (false, nth) => nth * 20,
+        (true, 10) => (1 << 20) - 8,
+        (true, nth) => (nth * 25) << 10,
+    }
 }
 
 /// The number in a value's bytes.
 pub fn number(bytes: &[u8]) -> Option<u64> {
     let (number, rest) = bytes.split_first_chunk()?;
     let number = u64::from_le_bytes(*number);
-    (rest.len() as u64 == number % 11 * 20).then_some(number)
+    (rest.len() == more_bytes(number)).then_some(number)
 }
 
 /// What a client sends for an action.
@@ -123,7 +135,7 @@ mod tests {
 
     #[test]
     fn values_name_their_write() {
-        for to in [0, 1, 10, 12_345] {
+        for to in [0, 1, 10, 12_345, LARGE, LARGE + 9] {
             assert_eq!(number(&value(to)), Some(to));
         }
         assert_eq!(number(&value(10)[..20]), None);

@@ -23,6 +23,7 @@ mod core;
 mod data;
 mod disk;
 pub mod election;
+mod lockers;
 mod nemesis;
 mod network;
 mod node;

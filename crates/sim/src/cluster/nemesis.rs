@@ -44,6 +44,10 @@ pub enum Kind {
     DiskFull,
     /// A sync fails.
     SyncFailure,
+    /// A write fails after a part of it was written.
+    WriteFailure,
+    /// A server is killed, and a bit of a file flips before it starts again. If it refuses to, a new one takes its place.
+    BitRot,
     /// A server joins.
     AddServer,
     /// A server is removed.
@@ -73,7 +77,7 @@ const FIRST_MS: u32 = 900;
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Kill,
         Self::PowerLoss,
         Self::Blackout,
@@ -88,6 +92,8 @@ impl Kind {
         Self::DiskStall,
         Self::DiskFull,
         Self::SyncFailure,
+        Self::WriteFailure,
+        Self::BitRot,
         Self::AddServer,
         Self::RemoveServer,
         Self::ReplaceServer,
@@ -116,6 +122,8 @@ impl Kind {
             Self::DiskStall => "disk stall",
             Self::DiskFull => "disk full",
             Self::SyncFailure => "sync failure",
+            Self::WriteFailure => "write failure",
+            Self::BitRot => "bit rot",
             Self::AddServer => "server added",
             Self::RemoveServer => "server removed",
             Self::ReplaceServer => "server replaced",
@@ -195,7 +203,8 @@ impl Nemesis {
             Kind::CutPair => self.cut_pair(core),
             Kind::Isolate | Kind::Split | Kind::OneWay => self.partition(core, kind),
             Kind::ClockDrift | Kind::ClockBeyond => self.clock(core, kind == Kind::ClockBeyond),
-            Kind::DiskStall | Kind::DiskFull | Kind::SyncFailure => self.disk(core, kind),
+            Kind::DiskStall | Kind::DiskFull | Kind::SyncFailure | Kind::WriteFailure => self.disk(core, kind),
+            Kind::BitRot => self.rot(core),
             Kind::AddServer | Kind::RemoveServer | Kind::ReplaceServer => self.membership(core, kind),
             _ => self.shards(core, kind),
         };
@@ -406,11 +415,12 @@ impl Nemesis {
         let Some(id) = self.victim(core) else { return false };
         let now = core.now;
         let span = core.between_ms(50, 1_500);
-        let room = u64::from(self.rng.below(4_000));
+        let (room, taken) = (u64::from(self.rng.below(4_000)), self.rng.below(3_000) as usize);
         let Some(node) = core.nodes.get_mut(&id) else { return false };
         match kind {
             Kind::DiskStall => node.disk.stall(now + span),
             Kind::DiskFull => node.disk.files.fill_after(Some(node.disk.files.used_bytes() + room)),
+            Kind::WriteFailure => node.disk.files.fail_next_write(taken, "input/output error"),
             _ => node.disk.files.fail_next_sync("input/output error"),
         }
         core.note(|| format!("{} at server {id}", kind.name()));
@@ -418,6 +428,35 @@ impl Nemesis {
             self.later(core, span, Mend::Disk(id));
         }
         true
+    }
+
+    /// One server of a run loses its disk at most: a majority has to be left, of all shards, and the new one takes its time.
+    fn rot(&mut self, core: &mut Core) -> bool {
+        let is_hit = core.nodes.values().any(|node| node.is_rotten);
+        if is_hit || core.members().len() < SERVERS_MIN || self.administrator.changes_members() {
+            return false;
+        }
+        let Some(id) = self.victim(core) else { return false };
+        core.stop(id, false);
+        let Some(node) = core.nodes.get_mut(&id) else { return false };
+        let files: Vec<(wal::FileName, Vec<u8>)> = node.disk.files.files().into_iter().collect();
+        let (file, bytes) = &files[self.rng.below(files.len() as u32) as usize];
+        let written = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+        let bit = u64::from(self.rng.below(written as u32 * 8));
+        node.is_rotten = node.disk.files.corrupt(file, bit);
+        core.note(|| format!("bit {bit} of {file} flips at server {id}"));
+        let down = core.between_ms(20, 1_000);
+        core.after(down, Event::Restart(id));
+        true
+    }
+
+    /// As an operator does: a server that refuses to start for its disk's sake is replaced.
+    pub fn replace_lost(&mut self, core: &mut Core) {
+        let is_member = |id: &ServerId| core.map().is_some_and(|map| map.members().contains_key(id));
+        let lost = core.nodes.values().find(|node| node.is_rotten && node.is_gone && is_member(&node.id));
+        if let Some(old) = lost.map(|node| node.id).filter(|_| !self.administrator.changes_members()) {
+            self.administrator.begin(core, Task::Join { nonce: self.rng.bits(), replaces: Some(old) });
+        }
     }
 
     fn membership(&mut self, core: &mut Core, kind: Kind) -> bool {

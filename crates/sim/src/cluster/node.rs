@@ -35,6 +35,8 @@ pub struct Node {
     pub is_leaving: bool,
     /// It was removed and is turned off for good.
     pub is_gone: bool,
+    /// A bit of its disk has flipped. If it does not start for that, it is gone.
+    pub is_rotten: bool,
     /// What earlier processes counted.
     pub counted: store::status::Counters,
     /// Addresses known from joining.
@@ -75,6 +77,7 @@ impl Node {
             is_paused: false,
             is_leaving: false,
             is_gone: false,
+            is_rotten: false,
             counted: store::status::Counters::default(),
             members,
             election: None,
@@ -115,6 +118,8 @@ impl Node {
         config.reads = scenario.reads;
         config.snapshot_log_bytes = scenario.snapshot_log_bytes;
         config.keep_log_bytes = scenario.keep_log_bytes;
+        config.log_memory_bytes = scenario.log_memory_bytes;
+        config.log_disk_bytes = scenario.log_disk_bytes();
         config.incarnation = self.epoch;
         (scenario.configure)(&mut config);
         let local = self.clock.shows(now);
@@ -207,9 +212,9 @@ impl Node {
 /// By what an input comes to the process: a peer, a client, or something else.
 const fn connection_of(input: &Input) -> (u8, u64) {
     match input {
-        Input::Peer { from, .. } | Input::PeerLost(from) => (0, from.0),
-        Input::Client { client, .. } | Input::ClientGone(client) => (1, client.0),
-        Input::Written(_) | Input::WriteFailed { .. } | Input::Tick => (2, 0),
+        Input::Peer { from, .. } | Input::PeerLost(from) | Input::PeerSpeaks { peer: from, .. } => (0, from.0),
+        Input::Client { client, .. } | Input::Caller { client, .. } | Input::ClientGone(client) => (1, client.0),
+        Input::Written(_) | Input::WriteFailed { .. } | Input::WallClock(_) | Input::Tick => (2, 0),
     }
 }
 

@@ -31,10 +31,14 @@ pub struct Report {
     pub snapshots: (u64, u64),
     /// Events told to watchers, and how often they were told that some are missing.
     pub watches: (u64, u64),
+    /// How often the lock was held, and lost without being given back.
+    pub locks: (u64, u64),
     /// What the network did.
     pub network: network::Counters,
     /// Shards at the end.
     pub shards: u64,
+    /// The most that a server's disk held beyond three times its content, in bytes.
+    pub disk_bytes_max: u64,
     /// From the end of the last fault until everything worked and agreed, in milliseconds.
     pub recovered_ms: u64,
     /// Steps of the linearizability checker.
@@ -133,12 +137,21 @@ pub enum Finding {
     Missed(String),
     /// A watcher was told something twice or out of order.
     Repeated(String),
+    /// Two clients held one lock, or one wrote with a fencing token that was not valid any more.
+    TwoHolders(String),
     /// A server did not start from its own disk.
     DoesNotStart {
         /// Which.
         server: u64,
         /// Why.
         reason: String,
+    },
+    /// A server's disk holds more than the content and the log's limits account for.
+    DiskGrows {
+        /// Which.
+        server: u64,
+        /// What there is too much of, in bytes.
+        what: String,
     },
     /// An error that a client had no reason to get.
     Surprise(String),
@@ -155,6 +168,7 @@ impl Display for Finding {
             | Self::NoProgress(text)
             | Self::Missed(text)
             | Self::Repeated(text)
+            | Self::TwoHolders(text)
             | Self::Surprise(text) => f.write_str(text),
             Self::Panicked(text) => write!(f, "a panic: {text}"),
             Self::TwoLeaders { shard, term, servers: (one, other) } => {
@@ -166,6 +180,7 @@ impl Display for Finding {
                     "server {server} has other data in shard {shard} at index {index} than another replica had there"
                 )
             }
+            Self::DiskGrows { server, what } => write!(f, "the disk of server {server} grows: {what}"),
             Self::ReplicaStopped { server, shard, reason } => {
                 write!(f, "server {server}'s replica of shard {shard} has stopped: {reason}")
             }

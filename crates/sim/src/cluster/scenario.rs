@@ -18,6 +18,8 @@ pub struct Scenario {
     pub clients: u32,
     /// Clients that watch.
     pub watchers: u32,
+    /// Clients that stand in a queue for a lock.
+    pub lockers: u32,
     /// Entries.
     pub entries: u32,
     /// How long a client pauses between two operations, on average.
@@ -49,8 +51,12 @@ pub struct Scenario {
     pub snapshot_log_bytes: u64,
     /// Bytes of log that stay behind a snapshot.
     pub keep_log_bytes: u64,
+    /// Bytes of log of all shards together that make snapshots worth while.
+    pub log_memory_bytes: u64,
     /// Bytes of a segment of the log on the disk.
     pub segment_bytes: u64,
+    /// Values have up to a mebibyte instead of a few hundred bytes.
+    pub large_values: bool,
     /// The last of the founders lies to the others while things go wrong.
     pub lies: Option<Lies>,
     /// Last changes to a server's configuration: for errors planted on purpose.
@@ -66,12 +72,13 @@ impl Default for Scenario {
             servers: 3,
             clients: 5,
             watchers: 1,
+            lockers: 0,
             entries: 6,
             think: Span::from_ms(25),
             active: Span::from_secs(9),
             settle: Span::from_secs(12),
             faults: (6, 20),
-            kinds: Kind::ALL.into_iter().filter(|kind| *kind != Kind::ClockBeyond).collect(),
+            kinds: Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::ClockBeyond | Kind::BitRot)).collect(),
             quality: Quality::default(),
             speed: Speed::default(),
             drift_ppm_max: 20_000,
@@ -81,7 +88,9 @@ impl Default for Scenario {
             strategy: Strategy::Single,
             snapshot_log_bytes: 24 << 10,
             keep_log_bytes: 4 << 10,
+            log_memory_bytes: 64 << 10,
             segment_bytes: 16 << 10,
+            large_values: false,
             lies: None,
             configure: |_| {},
             trace: false,
@@ -90,6 +99,29 @@ impl Default for Scenario {
 }
 
 impl Scenario {
+    /// Bytes of log on the disk past which what lives in old segments is written again.
+    pub fn log_disk_bytes(&self) -> u64 {
+        2 * self.log_memory_bytes + self.segment_bytes / 4
+    }
+
+    /// What a server's disk may hold beyond three times the content, the log's limit, and twice what lives in the log.
+    pub fn disk_slack_bytes(&self) -> u64 {
+        4 * self.segment_bytes + (64 << 10) + if self.large_values { 64 << 20 } else { 0 }
+    }
+
+    /// What servers run with, and values that are large.
+    fn with_production_sizes(self) -> Self {
+        let (config, log) = (store::Config::new(1, machine::ServerId(1), "production"), wal::Config::default());
+        Self {
+            snapshot_log_bytes: config.snapshot_log_bytes,
+            keep_log_bytes: config.keep_log_bytes,
+            log_memory_bytes: config.log_memory_bytes,
+            segment_bytes: log.segment_bytes,
+            large_values: true,
+            ..self
+        }
+    }
+
     /// The same with a server that lies, in one of ten about everything.
     pub fn hostile(seed: u64) -> Self {
         let mut scenario = Self::drawn(seed);
@@ -112,6 +144,8 @@ impl Scenario {
         }
         if rng.below(3) == 0 {
             scenario.kinds.retain(|kind| !kind.changes_the_cluster());
+            // All shards have replicas on all servers: one disk may be lost.
+            scenario.kinds.push(Kind::BitRot);
         }
         match rng.below(4) {
             0 => scenario.quality.lost_per_mille = 30,
@@ -131,12 +165,19 @@ impl Scenario {
             // Snapshots all the time.
             scenario.snapshot_log_bytes = 2 << 10;
             scenario.keep_log_bytes = 256;
+            scenario.log_memory_bytes = 8 << 10;
             scenario.segment_bytes = 4 << 10;
         }
         scenario.elections_vary = rng.below(4) == 0;
         if rng.below(3) == 0 {
             // Answers come when nobody waits for them any more.
             scenario.quality.late = Span::from_ms(900);
+        }
+        if rng.below(10) == 0 {
+            scenario = scenario.with_production_sizes();
+        }
+        if rng.below(3) == 0 {
+            scenario.lockers = 2 + rng.below(3);
         }
         scenario
     }

@@ -97,7 +97,13 @@ impl Session {
         let mut core = Core::new(seed, &scenario);
         let ids: Vec<ServerId> = (1..=setting.servers).map(ServerId).collect();
         let servers = ids.iter().map(|id| (*id, (format!("n{id}"), address(*id)))).collect();
-        let founding = Founding { cluster: CLUSTER, servers, strategy: setting.strategy };
+        let founding = Founding {
+            cluster: CLUSTER,
+            servers,
+            strategy: setting.strategy,
+            protocol: store::protocol::VERSION,
+            secret: None,
+        };
         for id in ids {
             let mut node = core.new_node(id, BTreeMap::new());
             node.found(&founding, &scenario);

@@ -11,6 +11,7 @@ use super::admin::ADMINISTRATOR;
 use super::byzantine::Lies;
 use super::clients::Clients;
 use super::core::{Core, Event, client_of};
+use super::lockers::Lockers;
 use super::nemesis::Nemesis;
 use super::node::{CLUSTER, address};
 use super::report::{Elections, Finding, Report};
@@ -31,6 +32,7 @@ pub struct World {
     core: Core,
     clients: Clients,
     watchers: Watchers,
+    lockers: Lockers,
     nemesis: Nemesis,
     events: u64,
     /// Who led a shard in a term.
@@ -39,6 +41,8 @@ pub struct World {
     held: BTreeMap<(ShardId, u64), u64>,
     /// What was put down last of the replicas.
     noted: Vec<String>,
+    /// The most that a disk held beyond three times the content, in bytes.
+    disk_bytes_max: u64,
 }
 
 impl World {
@@ -47,7 +51,13 @@ impl World {
         let mut core = Core::new(seed, scenario);
         let ids: Vec<ServerId> = (1..=scenario.servers).map(ServerId).collect();
         let servers = ids.iter().map(|id| (*id, (format!("n{id}"), address(*id)))).collect();
-        let founding = Founding { cluster: CLUSTER, servers, strategy: scenario.strategy };
+        let founding = Founding {
+            cluster: CLUSTER,
+            servers,
+            strategy: scenario.strategy,
+            protocol: store::protocol::VERSION,
+            secret: None,
+        };
         for id in ids {
             let mut node = core.new_node(id, BTreeMap::new());
             node.found(&founding, scenario);
@@ -57,17 +67,20 @@ impl World {
         let nemesis = Nemesis::new(&mut core);
         let clients = Clients::new(&mut core);
         let watchers = Watchers::new(&mut core);
+        let lockers = Lockers::new(&mut core);
         core.after(SAMPLE, Event::Sample);
         Self {
             seed,
             core,
             clients,
             watchers,
+            lockers,
             nemesis,
             events: 0,
             led: BTreeMap::new(),
             held: BTreeMap::new(),
             noted: Vec::new(),
+            disk_bytes_max: 0,
         }
     }
 
@@ -77,11 +90,14 @@ impl World {
         self.run_until(mended, |_| false);
         self.nemesis.heal(&mut self.core);
         self.clients.is_over = true;
+        self.lockers.mended(mended);
         let last = mended + self.core.scenario.settle;
         let calm = self.run_until(last, |world| world.clients.are_idle() && world.nemesis.administrator.is_idle());
         self.clients.probe(&mut self.core);
         let probed = calm && self.run_until(last, |world| world.clients.unprobed().is_empty());
-        let agreed = probed && self.run_until(last, |world| world.unsettled().is_none());
+        let locked = probed && self.run_until(last, |world| world.lockers.go_on());
+        self.lockers.is_over = true;
+        let agreed = locked && self.run_until(last, |world| world.unsettled().is_none());
         if agreed {
             self.turn_off_removed();
         }
@@ -146,6 +162,8 @@ impl World {
                     self.nemesis.administrator.told(core, *message);
                 } else if self.watchers.has(client) {
                     self.watchers.told(core, connection, *message);
+                } else if self.lockers.has(client) {
+                    self.lockers.told(core, connection, *message);
                 } else {
                     self.clients.told(core, connection, from, *message);
                 }
@@ -156,11 +174,16 @@ impl World {
                     self.nemesis.administrator.wake(core, alarm);
                 } else if self.watchers.has(client) {
                     self.watchers.wake(core, client, alarm);
+                } else if self.lockers.has(client) {
+                    self.lockers.wake(core, client);
                 } else {
                     self.clients.wake(core, client, alarm);
                 }
             }
-            Event::StreamEnds(connection) => self.watchers.stream_ended(core, connection),
+            Event::StreamEnds(connection) => {
+                self.watchers.stream_ended(core, connection);
+                self.lockers.stream_ended(core, connection);
+            }
             Event::Restart(id) => {
                 if core.nodes.get(&id).is_some_and(|node| !node.is_gone) {
                     core.start(id);
@@ -173,7 +196,9 @@ impl World {
                 }
             }
             Event::Sample => {
+                self.nemesis.replace_lost(core);
                 self.sample();
+                self.weigh_disks();
                 self.core.after(SAMPLE, Event::Sample);
             }
         }
@@ -211,6 +236,32 @@ impl World {
         }
         for finding in findings {
             if !self.core.findings.contains(&finding) {
+                self.core.found(finding);
+            }
+        }
+    }
+
+    /// No disk holds more than three times the content and what the log may take, whatever was written.
+    fn weigh_disks(&mut self) {
+        let (limit, slack) = (self.core.scenario.log_disk_bytes(), self.core.scenario.disk_slack_bytes());
+        let mut findings = Vec::new();
+        for node in self.core.nodes.values() {
+            // After a loss of power files may be there again that were deleted; the first batch deletes them once more, and the
+            // second is not begun before that.
+            let Some(server) = node.server().filter(|server| server.counters().log_writes > 1) else { continue };
+            let (disk, used) = (server.disk_status(), node.disk.files.used_bytes());
+            let content = disk.content_bytes.max(disk.snapshot_bytes);
+            self.disk_bytes_max = self.disk_bytes_max.max(used.saturating_sub(3 * content));
+            if used > 3 * content + limit.max(2 * disk.log_memory_bytes) + slack {
+                findings.push(Finding::DiskGrows { server: node.id.0, what: format!("{used} bytes with {disk:?}") });
+            }
+        }
+        for finding in findings {
+            let is_same = |known: &Finding| match (known, &finding) {
+                (Finding::DiskGrows { server: one, .. }, Finding::DiskGrows { server: other, .. }) => one == other,
+                _ => false,
+            };
+            if !self.core.findings.iter().any(is_same) {
                 self.core.found(finding);
             }
         }
@@ -287,6 +338,9 @@ impl World {
         if !unprobed.is_empty() {
             return format!("the entries {unprobed:?} take no write or read");
         }
+        if !self.lockers.go_on() {
+            return "nobody gets the lock".to_owned();
+        }
         self.unsettled().unwrap_or_else(|| "a watcher finds no server".to_owned())
     }
 
@@ -301,6 +355,7 @@ impl World {
         if settled {
             self.watchers.check(&mut self.core, history, &self.clients.finally);
         }
+        self.lockers.check(&mut self.core);
         if self.core.scenario.lies == Some(Lies::Any) {
             self.core.findings.retain(Finding::is_never_excused);
         }
@@ -323,8 +378,10 @@ impl World {
             reads,
             snapshots,
             watches: self.watchers.counts(),
+            locks: self.lockers.counts(),
             network: self.core.network.counters,
             shards: self.core.shards().len() as u64,
+            disk_bytes_max: self.disk_bytes_max,
             recovered_ms: recovered.as_ns() / 1_000_000,
             steps: check.steps,
             lies: self.core.byzantine.as_ref().map_or(0, |liar| liar.told),

@@ -1,10 +1,10 @@
 //! A request that has no answer yet.
 
 use machine::{Span, Time};
-use tree::Path;
+use tree::{Change, Path};
 
 use super::ConnectionId;
-use crate::protocol::{Admin, Consistency, Error, RequestBody};
+use crate::protocol::{Admin, Consistency, Error, LeaseRequest, RequestBody};
 
 /// Attempts after which none takes longer than the one before: 2^3 times the first.
 const DOUBLINGS_MAX: u32 = 3;
@@ -87,8 +87,18 @@ impl Pending {
     /// Whether servers remember its outcome by its sequence.
     pub fn is_write(&self) -> bool {
         match &self.body {
-            RequestBody::Write(_) => true,
-            RequestBody::Admin(admin) => !matches!(admin, Admin::Status | Admin::Backup { .. }),
+            RequestBody::Write(_)
+            | RequestBody::WriteOrElse { .. }
+            | RequestBody::Lease(LeaseRequest::Grant { .. } | LeaseRequest::Revoke { .. }) => true,
+            RequestBody::Admin(admin) => !matches!(
+                admin,
+                Admin::Status
+                    | Admin::Backup { .. }
+                    | Admin::BackupLasting { .. }
+                    | Admin::Disk
+                    | Admin::Defragment
+                    | Admin::Access
+            ),
             _ => false,
         }
     }
@@ -100,16 +110,21 @@ impl Pending {
 
     /// Whether only the server that answered the part of a backup before can answer it.
     pub fn goes_on_with_backup(&self) -> bool {
-        matches!(self.body, RequestBody::Admin(Admin::Backup { after: Some(_), .. }))
+        matches!(
+            self.body,
+            RequestBody::Admin(Admin::Backup { after: Some(_), .. } | Admin::BackupLasting { after: Some(_), .. })
+        )
     }
 
     /// Whether the leader answers it without asking others.
     pub fn wants_leader(&self) -> bool {
         match &self.body {
-            RequestBody::Get { consistency, .. } | RequestBody::List { consistency, .. } => {
-                *consistency == Consistency::Linearizable
-            }
-            RequestBody::Write(_) => true,
+            RequestBody::Get { consistency, .. }
+            | RequestBody::List { consistency, .. }
+            | RequestBody::GetAt { consistency, .. }
+            | RequestBody::ListAt { consistency, .. }
+            | RequestBody::Window { consistency, .. } => *consistency == Consistency::Linearizable,
+            RequestBody::Write(_) | RequestBody::WriteOrElse { .. } | RequestBody::Lease(_) => true,
             _ => false,
         }
     }
@@ -117,8 +132,16 @@ impl Pending {
     /// The path that decides which shard it is about, if it is about data of one.
     pub fn path(&self) -> Option<&Path> {
         match &self.body {
-            RequestBody::Get { at, .. } | RequestBody::List { at, .. } => Some(&at.path),
+            RequestBody::Get { at, .. }
+            | RequestBody::List { at, .. }
+            | RequestBody::GetAt { at, .. }
+            | RequestBody::ListAt { at, .. } => Some(&at.path),
+            RequestBody::Window { at, .. } => Some(at),
             RequestBody::Write(transaction) => transaction.locations().next().map(|at| &at.path),
+            RequestBody::WriteOrElse { transaction, otherwise } => {
+                transaction.locations().chain(otherwise.iter().map(Change::at)).next().map(|at| &at.path)
+            }
+            RequestBody::Lease(request) => request.path(),
             _ => None,
         }
     }

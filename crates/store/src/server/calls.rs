@@ -50,6 +50,13 @@ impl Server {
         Ok(())
     }
 
+    /// A client provides nothing any more.
+    pub(super) fn rpc_withdraw_all(&mut self, now: Time, client: ClientId) {
+        let provider = rpc::ProviderId(client.0);
+        let offers = self.rpc.offers_of(provider);
+        self.rpc.handle(now, rpc::Input::Withdraw { provider, offers });
+    }
+
     pub(super) fn rpc_call(
         &mut self,
         now: Time,

@@ -10,7 +10,7 @@ use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
 use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
 use crate::read::{Found, Read};
-use crate::server::Output;
+use crate::server::{ClientId, Output};
 use crate::status::Refused;
 
 impl Server {
@@ -39,12 +39,14 @@ impl Server {
         let what = operation.what.clone();
         match what {
             What::Propose(data) => self.drive_proposal(now, id, shard, data),
-            What::Read(Read::List { at, .. }, _) if self.is_spread(&at.path) => {
-                let error = self.spans_shards(&at.path);
+            What::Read(read, _) if read.listed().is_some_and(|path| self.is_spread(path)) => {
+                let error = read.listed().map(|path| self.spans_shards(path)).expect("it lists a path");
                 self.finish(now, id, Err(error));
             }
             What::Read(read, Consistency::Stale) if self.has_replica(shard) => self.evaluate(now, id, shard, &read),
-            What::Read(read, _) => self.drive_read(now, id, shard, read),
+            What::Read(read, _) => self.drive_read(now, id, shard, Some(read)),
+            What::Confirm => self.drive_read(now, id, shard, None),
+            What::Lease(ask) => self.drive_lease(now, id, shard, ask),
             What::MoveLeader(to) => {
                 let here = self.groups.get_mut(&shard).map(|group| group.transfer(to));
                 match here {
@@ -99,10 +101,14 @@ impl Server {
         }
     }
 
-    fn drive_read(&mut self, now: Time, id: u64, shard: ShardId, read: Read) {
+    fn drive_read(&mut self, now: Time, id: u64, shard: ShardId, read: Option<Read>) {
         let me = self.config.server;
         if !self.has_replica(shard) {
-            self.ask_leader(now, id, shard, Ask::Read(read));
+            match read {
+                Some(read) => self.ask_leader(now, id, shard, Ask::Read(read)),
+                // Only a replica here can confirm that it is new enough.
+                None => self.operations.set_idle(id),
+            }
             return;
         }
         let group = self.groups.get_mut(&shard).expect("there is a replica");
@@ -119,7 +125,7 @@ impl Server {
         self.carry_out(now, effects);
     }
 
-    fn ask_leader(&mut self, now: Time, id: u64, shard: ShardId, ask: Ask) {
+    pub(super) fn ask_leader(&mut self, now: Time, id: u64, shard: ShardId, ask: Ask) {
         match self.leader_of(shard).filter(|leader| *leader != self.config.server) {
             Some(leader) => {
                 self.counters.forwarded += 1;
@@ -136,6 +142,7 @@ impl Server {
         match (asker, result) {
             (Asker::Here(id), Ok(told)) => self.go_on(now, id, Ok(told)),
             (Asker::Here(id), Err(_)) => self.operations.set_idle(id),
+            (Asker::Nobody, _) => {}
             (Asker::There(to, group, id), Ok(told)) => self.answer_there(to, id, group, Ok(told)),
             (Asker::There(to, group, id), Err(miss)) => {
                 let reason = match miss {
@@ -182,9 +189,8 @@ impl Server {
             Ok(Told::Index(index)) => {
                 let Some(operation) = self.operations.get(id) else { return };
                 let shard = operation.shard;
-                let What::Read(read, _) = operation.what.clone() else { return };
                 if self.groups.get(&shard).is_some_and(|group| group.applied() >= index) {
-                    self.evaluate(now, id, shard, &read);
+                    self.evaluate_now(now, id, shard);
                 } else {
                     self.operations.set_applying(id, index);
                 }
@@ -198,31 +204,48 @@ impl Server {
     pub(super) fn replica_applied(&mut self, now: Time, shard: ShardId) {
         let Some(group) = self.groups.get(&shard) else { return };
         for id in self.operations.applied(shard, group.applied()) {
-            if let Some(operation) = self.operations.get(id)
-                && let What::Read(read, _) = operation.what.clone()
-            {
-                self.evaluate(now, id, shard, &read);
-            }
+            self.evaluate_now(now, id, shard);
+        }
+    }
+
+    /// The replica here has all that the operation has to see.
+    fn evaluate_now(&mut self, now: Time, id: u64, shard: ShardId) {
+        match self.operations.get(id).map(|operation| operation.what.clone()) {
+            Some(What::Read(read, _)) => self.evaluate(now, id, shard, &read),
+            Some(What::Confirm) => self.finish(now, id, Ok(Told::Done)),
+            Some(What::Lease(ask)) => self.answer_lease(now, id, shard, &ask),
+            Some(What::Propose(_) | What::MoveLeader(_)) | None => {}
         }
     }
 
     fn evaluate(&mut self, now: Time, id: u64, shard: ShardId, read: &Read) {
-        let state = self.groups.get(&shard).and_then(|group| group.content.state());
+        let data = self.groups.get(&shard).and_then(|group| group.content.data_and_past());
         #[cfg(feature = "planted-bugs")]
-        let found = state.map(|state| match read {
+        let found = data.map(|(state, past)| match read {
             Read::List { at, .. } if self.config.planted.list_root_only => {
-                state.serves(&at.path).map(|()| read.find(state))
+                state.serves(&at.path).map(|()| read.find(state, past))
             }
-            read => read.evaluate(state),
+            read => read.evaluate(state, past),
         });
         #[cfg(not(feature = "planted-bugs"))]
-        let found = state.map(|state| read.evaluate(state));
+        let found = data.map(|(state, past)| read.evaluate(state, past));
         match found {
+            // The leader may have been up for longer than this server.
+            Some(Ok(Found::Compacted(_))) if self.may_ask_leader(id, shard) => {
+                self.ask_leader(now, id, shard, Ask::Read(read.clone()));
+            }
             Some(Ok(found)) => self.finish(now, id, Ok(Told::Read(found))),
             Some(Err(refusal)) if refusal.is_retryable() => self.operations.set_paused(id, now),
             Some(Err(refusal)) => self.finish(now, id, Err(Error::Refused(refusal))),
             None => self.operations.set_idle(id),
         }
+    }
+
+    /// Whether a read that must be fresh was answered by a replica that does not lead.
+    fn may_ask_leader(&self, id: u64, shard: ShardId) -> bool {
+        let fresh = |what: &What| matches!(what, What::Read(_, Consistency::Linearizable));
+        self.operations.get(id).is_some_and(|operation| fresh(&operation.what))
+            && self.groups.get(&shard).is_some_and(|group| !group.is_leader())
     }
 
     /// The operation is done: whoever wanted it is told.
@@ -231,27 +254,51 @@ impl Server {
         match operation.origin {
             Origin::Client { client, sequence, purpose, .. } => {
                 let leader = self.leader_hint(operation.shard);
-                if purpose == Purpose::Backup
-                    && let Ok(Told::Read(Found::Exported(tree::Chunk { next: Some(_), .. }))) = &told
-                    && let Some(state) = self.groups.get(&operation.shard).and_then(|group| group.content.state())
-                {
-                    // The operation ends in the same call that read the chunk: this is the content it was read from.
-                    self.backups.insert(client, (operation.shard, state.clone()));
-                }
-                let result = told.and_then(|told| self.answer(purpose, told));
+                let told = self.begin_backup(client, operation.shard, purpose, told);
+                let result = told.and_then(|told| self.answer(purpose, operation.shard, told));
                 let message = ServerMessage::Response(Response { sequence, leader, result });
                 self.outputs.push_back(Output::Client { client, message });
             }
             Origin::There(to, there) => self.answer_there(to, there, operation.shard, told),
             Origin::Move(id, step) => self.move_stepped(now, id, step, told),
+            Origin::Confirm => self.confirmed(now, &told),
             Origin::Upkeep => {}
         }
     }
 
-    fn answer(&self, purpose: Purpose, told: Told) -> Result<Answer, Error> {
+    /// Keeps the content of which a client got the first chunk of a backup: the operation ends in the same call that read it.
+    fn begin_backup(
+        &mut self,
+        client: ClientId,
+        shard: ShardId,
+        purpose: Purpose,
+        told: Result<Told, Error>,
+    ) -> Result<Told, Error> {
+        let Ok(Told::Read(Found::Exported(mut chunk))) = told else { return told };
+        let mut state = self.groups.get(&shard).and_then(|group| group.content.state()).cloned();
+        if purpose == Purpose::BackupLasting {
+            let lasting = state.map(|state| state.lasting()).ok_or_else(|| self.no_replica(shard))?;
+            if let Found::Exported(first) = Read::everything(None).find(&lasting, &tree::Past::new(0, 0)) {
+                chunk = first;
+            }
+            state = Some(lasting);
+        }
+        if matches!(purpose, Purpose::Backup | Purpose::BackupLasting)
+            && chunk.next.is_some()
+            && let Some(state) = state
+        {
+            self.backups.insert(client, (shard, state));
+        }
+        Ok(Told::Read(Found::Exported(chunk)))
+    }
+
+    fn answer(&self, purpose: Purpose, shard: ShardId, told: Told) -> Result<Answer, Error> {
         match told {
             Told::Outcome(outcome) => match outcome {
                 Ok(committed) => Ok(Answer::Written { revision: committed.revision }),
+                Err(tree::Refusal::Otherwise { revision, condition, actual }) => {
+                    Ok(Answer::Otherwise { revision, condition, actual })
+                }
                 Err(refusal) => Err(Error::Refused(refusal)),
             },
             Told::Placed(Err(refusal)) => Err(Error::Invalid(refusal.to_string())),
@@ -265,7 +312,13 @@ impl Server {
             Told::Placed(Ok(effect)) => Ok(Answer::Placed(effect)),
             Told::Read(Found::Answer(answer)) => Ok(answer),
             Told::Read(Found::Exported(chunk)) => Ok(Answer::Chunk { entries: chunk.entries, next: chunk.next }),
-            Told::Done | Told::Index(_) => Ok(Answer::Done),
+            Told::Read(Found::Compacted(tree::Compacted { oldest, newest })) => {
+                Err(Error::Compacted { oldest, newest })
+            }
+            Told::Read(Found::Window(tree::Compacted { oldest, newest })) => {
+                Ok(Answer::Window { shard, oldest, newest })
+            }
+            Told::Done | Told::Read(Found::Leases(_)) | Told::Index(_) => Ok(Answer::Done),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use machine::ServerId;
 
+use super::access::Caller;
 use crate::peer::Envelope;
 use crate::protocol::{ClientMessage, ServerMessage};
 use crate::status::StoppedReplica;
@@ -22,6 +23,13 @@ pub enum Input {
         /// What.
         envelope: Envelope,
     },
+    /// A connection to a peer was made, and this version is spoken on it: the lower one of both servers'.
+    PeerSpeaks {
+        /// Who.
+        peer: ServerId,
+        /// The version.
+        version: u32,
+    },
     /// A connection to a peer was lost: what was sent lately may not have arrived.
     PeerLost(ServerId),
     /// From a client.
@@ -31,6 +39,16 @@ pub enum Input {
         /// What.
         message: ClientMessage,
     },
+    /// Who is at the end of a client's connection; before anything else that comes by it. Whose connection nobody speaks of has
+    /// shown nothing.
+    Caller {
+        /// Which connection.
+        client: ClientId,
+        /// Who.
+        caller: Caller,
+    },
+    /// The clock on the wall shows so many seconds since 1970. Without it, no token is good that expires.
+    WallClock(u64),
     /// A client's connection ended.
     ClientGone(ClientId),
     /// A [`wal::Write`] has been carried out; all in it will survive a loss of power.
@@ -63,6 +81,9 @@ pub enum Output {
         /// What.
         message: ServerMessage,
     },
+    /// A client has sent a token that is worth nothing: its connection is to be closed, once the answer was sent, and its
+    /// address to be watched.
+    BadToken(ClientId),
     /// For the disk.
     Disk(wal::Write),
     /// The other servers and their addresses, whenever they change.

@@ -12,17 +12,23 @@
 //! | `drive` | carrying it out: at the local replica, or by asking the leader |
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
+//! | `reclaim` | the log kept short, in memory and on the disk |
 //! | `trust` | what another server's word is worth |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
+//! | `leasing` | leases of data, at their shard's leader |
 //! | `watches` | clients that are told of changes |
 //! | `calls` | the RPC registry and broker |
+//! | `access` | who may ask for what |
 
+mod access;
 mod calls;
 mod drive;
 mod io;
+mod leasing;
 mod open;
 mod operations;
 mod peers;
+mod reclaim;
 mod replicas;
 mod requests;
 mod trust;
@@ -34,6 +40,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
+pub use access::Caller;
 pub use io::{ClientId, Input, Output};
 pub use open::{Founding, OpenError};
 
@@ -41,8 +48,10 @@ use crate::config::{Config, ELECTION_TICKS};
 use crate::group::{Effects, Group};
 use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
+use access::Gate;
 use operations::Operations;
 use peers::Peers;
+use reclaim::Reclaim;
 use replicas::Disk;
 use watches::Watches;
 
@@ -82,14 +91,17 @@ pub struct Server {
     stalled: Time,
     next_tick: Time,
     next_upkeep: Time,
+    next_raise: Time,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
     deaf_until: Time,
     operations: Operations,
+    gate: Gate,
     ensuring: BTreeMap<String, Time>,
     /// Bytes that came in for logs since the log was last given anything: not in its backlog yet.
     unlogged: usize,
     snapshots: Snapshots,
     disk: Disk,
+    reclaim: Reclaim,
     watches: Watches,
     /// The content that clients are backing up.
     backups: BTreeMap<ClientId, (ShardId, tree::State)>,
@@ -125,8 +137,11 @@ impl Control for Server {
         self.catch_up(now);
         match input {
             Input::Peer { from, envelope } => self.peer_said(now, from, envelope),
+            Input::PeerSpeaks { peer, version } => self.peers.note_version(peer, version),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, message } => self.client_said(now, client, message),
+            Input::Caller { client, caller } => self.called_by(client, caller),
+            Input::WallClock(seconds) => self.wall_clock(now, seconds),
             Input::ClientGone(client) => self.client_gone(now, client),
             Input::Written(write) => self.written(now, write),
             Input::WriteFailed { write, error } => self.write_failed(now, write, error),
@@ -158,8 +173,12 @@ impl Server {
 
     /// A server that was not called for long stood still: stopped, swapped out, or on a machine that was.
     fn note_time(&mut self, now: Time) {
-        if now.since(self.seen) > STALL {
+        let span = now.since(self.seen);
+        if span > STALL {
             self.stalled = now;
+            for group in self.groups.values_mut() {
+                group.expiry.stood_still(span);
+            }
         }
         self.seen = now;
     }
@@ -314,6 +333,23 @@ impl Server {
     /// The map of shards and servers as far as it is known here.
     pub fn map(&self) -> &Map {
         &self.map
+    }
+
+    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
+    /// peers nor for the log.
+    pub fn protocol(&self) -> u32 {
+        self.map.protocol()
+    }
+
+    /// How it is, as far as it knows itself.
+    pub fn health(&self) -> crate::status::Health {
+        crate::status::Health {
+            server: self.config.server,
+            disk: self.disk_refuses(),
+            log_writes: self.disk.log_latencies.clone(),
+            refusals: Vec::new(),
+            other_refusals: 0,
+        }
     }
 
     /// Everything for a status page.

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use machine::{Rng, ServerId, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
 
+use super::access::Gate;
 use super::operations::Operations;
 use super::peers::Peers;
+use super::reclaim::Reclaim;
 use super::replicas::{CHANGE_OF_MEMBERS, Disk, FOUNDED, FOUNDING, found, raft_hard_state};
 use super::watches::Watches;
 use super::{Output, Server};
@@ -14,6 +16,7 @@ use crate::config::{Config, LEASE_MAX};
 use crate::content::{Builder, Content};
 use crate::message::check::{INDEX_MAX, TERM_MAX, is_entry};
 use crate::message::{Members, SnapshotMeta, raft_entry};
+use crate::protocol::VERSION_MIN;
 use crate::snapshots::Snapshots;
 use crate::status::Counters;
 use crate::storage::Storage;
@@ -51,6 +54,10 @@ pub struct Founding {
     pub servers: BTreeMap<ServerId, (String, String)>,
     /// How modules are spread over shards.
     pub strategy: placement::Strategy,
+    /// The version of the protocol that all of them speak, and everybody who joins.
+    pub protocol: u32,
+    /// The digest of the secret by which they know each other, if the driver has them prove one.
+    pub secret: Option<[u8; 32]>,
 }
 
 impl Founding {
@@ -70,6 +77,10 @@ impl Founding {
             push(&placement::Command::AddServer { name, address, metrics: None, nonce: id.0 });
         }
         push(&placement::Command::SetStrategy { strategy: self.strategy });
+        if self.protocol > VERSION_MIN {
+            let servers = self.servers.keys().copied().collect();
+            push(&placement::Command::RaiseProtocol { to: self.protocol, servers, secret: self.secret });
+        }
         let commit = 1 + entries.len() as u64;
         // Committed from the start: every founder has the same entries.
         log.append(ShardId::META.0, &entries).expect("a new log takes a few entries");
@@ -116,12 +127,15 @@ impl Server {
             stalled: now,
             next_tick: now,
             next_upkeep: now,
+            next_raise: now,
             deaf_until,
             operations,
+            gate: Gate::default(),
             ensuring: BTreeMap::new(),
             unlogged: 0,
             snapshots: Snapshots::default(),
             disk: Disk::default(),
+            reclaim: Reclaim::default(),
             watches: Watches::default(),
             backups: BTreeMap::new(),
             rpc,
@@ -175,6 +189,9 @@ impl Server {
         }
         if self.config.rebuild.contains(&shard) {
             return self.empty_replica(shard, &group);
+        }
+        if let Some(mark) = &group.snapshot {
+            self.disk.snapshot_bytes.insert(shard, mark.bytes);
         }
         let floor = group.hard_state.commit;
         let applied = group.snapshot.as_ref().map_or(0, |mark| mark.index);

@@ -18,7 +18,7 @@ use placement::{MoveId, ShardId};
 use tree::Path;
 
 use super::ClientId;
-use crate::peer::Told;
+use crate::peer::{LeaseAsk, Told};
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
 
@@ -35,6 +35,8 @@ pub(super) enum Origin {
     There(ServerId, u64),
     /// A step of a move.
     Move(MoveId, MoveStep),
+    /// Requests that wait for a map that is new enough.
+    Confirm,
     /// Whatever comes of it shows in the map.
     Upkeep,
 }
@@ -46,12 +48,16 @@ pub(super) enum Purpose {
     Join,
     /// The first chunk; the content is kept for those that follow.
     Backup,
+    /// The same, without what belongs to leases.
+    BackupLasting,
 }
 
 /// Which step of a move.
 #[derive(Clone, Debug)]
 pub(super) enum MoveStep {
     Freeze,
+    ExportLeases,
+    ImportLeases { next: Option<tree::LeaseId> },
     Export { number: u32 },
     Import { number: u32, next: Option<tree::Cursor> },
     Drop,
@@ -71,6 +77,9 @@ pub(super) enum What {
     Propose(Vec<u8>),
     Read(Read, Consistency),
     MoveLeader(ServerId),
+    Lease(LeaseAsk),
+    /// Nothing but that the replica here has all that was answered before.
+    Confirm,
 }
 
 /// How far it is.
@@ -182,6 +191,15 @@ impl Operations {
             operation.asked.truncate(ASKED_MAX - 1);
             operation.asked.push_front(server);
         }
+    }
+
+    /// Those of clients of this server that it has asked itself, as the leader of this shard.
+    pub(super) fn asked_here(&self, shard: ShardId) -> Vec<u64> {
+        let is_here = |operation: &Operation| {
+            let is_clients = matches!(operation.origin, Origin::Client { .. });
+            operation.shard == shard && is_clients && matches!(operation.stage, Stage::Waiting(Time::NEVER))
+        };
+        self.all.iter().filter(|(_, operation)| is_here(operation)).map(|(id, _)| *id).collect()
     }
 
     /// Its data are on their way to another shard: each attempt is an entry in the log, so they are not made too often.

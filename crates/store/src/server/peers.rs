@@ -46,6 +46,8 @@ struct Peer {
     leads: Leads,
     /// For how long it refuses to elect another leader, and when it said so last.
     promise: Option<(Span, Time)>,
+    /// The version that is spoken on the connection to it, while there is one.
+    version: Option<u32>,
 }
 
 impl Peer {
@@ -148,6 +150,22 @@ impl Peers {
         self.leaders.retain(|_, (_, leader)| addresses.contains_key(leader));
         self.addresses = addresses;
         news
+    }
+
+    pub(super) fn note_version(&mut self, server: ServerId, version: u32) {
+        self.all.entry(server).or_default().version = Some(version);
+    }
+
+    /// The connection is lost: it may come back as an older program.
+    fn forget_version(&mut self, server: ServerId) {
+        if let Some(peer) = self.all.get_mut(&server) {
+            peer.version = None;
+        }
+    }
+
+    /// The version that is spoken with it now.
+    pub(super) fn version(&self, server: ServerId) -> Option<u32> {
+        self.all.get(&server)?.version
     }
 
     fn is_live(&self, server: ServerId, now: Time, patience: Span) -> bool {
@@ -308,6 +326,11 @@ impl Server {
                 self.start(now, origin, Route::Shard(shard), what, now + FOREIGN_DEADLINE);
                 Ok(())
             }
+            (Ask::Lease(lease), Some(_)) => {
+                let origin = Origin::There(from, id);
+                self.start(now, origin, Route::Shard(shard), What::Lease(lease), now + FOREIGN_DEADLINE);
+                Ok(())
+            }
             (Ask::Propose(_), Some(_)) if is_behind => Err(Miss::NotNow),
             (Ask::Propose(data), Some(group)) => {
                 self.unlogged += data.len();
@@ -377,6 +400,7 @@ impl Server {
     }
 
     pub(super) fn peer_lost(&mut self, now: Time, peer: ServerId) {
+        self.peers.forget_version(peer);
         for (id, group) in &mut self.groups {
             group.report_unreachable(peer);
             self.dirty.insert(*id);
@@ -428,6 +452,9 @@ fn is_command(shard: ShardId, data: &[u8]) -> bool {
     } else {
         match tree::Command::decode(data) {
             Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),
+            Ok(tree::Command::WriteOrElse { transaction, otherwise, .. }) => transaction.check_with(&otherwise).is_ok(),
+            // Only the leader knows what time it is, and it asks nobody.
+            Ok(tree::Command::Expire { .. }) => false,
             Ok(_) => true,
             Err(_) => false,
         }

@@ -21,10 +21,6 @@ const LAG: u64 = 256;
 /// An empty replica that has heard no leader for so many ticks is not waited for.
 const STRAY_TICKS: u32 = 5 * crate::config::ELECTION_TICKS as u32;
 
-/// The log of a group may grow to a part of its content before a new snapshot is worth while, but not beyond this: it is
-/// in memory.
-const SNAPSHOT_LOG_MAX: u64 = 64 << 20;
-
 /// Writes of snapshots have numbers of their own.
 const SNAPSHOT_WRITES: u64 = 1 << 63;
 
@@ -46,7 +42,19 @@ pub(super) struct Disk {
     /// When the log write in flight was handed out, and how long such writes take.
     log_in_flight: Option<(u64, Time)>,
     latency: Span,
+    /// How long each of them took.
+    pub(super) log_latencies: crate::status::Latencies,
     pub(super) full: Option<String>,
+    /// A batch that found no room is tried again then.
+    retry_at: Time,
+    /// To be carried out beside the log, before the next part of a snapshot: files that nothing refers to, the witness.
+    pub(super) aside: Vec<wal::Operation>,
+    /// The same, while it is carried out, or if it failed.
+    aside_taken: Vec<wal::Operation>,
+    /// The snapshots on the disk, by group, in bytes.
+    pub(super) snapshot_bytes: BTreeMap<ShardId, u64>,
+    /// Where the log is, for people.
+    pub(super) place: String,
 }
 
 impl Disk {
@@ -55,20 +63,51 @@ impl Disk {
         self.latency
     }
 
-    fn has_job_of(&self, shard: ShardId) -> bool {
+    pub(super) fn has_job_of(&self, shard: ShardId) -> bool {
         self.jobs.iter().any(|job| job.shard == shard)
+    }
+
+    pub(super) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    pub(super) fn add(&mut self, job: Job) {
+        self.jobs.push_back(job);
+    }
+
+    /// What failed is tried again.
+    pub(super) fn again(&mut self) {
+        if self.in_flight.is_none() {
+            self.aside.append(&mut self.aside_taken);
+        }
+    }
+
+    /// A snapshot's file to which the log does not refer.
+    fn discard(&mut self, file: wal::FileName) {
+        self.aside.push(wal::Operation::Delete { file });
+    }
+
+    /// A snapshot that is given up: what there is of it goes.
+    fn abort(&mut self, job: Job) {
+        if let Some(writer) = job.writer {
+            self.aside.extend(writer.abort());
+        }
+        if let Some(mark) = job.mark {
+            self.discard(wal::temporary_name(&mark.file));
+            self.discard(mark.file);
+        }
     }
 }
 
-struct Job {
-    shard: ShardId,
-    meta: SnapshotMeta,
-    reader: Reader,
-    writer: Option<wal::SnapshotWriter>,
+pub(super) struct Job {
+    pub(super) shard: ShardId,
+    pub(super) meta: SnapshotMeta,
+    pub(super) reader: Reader,
+    pub(super) writer: Option<wal::SnapshotWriter>,
     /// Once the last write is under way.
-    mark: Option<wal::SnapshotMark>,
+    pub(super) mark: Option<wal::SnapshotMark>,
     /// If it came from another server: sender, message and content for Raft.
-    received: Option<(ServerId, RaftMessage, Content)>,
+    pub(super) received: Option<(ServerId, RaftMessage, Content)>,
 }
 
 impl Server {
@@ -88,6 +127,7 @@ impl Server {
         self.wanted = self.map.shards().keys().copied().filter(wanted).collect();
         self.adopt_members(now);
         self.make_founded_replicas();
+        self.access_changed(now);
         self.reroute_watches();
         // After a restart the map may be older than the groups: what it has never heard of is not gone.
         let known = self.map.next_shard();
@@ -169,7 +209,9 @@ impl Server {
         let applied = start.index;
         let opening = Opening { id: shard, storage, content, start, floor };
         match Group::open(&self.config, opening, &mut self.rng) {
-            Ok(group) => {
+            Ok(mut group) => {
+                // A group that was founded begins after its first entry, which no snapshot holds.
+                group.snapshot_index = self.log.marked(shard.0);
                 self.groups.insert(shard, group);
                 self.removed.remove(&shard);
                 self.dirty.insert(shard);
@@ -234,6 +276,7 @@ impl Server {
         let Some(group) = self.groups.remove(&shard) else { return };
         self.log.hard_state(shard.0, group.hard_state());
         self.log.remove_group(shard.0);
+        self.disk.snapshot_bytes.remove(&shard);
         self.removed.insert(shard, group.hard_state());
         self.dirty.remove(&shard);
         self.unsynced.remove(&shard);
@@ -351,6 +394,7 @@ impl Server {
     /// Hands out what must be written, one log write and one snapshot write at a time.
     pub(super) fn take_writes(&mut self, now: Time) {
         if self.disk.log_in_flight.is_none()
+            && now >= self.disk.retry_at
             && let Some(write) = self.log.take_batch()
         {
             for shard in &self.unsynced {
@@ -369,26 +413,17 @@ impl Server {
     }
 
     fn next_snapshot_write(&mut self) {
-        let Some(job) = self.disk.jobs.front_mut() else { return };
-        let mut operations = Vec::new();
-        let Some(writer) = &mut job.writer else { return };
-        for _ in 0..CHUNKS_A_WRITE {
-            if let Some(chunk) = job.reader.next() {
-                if !(1..=wal::CHUNK_BYTES_MAX).contains(&chunk.len()) {
-                    // No content that commands have made comes to that. Without a snapshot the log is kept longer.
-                    self.counters.refuse(Refused::Snapshot);
-                    self.disk.jobs.pop_front();
-                    return;
-                }
-                operations.extend(writer.chunk(&chunk));
-            } else {
-                let writer = job.writer.take().expect("it was just used");
-                let meta = postcard::to_stdvec(&job.meta).expect("a Vec takes everything");
-                let (last, mark) = writer.finish(job.meta.term, meta.into());
-                operations.extend(last);
-                job.mark = Some(mark);
-                break;
-            }
+        let mut operations = std::mem::take(&mut self.disk.aside);
+        self.disk.aside_taken.extend(operations.iter().cloned());
+        if let Some(job) = self.disk.jobs.front_mut()
+            && !next_part(job, &mut operations)
+        {
+            // No content that commands have made comes to that. Without a snapshot the log is kept longer.
+            self.counters.refuse(Refused::Snapshot);
+            self.disk.jobs.pop_front();
+        }
+        if operations.is_empty() {
+            return;
         }
         self.disk.writes += 1;
         let id = SNAPSHOT_WRITES | self.disk.writes;
@@ -398,16 +433,18 @@ impl Server {
 
     pub(super) fn written(&mut self, now: Time, write: u64) {
         if write & SNAPSHOT_WRITES != 0 {
-            if self.disk.in_flight.take_if(|id| *id == write).is_some()
-                && self.disk.jobs.front().is_some_and(|job| job.mark.is_some())
-            {
-                let job = self.disk.jobs.pop_front().expect("it was just seen");
-                self.snapshot_written(now, job);
+            if self.disk.in_flight.take_if(|id| *id == write).is_some() {
+                self.disk.aside_taken.clear();
+                if self.disk.jobs.front().is_some_and(|job| job.mark.is_some()) {
+                    let job = self.disk.jobs.pop_front().expect("it was just seen");
+                    self.snapshot_written(now, job);
+                }
             }
             return;
         }
         let Some((_, since)) = self.disk.log_in_flight.take_if(|(id, _)| *id == write) else { return };
         self.disk.latency = Span::from_ps((self.disk.latency.as_ps() * 7 + now.since(since).as_ps()) / 8);
+        self.disk.log_latencies.add(now.since(since));
         self.disk.full = None;
         self.log.done(write);
         let mut effects = Effects::default();
@@ -426,31 +463,61 @@ impl Server {
         if write & SNAPSHOT_WRITES != 0 {
             // A snapshot saves space and time; without it the log is kept longer. The next attempt is made later.
             self.disk.in_flight = None;
-            self.disk.jobs.pop_front();
+            if let Some(job) = self.disk.jobs.pop_front() {
+                self.disk.abort(job);
+            }
             return;
         }
         self.disk.log_in_flight = None;
         self.disk.full = Some(error.to_string());
         match self.log.failed(write, error) {
             Ok(()) => {
+                let mut alone = Vec::new();
                 // Others can still write: they shall lead.
                 for group in self.groups.values_mut().filter(|group| group.is_leader()) {
                     let others = group.caught_up(LAG).into_iter().find(|id| *id != self.config.server);
                     if let Some(to) = others {
                         let _ = group.transfer(to);
                         self.dirty.insert(group.id);
+                    } else {
+                        alone.push(group.id);
                     }
                 }
+                self.disk.retry_at = now + UPKEEP;
+                self.refuse_waiting(now, &alone);
                 self.next_upkeep = now + UPKEEP;
             }
             Err(error) => self.stop(error.to_string()),
         }
     }
 
+    /// Says where the log is and how much room there is, for messages about its disk.
+    pub fn set_disk_place(&mut self, place: String) {
+        self.disk.place = place;
+    }
+
+    /// What waits for a write that found no room, in shards that nobody else can lead, is told so: it need not wait for its end to hear
+    /// of a majority. Sent again, it is carried out once.
+    fn refuse_waiting(&mut self, now: Time, shards: &[ShardId]) {
+        let Some(reason) = self.disk_refuses() else { return };
+        let waiting: Vec<u64> = shards.iter().flat_map(|shard| self.operations.asked_here(*shard)).collect();
+        for id in waiting {
+            self.finish(now, id, Err(crate::protocol::Error::Disk(reason.clone())));
+        }
+    }
+
     /// Why no writes can be taken now, if so.
     pub(super) fn disk_refuses(&self) -> Option<String> {
         if let Some(error) = &self.disk.full {
-            return Some(format!("the server's disk takes no writes: {error}"));
+            let (name, place) = (&self.config.name, &self.disk.place);
+            let place = if place.is_empty() { "its data folder" } else { place };
+            return Some(format!(
+                "the disk of server {name} takes no writes: {error}; hint: make room for {place}: writes go on by themselves as soon \
+                 as there is some"
+            ));
+        }
+        if self.reclaim.is_late {
+            return Some("the server's disk is too slow to give back what the log does not need any more".into());
         }
         (self.backlog_bytes() > DISK_BACKLOG_MAX).then(|| "the server's disk is too slow for what is written".into())
     }
@@ -486,13 +553,17 @@ impl Server {
     fn snapshot_written(&mut self, now: Time, job: Job) {
         let Job { shard, meta, mark, received, .. } = job;
         let mark = mark.expect("it is whole");
-        let Some(group) = self.groups.get_mut(&shard) else { return };
+        let Some(group) = self.groups.get_mut(&shard) else { return self.disk.discard(mark.file) };
         self.counters.snapshots_written += 1;
+        let bytes = mark.bytes;
         if let Some((from, message, content)) = received {
             let mut effects = Effects::default();
             let (log, counters) = (&mut self.log, &mut self.counters);
             let before = group.applied();
-            let _unused = group.receive(now, (from, message), (content, mark), log, counters, &mut effects);
+            match group.receive(now, (from, message), (content, mark), log, counters, &mut effects) {
+                Some(unused) => self.disk.discard(unused),
+                None => _ = self.disk.snapshot_bytes.insert(shard, bytes),
+            }
             let jumped = group.applied() > before;
             self.unsynced.insert(shard);
             self.dirty.insert(shard);
@@ -503,23 +574,10 @@ impl Server {
         } else if group.snapshot_index < meta.index {
             group.snapshot_index = meta.index;
             self.log.snapshot(shard.0, mark, wal::Entries::Keep);
-            group.compact(meta.index, self.config.keep_log_bytes, &mut self.log);
-        }
-    }
-
-    /// Begins a snapshot where the log has grown long, or where old entries keep many segments from being deleted.
-    pub(super) fn begin_snapshots(&mut self) {
-        let pinned = self.log.pinned_by().map(ShardId);
-        for (shard, group) in &self.groups {
-            let worth = self.config.snapshot_log_bytes.max((group.content.bytes() / 4).min(SNAPSHOT_LOG_MAX));
-            let long = group.storage().bytes() > worth;
-            let wanted = (long || pinned == Some(*shard)) && group.applied() > group.snapshot_index;
-            if wanted && !self.disk.has_job_of(*shard) {
-                let meta = group.snapshot_meta();
-                let writer = Some(self.log.snapshot_writer(shard.0, meta.index));
-                let reader = group.content.reader();
-                self.disk.jobs.push_back(Job { shard: *shard, meta, reader, writer, mark: None, received: None });
-            }
+            self.disk.snapshot_bytes.insert(shard, bytes);
+            self.release(shard);
+        } else {
+            self.disk.discard(mark.file);
         }
     }
 
@@ -554,6 +612,27 @@ impl Server {
         }
         self.own_leads = leads;
     }
+}
+
+/// What is next of a snapshot on its way to the disk; `false` if it cannot be written.
+fn next_part(job: &mut Job, operations: &mut Vec<wal::Operation>) -> bool {
+    let Some(writer) = &mut job.writer else { return true };
+    for _ in 0..CHUNKS_A_WRITE {
+        if let Some(chunk) = job.reader.next() {
+            if !(1..=wal::CHUNK_BYTES_MAX).contains(&chunk.len()) {
+                return false;
+            }
+            operations.extend(writer.chunk(&chunk));
+            continue;
+        }
+        let writer = job.writer.take().expect("it was just used");
+        let meta = postcard::to_stdvec(&job.meta).expect("a Vec takes everything");
+        let (last, mark) = writer.finish(job.meta.term, meta.into());
+        operations.extend(last);
+        job.mark = Some(mark);
+        return true;
+    }
+    true
 }
 
 /// The hard state of a group that begins.

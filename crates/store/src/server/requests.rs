@@ -34,12 +34,26 @@ impl Server {
         self.watches.client_gone(client);
         self.backups.remove(&client);
         self.rpc_client_gone(now, client);
+        self.caller_gone(client);
     }
 
     fn request(&mut self, now: Time, client: ClientId, request: Request) {
         self.counters.requests += 1;
+        let deadline = now + Span::from_ms(u64::from(request.timeout_ms.min(TIMEOUT_MAX_MS)));
+        if self.is_checked(client, &request.body)
+            && self.operations.len() + self.gate.len() < self.config.operations_max
+        {
+            self.park(now, client, request, deadline);
+        } else {
+            // Where there is no room for it, it is told so, checked or not.
+            self.carry_out_request(now, client, request, deadline);
+        }
+    }
+
+    /// Carries out what is allowed.
+    pub(super) fn carry_out_request(&mut self, now: Time, client: ClientId, request: Request, deadline: Time) {
         let sequence = request.sequence;
-        if let Err((error, shard)) = self.try_request(now, client, request) {
+        if let Err((error, shard)) = self.try_request(now, client, request, deadline) {
             let leader = shard.and_then(|shard| self.leader_hint(shard));
             self.respond(client, Response { sequence, leader, result: Err(error) });
         }
@@ -53,15 +67,21 @@ impl Server {
         self.respond(client, Response { sequence, leader: None, result: Ok(answer) });
     }
 
-    fn try_request(&mut self, now: Time, client: ClientId, request: Request) -> Result<(), (Error, Option<ShardId>)> {
+    fn try_request(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        request: Request,
+        deadline: Time,
+    ) -> Result<(), (Error, Option<ShardId>)> {
         let plain = |error| (error, None);
-        if self.operations.len() >= self.config.operations_max {
+        let held = self.operations.len() + self.gate.len();
+        if held >= self.config.operations_max {
             self.counters.busy += 1;
-            return Err(plain(Error::Busy(self.operations.len() as u64)));
+            return Err(plain(Error::Busy(held as u64)));
         }
         let Request { session, sequence, acknowledged, timeout_ms, body } = request;
         let timeout_ms = timeout_ms.min(TIMEOUT_MAX_MS);
-        let deadline = now + Span::from_ms(u64::from(timeout_ms));
         let origin = Origin::Client { client, sequence, timeout_ms, purpose: Purpose::Plain };
         match body {
             RequestBody::Get { at, consistency } => {
@@ -79,7 +99,10 @@ impl Server {
                 self.start(now, origin, route, What::Read(Read::List { at, after, limit }, consistency), deadline);
             }
             RequestBody::Write(transaction) => {
-                let path = self.check_write(now, &transaction).map_err(plain)?;
+                let path = self.check_write(now, &transaction, &[]).map_err(plain)?;
+                if !transaction.is_of_version_1() {
+                    self.check_upgraded("leases and these conditions").map_err(plain)?;
+                }
                 let command = Command::Write { session: SessionId(session), sequence, acknowledged, transaction };
                 self.start(now, origin, Route::Path(path), What::Propose(command.encode()), deadline);
             }
@@ -100,7 +123,50 @@ impl Server {
             RequestBody::Admin(admin) => {
                 self.admin(now, (client, sequence, timeout_ms), admin, deadline).map_err(plain)?;
             }
+            RequestBody::WriteOrElse { transaction, otherwise } => {
+                self.check_upgraded("transactions that say what else to do").map_err(plain)?;
+                let path = self.check_write(now, &transaction, &otherwise).map_err(plain)?;
+                let session = SessionId(session);
+                let command = Command::WriteOrElse { session, sequence, acknowledged, transaction, otherwise };
+                self.start(now, origin, Route::Path(path), What::Propose(command.encode()), deadline);
+            }
+            RequestBody::GetAt { at, revision, consistency } => {
+                let route = Route::Path(at.path.clone());
+                self.start_read_at(now, origin, route, (Read::GetAt { at, revision }, consistency), deadline)?;
+            }
+            RequestBody::ListAt { at, after, limit, revision, consistency } => {
+                let route = Route::Path(at.path.clone());
+                let read = Read::ListAt { at, after, limit, revision };
+                self.start_read_at(now, origin, route, (read, consistency), deadline)?;
+            }
+            RequestBody::Window { at, consistency } => {
+                let route = Route::Path(at.clone());
+                self.start_read_at(now, origin, route, (Read::Window(at), consistency), deadline)?;
+            }
+            RequestBody::Lease(lease) => {
+                let asked = (client, session, sequence, acknowledged, timeout_ms);
+                self.lease_request(now, asked, lease, deadline).map_err(plain)?;
+            }
+            RequestBody::WhoAmI => {
+                let answer = self.who(now, client);
+                self.respond_ok(client, sequence, answer);
+            }
         }
+        Ok(())
+    }
+
+    /// A read of an old revision.
+    fn start_read_at(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        route: Route,
+        (read, consistency): (Read, Consistency),
+        deadline: Time,
+    ) -> Result<(), (Error, Option<ShardId>)> {
+        self.check_upgraded("reads of old revisions").map_err(|error| (error, None))?;
+        self.count_stale(consistency);
+        self.start(now, origin, route, What::Read(read, consistency), deadline);
         Ok(())
     }
 
@@ -119,27 +185,27 @@ impl Server {
         shards.iter().map(name).collect()
     }
 
-    fn check_write(&mut self, now: Time, transaction: &Transaction) -> Result<Path, Error> {
-        transaction.check().map_err(|invalid| Error::Invalid(invalid.to_string()))?;
+    fn check_write(&mut self, now: Time, transaction: &Transaction, otherwise: &[Change]) -> Result<Path, Error> {
+        transaction.check_with(otherwise).map_err(|invalid| Error::Invalid(invalid.to_string()))?;
         if let Some(error) = self.disk_refuses() {
             // Another server may lead and take it.
             if self.groups.len() == 1 || self.map.members().len() <= 1 {
                 return Err(Error::Disk(error));
             }
         }
-        let Some(first) = transaction.locations().next() else {
+        let locations = || transaction.locations().chain(otherwise.iter().map(Change::at));
+        let changes = || transaction.changes.iter().chain(otherwise);
+        let Some(first) = locations().next() else {
             return Err(Error::Invalid("a transaction without a change: say what to change".into()));
         };
-        self.map
-            .shards_of(transaction.locations().map(|at| &at.path))
-            .map_err(|spans| Error::SpansShards(spans.names.clone()))?;
-        for change in transaction.changes.iter().filter(|change| change.is_subtree()) {
+        self.map.shards_of(locations().map(|at| &at.path)).map_err(|spans| Error::SpansShards(spans.names.clone()))?;
+        for change in changes().filter(|change| change.is_subtree()) {
             let shards = self.map.shards_under(&change.at().path);
             if shards.len() > 1 {
                 return Err(Error::SpansShards(self.shard_names(&shards)));
             }
         }
-        let modules: Vec<String> = (transaction.changes.iter().map(Change::at))
+        let modules: Vec<String> = (changes().map(Change::at))
             .filter_map(|at| self.map.module_to_ensure(&at.path).map(str::to_owned))
             .collect();
         let path = first.path.clone();
@@ -180,6 +246,17 @@ impl Server {
                 let status = Box::new(self.status(now));
                 self.respond_ok(client, sequence, Answer::Status(status));
             }
+            Admin::Disk | Admin::Defragment => {
+                let status = self.disk_status();
+                if admin == Admin::Defragment {
+                    self.defragment();
+                }
+                self.respond_ok(client, sequence, Answer::Disk(status));
+            }
+            Admin::Health => {
+                let health = Box::new(self.health());
+                self.respond_ok(client, sequence, Answer::Health(health));
+            }
             Admin::Join { name, address, nonce, replaces } => {
                 let command = match replaces {
                     None => placement::Command::AddServer { name, address, metrics: None, nonce },
@@ -188,7 +265,18 @@ impl Server {
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Join), meta, What::Propose(command.encode()), deadline);
             }
-            Admin::Placement(command) => {
+            Admin::Access => {
+                let view = Box::new(self.access_view());
+                self.respond_ok(client, sequence, Answer::Access(view));
+            }
+            Admin::Placement(command) if command.is_internal() => {
+                return Err(Error::Invalid("only servers propose such a change".into()));
+            }
+            Admin::Placement(mut command) => {
+                if let placement::Command::Access { revision, command } = &mut command {
+                    self.check_access_command(now, client, command)?;
+                    revision.get_or_insert(self.map.access().revision());
+                }
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode()), deadline);
             }
@@ -201,18 +289,24 @@ impl Server {
                 }
                 self.start(now, origin(Purpose::Plain), Route::Shard(shard), What::MoveLeader(to), deadline);
             }
-            Admin::Backup { shard, after } => {
-                let whole = |after| Read::Export { prefix: Path::root(), except: Vec::new(), after };
-                if after.is_some() {
-                    return self.next_backup_chunk((client, sequence), shard, &whole(after));
-                }
-                if shard == ShardId::META || !self.is_kept_up(shard) {
-                    return Err(self.no_replica(shard));
-                }
-                let what = What::Read(whole(None), Consistency::Linearizable);
-                self.start(now, origin(Purpose::Backup), Route::Shard(shard), what, deadline);
+            Admin::Backup { shard, after: None } => self.backup(now, origin(Purpose::Backup), shard, deadline)?,
+            Admin::BackupLasting { shard, after: None } => {
+                self.check_upgraded("backups without what belongs to leases")?;
+                self.backup(now, origin(Purpose::BackupLasting), shard, deadline)?;
+            }
+            Admin::Backup { shard, after } | Admin::BackupLasting { shard, after } => {
+                self.next_backup_chunk((client, sequence), shard, &Read::everything(after))?;
             }
         }
+        Ok(())
+    }
+
+    fn backup(&mut self, now: Time, origin: Origin, shard: ShardId, deadline: Time) -> Result<(), Error> {
+        if shard == ShardId::META || !self.is_kept_up(shard) {
+            return Err(self.no_replica(shard));
+        }
+        let what = What::Read(Read::everything(None), Consistency::Linearizable);
+        self.start(now, origin, Route::Shard(shard), what, deadline);
         Ok(())
     }
 
@@ -223,10 +317,12 @@ impl Server {
         shard: ShardId,
         read: &Read,
     ) -> Result<(), Error> {
+        // A backup is of the present.
+        let past = tree::Past::new(0, 0);
         let Some((_, state)) = self.backups.get(&client).filter(|(of, _)| *of == shard) else {
             return Err(Error::Invalid(format!("no backup of shard {shard} is under way here: begin again")));
         };
-        let Ok(Found::Exported(chunk)) = read.evaluate(state) else {
+        let Ok(Found::Exported(chunk)) = read.evaluate(state, &past) else {
             return Err(Error::Invalid("a backup reads all of a shard".into()));
         };
         if chunk.next.is_none() {

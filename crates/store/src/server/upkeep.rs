@@ -10,8 +10,11 @@ use super::Server;
 use super::operations::{MoveStep, Origin, Route, What};
 use crate::group::Group;
 use crate::peer::Told;
-use crate::protocol::{Consistency, Error};
+use crate::protocol::{Consistency, Error, VERSION, VERSION_MIN};
 use crate::read::{Found, Read};
+
+/// The rise of the protocol is proposed at most so often.
+const RAISE_EVERY: Span = Span::from_secs(1);
 
 /// A step of a move is tried for so long before the move is taken up anew.
 const STEP_TIMEOUT: Span = Span::from_secs(5);
@@ -20,8 +23,10 @@ impl Server {
     pub(super) fn upkeep(&mut self, now: Time) {
         self.adopt_map(now);
         self.operations_due(now);
+        self.leases_due(now);
+        self.access_due(now);
         self.snapshots_due(now);
-        self.begin_snapshots();
+        self.reclaim(now);
         self.reconcile_members(now);
         self.peers.forget_silent_leaders(now, self.timeout.current());
         self.ask_leave();
@@ -30,11 +35,33 @@ impl Server {
         self.rpc_live(now);
         self.tell_leads();
         if self.groups.get(&ShardId::META).is_some_and(Group::is_leader) {
+            self.raise_protocol(now);
             self.move_prefixes(now);
             self.place_leaders(now);
         } else {
             self.mover = placement::Mover::new();
         }
+    }
+
+    /// Once every member speaks a higher version of the protocol than the map says, the map shall say it. From then on no older
+    /// program is let in, so each member must be there at this moment, and not have been some time ago.
+    fn raise_protocol(&mut self, now: Time) {
+        let me = self.config.server;
+        let live = self.live_peers(now);
+        let spoken = |id: &ServerId| match *id {
+            id if id == me => Some(VERSION),
+            id => self.peers.version(id).filter(|_| live.contains(&id)),
+        };
+        let servers: BTreeSet<ServerId> = self.map.members().keys().copied().collect();
+        let all: Option<Vec<u32>> = servers.iter().map(spoken).collect();
+        let to = all.and_then(|all| all.into_iter().min()).unwrap_or(VERSION_MIN);
+        if to <= self.map.protocol() || now < self.next_raise {
+            return;
+        }
+        self.next_raise = now + RAISE_EVERY;
+        let command = placement::Command::RaiseProtocol { to, servers, secret: None };
+        let what = What::Propose(command.encode());
+        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), what, now + RAISE_EVERY);
     }
 
     // Leaders.
@@ -91,7 +118,11 @@ impl Server {
                     (MoveStep::Freeze, from, propose(&Command::Freeze { prefix, except, move_id }))
                 }
                 placement::Step::Copy(_) => {
-                    self.export(now, id, 0, None);
+                    if self.speaks_2() {
+                        self.export_leases(now, id, None);
+                    } else {
+                        self.export(now, id, 0, None);
+                    }
                     continue;
                 }
                 placement::Step::Finish(_) => {
@@ -114,6 +145,15 @@ impl Server {
         self.start(now, Origin::Move(id, MoveStep::Export { number }), route, what, now + STEP_TIMEOUT);
     }
 
+    /// Leases go ahead of the values that they go with.
+    fn export_leases(&mut self, now: Time, id: MoveId, after: Option<tree::LeaseId>) {
+        let Some(it) = self.map.moves().get(&id) else { return };
+        let read = Read::ExportLeases { prefix: it.territory(), except: it.except.clone(), after };
+        let what = What::Read(read, Consistency::Linearizable);
+        let route = Route::Shard(it.from);
+        self.start(now, Origin::Move(id, MoveStep::ExportLeases), route, what, now + STEP_TIMEOUT);
+    }
+
     /// A step of a move has ended.
     pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, told: Result<Told, Error>) {
         let Some(it) = self.map.moves().get(&id) else { return };
@@ -123,6 +163,23 @@ impl Server {
             (MoveStep::Freeze, Ok(Told::Outcome(Ok(_)))) => {
                 self.mover.frozen(id);
                 self.next_upkeep = now;
+                return;
+            }
+            (MoveStep::ExportLeases, Ok(Told::Read(Found::Leases(chunk)))) => {
+                let tree::LeaseChunk { leases, next } = chunk;
+                if leases.is_empty() {
+                    self.export(now, id, 0, None);
+                    return;
+                }
+                let command = Command::ImportLeases { move_id: id.0, prefix, except, leases };
+                (MoveStep::ImportLeases { next }, to, propose(&command))
+            }
+            (MoveStep::ImportLeases { next: Some(next) }, Ok(Told::Outcome(Ok(_)))) => {
+                self.export_leases(now, id, Some(next));
+                return;
+            }
+            (MoveStep::ImportLeases { next: None }, Ok(Told::Outcome(Ok(_)))) => {
+                self.export(now, id, 0, None);
                 return;
             }
             (MoveStep::Export { number }, Ok(Told::Read(Found::Exported(chunk)))) => {

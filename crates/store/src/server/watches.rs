@@ -46,6 +46,16 @@ impl Watches {
         self.all.range((client, 0)..=(client, u64::MAX)).count()
     }
 
+    /// Whose they are.
+    pub(super) fn clients(&self) -> impl Iterator<Item = ClientId> {
+        self.all.keys().map(|(client, _)| *client)
+    }
+
+    /// Whose they are, their sequence, and what they watch.
+    pub(super) fn watched(&self) -> Vec<(ClientId, u64, Location)> {
+        self.all.iter().map(|((client, watch), entry)| (*client, *watch, entry.at.clone())).collect()
+    }
+
     pub(super) fn end(&mut self, client: ClientId, watch: u64) {
         self.all.remove(&(client, watch));
     }
@@ -64,7 +74,7 @@ impl Server {
         let mut pending = BTreeMap::new();
         let mut began = BTreeMap::new();
         for shard in shards {
-            let Some(Content::Data { state, history }) = self.groups.get(shard).map(|group| &group.content) else {
+            let Some(Content::Data { state, history, .. }) = self.groups.get(shard).map(|group| &group.content) else {
                 continue;
             };
             let revision = state.tree.revision();

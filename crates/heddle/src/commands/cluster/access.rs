@@ -5,13 +5,13 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use live::cluster::{Client, Error, Tls};
+use live::cluster::{Client, Error, LoginToken, Tls};
 use machine::ServerId;
 use miette::{Report, miette};
 use placement::{Command, Effect};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
-use store::status::{Status, StoppedReplica};
+use store::status::{Health, Status, StoppedReplica};
 
 use super::{explain, tls};
 use crate::cli::actions;
@@ -31,6 +31,7 @@ pub struct Access {
     pub timeout: Duration,
     endpoints: Vec<String>,
     tls: Option<Tls>,
+    token: Option<LoginToken>,
     /// The authority's file, for commands that are shown.
     authority: Option<PathBuf>,
 }
@@ -42,16 +43,20 @@ impl Access {
         let tls = tls(&connection)?;
         // It says what is wrong with an address.
         let client = Client::connect(&connection.endpoints, tls.as_ref()).map_err(explain)?;
+        let token = super::token(connection.token_file.as_deref())?;
+        super::log_in(&client, token.as_ref())?;
         knock(&connection.endpoints, args.timeout.min(KNOCK_TIMEOUT))?;
         let (endpoints, authority) = (connection.endpoints, args.authority.clone());
-        Ok(Self { client, timeout: args.timeout, endpoints, tls, authority })
+        Ok(Self { client, timeout: args.timeout, endpoints, tls, token, authority })
     }
 
     /// The same by way of other controllers.
     pub fn by_way_of(&self, endpoints: &[String]) -> Result<Self, Report> {
         let client = Client::connect(endpoints, self.tls.as_ref()).map_err(explain)?;
+        super::log_in(&client, self.token.as_ref())?;
         let (endpoints, tls, authority) = (endpoints.to_vec(), self.tls.clone(), self.authority.clone());
-        Ok(Self { client, timeout: self.timeout, endpoints, tls, authority })
+        let token = self.token.clone();
+        Ok(Self { client, timeout: self.timeout, endpoints, tls, token, authority })
     }
 
     /// What a command that starts a server of this cluster has to say of certificates.
@@ -86,6 +91,8 @@ impl Access {
                     "a controller with certificates wants --tls-cert, --tls-key and --tls-ca"
                 }
             }
+            // A server knows better: that its disk is full, say.
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
             store::protocol::Error::Timeout { .. } => {
                 "`heddle cluster status` shows which servers are up: a majority of a shard's voters has to be; --timeout waits longer"
             }
@@ -103,7 +110,12 @@ impl Access {
 
     /// What the asked server knows.
     pub fn status(&self) -> Result<Status, Report> {
-        match self.ask(RequestBody::Admin(Admin::Status))? {
+        self.try_status().map_err(|error| self.explain(error))
+    }
+
+    /// The same; the error is as it came.
+    pub fn try_status(&self) -> Result<Status, Error> {
+        match self.try_ask(RequestBody::Admin(Admin::Status))? {
             Answer::Status(status) => Ok(*status),
             other => unreachable!("a status is not answered by {other:?}"),
         }
@@ -113,10 +125,18 @@ impl Access {
     pub fn status_at(&self, address: &str, server: ServerId, cluster: u64) -> Option<Status> {
         let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
         let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        super::log_in(&client, self.token.as_ref()).ok()?;
         match client.request(RequestBody::Admin(Admin::Status), self.timeout.min(STATUS_TIMEOUT)) {
             Ok(Answer::Status(status)) if status.server == server && status.cluster == cluster => Some(*status),
             _ => None,
         }
+    }
+
+    /// Asks the server at an address; nothing if it does not answer.
+    pub fn ask_at(&self, address: &str, body: RequestBody) -> Option<Answer> {
+        let config = ClientConfig { go_to_leader: false, single_attempt: true, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        client.request(body, self.timeout.min(STATUS_TIMEOUT)).ok()
     }
 
     /// Replicas that have stopped. Only servers are asked that lack a replica which the map wants there: those of protocol version 1
@@ -136,6 +156,21 @@ impl Access {
             }
         };
         servers.iter().filter(lacks).filter_map(ask).collect()
+    }
+
+    /// How the server at an address says that it is; none if it does not say so, or is a release older than the question.
+    pub fn health_at(&self, address: &str) -> Option<Health> {
+        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
+        match client.request(RequestBody::Admin(Admin::Health), self.timeout.min(STATUS_TIMEOUT)) {
+            Ok(Answer::Health(health)) => Some(*health),
+            _ => None,
+        }
+    }
+
+    /// For clients of another kind.
+    pub const fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Changes the map of shards and servers.

@@ -13,7 +13,7 @@ use placement::{Map, Shard, ShardId};
 use serde_json::json;
 use store::backup::{Content, Head, Writer};
 use store::protocol::{Admin, Answer, RequestBody};
-use tree::Entry;
+use tree::{Cursor, Entry};
 
 use super::access::Access;
 use super::view::View;
@@ -87,7 +87,8 @@ fn take(access: &Access, file: &mut Partial, quiet: bool) -> Result<Option<BTree
     file.write(&mut out)?;
     let mut contents = BTreeMap::new();
     for shard in shards {
-        contents.insert(shard.id, take_shard(access, file, &mut writer, shard, &bar)?);
+        let has_leases = view.map.protocol() >= 2;
+        contents.insert(shard.id, take_shard(access, file, &mut writer, (shard, has_leases), &bar)?);
     }
     writer.end(&mut out);
     file.write(&mut out)?;
@@ -130,7 +131,7 @@ fn take_shard(
     access: &Access,
     file: &mut Partial,
     writer: &mut Writer,
-    shard: &Shard,
+    (shard, has_leases): (&Shard, bool),
     bar: &ProgressBar,
 ) -> Result<Content, Report> {
     let (start, drawn) = (file.position, bar.position());
@@ -139,7 +140,12 @@ fn take_shard(
         let mut attempt = writer.clone();
         let mut out = Vec::new();
         let mut broken = None;
-        let outcome = read_shard(access, shard.id, |entries| {
+        // Servers of version 1 of the protocol have no leases.
+        let ask = |after| match has_leases {
+            true => Admin::BackupLasting { shard: shard.id, after },
+            false => Admin::Backup { shard: shard.id, after },
+        };
+        let outcome = read_by(access, ask, |entries| {
             bar.inc(entries.iter().map(|it| (it.at.path.as_str().len() + it.value.bytes.len()) as u64).sum());
             attempt.entries(shard.id, entries, &mut out);
             broken = file.write(&mut out).err();
@@ -165,10 +171,18 @@ fn take_shard(
 }
 
 /// Hands all entries of a shard to `each`, in order, as they are at one moment; ends early if that gives `false`.
-pub fn read_shard(access: &Access, shard: ShardId, mut each: impl FnMut(Vec<Entry>) -> bool) -> Result<(), Report> {
+pub fn read_shard(access: &Access, shard: ShardId, each: impl FnMut(Vec<Entry>) -> bool) -> Result<(), Report> {
+    read_by(access, |after| Admin::Backup { shard, after }, each)
+}
+
+fn read_by(
+    access: &Access,
+    ask: impl Fn(Option<Cursor>) -> Admin,
+    mut each: impl FnMut(Vec<Entry>) -> bool,
+) -> Result<(), Report> {
     let mut after = None;
     loop {
-        match access.ask(RequestBody::Admin(Admin::Backup { shard, after }))? {
+        match access.ask(RequestBody::Admin(ask(after)))? {
             Answer::Chunk { entries, next } => {
                 if !each(entries) || next.is_none() {
                     return Ok(());

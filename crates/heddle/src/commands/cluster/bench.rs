@@ -92,7 +92,7 @@ impl Cars {
         let needed = match operation {
             Operation::Create => false,
             Operation::Read | Operation::StaleRead | Operation::Update | Operation::Delete => true,
-            Operation::Rpc => return Ok(()),
+            Operation::Rpc | Operation::Put => return Ok(()),
         };
         if needed != self.are_there {
             let change = if needed { Operation::Create } else { Operation::Delete };
@@ -165,6 +165,9 @@ fn load(args: &Bench, client: &Client, operation: Operation) -> Result<Load, Rep
         value_bytes: args.value_bytes as usize,
         operation,
         first_key: 0,
+        keys: u64::MAX,
+        below: None,
+        every: Duration::ZERO,
         client: ClientConfig { go_to_leader: args.at == At::Leader, ..ClientConfig::default() },
         timeout: TIMEOUT,
     })

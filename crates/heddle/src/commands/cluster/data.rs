@@ -7,8 +7,9 @@ use miette::{Context, IntoDiagnostic, Report, miette};
 use placement::{Map, ShardId};
 use serde_json::{Value, json};
 use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};
+use store::status::Status;
 use tree::transaction::MAX_VALUE_BYTES;
-use tree::{Change, Entry, Expect, Location, Path, Refusal, Transaction};
+use tree::{Change, Entry, Expect, LeaseId, Location, Path, Refusal, Transaction};
 
 use super::access::Access;
 use super::backup::{read_shard, same_places};
@@ -47,9 +48,19 @@ fn consistency(freshness: Freshness) -> Consistency {
 }
 
 /// Prints a value.
-pub fn get(access: &Access, at: &Place, freshness: Freshness, format: Format) -> Result<Ending, Report> {
+pub fn get(
+    access: &Access,
+    at: &Place,
+    freshness: Freshness,
+    revision: Option<u64>,
+    format: Format,
+) -> Result<Ending, Report> {
     let location = at.location();
-    let body = RequestBody::Get { at: location.clone(), consistency: consistency(freshness) };
+    let consistency = consistency(freshness);
+    let body = match revision {
+        None => RequestBody::Get { at: location.clone(), consistency },
+        Some(revision) => RequestBody::GetAt { at: location.clone(), revision, consistency },
+    };
     let Answer::Value(found) = access.ask(body)? else { unreachable!("a value was asked for") };
     let Some((etag, value)) = found else {
         eprintln!("There is nothing at {location}");
@@ -69,14 +80,19 @@ pub fn list(
     at: &Place,
     freshness: Freshness,
     limit: Option<u32>,
+    revision: Option<u64>,
     format: Format,
 ) -> Result<(), Report> {
-    let map = access.status()?.map;
-    let shards = map.shards_under(&at.path);
-    let (found, more) = if shards.len() > 1 {
-        across(access, &at.location(), &shards, &map, limit)?
-    } else {
-        within(access, &at.location(), consistency(freshness), limit)?
+    let (found, more) = match access.try_status() {
+        // Revisions are of one shard each.
+        Ok(Status { map, .. }) if map.shards_under(&at.path).len() > 1 && revision.is_none() => {
+            across(access, &at.location(), &map.shards_under(&at.path), &map, limit)?
+        }
+        // Who may not see the shards may read what is in one of them.
+        Ok(_) | Err(Error::Request(store::protocol::Error::Denied(_))) => {
+            within(access, &at.location(), consistency(freshness), limit, revision)?
+        }
+        Err(error) => return Err(access.explain(error)),
     };
     if more && format == Format::Table {
         eprintln!("There are more");
@@ -101,12 +117,17 @@ fn within(
     at: &Location,
     consistency: Consistency,
     limit: Option<u32>,
+    revision: Option<u64>,
 ) -> Result<(Vec<Found>, bool), Report> {
     let mut found: Vec<Found> = Vec::new();
     let mut after = None;
     loop {
         let left = limit.map_or(LIST_MAX, |limit| limit - found.len() as u32).min(LIST_MAX);
-        let body = RequestBody::List { at: at.clone(), after, limit: left, consistency };
+        let at = at.clone();
+        let body = match revision {
+            None => RequestBody::List { at, after, limit: left, consistency },
+            Some(revision) => RequestBody::ListAt { at, after, limit: left, revision, consistency },
+        };
         let Answer::Values { entries, more } = access.ask(body)? else { unreachable!("a list was asked for") };
         found.extend(entries);
         after = found.last().map(|(path, ..)| path.clone());
@@ -142,6 +163,14 @@ fn across(
     Ok((found, more))
 }
 
+/// Says which revisions can be read.
+pub fn revisions(access: &Access, path: &Path, format: Format) -> Result<(), Report> {
+    let body = RequestBody::Window { at: path.clone(), consistency: Consistency::Linearizable };
+    let Answer::Window { shard, oldest, newest } = access.ask(body)? else { unreachable!("a window was asked for") };
+    let data = [("shard", json!(shard.0)), ("oldest", json!(oldest)), ("newest", json!(newest))];
+    tell(format, &format!("revisions {oldest} to {newest} of shard {shard}"), data)
+}
+
 fn rows_of(found: impl IntoIterator<Item = Found>, characters: usize) -> Rows {
     let mut rows = Rows::new(&["path", "etag", "value"]);
     for (path, etag, value) in found {
@@ -167,7 +196,7 @@ pub fn object(path: &Path, etag: Option<u64>, value: Option<&[u8]>) -> Object {
     object
 }
 
-fn text_or_hex(name: &str, bytes: &[u8]) -> (String, Value) {
+pub fn text_or_hex(name: &str, bytes: &[u8]) -> (String, Value) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return (name.to_owned(), json!(text));
     }
@@ -198,7 +227,7 @@ fn put_bytes(bytes: &[u8]) -> Result<(), Report> {
 }
 
 /// What was given on the command line, or comes from standard input.
-fn input(text: &str) -> Result<Vec<u8>, Report> {
+pub fn input(text: &str) -> Result<Vec<u8>, Report> {
     if text != "-" {
         return Ok(text.as_bytes().to_vec());
     }
@@ -218,15 +247,24 @@ pub fn put_value(
     at: &Place,
     value: &str,
     condition: Condition,
+    lease: Option<LeaseId>,
     format: Format,
 ) -> Result<Ending, Report> {
     let at = at.location();
     let value = input(value)?.into();
+    let put = |value| match lease {
+        None => Change::Put { at: at.clone(), value },
+        Some(lease) => Change::PutWithLease { at: at.clone(), value, lease },
+    };
     let transaction = match condition {
-        Condition::None => Transaction::of(Change::Put { at: at.clone(), value }),
+        Condition::Create if lease.is_some() => {
+            let condition = tree::Condition { at: at.clone(), expect: Expect::Absent };
+            Transaction { conditions: vec![condition], changes: vec![put(value)] }
+        }
+        Condition::None => Transaction::of(put(value)),
         Condition::Create => Transaction::of(Change::Create { at: at.clone(), value }),
         Condition::Replace => Transaction::of(Change::Replace { at: at.clone(), value }),
-        Condition::Etag(etag) => if_etag(&at, etag, Change::Put { at: at.clone(), value }),
+        Condition::Etag(etag) => if_etag(&at, etag, put(value)),
     };
     write(access, transaction, &at, format)
 }
@@ -270,7 +308,7 @@ fn write(access: &Access, transaction: Transaction, at: &Location, format: Forma
 }
 
 /// Whether the data say no, as conditions of the command line have them do.
-fn is_no(refusal: &Refusal) -> bool {
+pub fn is_no(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::ConditionFailed { .. } | Refusal::Exists { .. } | Refusal::Missing { .. })
 }
 

@@ -1,18 +1,25 @@
 //! `cluster add`, `remove`, `replace`: servers come and go.
 
+use std::time::Duration;
+
 use machine::ServerId;
 use miette::{Report, miette};
-use placement::{Command, Map, ShardId};
+use placement::access::Invitation;
+use placement::{AccessCommand, Command, Map, ShardId};
 use serde_json::json;
+use store::protocol::{Answer, RequestBody};
 
 use super::access::Access;
 use super::view::{self, View};
-use super::{count, tell};
+use super::{count, tell, users};
 use crate::cli::Format;
 
 /// What nobody knows who could put it into a command.
 const SAME_OPTIONS: &str =
     "If the others were started with --election-timeout, --reads or --no-pre-vote, give it the same";
+
+/// A server that was invited has to join within this.
+const INVITED_FOR: Duration = Duration::from_secs(3_600);
 
 /// Says how to start a further server.
 pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Format) -> Result<(), Report> {
@@ -32,7 +39,7 @@ pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Fo
     };
     let listen = listen.map_or_else(|| free_address(&map), str::to_owned);
     let command = format!("heddle controller --node {name} --listen {listen} --join {}", join(&map, None));
-    let command = command + &access.certificates();
+    let command = invite(access, &name, None)? + &command + &access.certificates();
     tell(format, &command, [("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))])?;
     if format == Format::Table {
         eprintln!(
@@ -73,7 +80,7 @@ pub fn replace(
     let listen = listen.unwrap_or(&old.address);
     let join = join(&view.map, Some(old.id));
     let command = format!("heddle controller --node {name} --listen {listen} --join {join} --replace {}", old.id);
-    let command = command + &access.certificates();
+    let command = invite(access, name, Some(old.id))? + &command + &access.certificates();
     let data =
         [("old", json!(old.name)), ("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))];
     tell(format, &command, data)?;
@@ -93,6 +100,16 @@ pub fn replace(
         }
     }
     Ok(())
+}
+
+/// Where users are checked, what the new server shows to be let in: a token for this name, once, within an hour.
+fn invite(access: &Access, name: &str, replaces: Option<ServerId>) -> Result<String, Report> {
+    let Answer::Identity { is_enabled: true, .. } = access.ask(RequestBody::WhoAmI)? else { return Ok(String::new()) };
+    let (secret, token) = users::draw(Some(INVITED_FOR));
+    let invitation = Invitation { token, replaces };
+    let command = AccessCommand::Invite { server: name.to_owned(), invitation };
+    access.place(Command::Access { revision: None, command })?;
+    Ok(format!("HEDDLE_TOKEN={} ", secret.reveal()))
 }
 
 /// Shards without a majority of running voters when this server is down.

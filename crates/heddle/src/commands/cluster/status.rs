@@ -8,7 +8,7 @@ use store::status::RaftRole;
 
 use super::access::Access;
 use super::view::View;
-use super::{count, shards};
+use super::{count, disk, shards};
 use crate::cli::Format;
 use crate::output::{Rows, print_json, put};
 
@@ -16,7 +16,7 @@ use crate::output::{Rows, print_json, put};
 pub fn status(access: &Access, format: Format, verbose: bool) -> Result<(), Report> {
     let view = View::take(access)?;
     match format {
-        Format::Table => put(&text(&view, verbose)),
+        Format::Table => put(&text(access, &view, verbose)),
         Format::Csv => put(&servers(&view).render(format)),
         Format::Json => print_json(&json!({
             "cluster": format!("{:016x}", view.cluster),
@@ -27,11 +27,12 @@ pub fn status(access: &Access, format: Format, verbose: bool) -> Result<(), Repo
             "stopped": stopped(&view).objects(),
             "rpcs": offers(&view).objects(),
             "counters": counters(&view).objects(),
+            "disks": disk::rows(access, &view).objects(),
         })),
     }
 }
 
-fn text(view: &View, verbose: bool) -> String {
+fn text(access: &Access, view: &View, verbose: bool) -> String {
     let live = view.map.members().keys().filter(|id| view.is_live(**id)).count();
     let trouble: String =
         (view.stopped.values().flatten()).map(|replica| format!("STOPPED: {}\n", replica.reason)).collect();
@@ -43,7 +44,11 @@ fn text(view: &View, verbose: bool) -> String {
         view.name(view.asked),
         servers(view).render(Format::Table)
     );
-    let tables = if verbose { vec![shards::rows(view), counters(view), offers(view)] } else { vec![short(view)] };
+    let tables = if verbose {
+        vec![shards::rows(view), disk::rows(access, view), counters(view), offers(view)]
+    } else {
+        vec![short(view)]
+    };
     let tables: Vec<String> = tables.iter().map(|rows| rows.render(Format::Table)).collect();
     let parting = if trouble.is_empty() { "" } else { "\n" };
     head + &tables.join("\n") + parting + &trouble

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use miette::{Report, miette};
+use placement::ShardId;
 use serde_json::{Value, json};
 use store::protocol::WatchEvents;
 use tree::{Event, EventKind, Path};
@@ -14,12 +15,10 @@ use crate::cli::actions::Place;
 use crate::output::put;
 
 /// Follows changes until the cluster ends it, or the user does.
-pub fn watch(access: &Access, at: &Place, format: Format) -> Result<(), Report> {
+pub fn watch(access: &Access, at: &Place, from: Option<u64>, format: Format) -> Result<(), Report> {
     let location = at.location();
-    let watch = access
-        .client
-        .watch(location.clone(), BTreeMap::new(), access.timeout)
-        .map_err(|error| access.explain(error))?;
+    let from = from.map_or_else(|| Ok(BTreeMap::new()), |revision| in_its_shard(access, &location.path, revision))?;
+    let watch = access.client.watch(location.clone(), from, access.timeout).map_err(|error| access.explain(error))?;
     let from: Vec<String> = watch.from.iter().map(|(shard, revision)| format!("{revision} of shard {shard}")).collect();
     eprintln!("Watching {location} from revision {}", from.join(", "));
     if format == Format::Csv {
@@ -29,6 +28,18 @@ pub fn watch(access: &Access, at: &Place, format: Format) -> Result<(), Report> 
         put(&lines(&told, &location.path, format))?;
     }
     Err(miette!(help = "begin again; what changed meanwhile has to be read", "the cluster has ended the watch"))
+}
+
+/// A revision of the one shard that has everything below a path.
+fn in_its_shard(access: &Access, path: &Path, revision: u64) -> Result<BTreeMap<ShardId, u64>, Report> {
+    let shards = access.status()?.map.shards_under(path);
+    if shards.len() > 1 {
+        return Err(miette!(
+            help = "`heddle cluster shards` shows which data is in which shard: watch a path within one of them",
+            "{path} reaches over several shards, each of which counts its own revisions"
+        ));
+    }
+    Ok(shards.into_iter().map(|shard| (shard, revision)).collect())
 }
 
 /// One line an event, and one where events were left out.
@@ -75,7 +86,6 @@ fn line(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placement::ShardId;
     use tree::Location;
 
     #[test]

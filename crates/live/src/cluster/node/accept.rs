@@ -4,13 +4,13 @@ use std::io;
 
 use machine::Time;
 use mio::net::TcpStream;
+use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable};
 
-use super::{Connection, Kind, Node};
+use super::{CLIENT_OUTBOX_MAX, Connection, Kind, Node};
 use crate::cluster::Tls;
+use crate::cluster::descriptors::is_short;
+use crate::cluster::remote::RemoteHost;
 use crate::cluster::stream::Stream;
-
-/// Connections that others made, at most; the limit of open files holds as well.
-const CONNECTIONS_MAX: usize = 16_384;
 
 /// Longest first frame of somebody unknown.
 const GREETING_BYTES_MAX: usize = 1_024;
@@ -23,15 +23,22 @@ impl Node {
         self.accepts = false;
         for _ in 0..ACCEPTS_A_TURN {
             match self.parts.listener.accept() {
-                Ok((socket, _)) if self.connections.len() < CONNECTIONS_MAX => self.admit(now, socket),
-                // It is closed at once.
-                Ok((_, address)) => tracing::warn!("{address} refused: {CONNECTIONS_MAX} connections are open"),
+                Ok((socket, _)) => {
+                    if std::mem::take(&mut self.is_short) {
+                        tracing::info!("takes connections again");
+                    }
+                    self.admit(now, socket);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    // Out of descriptors, or the other side has gone already. The sweep comes back to it.
-                    tracing::warn!("cannot accept a connection: {error}");
+                Err(error) if is_short(&error) => {
+                    // Who connects waits in the kernel, and the sweep comes back to it.
+                    if !std::mem::replace(&mut self.is_short, true) {
+                        tracing::warn!("cannot accept a connection: {error}; those who connect have to wait");
+                    }
                     return;
                 }
+                // The other side has gone already.
+                Err(error) => tracing::debug!("cannot accept a connection: {error}"),
             }
         }
         self.accepts = true;
@@ -42,12 +49,83 @@ impl Node {
             Ok(tls) => tls,
             Err(error) => return tracing::error!("TLS: {error}"),
         };
+        let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
+        let host = RemoteHost::of(peer, local);
         let mut stream = Stream::accepted(socket, tls);
         stream.limit_frames(GREETING_BYTES_MAX);
         let token = self.tokens.next();
-        match stream.register(self.parts.poll.registry(), token) {
-            Ok(()) => drop(self.connections.insert(token, Connection { stream, kind: Kind::Unknown { since: now } })),
-            Err(error) => tracing::warn!("cannot watch a connection: {error}"),
+        if let Err(error) = stream.register(self.parts.poll.registry(), token) {
+            return tracing::warn!("cannot watch a connection: {error}");
+        }
+        let connection = Connection { stream, kind: Kind::Unknown { since: now }, host: Some(host) };
+        self.connections.insert(token, connection);
+        if let Some(displaced) = self.strangers.insert(token, host) {
+            let reason = "it has not said who it is, and another one wants its place";
+            self.close(now, displaced, reason);
+        }
+    }
+
+    /// A client is told what is wrong with its request. Only what is no request at all costs it the connection.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn refuse_unreadable(
+        &mut self,
+        connection: &mut Connection,
+        unreadable: Unreadable,
+    ) -> Result<(), String> {
+        let caller = connection.caller();
+        match unreadable {
+            Unreadable::Request { sequence, reason } => {
+                self.refusals.count(&caller, "request", "invalid", &reason);
+                let response = Response { sequence, leader: None, result: Err(Refusal::Invalid(reason)) };
+                connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");
+                if connection.stream.waiting() > CLIENT_OUTBOX_MAX {
+                    return Err("it does not read".into());
+                }
+                Ok(())
+            }
+            Unreadable::Frame(error) => {
+                self.refusals.count(&caller, "connection", "no message", &error.to_string());
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// A place for one more client of a host.
+    ///
+    /// # Errors
+    /// There is none: in words for the client.
+    pub(super) fn admit_client(&mut self, host: Option<RemoteHost>) -> Result<(), String> {
+        let shares = self.parts.shares;
+        let Some(host) = host else { return Err("a server does not connect to itself".into()) };
+        let files = format!("{} open files", shares.limit);
+        if self.clients.len() >= shares.clients {
+            return Err(format!(
+                "{} clients are connected, and with {files} there may be no more; hint: close some, ask another server, or raise the \
+                 limit of open files of this one (`ulimit -n`, LimitNOFILE of systemd)",
+                self.clients.len()
+            ));
+        }
+        let of_host = self.clients_of.entry(host).or_default();
+        if *of_host >= shares.clients_of_host {
+            return Err(format!(
+                "{of_host} clients of {host} are connected, and with {files} one host may have no more; hint: let programs share \
+                 a connection, or raise the limit of open files of this server (`ulimit -n`, LimitNOFILE of systemd)",
+            ));
+        }
+        *of_host += 1;
+        Ok(())
+    }
+
+    /// A client has gone.
+    pub(super) fn forget_client_of(&mut self, host: Option<RemoteHost>) {
+        let Some(host) = host else { return };
+        if let Some(count) = self.clients_of.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.clients_of.remove(&host);
+            }
         }
     }
 }

@@ -1,12 +1,23 @@
 //! Who is at the other end of a connection.
 
-use machine::{ServerId, Time};
+use machine::{Control, ServerId, Time};
 use mio::Token;
-use store::ClientId;
-use store::protocol::{Hello, Role, Welcome};
+use store::protocol::{
+    Admin, ClientMessage, Error, Hello, Request, RequestBody, Response, Role, ServerMessage, VERSION_MIN, Welcome,
+    spoken_by_refuser,
+};
+use store::{ClientId, Input};
 
 use super::{Connection, Kind, Node};
 use crate::cluster::caller::host;
+
+/// Why a server is not let in.
+fn too_old(version: u32, spoken: u32) -> String {
+    format!(
+        "all servers of this cluster speak version {spoken} of the protocol, and this program only {version}: start the server with the \
+         release of the others"
+    )
+}
 
 impl Node {
     /// Somebody says who he is.
@@ -16,14 +27,18 @@ impl Node {
         token: Token,
         connection: &mut Connection,
         hello: &Hello,
-    ) -> Result<(), String> {
-        hello.check()?;
+    ) -> Result<u32, String> {
+        let version = hello.check()?;
         connection.stream.limit_frames(store::protocol::FRAME_MAX);
         match hello.role {
-            Role::Client { .. } => {
+            Role::Client { .. } | Role::User { .. } => {
+                self.admit_client(connection.host)?;
+                self.strangers.remove(token);
                 let client = ClientId(self.next_client);
                 self.next_client += 1;
-                connection.kind = Kind::Client(client);
+                let shown = if let Role::User { token, .. } = &hello.role { Some(token) } else { None };
+                self.identify(now, client, connection, shown)?;
+                connection.kind = Kind::Client { client, version };
                 self.clients.insert(client, token);
             }
             Role::Peer { cluster, server, to } => {
@@ -37,7 +52,12 @@ impl Node {
                 if to != own || server == own {
                     return Err(format!("server {server} looks for server {to}, and this is server {own}"));
                 }
+                let spoken = self.parts.server.protocol();
+                if version < spoken {
+                    return Err(too_old(version, spoken));
+                }
                 self.check_peer(server, connection)?;
+                self.strangers.remove(token);
                 connection.kind = Kind::From(server);
                 if let Some(old) = self.incoming.insert(server, token) {
                     self.close(now, old, "the peer has connected again");
@@ -45,7 +65,7 @@ impl Node {
                 self.peers.heard(now, server);
             }
         }
-        Ok(())
+        Ok(version)
     }
 
     /// With TLS, a peer's certificate has to be a server's, and for the host where that server is: so says the map, or what was
@@ -66,12 +86,27 @@ impl Node {
         })
     }
 
+    /// A server of an older version than the cluster's would be taken in, and then be refused by everybody: what it is answered instead.
+    pub(super) fn refuse_join(&self, version: u32, message: &ClientMessage) -> Option<ServerMessage> {
+        let spoken = self.parts.server.protocol();
+        match message {
+            ClientMessage::Request(Request { sequence, body: RequestBody::Admin(Admin::Join { .. }), .. })
+                if version < spoken =>
+            {
+                let result = Err(Error::Invalid(too_old(version, spoken)));
+                Some(ServerMessage::Response(Response { sequence: *sequence, leader: None, result }))
+            }
+            _ => None,
+        }
+    }
+
     /// A peer has answered our greeting.
-    pub(super) fn welcomed(&mut self, peer: ServerId, welcome: Welcome) -> Result<(), String> {
+    pub(super) fn welcomed(&mut self, now: Time, peer: ServerId, welcome: Welcome) -> Result<(), String> {
         match welcome {
-            Welcome::Accepted { cluster, server, .. } if cluster == self.parts.cluster && server == peer => {
-                tracing::debug!("connected to server {peer}");
+            Welcome::Accepted { version, cluster, server, .. } if cluster == self.parts.cluster && server == peer => {
+                tracing::debug!("connected to server {peer}, protocol version {version}");
                 self.peers.welcomed(peer);
+                self.parts.server.handle(now, Input::PeerSpeaks { peer, version });
                 Ok(())
             }
             Welcome::Accepted { cluster, server, .. } => {
@@ -79,6 +114,12 @@ impl Node {
                     format!("server {server} of cluster {cluster:016x} answers where server {peer} should be");
                 tracing::warn!("{message}");
                 Err(message)
+            }
+            Welcome::Refused(reason)
+                if self.parts.server.protocol() == VERSION_MIN && spoken_by_refuser(&reason).is_some() =>
+            {
+                self.peers.fall_back(peer);
+                Err("it speaks an older version".into())
             }
             Welcome::Refused(reason) => {
                 tracing::warn!("server {peer} refuses: {reason}");

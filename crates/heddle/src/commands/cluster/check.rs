@@ -1,0 +1,248 @@
+//! `cluster check perf`: does the cluster take a load?
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use live::cluster::load::{Load, Measured, Operation, run_with};
+use machine::ServerId;
+use miette::{Report, miette};
+use serde_json::json;
+use store::client::ClientConfig;
+use store::protocol::{Answer, Consistency, RequestBody};
+use store::status::{Health, Latencies};
+use tree::{Change, Location, Path, Transaction};
+
+use super::access::Access;
+use super::view::View;
+use super::{explain, health};
+use crate::Ending;
+use crate::cli::{CHECK_PREFIX, CheckLoad, CheckPerf, Format, actions};
+use crate::output::{Rows, put};
+
+/// A request that takes longer has failed.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a value, as etcd's check has them.
+const VALUE_BYTES: usize = 1_024;
+
+/// Different keys that are written: what is there in between is bounded, however long it takes.
+const KEYS: u64 = 4_096;
+
+/// The part of the rate that has to be reached, in percent.
+const RATE_PERCENT: f64 = 90.0;
+
+/// No request may take longer.
+const SLOWEST_MS: f64 = 500.0;
+
+/// Nor may their times differ more.
+const DEVIATION_MS: f64 = 100.0;
+
+impl CheckLoad {
+    /// Clients, and writes a second of all together.
+    const fn size(self) -> (u32, u64) {
+        match self {
+            Self::S => (50, 150),
+            Self::M => (200, 1_000),
+            Self::L => (500, 8_000),
+            Self::Xl => (1_000, 15_000),
+        }
+    }
+}
+
+/// What was looked at, and how it was.
+#[derive(Default)]
+pub struct Verdicts {
+    all: Vec<(&'static str, String, String)>,
+}
+
+impl Verdicts {
+    /// It is as it should be, or not.
+    pub fn judge(&mut self, passed: bool, what: &str, detail: String) {
+        self.all.push((if passed { "PASS" } else { "FAIL" }, what.to_owned(), detail));
+    }
+
+    /// Nothing is expected of it.
+    pub fn note(&mut self, what: &str, detail: String) {
+        self.all.push(("INFO", what.to_owned(), detail));
+    }
+
+    /// Prints all; [`Ending::Missed`] if something failed.
+    pub fn put(&self, format: Format) -> Result<Ending, Report> {
+        let mut rows = Rows::new(&["result", "check", "detail"]);
+        for (result, what, detail) in &self.all {
+            rows.push([json!(result), json!(what), json!(detail)]);
+        }
+        put(&rows.render(format))?;
+        let failed = self.all.iter().any(|(result, ..)| *result == "FAIL");
+        Ok(if failed { Ending::Missed } else { Ending::Passed })
+    }
+}
+
+/// Writes for a while, and judges.
+pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
+    let access = Access::open(connection)?;
+    prepare(&access, &args.prefix)?;
+    let view = View::take(&access)?;
+    let before = health::ask(&access, &view);
+    let outcome = load(args, &access, &view);
+    let after = health::ask(&access, &view);
+    // Also when it failed.
+    let cleaned = empty(&access, &args.prefix);
+    let measured = outcome?;
+    cleaned?;
+    let mut verdicts = Verdicts::default();
+    judge(&measured, args.load.size().1, &mut verdicts);
+    log_writes(&view, &before, &after, &mut verdicts);
+    verdicts.put(format)
+}
+
+/// There has to be nothing where it writes, but for what an earlier check left that was broken off.
+fn prepare(access: &Access, prefix: &Path) -> Result<(), Report> {
+    if prefix.is_root() || prefix.is_module() {
+        let hint = format!("as in --prefix {CHECK_PREFIX}");
+        return Err(miette!(
+            help = hint,
+            "--prefix {prefix} names no place for values: expected a path within a module"
+        ));
+    }
+    if prefix.as_str() != CHECK_PREFIX {
+        let body = RequestBody::List {
+            at: Location::config(prefix.clone()),
+            after: None,
+            limit: 1,
+            consistency: Consistency::Linearizable,
+        };
+        match access.ask(body)? {
+            Answer::Values { entries, .. } if entries.is_empty() => {}
+            _ => {
+                let hint =
+                    "name another path with --prefix, one that nobody uses: what is below it is taken away at the end";
+                return Err(miette!(help = hint, "there are values below {prefix}: nothing was changed"));
+            }
+        }
+    }
+    // It makes the shard of the module, too.
+    let put = Change::Put { at: Location::config(prefix.clone()), value: b"check".into() };
+    access.ask(RequestBody::Write(Transaction::of(put)))?;
+    empty(access, prefix)
+}
+
+/// Takes away all that is at and below a path.
+fn empty(access: &Access, prefix: &Path) -> Result<(), Report> {
+    let remove = Change::Remove { at: Location::config(prefix.clone()) };
+    access.ask(RequestBody::Write(Transaction::of(remove))).map(drop)
+}
+
+fn load(args: &CheckPerf, access: &Access, view: &View) -> Result<Measured, Report> {
+    let (clients, per_second) = args.load.size();
+    let requests = (args.duration.as_secs_f64() * per_second as f64).ceil().max(1.0) as u64;
+    let load = Load {
+        endpoints: view.map.members().values().map(|member| member.address.clone()).collect(),
+        clients,
+        requests,
+        value_bytes: VALUE_BYTES,
+        operation: Operation::Put,
+        first_key: 0,
+        keys: KEYS,
+        below: Some(args.prefix.clone()),
+        every: Duration::from_secs(u64::from(clients)) / u32::try_from(per_second).expect("it is a few thousand"),
+        client: ClientConfig::default(),
+        timeout: TIMEOUT,
+    };
+    let bar = progress(args.quiet, requests);
+    let measured = run_with(&load, access.tls(), |answered| bar.set_position(answered)).map_err(explain);
+    bar.finish_and_clear();
+    measured
+}
+
+/// A bar on standard error, if that is a terminal.
+fn progress(quiet: bool, requests: u64) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(requests), target);
+    let style = ProgressStyle::with_template("{prefix:>10} [{bar:32}] {percent:>3} %  {per_sec}  {eta} left")
+        .expect("the template is a constant")
+        .progress_chars("=> ");
+    bar.set_style(style);
+    bar.set_prefix("check");
+    bar
+}
+
+fn judge(measured: &Measured, rate: u64, verdicts: &mut Verdicts) {
+    let failed = measured.failed;
+    let reason = measured.first_failure.as_deref().unwrap_or("none");
+    verdicts.judge(failed == 0, "failed requests", format!("{failed}, the first one with: {reason}"));
+    let (reached, wanted) = (measured.per_second(), rate as f64 * RATE_PERCENT / 100.0);
+    let detail = format!("{reached:.1} writes a second, expected {wanted:.0} at least");
+    verdicts.judge(reached >= wanted, "throughput", detail);
+    let times_ms: Vec<f64> = measured.latencies_ns.iter().map(|ns| *ns as f64 / 1e6).collect();
+    let Some(slowest) = times_ms.iter().copied().reduce(f64::max) else {
+        return verdicts.judge(false, "slowest request", "none was answered".to_owned());
+    };
+    verdicts.judge(
+        slowest <= SLOWEST_MS,
+        "slowest request",
+        format!("{slowest:.1} ms, expected {SLOWEST_MS:.0} ms at most"),
+    );
+    let mean = times_ms.iter().sum::<f64>() / times_ms.len() as f64;
+    let variance = times_ms.iter().map(|ms| (ms - mean).powi(2)).sum::<f64>() / times_ms.len() as f64;
+    let deviation = variance.sqrt();
+    let detail = format!("{deviation:.2} ms, expected {DEVIATION_MS:.0} ms at most");
+    verdicts.judge(deviation <= DEVIATION_MS, "standard deviation", detail);
+    let at = |quantile: f64| measured.latency_ns.value_at_quantile(quantile) as f64 / 1e6;
+    verdicts.note("latency", format!("mean {mean:.2} ms, p50 {:.2} ms, p99 {:.2} ms", at(0.5), at(0.99)));
+}
+
+/// How long the servers' disks took meanwhile.
+fn log_writes(
+    view: &View,
+    before: &BTreeMap<ServerId, Health>,
+    after: &BTreeMap<ServerId, Health>,
+    verdicts: &mut Verdicts,
+) {
+    for (id, member) in view.map.members() {
+        let what = format!("log writes of {}", member.name);
+        let Some(after) = after.get(id) else {
+            verdicts.note(&what, "it does not say".to_owned());
+            continue;
+        };
+        let none = Latencies::default();
+        let writes = after.log_writes.since(before.get(id).map_or(&none, |before| &before.log_writes));
+        let ms = |per_mille| writes.quantile_us(per_mille).map_or(0.0, |us| us as f64 / 1e3);
+        let detail = format!("{}, each with its sync: p50 < {} ms, p99 < {} ms", writes.count(), ms(500), ms(990));
+        verdicts.note(&what, detail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(latencies_ms: &[u64], seconds: u64, failed: u64) -> Measured {
+        let mut latency_ns = hdrhistogram::Histogram::new_with_max(600_000_000_000, 3).unwrap();
+        let latencies_ns: Vec<u64> = latencies_ms.iter().map(|ms| ms * 1_000_000).collect();
+        latencies_ns.iter().for_each(|ns| latency_ns.record(*ns).unwrap());
+        let first_failure = (failed > 0).then(|| "no".to_owned());
+        Measured { latency_ns, latencies_ns, duration: Duration::from_secs(seconds), failed, first_failure }
+    }
+
+    /// What did not pass.
+    fn missed(measured: &Measured, rate: u64) -> Vec<String> {
+        let mut verdicts = Verdicts::default();
+        judge(measured, rate, &mut verdicts);
+        verdicts.all.into_iter().filter(|(result, ..)| *result == "FAIL").map(|(_, what, _)| what).collect()
+    }
+
+    #[test]
+    fn each_bound_is_held() {
+        assert!(missed(&measured(&[2; 90], 1, 0), 100).is_empty());
+        assert_eq!(missed(&measured(&[2; 89], 1, 0), 100), ["throughput"]);
+        assert_eq!(missed(&measured(&[2; 100], 1, 1), 100), ["failed requests"]);
+        let mut one_slow = vec![2; 1_000];
+        one_slow[7] = 501;
+        assert_eq!(missed(&measured(&one_slow, 10, 0), 100), ["slowest request"]);
+        let spread: Vec<u64> = (0..100).map(|n| if n % 2 == 0 { 1 } else { 300 }).collect();
+        assert_eq!(missed(&measured(&spread, 1, 0), 100), ["standard deviation"]);
+        assert_eq!(missed(&measured(&[], 1, 3), 100).len(), 3);
+    }
+}

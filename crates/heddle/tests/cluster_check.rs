@@ -1,0 +1,124 @@
+//! `heddle cluster check` and `refusals` against real controllers.
+
+mod program;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use program::Desk;
+use serde_json::Value;
+
+/// A controller process, ended with the test.
+struct Node {
+    process: Child,
+    address: String,
+}
+
+impl Node {
+    /// Starts it by this command and waits until it says where it listens.
+    fn start(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it can be started");
+        let mut said = String::new();
+        let mut lines = BufReader::new(process.stdout.take().expect("it is piped"));
+        while !said.ends_with("}\n") {
+            assert!(lines.read_line(&mut said).expect("it speaks UTF-8") > 0, "it ended: {said}");
+        }
+        let ready: Value = serde_json::from_str(&said).expect("JSON");
+        Self { process, address: ready["listen"].as_str().expect("an address").to_owned() }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn controller(desk: &Desk, name: &str, options: &[&str]) -> Command {
+    let args = ["controller", "-o", "json", "--data", name, "--node", name, "--listen", "127.0.0.1:0"];
+    desk.command(&[&args, options].concat())
+}
+
+/// `heddle cluster ... -o json`: the exit status, and what it printed.
+fn ask(desk: &Desk, node: &Node, args: &[&str]) -> (i32, Value) {
+    let access = ["cluster", "--endpoints", &node.address, "--timeout", "20s", "-o", "json"];
+    let output = desk.heddle(&[&access, args].concat());
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}{errors}"));
+    (output.status.code().expect("it ends"), value)
+}
+
+/// The result of each check.
+fn results(value: &Value) -> Vec<(String, String)> {
+    let text = |row: &Value, column: &str| row[column].as_str().expect("a text").to_owned();
+    value.as_array().expect("rows").iter().map(|row| (text(row, "check"), text(row, "result"))).collect()
+}
+
+#[test]
+fn a_load_is_judged_and_nothing_of_it_stays() {
+    let desk = Desk::new();
+    let node = Node::start(controller(&desk, "c1", &[]));
+    let (status, rows) = ask(&desk, &node, &["check", "perf", "--load", "s", "--duration", "2s"]);
+    let results = results(&rows);
+    let checks: Vec<&str> = results.iter().map(|(check, _)| check.as_str()).collect();
+    let expected =
+        ["failed requests", "throughput", "slowest request", "standard deviation", "latency", "log writes of c1"];
+    assert_eq!(checks, expected);
+    // How fast this machine is now is not the test's business; that the exit status says so is.
+    let failed = results.iter().any(|(_, result)| result == "FAIL");
+    assert_eq!(status, i32::from(failed), "{rows:#}");
+    assert_eq!(results[0].1, "PASS", "{rows:#}");
+    assert_eq!(ask(&desk, &node, &["list", "/heddle-check:"]).1, Value::Array(Vec::new()));
+    // What is others' is left alone.
+    ask(&desk, &node, &["put", "/car:cars/car-entry=1", "red"]);
+    let access = ["cluster", "--endpoints", &node.address];
+    let (_, errors) =
+        desk.expect(2, &[&access[..], &["check", "perf", "--prefix", "/car:cars", "--duration", "1s"]].concat());
+    assert!(errors.contains("there are values below /car:cars"), "{errors}");
+    assert_eq!(desk.expect(0, &[&access[..], &["get", "/car:cars/car-entry=1"]].concat()).0, "red");
+}
+
+#[test]
+fn a_server_that_is_away_is_found() {
+    let desk = Desk::new();
+    let first = Node::start(controller(&desk, "c1", &[]));
+    let (status, rows) = ask(&desk, &first, &["check", "health"]);
+    assert_eq!(status, 0, "{rows:#}");
+    assert!(results(&rows).iter().all(|(_, result)| result == "PASS") && results(&rows).len() >= 4, "{rows:#}");
+    let join = first.address.clone();
+    let more: Vec<Node> =
+        ["c2", "c3"].iter().map(|name| Node::start(controller(&desk, name, &["--join", &join]))).collect();
+    let mut more = more.into_iter();
+    let _second = more.next();
+    drop(more);
+    let (status, rows) = ask(&desk, &first, &["check", "health"]);
+    assert_eq!(status, 1, "{rows:#}");
+    assert!(results(&rows).contains(&("server c3".to_owned(), "FAIL".to_owned())), "{rows:#}");
+    assert!(results(&rows).contains(&("server c1".to_owned(), "PASS".to_owned())), "{rows:#}");
+}
+
+#[test]
+fn a_full_disk_is_found_and_told_of() {
+    let desk = Desk::new();
+    let plain = controller(&desk, "c1", &[]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 1000; exec \"$0\" \"$@\""]).arg(plain.get_program()).args(plain.get_args());
+    limited.current_dir(desk.path());
+    let node = Node::start(limited);
+    let value = "v".repeat(100_000);
+    let access = ["cluster", "--endpoints", &node.address, "--timeout", "3s"];
+    let refused = (0..100).find_map(|key| {
+        let output = desk.heddle(&[&access[..], &["put", &format!("/car:cars/car-entry={key}"), &value]].concat());
+        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    });
+    let refused = refused.expect("the disk is full at last").replace("\n", " ");
+    assert!(refused.contains("the disk of server c1 takes no writes") && !refused.contains("majority"), "{refused}");
+    assert!(refused.contains("make room for"), "{refused}");
+    let (status, rows) = ask(&desk, &node, &["check", "health"]);
+    assert_eq!(status, 1, "{rows:#}");
+    assert!(results(&rows).contains(&("disk of c1".to_owned(), "FAIL".to_owned())), "{rows:#}");
+    let (status, rows) = ask(&desk, &node, &["refusals"]);
+    let row = rows.as_array().expect("rows").iter().find(|row| row["reason"] == "disk").expect("it was refused");
+    assert_eq!((status, row["host"].as_str(), row["server"].as_str()), (0, Some("localhost"), Some("c1")));
+}

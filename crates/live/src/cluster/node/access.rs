@@ -1,0 +1,99 @@
+//! Who a client is, and what is noted of what it does.
+
+use std::net::SocketAddr;
+
+use machine::{Control, Time};
+use placement::access::Credentials;
+use store::protocol::{ClientMessage, Response, Secret, ServerMessage};
+use store::{Caller, ClientId, Input};
+
+use super::{Connection, Node, OURSELVES};
+use crate::cluster::subject::common_name;
+use crate::cluster::token;
+
+impl Node {
+    /// The server's own requests are nobody else's to allow.
+    pub(super) fn identify_ourselves(&mut self, now: Time) {
+        self.parts.server.handle(now, Input::Caller { client: OURSELVES, caller: Caller::Server });
+        self.tell_wall_clock(now);
+    }
+
+    /// Tokens expire by the clock on the wall.
+    pub(super) fn tell_wall_clock(&mut self, now: Time) {
+        self.parts.server.handle(now, Input::WallClock(token::wall_seconds()));
+    }
+
+    /// Tells the server what a client has shown.
+    pub(super) fn identify(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        connection: &Connection,
+        token: Option<&Secret>,
+    ) -> Result<(), String> {
+        let address = connection.stream.peer_address();
+        let certificates = connection.stream.certificates();
+        if token.is_some() {
+            self.admit_token(now, connection, address)?;
+        }
+        let certificate = certificates.and_then(|chain| common_name(chain.first()?));
+        let credentials = Credentials { certificate, token: token.map(token::hash), uid: None };
+        self.parts.server.handle(now, Input::Caller { client, caller: Caller::Client(credentials) });
+        Ok(())
+    }
+
+    /// Whether a token may come by this connection at all.
+    fn admit_token(&mut self, now: Time, connection: &Connection, address: Option<SocketAddr>) -> Result<(), String> {
+        let Some(address) = address else { return Err("the connection is over".into()) };
+        if connection.stream.certificates().is_none() && !address.ip().to_canonical().is_loopback() {
+            return Err(
+                "a token is taken over TLS or from this machine only: it has been shown to the network, replace it"
+                    .into(),
+            );
+        }
+        if let Some(wait) = self.logins.refuses(now, address.ip()) {
+            let seconds = wait.as_ns() / 1_000_000_000 + 1;
+            let why = format!("too many log-ins from {} have failed: wait {seconds} s", address.ip());
+            if let Some(audit) = &mut self.parts.audit {
+                audit.refused(&connection.stream.peer(), &why);
+            }
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// A client has asked for something. Gives the answer if that cannot be noted, and has to be.
+    pub(super) fn note_request(
+        &mut self,
+        client: ClientId,
+        connection: &Connection,
+        message: &ClientMessage,
+    ) -> Option<ServerMessage> {
+        let audit = self.parts.audit.as_mut()?;
+        let ClientMessage::Request(request) = message else { return None };
+        let user = self.parts.server.user(client);
+        let error = audit.begin(client, &connection.stream.peer(), user, request)?;
+        Some(ServerMessage::Response(Response { sequence: request.sequence, leader: None, result: Err(error) }))
+    }
+
+    /// A client is answered.
+    pub(super) fn note_answer(&mut self, client: ClientId, message: &ServerMessage) {
+        if let (Some(audit), ServerMessage::Response(response)) = (&mut self.parts.audit, message) {
+            audit.end(client, response.sequence, self.parts.server.user(client), &response.result);
+        }
+    }
+
+    /// A client has sent a token that is worth nothing, and was told so.
+    pub(super) fn bad_token(&mut self, now: Time, client: ClientId) {
+        let Some(&token) = self.clients.get(&client) else { return };
+        let address = self.connections.get(&token).and_then(|connection| connection.stream.peer_address());
+        if let Some(address) = address {
+            tracing::warn!("{address}: a token that is worth nothing");
+            self.logins.failed(now, address.ip());
+        }
+        // The answer gets there before the connection is closed.
+        if self.send(now, token) {
+            self.close(now, token, "its token is worth nothing");
+        }
+    }
+}

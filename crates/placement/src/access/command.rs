@@ -1,0 +1,115 @@
+//! What changes roles and users.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Grant, Invitation, Token, USER_ROLES_MAX, is_user, refused, too_many};
+use crate::Refusal;
+use crate::address::check_name;
+
+/// One change of roles or users. Done twice it comes to the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessCommand {
+    /// Makes a role that may do nothing yet.
+    AddRole {
+        /// Its name.
+        role: String,
+    },
+    /// Takes a role away, from its users too.
+    DeleteRole {
+        /// Which.
+        role: String,
+    },
+    /// Allows a role something.
+    Grant {
+        /// Which.
+        role: String,
+        /// What.
+        grant: Grant,
+    },
+    /// Allows it no more: these operations of exactly this scope.
+    Revoke {
+        /// Which role.
+        role: String,
+        /// What.
+        grant: Grant,
+    },
+    /// Makes a user.
+    AddUser {
+        /// Its name: the common name of its certificate, `uid:` and a number, or any for one with a token.
+        user: String,
+        /// Its roles.
+        roles: BTreeSet<String>,
+        /// Its token, if it has one.
+        token: Option<Token>,
+    },
+    /// Takes a user away. Its connections may do nothing any more.
+    DeleteUser {
+        /// Which.
+        user: String,
+    },
+    /// Gives a user a role.
+    Assign {
+        /// Whom.
+        user: String,
+        /// Which.
+        role: String,
+    },
+    /// Takes a role from a user.
+    Unassign {
+        /// From whom.
+        user: String,
+        /// Which.
+        role: String,
+    },
+    /// Gives a user a token instead of the one it had, or takes that away.
+    SetToken {
+        /// Whom.
+        user: String,
+        /// Which.
+        token: Option<Token>,
+    },
+    /// Lets a server of this name join.
+    Invite {
+        /// Its name.
+        server: String,
+        /// How it shows who it is.
+        invitation: Invitation,
+    },
+    /// Checks requests from now on.
+    Enable,
+    /// Takes requests of everybody.
+    Disable,
+}
+
+impl AccessCommand {
+    /// What can be told without the roles and users that there are.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        match self {
+            Self::AddRole { role } => check_name(role),
+            Self::Grant { grant, .. } | Self::Revoke { grant, .. } => grant.check(),
+            Self::AddUser { user, roles, .. } => {
+                if !is_user(user) {
+                    let shown: String = user.chars().take(64).collect();
+                    return Err(refused(
+                        &format!("{shown:?} cannot name a user"),
+                        "take 1 to 128 letters, digits, '-', '_', '.' or '@', or uid: and a number",
+                    ));
+                }
+                if roles.len() > USER_ROLES_MAX {
+                    return Err(too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
+                }
+                Ok(())
+            }
+            Self::Invite { server, .. } => check_name(server),
+            Self::DeleteRole { .. }
+            | Self::DeleteUser { .. }
+            | Self::Assign { .. }
+            | Self::Unassign { .. }
+            | Self::SetToken { .. }
+            | Self::Enable
+            | Self::Disable => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Who may do what: roles, users, and how users show who they are.
+//!
+//! Part of the map, so that every server has it and all change alike. It holds hashes of tokens, never tokens; it does
+//! not travel in a status of the cluster, since [`Map`](crate::Map) leaves it out of what it serializes and writes it
+//! behind in [`Map::encode`](crate::Map::encode) only.
+//!
+//! Always: every role that a user has exists; while access control is on, somebody has the role [`ROOT`].
+
+mod command;
+mod grant;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::ServerId;
+use serde::{Deserialize, Serialize};
+
+pub use command::AccessCommand;
+pub use grant::{Grant, Need, Operation, Scope};
+
+use crate::Refusal;
+use crate::prefix::is_identifier;
+
+/// The role that may do everything. It is always there, and cannot be changed.
+pub const ROOT: &str = "root";
+/// Most roles besides [`ROOT`].
+pub const ROLES_MAX: usize = 256;
+/// Most users.
+pub const USERS_MAX: usize = 4_096;
+/// Most roles of one user.
+pub const USER_ROLES_MAX: usize = 32;
+/// Most grants of all roles together: each may hold a path of a kilobyte, and the map travels in one piece.
+pub const GRANTS_MAX: usize = 4_096;
+/// Most servers that are invited and have not joined.
+pub const INVITATIONS_MAX: usize = 64;
+/// Longest name of a user, in bytes.
+pub const USER_LEN_MAX: usize = 128;
+
+/// SHA-256 of a token.
+pub type TokenHash = [u8; 32];
+
+/// What is kept of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// SHA-256 of its 32 bytes.
+    pub hash: TokenHash,
+    /// Seconds since 1970 from which on it is worth nothing.
+    pub expires_s: Option<u64>,
+}
+
+impl Token {
+    /// Whether this is it and it has not expired. Takes the same time whatever the hash is. Who does not know the time takes no
+    /// token that expires.
+    fn admits(&self, hash: &TokenHash, now_s: Option<u64>) -> bool {
+        let differences = self.hash.iter().zip(hash).fold(0, |sum, (a, b)| sum | (a ^ b));
+        let is_valid = self.expires_s.is_none_or(|expires| now_s.is_some_and(|now| now < expires));
+        core::hint::black_box(differences) == 0 && is_valid
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Its roles.
+    pub roles: BTreeSet<String>,
+    /// By which it may log in. By a certificate it may always.
+    pub token: Option<Token>,
+}
+
+/// Somebody who may join the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invitation {
+    /// By which it shows that it is the one.
+    pub token: Token,
+    /// The server whose place it takes, if any.
+    pub replaces: Option<ServerId>,
+}
+
+/// How a client shows who it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Credentials {
+    /// The common name of its certificate, which the authority has signed.
+    pub certificate: Option<String>,
+    /// SHA-256 of the token that it has sent.
+    pub token: Option<TokenHash>,
+    /// Who it is for the kernel of this machine, if the connection stays within it.
+    pub uid: Option<u32>,
+}
+
+/// For whom credentials are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity<'a> {
+    /// Nobody that is known.
+    Nobody,
+    /// This user.
+    User(&'a str),
+    /// A server that was invited and may join.
+    Invited {
+        /// Its name.
+        name: &'a str,
+        /// The server whose place it takes, if any.
+        replaces: Option<ServerId>,
+    },
+}
+
+/// Roles, users, and whether they count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// Rises with every change: what was found out by an older one has to be found out anew.
+    revision: u64,
+    enabled: bool,
+    roles: BTreeMap<String, BTreeMap<Scope, BTreeSet<Operation>>>,
+    users: BTreeMap<String, User>,
+    /// Servers that may join, by name.
+    invitations: BTreeMap<String, Invitation>,
+    /// The last change, and the revision that it was meant for.
+    last: Option<(u64, AccessCommand)>,
+}
+
+impl Access {
+    /// Whether nothing of it was ever used.
+    pub fn is_unused(&self) -> bool {
+        self.revision == 0
+    }
+
+    /// Whether requests are checked.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Rises with every change.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What each role may do, without [`ROOT`].
+    pub fn roles(&self) -> &BTreeMap<String, BTreeMap<Scope, BTreeSet<Operation>>> {
+        &self.roles
+    }
+
+    /// The users.
+    pub fn users(&self) -> &BTreeMap<String, User> {
+        &self.users
+    }
+
+    /// For whom credentials are good at this time (seconds since 1970, if that is known). A token that is not good spoils the
+    /// rest: who sends one wants to be taken for its user, and for nobody else.
+    pub fn identify(&self, credentials: &Credentials, now_s: Option<u64>) -> Identity<'_> {
+        if let Some(hash) = &credentials.token {
+            return self.owner(hash, now_s);
+        }
+        let by_uid = credentials.uid.map(|uid| format!("uid:{uid}"));
+        let names = [credentials.certificate.as_deref().filter(|name| !name.starts_with("uid:")), by_uid.as_deref()];
+        let known = names.into_iter().flatten().find_map(|name| self.users.get_key_value(name));
+        known.map_or(Identity::Nobody, |(name, _)| Identity::User(name))
+    }
+
+    /// Whose token this is. Looks at all, so that the time it takes says nothing.
+    fn owner(&self, hash: &TokenHash, now_s: Option<u64>) -> Identity<'_> {
+        let mut found = Identity::Nobody;
+        for (name, invitation) in &self.invitations {
+            if invitation.token.admits(hash, now_s) {
+                found = Identity::Invited { name, replaces: invitation.replaces };
+            }
+        }
+        for (name, user) in &self.users {
+            if user.token.is_some_and(|token| token.admits(hash, now_s)) {
+                found = Identity::User(name);
+            }
+        }
+        found
+    }
+
+    /// Whether the user has the role [`ROOT`].
+    pub fn is_root(&self, user: &str) -> bool {
+        self.users.get(user).is_some_and(|user| user.roles.contains(ROOT))
+    }
+
+    /// Whether one of the user's roles allows it.
+    pub fn allows(&self, user: &str, need: &Need<'_>) -> bool {
+        let Some(user) = self.users.get(user) else { return false };
+        user.roles.iter().any(|role| role == ROOT || self.role_allows(role, need))
+    }
+
+    fn role_allows(&self, role: &str, need: &Need<'_>) -> bool {
+        let Some(grants) = self.roles.get(role) else { return false };
+        grants.iter().any(|(scope, operations)| operations.contains(&need.operation()) && scope.covers(need))
+    }
+
+    /// Carries a command out; whether it changed anything.
+    pub(crate) fn apply(&mut self, revision: Option<u64>, command: AccessCommand) -> Result<bool, Refusal> {
+        let Some(revision) = revision else {
+            let changed = self.carry_out(command)?;
+            if changed {
+                self.last = None;
+            }
+            return Ok(changed);
+        };
+        if self.last.as_ref().is_some_and(|(of, last)| *of == revision && *last == command) {
+            // The same again: its answer was lost.
+            return Ok(false);
+        }
+        if revision != self.revision {
+            return Err(refused(
+                "roles and users were changed by somebody else at the same time, so this was not done",
+                "look at them (`heddle cluster role list`, `user list`), and do it again",
+            ));
+        }
+        let changed = self.carry_out(command.clone())?;
+        if changed {
+            self.last = Some((revision, command));
+        }
+        Ok(changed)
+    }
+
+    fn carry_out(&mut self, command: AccessCommand) -> Result<bool, Refusal> {
+        // All that can be refused is, before anything is changed.
+        let changed = match command {
+            AccessCommand::AddRole { role } => self.add_role(role)?,
+            AccessCommand::DeleteRole { role } => self.delete_role(&role)?,
+            AccessCommand::Grant { role, grant } => self.grant(&role, grant)?,
+            AccessCommand::Revoke { role, grant } => self.revoke(&role, &grant)?,
+            AccessCommand::AddUser { user, roles, token } => self.add_user(user, roles, token)?,
+            AccessCommand::DeleteUser { user } => {
+                self.keep_root(&user, "it")?;
+                self.users.remove(&user).is_some()
+            }
+            AccessCommand::Assign { user, role } => self.assign(&user, role)?,
+            AccessCommand::Unassign { user, role } => self.unassign(&user, &role)?,
+            AccessCommand::SetToken { user, token } => {
+                self.check_new(token.as_ref(), Some(&user))?;
+                let known = self.user(&user)?;
+                core::mem::replace(&mut known.token, token) != token
+            }
+            AccessCommand::Invite { server, invitation } => self.invite(server, invitation)?,
+            AccessCommand::Enable => self.enable()?,
+            AccessCommand::Disable => core::mem::replace(&mut self.enabled, false),
+        };
+        self.revision += u64::from(changed);
+        Ok(changed)
+    }
+
+    /// A server of this name is no member any more: the token by which it joined is worth nothing.
+    pub(crate) fn withdraw_invitation(&mut self, server: &str) {
+        if self.invitations.remove(server).is_some() {
+            self.revision += 1;
+        }
+    }
+
+    fn add_role(&mut self, role: String) -> Result<bool, Refusal> {
+        if role == ROOT || self.roles.contains_key(&role) {
+            return Ok(false);
+        }
+        if self.roles.len() >= ROLES_MAX {
+            return Err(too_many("roles", ROLES_MAX, "delete one that nobody needs"));
+        }
+        self.roles.insert(role, BTreeMap::new());
+        Ok(true)
+    }
+
+    fn delete_role(&mut self, role: &str) -> Result<bool, Refusal> {
+        if role == ROOT {
+            return Err(refused("the role root is always there", "take it from the users that should not have it"));
+        }
+        for user in self.users.values_mut() {
+            user.roles.remove(role);
+        }
+        Ok(self.roles.remove(role).is_some())
+    }
+
+    fn role(&mut self, role: &str) -> Result<&mut BTreeMap<Scope, BTreeSet<Operation>>, Refusal> {
+        if role == ROOT {
+            return Err(refused("the role root may do everything, always", "change another role"));
+        }
+        self.roles.get_mut(role).ok_or_else(|| no_role(role))
+    }
+
+    fn grant(&mut self, role: &str, grant: Grant) -> Result<bool, Refusal> {
+        let grants: usize = self.roles.values().map(BTreeMap::len).sum();
+        let scopes = self.role(role)?;
+        if grants >= GRANTS_MAX && !scopes.contains_key(&grant.scope) {
+            return Err(too_many("grants", GRANTS_MAX, "grant a prefix instead of paths one by one"));
+        }
+        let operations = scopes.entry(grant.scope).or_default();
+        let before = operations.len();
+        operations.extend(grant.operations);
+        Ok(operations.len() != before)
+    }
+
+    fn revoke(&mut self, role: &str, grant: &Grant) -> Result<bool, Refusal> {
+        let scopes = self.role(role)?;
+        let Some(operations) = scopes.get_mut(&grant.scope) else { return Ok(false) };
+        let before = operations.len();
+        operations.retain(|operation| !grant.operations.contains(operation));
+        let changed = operations.len() != before;
+        if operations.is_empty() {
+            scopes.remove(&grant.scope);
+        }
+        Ok(changed)
+    }
+
+    fn add_user(&mut self, user: String, roles: BTreeSet<String>, token: Option<Token>) -> Result<bool, Refusal> {
+        self.check_roles(&roles)?;
+        let wanted = User { roles, token };
+        match self.users.get(&user) {
+            // The same command again.
+            Some(known) if *known == wanted => return Ok(false),
+            Some(_) => {
+                return Err(refused(
+                    &format!("there is a user {user} already"),
+                    "`heddle cluster user list` shows it; `user grant` gives it another role",
+                ));
+            }
+            None => {}
+        }
+        self.check_new(token.as_ref(), None)?;
+        if self.users.len() >= USERS_MAX {
+            return Err(too_many("users", USERS_MAX, "delete one that is not needed any more"));
+        }
+        self.users.insert(user, wanted);
+        Ok(true)
+    }
+
+    fn check_roles(&self, roles: &BTreeSet<String>) -> Result<(), Refusal> {
+        if roles.len() > USER_ROLES_MAX {
+            return Err(too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
+        }
+        match roles.iter().find(|role| *role != ROOT && !self.roles.contains_key(*role)) {
+            Some(role) => Err(no_role(role)),
+            None => Ok(()),
+        }
+    }
+
+    /// No two may have the same token.
+    fn check_new(&self, token: Option<&Token>, except: Option<&str>) -> Result<(), Refusal> {
+        let Some(token) = token else { return Ok(()) };
+        let of_others = self.users.iter().filter(|(name, _)| Some(name.as_str()) != except);
+        let mut taken =
+            of_others.filter_map(|(_, user)| user.token).chain(self.invitations.values().map(|it| it.token));
+        if taken.any(|other| other.hash == token.hash) {
+            return Err(refused("this token is in use", "tokens are random: draw another"));
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, user: &str) -> Result<&mut User, Refusal> {
+        self.users
+            .get_mut(user)
+            .ok_or_else(|| refused(&format!("there is no user {user}"), "`heddle cluster user list` lists them"))
+    }
+
+    fn assign(&mut self, user: &str, role: String) -> Result<bool, Refusal> {
+        if role != ROOT && !self.roles.contains_key(&role) {
+            return Err(no_role(&role));
+        }
+        let known = self.user(user)?;
+        if known.roles.len() >= USER_ROLES_MAX && !known.roles.contains(&role) {
+            return Err(too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
+        }
+        Ok(known.roles.insert(role))
+    }
+
+    fn unassign(&mut self, user: &str, role: &str) -> Result<bool, Refusal> {
+        self.user(user)?;
+        if role == ROOT {
+            self.keep_root(user, "the role root")?;
+        }
+        Ok(self.user(user)?.roles.remove(role))
+    }
+
+    fn invite(&mut self, server: String, invitation: Invitation) -> Result<bool, Refusal> {
+        if self.invitations.get(&server) == Some(&invitation) {
+            return Ok(false);
+        }
+        self.check_new(Some(&invitation.token), None)?;
+        if self.invitations.len() >= INVITATIONS_MAX && !self.invitations.contains_key(&server) {
+            // Whoever was invited can be invited again.
+            self.invitations.pop_first();
+        }
+        self.invitations.insert(server, invitation);
+        Ok(true)
+    }
+
+    fn enable(&mut self) -> Result<bool, Refusal> {
+        if !self.users.keys().any(|user| self.is_root(user)) {
+            return Err(refused(
+                "nobody has the role root, so that nobody could switch this off again",
+                "`heddle cluster user add NAME --role root --token` makes such a user",
+            ));
+        }
+        Ok(!core::mem::replace(&mut self.enabled, true))
+    }
+
+    /// Refuses to take the role root from the last who has it.
+    fn keep_root(&self, from: &str, what: &str) -> Result<(), Refusal> {
+        let others = self.users.keys().any(|user| user != from && self.is_root(user));
+        if !self.enabled || others || !self.is_root(from) {
+            return Ok(());
+        }
+        Err(refused(
+            &format!("{from} is the last user with the role root, and users are checked: {what} cannot be taken away"),
+            "give another user the role root first, or `heddle cluster auth disable`",
+        ))
+    }
+
+    /// What commands cannot have made, if anything is so.
+    pub(crate) fn inconsistency(&self) -> Option<String> {
+        let too_many = self.roles.len() > ROLES_MAX
+            || self.users.len() > USERS_MAX
+            || self.invitations.len() > INVITATIONS_MAX
+            || self.roles.values().map(BTreeMap::len).sum::<usize>() > GRANTS_MAX;
+        if too_many || self.revision > u64::MAX >> 2 {
+            return Some("too many roles, users or grants".to_owned());
+        }
+        let bad_name = self.roles.keys().find(|role| *role == ROOT || !is_identifier(role));
+        let bad_name = bad_name.or_else(|| self.invitations.keys().find(|name| !is_identifier(name)));
+        if let Some(name) = bad_name.or_else(|| self.users.keys().find(|user| !is_user(user))) {
+            return Some(format!("{name:?} is no name of a role, a user or a server"));
+        }
+        let is_bad = |(scope, operations): (&Scope, &BTreeSet<Operation>)| {
+            Grant { scope: scope.clone(), operations: operations.clone() }.check().is_err()
+        };
+        if self.roles.values().flatten().any(is_bad) {
+            return Some("a grant that no command makes".to_owned());
+        }
+        if self.users.values().any(|user| self.check_roles(&user.roles).is_err()) {
+            return Some("a user has a role that is not there".to_owned());
+        }
+        (self.enabled && !self.users.keys().any(|user| self.is_root(user))).then(|| "nobody is root".to_owned())
+    }
+}
+
+/// Whether this can name a user: what stands in certificates, or `uid:` and a number.
+pub(crate) fn is_user(name: &str) -> bool {
+    if let Some(uid) = name.strip_prefix("uid:") {
+        return uid.parse::<u32>().is_ok_and(|number| number.to_string() == uid);
+    }
+    let start = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
+    name.len() <= USER_LEN_MAX
+        && name.bytes().next().is_some_and(start)
+        && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"_-.@".contains(&c))
+}
+
+fn no_role(role: &str) -> Refusal {
+    refused(&format!("there is no role {role}"), "`heddle cluster role list` lists them, `role add` makes one")
+}
+
+fn too_many(what: &str, max: usize, hint: &str) -> Refusal {
+    Refusal::TooMany { what: what.to_owned(), max: max as u64, hint: hint.to_owned() }
+}
+
+pub(crate) fn refused(why: &str, hint: &str) -> Refusal {
+    Refusal::Access { why: why.chars().take(400).collect(), hint: hint.to_owned() }
+}
