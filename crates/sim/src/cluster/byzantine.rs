@@ -41,7 +41,8 @@ pub struct Byzantine {
     rng: Rng,
     /// Term and last index that were seen of each group.
     seen: BTreeMap<ShardId, (u64, u64)>,
-    kept: VecDeque<Item>,
+    /// By receiver: a heartbeat to another says of this one what its leader does not know.
+    kept: BTreeMap<ServerId, VecDeque<Item>>,
     /// Numbers of others' questions and transfers.
     numbers: VecDeque<u64>,
     /// How many lies were told.
@@ -53,7 +54,7 @@ impl Byzantine {
     pub fn new(server: ServerId, lies: Lies, active: Span, rng: Rng) -> Self {
         let until = Time::ZERO + active;
         let seen = BTreeMap::from([(ShardId::META, (1, 1)), (ShardId::DEFAULT, (1, 1))]);
-        let (kept, numbers) = (VecDeque::new(), VecDeque::new());
+        let (kept, numbers) = (BTreeMap::new(), VecDeque::new());
         Self { server, lies, until, rng, seen, kept, numbers, told: 0 }
     }
 
@@ -83,8 +84,8 @@ impl Byzantine {
         self.numbers.truncate(KEPT_MAX);
     }
 
-    /// What it says in place of this.
-    pub fn speak(&mut self, now: Time, mut envelope: Envelope) -> Envelope {
+    /// What it says to a server in place of this.
+    pub fn speak(&mut self, now: Time, to: ServerId, mut envelope: Envelope) -> Envelope {
         if now < Time::ZERO + Span::from_secs(1) || now >= self.until || self.rng.below(HONEST_ONE_IN) == 0 {
             return envelope;
         }
@@ -93,10 +94,11 @@ impl Byzantine {
             if let Item::Raft { group, message } = &item {
                 self.note(*group, message);
             }
-            if self.kept.len() >= KEPT_MAX {
-                self.kept.pop_front();
+            let kept = self.kept.entry(to).or_default();
+            if kept.len() >= KEPT_MAX {
+                kept.pop_front();
             }
-            self.kept.push_back(item.clone());
+            kept.push_back(item.clone());
             match self.rng.below(8) {
                 0 => self.told += 1,
                 1 | 2 => {
@@ -113,9 +115,12 @@ impl Byzantine {
             let forged = self.forged();
             items.push(forged);
         }
-        if self.rng.below(4) == 0 && !self.kept.is_empty() {
+        let from = if self.lies == Lies::Any { ServerId(1 + u64::from(self.rng.below(5))) } else { to };
+        if self.rng.below(4) == 0
+            && let Some(kept) = self.kept.get(&from).filter(|kept| !kept.is_empty())
+        {
             // Something of long ago: it was true then, and Raft takes care of what is late.
-            let old = self.kept[self.rng.below(self.kept.len() as u32) as usize].clone();
+            let old = kept[self.rng.below(kept.len() as u32) as usize].clone();
             items.push(old);
         }
         envelope.items = items;

@@ -228,7 +228,7 @@ impl Core {
         match output {
             Output::Peer { to, mut envelope } => {
                 if let Some(liar) = self.byzantine.as_mut().filter(|liar| liar.server == from) {
-                    envelope = liar.speak(self.now, envelope);
+                    envelope = liar.speak(self.now, to, envelope);
                 }
                 let copies = self.network.send(Party::Server(from), Party::Server(to));
                 let input = Input::Peer { from, envelope: self.through_bytes(envelope) };
@@ -278,8 +278,8 @@ impl Core {
     /// The server has said that it must stop. Whoever runs it starts it again, unless it was removed.
     fn stopped(&mut self, id: ServerId, reason: &str) {
         self.note(|| format!("server {id} stops itself: {reason}"));
-        let is_leaving = self.nodes.get(&id).is_some_and(|node| node.is_leaving);
-        if self.byzantine.is_some() && !is_leaving && reason.contains("no member") {
+        let is_member = self.map().is_some_and(|map| map.members().contains_key(&id));
+        if self.byzantine.is_some() && is_member && reason.contains("no member") {
             self.found(Finding::TalkedOut { server: id.0 });
         }
         self.stop(id, false);
