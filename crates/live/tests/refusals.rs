@@ -6,8 +6,8 @@ mod controllers;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use controllers::{Controller, PATIENCE, car, client, command};
-use live::cluster::Client;
+use controllers::{Controller, PATIENCE, car, client, client_with, command, tls_files};
+use live::cluster::{Client, Tls, certificates};
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, FRAME_HEADER, Hello, Request, RequestBody, Response, Role,
     ServerMessage, Welcome, decode, encode_frame,
@@ -102,4 +102,19 @@ fn a_bad_path_costs_a_request_and_not_the_connection() {
     let line =
         format!(r#"heddle_refusals_total{{host="localhost",client="{user}",what="request",reason="invalid"}} 3"#);
     assert!(page.contains(&line) && page.contains("heddle_log_write_seconds_count "), "{page}");
+}
+
+#[test]
+fn with_certificates_it_is_known_whose_they_are() {
+    let (data, made) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    certificates::make(made.path(), &["127.0.0.1".to_owned()]).unwrap();
+    let options = ["--tls", made.path().to_str().unwrap(), "127.0.0.1"];
+    let controller = Controller::start(command("c1", data.path(), &options));
+    let tls = Tls::load(&tls_files(made.path(), "client")).unwrap();
+    let client = client_with(&controller, Some(&tls));
+    let nothing = tree::Transaction { conditions: Vec::new(), changes: Vec::new() };
+    client.request(RequestBody::Write(nothing), PATIENCE).unwrap_err();
+    let refusals = health(&client).refusals;
+    let row = refusals.iter().find(|row| row.reason == "invalid").expect("it was refused");
+    assert_eq!((row.host.as_str(), row.client.as_str(), row.count), ("localhost", "certificate client", 1));
 }

@@ -36,6 +36,7 @@ use super::peers::{Action, Peers, bound_silence};
 use super::refusals::{self, Caller, Refusals};
 use super::remote::RemoteHost;
 use super::stream::{Received, Stream};
+use super::subject::common_name;
 use super::{Error, Tls};
 
 const LISTENER: Token = Token(0);
@@ -97,7 +98,9 @@ impl Connection {
     /// Who is at the other end, as far as is known.
     fn caller(&self) -> Caller {
         let Some(host) = self.host else { return Caller::default() };
-        let client = host.user().map_or_else(String::new, |uid| format!("user {uid}"));
+        let certificate = self.stream.certificates().and_then(|chain| common_name(chain.first()?));
+        let user = || host.user().map(|uid| format!("user {uid}"));
+        let client = certificate.map(|name| format!("certificate {name}")).or_else(user).unwrap_or_default();
         Caller { host: host.host(), client }
     }
 }

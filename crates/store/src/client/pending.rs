@@ -98,6 +98,7 @@ impl Pending {
                     | Admin::Disk
                     | Admin::Defragment
                     | Admin::Access
+                    | Admin::Health
             ),
             _ => false,
         }

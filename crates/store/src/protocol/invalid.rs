@@ -103,7 +103,7 @@ impl<'de> Reader<'de> {
     /// Negative numbers stand between the others: 0, -1, 1, -2, ...
     fn zigzag(&mut self) -> Result<i128, Reason> {
         let value: u128 = self.varint()?;
-        Ok((value >> 1) as i128 ^ -((value & 1) as i128))
+        Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
     fn string(&mut self) -> Result<&'de str, Reason> {
