@@ -143,7 +143,8 @@ impl Past {
     fn drop_oldest(&mut self) {
         let Some((first, _)) = self.order.front() else { return };
         self.oldest = *first;
-        while let Some((_, at)) = self.order.pop_front_if(|(revision, _)| *revision <= self.oldest) {
+        while self.order.front().is_some_and(|(revision, _)| *revision <= self.oldest) {
+            let (_, at) = self.order.pop_front().expect("there is a first change");
             let before = self.before.remove(&(at.clone(), self.oldest)).flatten();
             self.bytes -= weight(&at, before.as_ref());
         }

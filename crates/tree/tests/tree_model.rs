@@ -28,6 +28,10 @@ impl Model {
                 Expect::Present => actual.is_some(),
                 Expect::Etag(etag) => actual.is_some_and(|(known, _)| known == etag),
                 Expect::Value(value) => actual.is_some_and(|(_, known)| known == value),
+                Expect::NotEtag(etag) => actual.is_some_and(|(known, _)| known != etag),
+                Expect::NotValue(value) => actual.is_some_and(|(_, known)| known != value),
+                Expect::EtagBelow(etag) => actual.is_some_and(|(known, _)| known < etag),
+                Expect::EtagAbove(etag) => actual.is_some_and(|(known, _)| known > etag),
             };
             if !holds {
                 return Err(Refusal::ConditionFailed { index: index as u32, actual: actual.map(|(etag, _)| *etag) });
@@ -41,7 +45,10 @@ impl Model {
             match change {
                 Change::Create { .. } if there => return Err(Refusal::Exists { at }),
                 Change::Replace { .. } if !there => return Err(Refusal::Missing { at }),
-                Change::Create { value, .. } | Change::Put { value, .. } | Change::Replace { value, .. } => {
+                Change::Create { value, .. }
+                | Change::Put { value, .. }
+                | Change::Replace { value, .. }
+                | Change::PutWithLease { value, .. } => {
                     next.values.insert(at, (next.revision, value.clone()));
                 }
                 Change::Delete { .. } | Change::Remove { .. } => {

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use live::cluster::Error;
 use miette::{Report, miette};
 use placement::{Map, Shard, ShardId};
 use serde_json::json;
 use store::backup::{Content, Head, Writer};
-use store::protocol::{Admin, Answer, RequestBody};
+use store::protocol::{Admin, Answer, LeaseRequest, RequestBody};
 use tree::{Cursor, Entry};
 
 use super::access::Access;
@@ -87,7 +88,7 @@ fn take(access: &Access, file: &mut Partial, quiet: bool) -> Result<Option<BTree
     file.write(&mut out)?;
     let mut contents = BTreeMap::new();
     for shard in shards {
-        let has_leases = view.map.protocol() >= 2;
+        let has_leases = may_have_leases(access, shard.id)?;
         contents.insert(shard.id, take_shard(access, file, &mut writer, (shard, has_leases), &bar)?);
     }
     writer.end(&mut out);
@@ -124,6 +125,16 @@ pub fn at_rest(access: &Access) -> Result<View, Report> {
 pub fn same_places(a: &Map, b: &Map) -> bool {
     let places = |map: &Map| map.shards().values().map(|it| (it.id, it.prefixes.clone())).collect::<Vec<_>>();
     places(a) == places(b)
+}
+
+/// Whether a shard may have leases: not as long as some servers speak version 1 of the protocol, which is then said to be invalid to ask.
+/// The map that a status brings does not say it.
+fn may_have_leases(access: &Access, shard: ShardId) -> Result<bool, Report> {
+    match access.try_ask(RequestBody::Lease(LeaseRequest::List { shard, after: None })) {
+        Ok(_) => Ok(true),
+        Err(Error::Request(store::protocol::Error::Invalid(_))) => Ok(false),
+        Err(error) => Err(access.explain(error)),
+    }
 }
 
 /// Writes one shard as it is at one moment, which is another one if it has to begin again.
