@@ -50,6 +50,10 @@ fn condition() -> impl Strategy<Value = Condition> {
         Just(Expect::Present),
         (0..40_u64).prop_map(Expect::Etag),
         value().prop_map(Expect::Value),
+        (0..40_u64).prop_map(Expect::NotEtag),
+        value().prop_map(Expect::NotValue),
+        (0..40_u64).prop_map(Expect::EtagBelow),
+        (0..40_u64).prop_map(Expect::EtagAbove),
     ];
     (location(), expect).prop_map(|(at, expect)| Condition { at, expect })
 }
