@@ -6,10 +6,11 @@ use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::access::{Credentials, Grant, Invitation, Operation, ROOT, Scope, Token};
 use placement::{AccessCommand, ShardId};
 use store::protocol::{
-    Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage, WatchEvents,
+    Admin, Answer, ClientMessage, Consistency, Error, LeaseRequest, Request, RequestBody, Response, ServerMessage,
+    WatchEvents,
 };
 use store::{Caller, ClientId, Config, Founding, Input, Output, Server};
-use tree::{Change, Condition, Expect, Location, Path, Transaction};
+use tree::{Change, Condition, Expect, LeaseId, Location, Path, Transaction};
 use wal::{Log, MemoryDisk};
 
 const CLUSTER: u64 = 7;
@@ -138,6 +139,7 @@ impl Cluster {
                 }
                 Step::Do(Output::BadToken(client)) => self.bad_tokens.push(client),
                 Step::Do(Output::Client { .. } | Output::Peers(_)) => {}
+                Step::Do(Output::ReplicaStopped(why)) => panic!("{why:?}"),
                 Step::Do(Output::Stop(reason)) => panic!("{reason}"),
             }
         }
@@ -246,6 +248,11 @@ fn one_of_each() -> Vec<RequestBody> {
         Admin::MoveLeader { shard: ShardId::DEFAULT, to: ServerId(1) },
         Admin::Backup { shard: ShardId::DEFAULT, after: None },
         Admin::Access,
+        Admin::Disk,
+        Admin::Defragment,
+        Admin::BackupLasting { shard: ShardId::DEFAULT, after: None },
+        Admin::StoppedReplicas,
+        Admin::Health,
     ];
     for admin in &admin {
         match admin {
@@ -254,9 +261,22 @@ fn one_of_each() -> Vec<RequestBody> {
             | Admin::Placement(_)
             | Admin::MoveLeader { .. }
             | Admin::Backup { .. }
-            | Admin::Access => {}
+            | Admin::Access
+            | Admin::Disk
+            | Admin::Defragment
+            | Admin::BackupLasting { .. }
+            | Admin::StoppedReplicas
+            | Admin::Health => {}
         }
     }
+    let (path, lease) = (|| Path::parse("/car:cars").unwrap(), LeaseId(7));
+    let leases = [
+        LeaseRequest::Grant { lease, ttl_ms: 1_000, home: path() },
+        LeaseRequest::Revoke { lease, at: path() },
+        LeaseRequest::KeepAlive { lease, at: path() },
+        LeaseRequest::Show { lease, at: path() },
+        LeaseRequest::List { shard: ShardId::DEFAULT, after: None },
+    ];
     let mut all = vec![
         RequestBody::Get { at: at("/car:cars"), consistency: fresh },
         RequestBody::Get { at: at("/car:cars"), consistency: stale },
@@ -268,7 +288,24 @@ fn one_of_each() -> Vec<RequestBody> {
         RequestBody::Offer { offers: vec![("car:wash".into(), None)] },
         RequestBody::Call { name: "car:wash".into(), path: None, input: Vec::new(), idempotent: true },
         RequestBody::WhoAmI,
+        RequestBody::WriteOrElse {
+            transaction: Transaction::default(),
+            otherwise: vec![Change::Remove { at: at("/car:cars") }],
+        },
+        RequestBody::GetAt { at: at("/car:cars"), revision: 1, consistency: fresh },
+        RequestBody::ListAt { at: at("/car:cars"), after: None, limit: 1, revision: 1, consistency: stale },
+        RequestBody::Window { at: path(), consistency: fresh },
     ];
+    all.extend(leases.clone().map(RequestBody::Lease));
+    for lease in leases {
+        match lease {
+            LeaseRequest::Grant { .. }
+            | LeaseRequest::Revoke { .. }
+            | LeaseRequest::KeepAlive { .. }
+            | LeaseRequest::Show { .. }
+            | LeaseRequest::List { .. } => {}
+        }
+    }
     for body in &all {
         match body {
             RequestBody::Get { .. }
@@ -279,6 +316,11 @@ fn one_of_each() -> Vec<RequestBody> {
             | RequestBody::Offer { .. }
             | RequestBody::Call { .. }
             | RequestBody::Admin(_)
+            | RequestBody::WriteOrElse { .. }
+            | RequestBody::GetAt { .. }
+            | RequestBody::ListAt { .. }
+            | RequestBody::Window { .. }
+            | RequestBody::Lease(_)
             | RequestBody::WhoAmI => {}
         }
     }
