@@ -54,7 +54,13 @@ fn identity() -> wal::Identity {
 impl Soak {
     fn new() -> Self {
         let servers = BTreeMap::from([(ServerId(1), ("soak".to_owned(), "10.0.0.1:1".to_owned()))]);
-        let founding = Founding { cluster: 7, servers, strategy: Strategy::Distributed, protocol: store::protocol::VERSION, secret: None };
+        let founding = Founding {
+            cluster: 7,
+            servers,
+            strategy: Strategy::Distributed,
+            protocol: store::protocol::VERSION,
+            secret: None,
+        };
         let mut disk = MemoryDisk::new();
         let (mut log, _) = Log::recover(&disk, wal::Config::default()).expect("an empty folder is a new one");
         log.identify(identity()).expect("a valid identity");

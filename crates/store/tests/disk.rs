@@ -61,7 +61,8 @@ fn put(path: &str, value: &[u8]) -> RequestBody {
 impl Cluster {
     fn new(servers: u64, strategy: Strategy) -> Self {
         let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), format!("10.0.0.{id}:1")))).collect();
-        let founding = Founding { cluster: CLUSTER, servers: names, strategy };
+        let founding =
+            Founding { cluster: CLUSTER, servers: names, strategy, protocol: store::protocol::VERSION, secret: None };
         let mut members = BTreeMap::new();
         for id in (1..=servers).map(ServerId) {
             let mut disk = MemoryDisk::new();
