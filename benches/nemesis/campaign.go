@@ -188,6 +188,9 @@ func (c *campaign) recovers() error {
 	before := c.clock.now()
 	for end := time.Now().Add(recoverTime); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
 		c.nemesis.recover()
+		if err := c.nemesis.lookForRemoved(); err != nil {
+			c.logf("members: %v", err)
+		}
 		if len(c.servers.leaving()) == 0 && c.nemesis.isWhole() {
 			c.logf("recovered within %.1f s", float64(c.clock.now()-before)/1e9)
 			// Clients finish what they have begun.

@@ -102,6 +102,9 @@ func (n *nemesis) run(ended <-chan struct{}) {
 			}
 		}
 		n.recover()
+		if err := n.lookForRemoved(); err != nil {
+			n.logf("members: %v", err)
+		}
 		n.logf("peace")
 		if !rest(n.between(2*time.Second, 9*time.Second)) {
 			return

@@ -25,6 +25,8 @@ type server struct {
 	stopped bool
 	// It is being taken out of the cluster, and must not run.
 	leaving bool
+	// The cluster has said that it is a member.
+	member bool
 	// What the clocks that do not go back show ahead of the machine's, in seconds.
 	ahead int64
 }
@@ -225,6 +227,15 @@ func (s *servers) leave(number int, is bool) {
 	s.all[number-1].leaving = is
 }
 
+// sawMember notes whether a server is a member, and says whether it ever was.
+func (s *servers) sawMember(number int, is bool) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	one := s.all[number-1]
+	one.member = one.member || is
+	return one.member
+}
+
 // leaving are those that are being taken out.
 func (s *servers) leaving() []int {
 	s.mutex.Lock()
@@ -244,6 +255,7 @@ func (s *servers) wipe(number int) error {
 	defer s.mutex.Unlock()
 	one := s.all[number-1]
 	one.births++
+	one.member = false
 	one.name = fmt.Sprintf("s%d-%d", number, one.births)
 	return os.RemoveAll(filepath.Join(s.folder(number), "data"))
 }
