@@ -54,7 +54,13 @@ fn write(log: &mut Log, disk: &mut MemoryDisk) {
 impl Cluster {
     fn of_three() -> Self {
         let servers: BTreeMap<_, _> = (1..=3).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
-        let founding = Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Single };
+        let founding = Founding {
+            cluster: CLUSTER,
+            servers,
+            strategy: placement::Strategy::Single,
+            protocol: store::protocol::VERSION,
+            secret: None,
+        };
         let mut cluster = Self {
             now: Time::ZERO,
             nodes: BTreeMap::new(),
@@ -129,7 +135,9 @@ impl Cluster {
                     self.queue.push_back((id, Input::Written(write.id)));
                 }
                 Step::Do(Output::Stop(reason)) => self.stopped.push(reason),
-                Step::Do(Output::Client { .. } | Output::Peers(_) | Output::ReplicaStopped(_)) => {}
+                Step::Do(
+                    Output::Client { .. } | Output::Peers(_) | Output::ReplicaStopped(_) | Output::BadToken(_),
+                ) => {}
             }
         }
     }
@@ -390,7 +398,14 @@ fn the_only_replica_is_not_emptied() {
     log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name: "n1".into() })
         .unwrap();
     let servers = BTreeMap::from([(id, ("n1".to_owned(), address(id)))]);
-    Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Single }.write(&mut log);
+    Founding {
+        cluster: CLUSTER,
+        servers,
+        strategy: placement::Strategy::Single,
+        protocol: store::protocol::VERSION,
+        secret: None,
+    }
+    .write(&mut log);
     write(&mut log, &mut disk);
     let (log, recovered) = recover(&disk);
     let mut config = Config::new(CLUSTER, id, "n1");
