@@ -357,7 +357,6 @@ fn commands() -> impl Strategy<Value = AccessCommand> {
 /// What the model makes of a command that was carried out.
 fn follow(model: &mut Model, command: AccessCommand) {
     match command {
-        AccessCommand::AddRole { .. } => {}
         AccessCommand::DeleteRole { role } => {
             model.grants.retain(|(of, ..)| *of != role);
             model.rpcs.retain(|(of, ..)| *of != role);
@@ -380,7 +379,8 @@ fn follow(model: &mut Model, command: AccessCommand) {
         AccessCommand::Unassign { user, role } => {
             model.users.get_mut(&user).unwrap().remove(&role);
         }
-        AccessCommand::SetToken { .. }
+        AccessCommand::AddRole { .. }
+        | AccessCommand::SetToken { .. }
         | AccessCommand::Invite { .. }
         | AccessCommand::Enable
         | AccessCommand::Disable => {}

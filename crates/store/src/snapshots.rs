@@ -207,13 +207,11 @@ impl Snapshots {
 
     /// Whether a server may begin to send a snapshot of this group. Nobody takes all places, nor another's while that goes on.
     fn has_room(&self, now: Time, from: ServerId, group: ShardId) -> bool {
-        match self.receiving.get(&group) {
-            Some(other) => other.from == from || now.since(other.progress) > CONTESTED_AFTER,
-            None => {
-                let of_one = self.receiving.values().filter(|it| it.from == from).count();
-                self.receiving.len() < RECEIVING_MAX && of_one < RECEIVING_FROM_ONE_MAX
-            }
+        if let Some(other) = self.receiving.get(&group) {
+            return other.from == from || now.since(other.progress) > CONTESTED_AFTER;
         }
+        let of_one = self.receiving.values().filter(|it| it.from == from).count();
+        self.receiving.len() < RECEIVING_MAX && of_one < RECEIVING_FROM_ONE_MAX
     }
 }
 

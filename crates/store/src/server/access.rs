@@ -479,16 +479,15 @@ fn operation_of(admin: &Admin) -> Operation {
         Admin::Defragment => Operation::Shards,
         Admin::Access => Operation::Users,
         Admin::Placement(command) => match command {
+            // Who may let servers join may invite them.
             Command::AddServer { .. }
             | Command::RemoveServer { .. }
             | Command::UpdateAddress { .. }
-            | Command::ReplaceServer { .. } => Operation::Members,
-            // Who may let servers join may invite them.
-            Command::Access { command: AccessCommand::Invite { .. }, .. } => Operation::Members,
-            Command::Access { .. } => Operation::Users,
+            | Command::ReplaceServer { .. }
+            | Command::Access { command: AccessCommand::Invite { .. }, .. } => Operation::Members,
+            // Raising the protocol is the servers' own, whoever asks.
+            Command::Access { .. } | Command::RaiseProtocol { .. } => Operation::Users,
             Command::Pin { .. } | Command::Unpin { .. } => Operation::Leaders,
-            // The servers' own, whoever asks.
-            Command::RaiseProtocol { .. } => Operation::Users,
             Command::SetStrategy { .. }
             | Command::EnsureModule { .. }
             | Command::CreateShard { .. }
