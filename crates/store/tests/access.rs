@@ -186,6 +186,7 @@ impl Cluster {
     }
 
     /// Changes users as root does, or as the server itself before there is one.
+    #[allow(clippy::needless_pass_by_value, reason = "shorter where it is called")]
     fn change(&mut self, command: AccessCommand) {
         let is_enabled = self.members[&ServerId(1)].server.map().access().is_enabled();
         let client = if is_enabled || command == AccessCommand::Enable { ROOT_CLIENT } else { OURSELVES };
@@ -534,7 +535,9 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
                     may_be_granted |= is_grant;
                     if is_grant {
                         // Who still waits may be let through by it.
-                        asked.values_mut().for_each(|may| *may = true);
+                        for may in asked.values_mut() {
+                            *may = true;
+                        }
                     }
                     let command = [revoke, grant][usize::from(is_grant)](&[Operation::Write], "/car:cars");
                     let body =

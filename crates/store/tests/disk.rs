@@ -150,7 +150,7 @@ impl Cluster {
         let values = bytes / VALUE_BYTES as u64;
         for nth in 0..values {
             let path = &paths[nth as usize % paths.len()];
-            let body = put(path, &[nth as u8; VALUE_BYTES]);
+            let body = put(path, &vec![nth as u8; VALUE_BYTES]);
             self.sequence += 1;
             self.unanswered.insert(self.sequence, body.clone());
             self.ask(to, self.sequence, body);

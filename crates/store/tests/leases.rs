@@ -470,7 +470,9 @@ fn a_lock_goes_from_one_to_the_next_with_larger_tokens() {
     }
     for _ in 0..5_000 {
         cluster.run(Span::from_ms(1));
-        [&mut a, &mut b, &mut c].into_iter().for_each(|waiter| waiter.go_on(&mut cluster, 1));
+        for waiter in [&mut a, &mut b, &mut c] {
+            waiter.go_on(&mut cluster, 1);
+        }
     }
     assert_eq!((b.token(), c.token()), (None, None));
     a.contender.handle(cluster.now, contender::Input::Release);

@@ -69,16 +69,12 @@ impl Monotone {
     /// Goes on to a new reading; returns the time since the first, nanoseconds.
     fn advance(&mut self, reading: Reading) -> u64 {
         let Some(last) = self.last.replace(reading) else { return self.now_ns };
-        let step = match reading.boot.checked_sub(last.boot) {
-            Some(step) => step,
-            None => {
-                // How long it really was since then, the other clock may know.
-                let step = reading.monotonic.saturating_sub(last.monotonic);
-                let back_ms = (last.boot - reading.boot) / 1_000_000;
-                tracing::warn!("CLOCK_BOOTTIME was set back by {back_ms} ms: goes on as if it had not been");
-                step
-            }
-        };
+        let step = reading.boot.checked_sub(last.boot).unwrap_or_else(|| {
+            let back_ms = (last.boot - reading.boot) / 1_000_000;
+            tracing::warn!("CLOCK_BOOTTIME was set back by {back_ms} ms: goes on as if it had not been");
+            // How long it really was since then, the other clock may know.
+            reading.monotonic.saturating_sub(last.monotonic)
+        });
         if step > STEP_MAX_NS {
             tracing::warn!(
                 "CLOCK_BOOTTIME was set forward by {} s, or the machine slept: takes it for an hour",

@@ -268,7 +268,7 @@ impl Worker {
             self.left -= 1;
             self.key += u64::from(load.clients);
             // Whoever is late asks at once, until it has made up for it.
-            self.due = self.due + Span::from_ns(load.every.as_nanos() as u64);
+            self.due += Span::from_ns(load.every.as_nanos() as u64);
             self.asks_at = Some(self.due);
         }
     }

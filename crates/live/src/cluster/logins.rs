@@ -25,7 +25,7 @@ pub(super) struct Logins {
 fn one(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
-        v4 => v4,
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

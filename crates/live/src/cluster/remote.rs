@@ -62,7 +62,11 @@ impl fmt::Display for RemoteHost {
             Self::Local(Some(uid)) => write!(f, "localhost, user {uid}"),
             Self::Local(None) => f.write_str("localhost"),
             Self::V4(ip) => ip.fmt(f),
-            Self::V6([a, b, c, d]) => write!(f, "{}/64", Ipv6Addr::new(*a, *b, *c, *d, 0, 0, 0, 0)),
+            Self::V6(network) => {
+                let mut segments = [0; 8];
+                segments[..network.len()].copy_from_slice(network);
+                write!(f, "{}/64", Ipv6Addr::from(segments))
+            }
         }
     }
 }

@@ -275,14 +275,12 @@ impl Locker {
     }
 
     fn send(&mut self, core: &mut Core, body: RequestBody) -> u64 {
-        let (connection, server) = match self.connection.filter(|(connection, _)| core.is_open(*connection)) {
-            Some(known) => known,
-            None => {
-                let members = core.members();
-                let server = members[core.rng.below(members.len() as u32) as usize];
-                (core.connect_stream(self.number, server), server)
-            }
-        };
+        let known = self.connection.filter(|(connection, _)| core.is_open(*connection));
+        let (connection, server) = known.unwrap_or_else(|| {
+            let members = core.members();
+            let server = members[core.rng.below(members.len() as u32) as usize];
+            (core.connect_stream(self.number, server), server)
+        });
         self.connection = Some((connection, server));
         self.sequence += 1;
         let (session, sequence) = (self.session, self.sequence);

@@ -18,6 +18,7 @@ pub const CLUSTER: u64 = 0xc1;
 const INPUT: Span = Span::from_ns(1);
 
 /// A machine on which a server runs, or ran.
+#[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub struct Node {
     /// The server's number.
     pub id: ServerId,

@@ -126,7 +126,7 @@ impl Scenario {
     pub fn hostile(seed: u64) -> Self {
         let mut scenario = Self::drawn(seed);
         scenario.servers = scenario.servers.max(3);
-        scenario.lies = Some(if seed % 10 == 0 { Lies::Any } else { Lies::Bounded });
+        scenario.lies = Some(if seed.is_multiple_of(10) { Lies::Any } else { Lies::Bounded });
         scenario
     }
 
