@@ -18,7 +18,14 @@ fn server() -> Server {
     let identity = wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: ME, name: "n1".into() };
     log.identify(identity).expect("it is valid");
     let servers = BTreeMap::from([(ME, ("n1".to_owned(), "127.0.0.1:6640".to_owned()))]);
-    Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Distributed, protocol: store::protocol::VERSION, secret: None }.write(&mut log);
+    Founding {
+        cluster: CLUSTER,
+        servers,
+        strategy: placement::Strategy::Distributed,
+        protocol: store::protocol::VERSION,
+        secret: None,
+    }
+    .write(&mut log);
     disk.carry_out(&log.take_batch().expect("there is something to write")).expect("it has room");
     let (log, recovered) = wal::Log::recover(&disk, config).expect("it was just written");
     let config = Config::new(CLUSTER, ME, "n1");

@@ -200,7 +200,7 @@ impl Map {
     fn raise_protocol(&mut self, to: u32, servers: &BTreeSet<ServerId>, secret: Option<[u8; 32]>) -> Outcome {
         let for_all = self.members.keys().all(|id| servers.contains(id));
         let secret = secret.or(self.secret);
-        if !for_all || to < self.protocol || (to, secret) == (self.protocol, self.secret) {
+        if !for_all || to == FIRST_PROTOCOL || to < self.protocol || (to, secret) == (self.protocol, self.secret) {
             return Outcome::unchanged(Effect::Unchanged);
         }
         (self.protocol, self.secret) = (to, secret);

@@ -52,6 +52,8 @@ pub struct Config {
     pub rebuild: BTreeSet<ShardId>,
     /// Bytes of one snapshot that another server may send, at most.
     pub snapshot_bytes_max: u64,
+    /// The secret that this server proposes for the cluster, if the driver has servers prove one.
+    pub secret: Option<crate::Secret>,
     /// Errors planted on purpose, to prove that the simulation finds them.
     #[cfg(feature = "planted-bugs")]
     pub planted: PlantedBugs,
@@ -111,6 +113,7 @@ impl Config {
             incarnation: 1,
             rebuild: BTreeSet::new(),
             snapshot_bytes_max: 16 << 30,
+            secret: None,
             #[cfg(feature = "planted-bugs")]
             planted: PlantedBugs::default(),
         }

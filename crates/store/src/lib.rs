@@ -43,6 +43,7 @@ pub mod message;
 pub mod peer;
 pub mod protocol;
 pub mod read;
+mod secret;
 pub mod server;
 pub mod snapshots;
 pub mod status;
@@ -51,4 +52,5 @@ mod storage;
 #[cfg(feature = "planted-bugs")]
 pub use config::PlantedBugs;
 pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
-pub use server::{Caller, ClientId, Founding, Input, OpenError, Output, Server};
+pub use secret::Secret;
+pub use server::{Caller, ClientId, Founding, Input, OpenError, Output, Server, Standing};

@@ -110,6 +110,10 @@ pub enum Item {
     },
     /// RPC registry and calls.
     Rpc(rpc::Message),
+    /// Since version 2: the leader of meta proposes this as the cluster's secret. Keep it, and say so.
+    Secret(crate::Secret),
+    /// Since version 2: the secret of this digest is on the sender's disk.
+    SecretKept([u8; 32]),
 }
 
 impl Item {

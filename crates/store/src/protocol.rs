@@ -104,6 +104,33 @@ pub enum Welcome {
     },
     /// The connection ends here; the text says why and what to do.
     Refused(String),
+    /// To a peer of version 2: prove that you belong to the cluster, by a [`Proof`].
+    Challenge {
+        /// The version that is spoken on this connection.
+        version: u32,
+        /// A random number for the proofs.
+        nonce: [u8; 32],
+        /// The digest of the secret that has to be proved, if the server knows which one holds.
+        secret: Option<[u8; 32]>,
+    },
+    /// To a peer that has proved itself: go on.
+    Proven {
+        /// Who answers.
+        server: ServerId,
+        /// Its own proof, by the same secret.
+        proof: Option<[u8; 32]>,
+    },
+    /// To a peer that was removed from the cluster, and that no group here needs any more: the connection ends here.
+    Removed(String),
+}
+
+/// The answer of a peer to a [`Welcome::Challenge`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// A random number for the proofs.
+    pub nonce: [u8; 32],
+    /// The digest of the secret and the proof by it; none if the peer holds none, as while a cluster of version 1 is being upgraded.
+    pub proof: Option<([u8; 32], [u8; 32])>,
 }
 
 /// From a client.
@@ -442,6 +469,17 @@ pub enum Answer {
     StoppedReplicas(Vec<crate::status::StoppedReplica>),
     /// Of [`Admin::Health`].
     Health(Box<crate::status::Health>),
+    /// Of [`Admin::Join`], to a server that speaks version 2.
+    Admitted {
+        /// The cluster's number.
+        cluster: u64,
+        /// The new server's.
+        server: ServerId,
+        /// Everybody's addresses.
+        members: BTreeMap<ServerId, String>,
+        /// The secret by which servers know each other, once the cluster has agreed on one.
+        secret: Option<crate::Secret>,
+    },
 }
 
 /// Roles and users as an administrator sees them: no hashes of tokens.

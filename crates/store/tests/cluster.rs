@@ -156,7 +156,7 @@ impl Cluster {
                     ServerMessage::Watched(events) => self.events.push(events),
                     ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
                 },
-                Step::Do(Output::Peers(_) | Output::BadToken(_)) => {}
+                Step::Do(Output::Peers(_) | Output::BadToken(_) | Output::KeepSecret { .. }) => {}
                 Step::Do(Output::ReplicaStopped(stopped)) => panic!("{stopped:?}"),
                 Step::Do(Output::Stop(reason)) => {
                     self.stopped.insert(id, reason);

@@ -65,6 +65,8 @@ proptest::proptest! {
     fn no_bytes_are_too_strange(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         let _ = split_frame(&bytes);
         let _ = decode::<Hello>(&bytes);
+        let _ = decode::<store::protocol::Welcome>(&bytes);
+        let _ = decode::<store::protocol::Proof>(&bytes);
         let _ = decode::<ClientMessage>(&bytes);
         let _ = decode::<store::peer::Envelope>(&bytes);
     }

@@ -163,6 +163,9 @@ impl Caller {
                         }
                         return Err(reason);
                     }
+                    Welcome::Challenge { .. } | Welcome::Proven { .. } | Welcome::Removed(_) => {
+                        return Err("it takes this client for a server".into());
+                    }
                 }
             }
             link.stream.took(length);

@@ -123,6 +123,27 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Others may read the cluster's secret.
+    #[error("{}: mode {mode:o} lets other users read the cluster's secret, expected 600", path.display())]
+    SecretOpen {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The folder does not hold the secret by which the cluster's servers know each other.
+    #[error(
+        "{}: the secret of cluster {cluster:016x} is not in this file: the other servers would not let server {server} in",
+        path.display()
+    )]
+    SecretLost {
+        /// The file.
+        path: PathBuf,
+        /// The cluster.
+        cluster: u64,
+        /// The folder's server.
+        server: machine::ServerId,
+    },
     /// A name that cannot be a node's.
     #[error("`{0}` cannot name a node: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or `_` first")]
     Name(String),
@@ -223,6 +244,15 @@ impl Error {
                 "put the missing files back. If they are lost: where the cluster has other servers, replace this one (`heddle cluster \
                  replace NAME` says how) and start the new one with an empty folder; if it was alone, start a new cluster with an \
                  empty folder and fill it with `heddle cluster restore FILE`"
+            }
+            Self::SecretOpen { path, .. } => {
+                return Some(format!(
+                    "chmod 600 {}; if somebody may have read it, found a new cluster",
+                    path.display()
+                ));
+            }
+            Self::SecretLost { .. } => {
+                "copy the file SECRET from the data folder of another server of the cluster, owner and mode 600 included"
             }
             Self::Mixed { .. } => "put the files of one server back; each server needs a folder of its own",
             Self::JoinsItself { .. } => {

@@ -57,6 +57,10 @@ pub(super) struct View {
     pub other_refusals: u64,
     /// How long writes to the log took.
     pub log_writes: Latencies,
+    /// The version of the protocol that all servers speak.
+    pub protocol: u32,
+    /// Who was refused as a peer or a joiner, by reason.
+    pub refused: Vec<(&'static str, u64)>,
 }
 
 /// Asks the server's thread.

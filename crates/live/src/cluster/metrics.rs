@@ -84,6 +84,12 @@ pub(super) fn page(view: &View) -> String {
     disk(&mut page, view.disk);
     refusals(&mut page, view);
     log_writes(&mut page, &view.log_writes);
+    page.family("heddle_peers_refused_total", "counter", "Connections refused as a peer's or a joiner's, by reason.");
+    for (reason, count) in &view.refused {
+        page.sample("heddle_peers_refused_total", &[("reason", reason)], count);
+    }
+    let protocol = "The version of the protocol that all servers of the cluster speak.";
+    page.gauge("heddle_protocol_version", protocol, view.protocol);
     counters(&mut page, &status.counters);
     if let Some(audit) = &view.audit {
         page.counter("heddle_audit_lines_total", "Lines of the audit log.", audit.written);

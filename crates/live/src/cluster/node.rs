@@ -3,6 +3,7 @@
 mod accept;
 mod access;
 mod greeting;
+mod peer_refusals;
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +21,7 @@ use nix::sys::signalfd::SignalFd;
 use store::peer::Envelope;
 use store::protocol::{
     Admin, ClientMessage, Error as Refusal, FrameError, Hello, Request, RequestBody, Response, Role, ServerMessage,
-    Welcome, decode, decode_client,
+    decode, decode_client,
 };
 use store::{ClientId, Input, Output, Server};
 
@@ -35,9 +36,12 @@ use super::logins::Logins;
 use super::peers::{Action, Peers, bound_silence};
 use super::refusals::{self, Caller, Refusals};
 use super::remote::RemoteHost;
+use super::secret::Secrets;
 use super::stream::{Received, Stream};
 use super::subject::common_name;
 use super::{Error, Tls};
+use greeting::Handshake;
+use peer_refusals::PeerRefusals;
 
 const LISTENER: Token = Token(0);
 const SIGNALS: Token = Token(1);
@@ -72,6 +76,11 @@ enum Kind {
     /// It has not said so.
     Unknown {
         since: Time,
+    },
+    /// It says that it is a peer, and has to prove it.
+    Challenged {
+        since: Time,
+        server: ServerId,
     },
     Client {
         client: ClientId,
@@ -116,6 +125,7 @@ pub(super) struct Parts {
     pub server: Server,
     pub clock: BootClock,
     pub tls: Option<Tls>,
+    pub secrets: Secrets,
     pub rng: Rng,
     /// What is noted of what clients do.
     pub audit: Option<Audit>,
@@ -154,6 +164,9 @@ pub(super) struct Node {
     /// There is no descriptor for who connects: they wait in the kernel.
     is_short: bool,
     sweep_at: Time,
+    /// Proofs that are under way.
+    handshakes: HashMap<Token, Handshake>,
+    peer_refusals: PeerRefusals,
     ending: Option<Ending>,
     dropped_envelopes: u64,
     refusals: Refusals,
@@ -207,6 +220,8 @@ impl Node {
             accepts: false,
             is_short: false,
             sweep_at: Time::ZERO,
+            handshakes: HashMap::new(),
+            peer_refusals: PeerRefusals::default(),
             ending: None,
             dropped_envelopes: 0,
             refusals: Refusals::default(),
@@ -331,6 +346,8 @@ impl Node {
                 connections: self.connections.len(),
                 displaced: self.strangers.displaced(),
                 audit: self.parts.audit.as_ref().map(Audit::figures),
+                protocol: self.parts.server.protocol(),
+                refused: self.peer_refusals.counts(),
             });
         }
     }
@@ -365,6 +382,7 @@ impl Node {
                 }
             }
             Output::ReplicaStopped(stopped) => tracing::error!("{}", stopped.reason),
+            Output::KeepSecret { from, secret } => self.keep_secret(now, from, &secret),
             Output::Stop(reason) => return Err(Error::Stopped(reason)),
         }
         Ok(())
@@ -405,6 +423,8 @@ impl Node {
         {
             self.refusals.count(&connection.caller(), "request", reason, &error.to_string());
         }
+        let admission = greeting::admission(&self.parts.secrets, self.parts.server.map(), version, message);
+        let message = admission.as_ref().unwrap_or(message);
         let completed = self.refusals.complete(message, || self.parts.disk.wants());
         let message = completed.as_ref().unwrap_or(message);
         if let Err(FrameError::TooLong(bytes)) = connection.stream.put(&*message.for_version(version)) {
@@ -478,7 +498,7 @@ impl Node {
             match connection.kind {
                 Kind::Client { client, version } => match decode_client(body) {
                     Ok(message) => {
-                        let refusal = self.refuse_join(version, &message);
+                        let refusal = self.refuse_join(now, version, &message, connection);
                         if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
                             connection.stream.put(&refusal).expect("a refusal is short");
                         } else {
@@ -494,25 +514,17 @@ impl Node {
                 }
                 Kind::To { peer, .. } => {
                     let welcome = decode(body).map_err(|error| error.to_string())?;
-                    connection.kind = Kind::To { peer, welcomed: true };
-                    self.welcomed(now, peer, welcome)?;
+                    self.answered(now, (token, peer), connection, welcome)?;
                 }
                 Kind::Unknown { .. } => {
-                    let hello = decode(body).map_err(|error| error.to_string())?;
+                    let hello: Hello = decode(body).map_err(|error| error.to_string())?;
                     let outcome = self.greeted(now, token, connection, &hello);
-                    let welcome = match &outcome {
-                        Ok(version) => Welcome::Accepted {
-                            version: *version,
-                            cluster: self.parts.cluster,
-                            server: self.parts.server.id(),
-                            name: self.parts.name.clone(),
-                        },
-                        Err(reason) => Welcome::Refused(reason.clone()),
-                    };
-                    connection.stream.put(&welcome).expect("a welcome is short");
-                    // The reason gets there before the connection is closed.
-                    connection.stream.flush()?;
-                    outcome?;
+                    self.welcome(now, connection, outcome)?;
+                }
+                Kind::Challenged { server, .. } => {
+                    let proof = decode(body).map_err(|error| error.to_string())?;
+                    let outcome = self.proved(now, (token, server), connection, &proof);
+                    self.welcome(now, connection, outcome)?;
                 }
             }
             connection.stream.took(length);
@@ -524,8 +536,9 @@ impl Node {
     fn close(&mut self, now: Time, token: Token, reason: &str) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         connection.stream.deregister(self.parts.poll.registry());
+        self.handshakes.remove(&token);
         match connection.kind {
-            Kind::Unknown { .. } => {
+            Kind::Unknown { .. } | Kind::Challenged { .. } => {
                 tracing::info!("{}: {reason}", connection.stream.peer());
                 self.strangers.remove(token);
                 self.refusals.count(&connection.caller(), "connection", "no greeting", reason);
@@ -569,7 +582,9 @@ impl Node {
             self.sweep_at = now + SWEEP;
             self.accepts = true;
             let silent = |(token, connection): (&Token, &Connection)| match connection.kind {
-                Kind::Unknown { since } if since + GREETING_PATIENCE <= now => Some(*token),
+                Kind::Unknown { since } | Kind::Challenged { since, .. } if since + GREETING_PATIENCE <= now => {
+                    Some(*token)
+                }
                 _ => None,
             };
             let silent: Vec<Token> = self.connections.iter().filter_map(silent).collect();

@@ -25,6 +25,7 @@ use super::descriptors::Shares;
 use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::node::{End, Node, Parts};
+use super::secret::Secrets;
 use super::{Error, LoginToken, Tls, TlsFiles, http};
 use crate::thread_priority;
 
@@ -131,7 +132,8 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let listen = listener.local_addr().map_err(|source| Error::Listen { address: listen, source })?;
     let advertise = advertised(options, listen)?;
     let restarted = recovered.identity.is_some();
-    let begun = begin(options, tls.as_ref(), &folder, &advertise, log, recovered)?;
+    let mut secrets = Secrets::open(folder.path())?;
+    let begun = begin(options, tls.as_ref(), (&folder, &mut secrets), &advertise, log, recovered)?;
 
     let poll = Poll::new().map_err(Error::system("make an event loop"))?;
     let waker = Arc::new(Node::waker(&poll).map_err(Error::system("make an event loop"))?);
@@ -158,9 +160,11 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     config.reads = options.reads;
     // Of the wall clock, which is later at each start unless it was set back; the registry then finds out.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    config.secret = Some(secrets.own().clone());
     config.incarnation = since_1970.map_or(1, |span| span.as_nanos() as u64);
-    let server = Server::open(config, begun.log, begun.recovered, &folder, begun.members, rng.fork(1), clock.now())
+    let mut server = Server::open(config, begun.log, begun.recovered, &folder, begun.members, rng.fork(1), clock.now())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
+    check_secret(&mut server, &secrets, begun.cluster)?;
     let disk = Disk::start(folder.path(), &waker)?;
     let audit = options.audit.clone().map(|options| Audit::start(options, begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
@@ -179,6 +183,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
         tls,
         audit,
         shares,
+        secrets,
         rng: rng.fork(2),
         cluster,
         name: options.node.clone(),
@@ -189,6 +194,20 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
     thread_priority::shorten_slice();
     node.run()
+}
+
+/// Without the cluster's secret nobody lets this server in, unless it is alone and may make another.
+fn check_secret(server: &mut Server, secrets: &Secrets, cluster: u64) -> Result<(), Error> {
+    let Some(digest) = server.map().secret() else { return Ok(()) };
+    if secrets.find(digest).is_some() {
+        return Ok(());
+    }
+    if server.map().members().keys().eq([&server.id()]) {
+        tracing::warn!("the cluster's secret is lost: as there is no other server, a new one takes its place");
+        server.note_secret_lost();
+        return Ok(());
+    }
+    Err(Error::SecretLost { path: secrets.path().to_owned(), cluster, server: server.id() })
 }
 
 /// Whether `name` can name a node: what the cluster's map takes, checked before anything is made.
@@ -272,7 +291,7 @@ struct Begun {
 fn begin(
     options: &ControllerOptions,
     tls: Option<&Tls>,
-    folder: &DataFolder,
+    (folder, secrets): (&DataFolder, &mut Secrets),
     advertise: &str,
     log: Log,
     recovered: Recovered,
@@ -289,7 +308,7 @@ fn begin(
         check_cluster(options, tls, folder, cluster)?;
         if log.is_blank() && joined.is_none() {
             // It stopped in the midst of founding, before anybody knew of it.
-            return found(options, folder, advertise, log, cluster);
+            return found(options, (folder, secrets), advertise, log, cluster);
         }
         let members = joined.map(|joined| joined.members).unwrap_or_default();
         if folder.started()?.is_some() {
@@ -299,11 +318,11 @@ fn begin(
     }
     if options.join.is_empty() && joining.is_none() {
         // Zero is no cluster.
-        return found(options, folder, advertise, log, random_bits() | 1);
+        return found(options, (folder, secrets), advertise, log, random_bits() | 1);
     }
     let joined = match joined {
         Some(joined) => joined,
-        None => join(options, tls, folder, advertise, joining)?,
+        None => join(options, tls, (folder, secrets), advertise, joining)?,
     };
     let Joined { cluster, server, members } = joined;
     start(folder, log, identity(cluster, server, &options.node), members)
@@ -367,7 +386,7 @@ fn start(
 /// The first server of a new cluster. What the cluster begins with is on the disk when this returns.
 fn found(
     options: &ControllerOptions,
-    folder: &DataFolder,
+    (folder, secrets): (&DataFolder, &Secrets),
     advertise: &str,
     mut log: Log,
     cluster: u64,
@@ -377,8 +396,14 @@ fn found(
     let failed = |error: wal::Error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() };
     log.identify(identity.clone()).map_err(failed)?;
     let servers = BTreeMap::from([(server, (options.node.clone(), advertise.to_owned()))]);
-    Founding { cluster, servers, strategy: options.strategy, protocol: store::protocol::VERSION, secret: None }
-        .write(&mut log);
+    Founding {
+        cluster,
+        servers,
+        strategy: options.strategy,
+        protocol: store::protocol::VERSION,
+        secret: Some(secrets.own().digest),
+    }
+    .write(&mut log);
     let begun = start(folder, log, identity, BTreeMap::new())?;
     tracing::info!("founded cluster {cluster:016x}");
     Ok(begun)
@@ -389,7 +414,7 @@ fn found(
 fn join(
     options: &ControllerOptions,
     tls: Option<&Tls>,
-    folder: &DataFolder,
+    (folder, secrets): (&DataFolder, &mut Secrets),
     advertise: &str,
     joining: Option<Joining>,
 ) -> Result<Joined, Error> {
@@ -413,7 +438,16 @@ fn join(
             replaces: options.replaces,
         });
         match client.request(body, JOIN_ATTEMPT) {
-            Ok(Answer::Joined { cluster, server, members }) => {
+            Ok(answer @ (Answer::Joined { .. } | Answer::Admitted { .. })) => {
+                let (cluster, server, members) = match answer {
+                    Answer::Admitted { cluster, server, members, secret } => {
+                        // Before it is noted that it has joined: otherwise it would not ask again.
+                        secret.map_or(Ok(()), |secret| secrets.admit(secret.bytes))?;
+                        (cluster, server, members)
+                    }
+                    Answer::Joined { cluster, server, members } => (cluster, server, members),
+                    _ => unreachable!("it is one of the two"),
+                };
                 tracing::info!("joined cluster {cluster:016x} as server {server}");
                 let joined = Joined { cluster, server, members };
                 joining.joined = Some(joined.clone());

@@ -93,6 +93,21 @@ impl Stream {
         self.socket.peer_addr().ok()
     }
 
+    /// The addresses of both ends, ours first.
+    pub fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.socket.local_addr()?, self.socket.peer_addr()?))
+    }
+
+    /// With TLS, what only the two ends of this very connection know (RFC 9266); otherwise zeros.
+    pub fn channel(&self) -> Result<[u8; 32], String> {
+        match &self.tls {
+            None => Ok([0; 32]),
+            Some(tls) => tls
+                .export_keying_material([0; 32], b"EXPORTER-Channel-Binding", Some(&[]))
+                .map_err(|error| error.to_string()),
+        }
+    }
+
     /// The certificates that the other end has shown; none without TLS.
     pub fn certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.tls.as_ref()?.peer_certificates()

@@ -98,6 +98,13 @@ impl Tls {
         verify_server_name(&certificate, &name).map_err(|error| format!("its certificate is not for {host}: {error}"))
     }
 
+    /// Whether the certificate that was shown is for this host.
+    pub(super) fn is_for(shown: Option<&[CertificateDer<'_>]>, host: &str) -> bool {
+        let certificate = shown.and_then(<[_]>::first).and_then(|own| ParsedCertificate::try_from(own).ok());
+        let name = ServerName::try_from(host).ok();
+        certificate.zip(name).is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
+    }
+
     /// For those who accept by other means.
     pub(super) fn server(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.server)

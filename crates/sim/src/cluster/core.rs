@@ -244,7 +244,8 @@ impl Core {
                 }
             }
             // Who has sent a bad token is told so; its connection stays, which is the worse case.
-            Output::Peers(_) | Output::BadToken(_) => {}
+            // Simulated servers have no secret to agree on.
+            Output::Peers(_) | Output::BadToken(_) | Output::KeepSecret { .. } => {}
             Output::ReplicaStopped(stopped) => {
                 let (server, shard) = (from.0, stopped.shard.0);
                 self.found(Finding::ReplicaStopped { server, shard, reason: stopped.reason });

@@ -213,7 +213,11 @@ impl Node {
 /// By what an input comes to the process: a peer, a client, or something else.
 const fn connection_of(input: &Input) -> (u8, u64) {
     match input {
-        Input::Peer { from, .. } | Input::PeerLost(from) | Input::PeerSpeaks { peer: from, .. } => (0, from.0),
+        Input::Peer { from, .. }
+        | Input::PeerLost(from)
+        | Input::PeerSpeaks { peer: from, .. }
+        | Input::SecretKept { from, .. }
+        | Input::Disowned(from) => (0, from.0),
         Input::Client { client, .. } | Input::Caller { client, .. } | Input::ClientGone(client) => (1, client.0),
         Input::Written(_) | Input::WriteFailed { .. } | Input::WallClock(_) | Input::Tick => (2, 0),
     }

@@ -60,6 +60,15 @@ pub enum Input {
         /// Why.
         error: wal::DiskError,
     },
+    /// An [`Output::KeepSecret`] was carried out.
+    SecretKept {
+        /// Who handed it over.
+        from: ServerId,
+        /// The secret's digest.
+        digest: [u8; 32],
+    },
+    /// This server, whom the caller has made sure of, says that we were removed from the cluster, and that no group there needs us.
+    Disowned(ServerId),
     /// Nothing but the passing of time.
     Tick,
 }
@@ -90,6 +99,13 @@ pub enum Output {
     Peers(BTreeMap<ServerId, String>),
     /// A replica has stopped while the others go on: for the log of the process. The text says what to do.
     ReplicaStopped(StoppedReplica),
+    /// Keep this secret, if it fits its digest, beside those that are there already; then [`Input::SecretKept`].
+    KeepSecret {
+        /// Who has handed it over.
+        from: ServerId,
+        /// The secret.
+        secret: crate::Secret,
+    },
     /// This server must stop: it was removed from the cluster, or its disk failed. The text says what to do.
     Stop(String),
 }

@@ -10,6 +10,7 @@
 //! | `requests` | what clients ask, made into operations |
 //! | `operations` | the table of what is being carried out |
 //! | `drive` | carrying it out: at the local replica, or by asking the leader |
+//! | `greeting` | who may speak as a peer, which version is spoken, on which secret the cluster agrees |
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
 //! | `reclaim` | the log kept short, in memory and on the disk |
@@ -23,6 +24,7 @@
 mod access;
 mod calls;
 mod drive;
+mod greeting;
 mod io;
 mod leasing;
 mod open;
@@ -41,6 +43,7 @@ use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
 pub use access::Caller;
+pub use greeting::Standing;
 pub use io::{ClientId, Input, Output};
 pub use open::{Founding, OpenError};
 
@@ -91,7 +94,7 @@ pub struct Server {
     stalled: Time,
     next_tick: Time,
     next_upkeep: Time,
-    next_raise: Time,
+    greeting: greeting::Greeting,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
     deaf_until: Time,
     operations: Operations,
@@ -138,6 +141,8 @@ impl Control for Server {
         match input {
             Input::Peer { from, envelope } => self.peer_said(now, from, envelope),
             Input::PeerSpeaks { peer, version } => self.peers.note_version(peer, version),
+            Input::SecretKept { from, digest } => self.secret_kept_here(from, digest),
+            Input::Disowned(by) => self.greeting.disowned_by(by),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, message } => self.client_said(now, client, message),
             Input::Caller { client, caller } => self.called_by(client, caller),
@@ -333,12 +338,6 @@ impl Server {
     /// The map of shards and servers as far as it is known here.
     pub fn map(&self) -> &Map {
         &self.map
-    }
-
-    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
-    /// peers nor for the log.
-    pub fn protocol(&self) -> u32 {
-        self.map.protocol()
     }
 
     /// How it is, as far as it knows itself.

@@ -127,7 +127,7 @@ impl Server {
             stalled: now,
             next_tick: now,
             next_upkeep: now,
-            next_raise: now,
+            greeting: super::greeting::Greeting::default(),
             deaf_until,
             operations,
             gate: Gate::default(),

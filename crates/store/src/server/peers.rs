@@ -263,6 +263,8 @@ impl Server {
             Item::Leaving { group } => self.say_no_member(from, group),
             Item::NoMember { group, index, map, sealed } => self.no_member(now, from, (group, index), map, sealed),
             Item::Rpc(message) => self.rpc_said(now, from, message),
+            Item::Secret(secret) => self.secret_proposed(from, secret),
+            Item::SecretKept(digest) => self.greeting.note_kept(from, digest),
         }
     }
 
@@ -401,6 +403,7 @@ impl Server {
 
     pub(super) fn peer_lost(&mut self, now: Time, peer: ServerId) {
         self.peers.forget_version(peer);
+        self.greeting.forget(peer);
         for (id, group) in &mut self.groups {
             group.report_unreachable(peer);
             self.dirty.insert(*id);
@@ -448,7 +451,10 @@ impl Server {
 /// Whether bytes of another server are what the shard's log may hold.
 fn is_command(shard: ShardId, data: &[u8]) -> bool {
     if shard == ShardId::META {
-        placement::Command::decode(data).is_ok_and(|command| command.check().is_ok())
+        // What only the leader of meta finds, it proposes itself.
+        placement::Command::decode(data).is_ok_and(|command| {
+            command.check().is_ok() && !matches!(command, placement::Command::RaiseProtocol { .. })
+        })
     } else {
         match tree::Command::decode(data) {
             Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),

@@ -10,11 +10,8 @@ use super::Server;
 use super::operations::{MoveStep, Origin, Route, What};
 use crate::group::Group;
 use crate::peer::Told;
-use crate::protocol::{Consistency, Error, VERSION, VERSION_MIN};
+use crate::protocol::{Consistency, Error};
 use crate::read::{Found, Read};
-
-/// The rise of the protocol is proposed at most so often.
-const RAISE_EVERY: Span = Span::from_secs(1);
 
 /// A step of a move is tried for so long before the move is taken up anew.
 const STEP_TIMEOUT: Span = Span::from_secs(5);
@@ -31,6 +28,7 @@ impl Server {
         self.peers.forget_silent_leaders(now, self.timeout.current());
         self.ask_leave();
         self.leave();
+        self.believe_that_disowned();
         self.remove_strays();
         self.rpc_live(now);
         self.tell_leads();
@@ -41,27 +39,6 @@ impl Server {
         } else {
             self.mover = placement::Mover::new();
         }
-    }
-
-    /// Once every member speaks a higher version of the protocol than the map says, the map shall say it. From then on no older
-    /// program is let in, so each member must be there at this moment, and not have been some time ago.
-    fn raise_protocol(&mut self, now: Time) {
-        let me = self.config.server;
-        let live = self.live_peers(now);
-        let spoken = |id: &ServerId| match *id {
-            id if id == me => Some(VERSION),
-            id => self.peers.version(id).filter(|_| live.contains(&id)),
-        };
-        let servers: BTreeSet<ServerId> = self.map.members().keys().copied().collect();
-        let all: Option<Vec<u32>> = servers.iter().map(spoken).collect();
-        let to = all.and_then(|all| all.into_iter().min()).unwrap_or(VERSION_MIN);
-        if to <= self.map.protocol() || now < self.next_raise {
-            return;
-        }
-        self.next_raise = now + RAISE_EVERY;
-        let command = placement::Command::RaiseProtocol { to, servers, secret: None };
-        let what = What::Propose(command.encode());
-        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), what, now + RAISE_EVERY);
     }
 
     // Leaders.

@@ -1,0 +1,170 @@
+//! Who may speak as a peer, which version of the protocol all servers speak, and on which secret they agree.
+//!
+//! ```text
+//!   leader of meta                                   each other member
+//!     all are live and speak version 2
+//!     Secret(own)          ---------------------->   on its disk
+//!                          <----------------------   SecretKept(digest)
+//!     all have said so: RaiseProtocol { to, servers, secret: digest } into the log of meta
+//! ```
+//!
+//! What another leader has handed over before is kept as well, so every member holds the secret that the log names, whichever that is:
+//! no two servers can come to disagree. The command names the members of whom all this is known, and does nothing if there are others
+//! by then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::{ServerId, Span, Time};
+use placement::ShardId;
+
+use super::operations::{Origin, Route, What};
+use super::{Output, Server};
+use crate::Secret;
+use crate::peer::Item;
+use crate::protocol::{VERSION, VERSION_MIN};
+
+/// The rise of the protocol is proposed, and secrets are handed over, at most so often.
+const RAISE_EVERY: Span = Span::from_secs(1);
+
+/// Servers that say that this one was removed; no cluster has more.
+const DISOWNERS_MAX: usize = placement::MEMBERS_MAX;
+
+/// What another server is, by the map here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A member.
+    Member,
+    /// It was removed, and is in a group here that has not done without it yet.
+    Leaving,
+    /// It was removed.
+    Removed,
+    /// The map here has not heard of it: it may have joined while this server was away.
+    Unknown,
+}
+
+/// What was heard about versions, secrets and membership.
+#[derive(Debug, Default)]
+pub(super) struct Greeting {
+    next_raise: Time,
+    /// Who has said that a secret is on its disk, since the connection to it was made.
+    kept: BTreeMap<ServerId, [u8; 32]>,
+    /// The cluster's secret is lost: alone, this server may put its own in its place.
+    secret_lost: bool,
+    disowned_by: BTreeSet<ServerId>,
+}
+
+impl Greeting {
+    pub(super) fn note_kept(&mut self, server: ServerId, digest: [u8; 32]) {
+        if self.kept.len() < placement::MEMBERS_MAX || self.kept.contains_key(&server) {
+            self.kept.insert(server, digest);
+            // The last one may have said so.
+            self.next_raise = Time::ZERO;
+        }
+    }
+
+    /// The connection is lost: it may come back as an older program.
+    pub(super) fn forget(&mut self, server: ServerId) {
+        self.kept.remove(&server);
+    }
+
+    pub(super) fn disowned_by(&mut self, server: ServerId) {
+        if self.disowned_by.len() < DISOWNERS_MAX {
+            self.disowned_by.insert(server);
+        }
+    }
+}
+
+impl Server {
+    /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
+    /// peers nor for the log.
+    pub fn protocol(&self) -> u32 {
+        self.map.protocol()
+    }
+
+    /// The secret that the map names is not there any more. A server that is alone in its cluster then puts its own in its place.
+    pub fn note_secret_lost(&mut self) {
+        self.greeting.secret_lost = true;
+    }
+
+    /// What another server is to this one.
+    pub fn standing(&self, server: ServerId) -> Standing {
+        if self.map.members().contains_key(&server) {
+            return Standing::Member;
+        }
+        if !self.map.was_removed(server) {
+            return Standing::Unknown;
+        }
+        let needed = self.groups.values().any(|group| group.members().has(server));
+        if needed { Standing::Leaving } else { Standing::Removed }
+    }
+
+    /// Once every member speaks a higher version of the protocol than the map says, and holds the secret, the map shall say so. From
+    /// then on no older program is let in, so each member must be there at this moment, and not have been some time ago.
+    pub(super) fn raise_protocol(&mut self, now: Time) {
+        if now < self.greeting.next_raise {
+            return;
+        }
+        let me = self.config.server;
+        let live = self.live_peers(now);
+        let spoken = |id: &ServerId| match *id {
+            id if id == me => Some(VERSION),
+            id => self.peers.version(id).filter(|_| live.contains(&id)),
+        };
+        let servers: BTreeSet<ServerId> = self.map.members().keys().copied().collect();
+        let all: Option<Vec<u32>> = servers.iter().map(spoken).collect();
+        let to = all.and_then(|all| all.into_iter().min()).unwrap_or(VERSION_MIN);
+        let digest = self.config.secret.as_ref().map(|secret| secret.digest);
+        let alone = servers.iter().eq([&me]);
+        let replaces = self.greeting.secret_lost && alone && self.map.secret().copied() != digest;
+        if to < self.map.protocol() || (to == self.map.protocol() && !replaces) {
+            return;
+        }
+        self.greeting.next_raise = now + RAISE_EVERY;
+        if let Some(secret) = self.config.secret.clone() {
+            let lack = |id: &&ServerId| **id != me && self.greeting.kept.get(id) != Some(&secret.digest);
+            let lack: Vec<ServerId> = servers.iter().filter(lack).copied().collect();
+            for id in &lack {
+                self.peers.push(*id, Item::Secret(secret.clone()));
+            }
+            if !lack.is_empty() {
+                return;
+            }
+        }
+        let command = placement::Command::RaiseProtocol { to, servers, secret: digest };
+        let what = What::Propose(command.encode());
+        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), what, now + RAISE_EVERY);
+    }
+
+    /// A leader of meta hands its secret over. Once the map names one, there is nothing to be agreed on.
+    pub(super) fn secret_proposed(&mut self, from: ServerId, secret: Secret) {
+        if self.map.secret().is_none() && self.standing(from) == Standing::Member {
+            self.outputs.push_back(Output::KeepSecret { from, secret });
+        }
+    }
+
+    /// A secret is on the disk here.
+    pub(super) fn secret_kept_here(&mut self, from: ServerId, digest: [u8; 32]) {
+        if self.peers.version(from).is_some_and(|version| version > VERSION_MIN) {
+            self.peers.push(from, Item::SecretKept(digest));
+        }
+    }
+
+    /// A server that was removed while it was away is let in by nobody, and told so. It ends when of each group that it remembers a
+    /// majority of the others says that it is needed no more.
+    pub(super) fn believe_that_disowned(&mut self) {
+        if self.greeting.disowned_by.is_empty() {
+            return;
+        }
+        let me = self.config.server;
+        let said = &self.greeting.disowned_by;
+        let agree = |group: &crate::group::Group| {
+            let others = group.members().voters.iter().filter(|id| **id != me.0);
+            let (all, agreeing) = others
+                .fold((0, 0), |(all, agreeing), id| (all + 1, agreeing + usize::from(said.contains(&ServerId(*id)))));
+            2 * agreeing > all
+        };
+        if self.groups.values().filter(|group| group.applied() > 0).all(agree) {
+            self.stop(format!("server {me} was removed from the cluster: its data folder may be deleted"));
+        }
+    }
+}
