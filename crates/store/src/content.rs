@@ -152,7 +152,7 @@ impl Reader {
 
 /// Content on its way in.
 pub(crate) enum Builder {
-    Meta(Option<Map>),
+    Meta(Option<Box<Map>>),
     Data(Box<SnapshotBuilder>),
 }
 
@@ -168,7 +168,7 @@ impl Builder {
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), String> {
         match self {
             Self::Meta(map) if map.is_none() => {
-                *map = Some(Map::decode(chunk).map_err(|error| error.to_string())?);
+                *map = Some(Box::new(Map::decode(chunk).map_err(|error| error.to_string())?));
                 Ok(())
             }
             Self::Meta(_) => Err("something follows the map".into()),
@@ -182,7 +182,7 @@ impl Builder {
     /// What is missing.
     pub(crate) fn finish(self) -> Result<Content, String> {
         match self {
-            Self::Meta(map) => map.map(Content::Meta).ok_or_else(|| "it is empty".into()),
+            Self::Meta(map) => map.map(|map| Content::Meta(*map)).ok_or_else(|| "it is empty".into()),
             Self::Data(builder) => Ok(Content::data(builder.finish().map_err(|error| error.to_string())?)),
         }
     }

@@ -25,6 +25,7 @@ impl Server {
         self.operations_due(now);
         self.leases_due(now);
         self.access_due(now);
+        self.weigh_backups(now);
         self.snapshots_due(now);
         self.reclaim(now);
         self.reconcile_members(now);
@@ -60,7 +61,7 @@ impl Server {
         }
         self.next_raise = now + RAISE_EVERY;
         let command = placement::Command::RaiseProtocol { to, servers, secret: None };
-        let what = What::Propose(command.encode());
+        let what = What::Propose(command.encode().into());
         self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), what, now + RAISE_EVERY);
     }
 
@@ -127,7 +128,7 @@ impl Server {
                 }
                 placement::Step::Finish(_) => {
                     let command = placement::Command::FinishMove { id };
-                    (MoveStep::Settle, ShardId::META, What::Propose(command.encode()))
+                    (MoveStep::Settle, ShardId::META, What::Propose(command.encode().into()))
                 }
                 placement::Step::Drop(_) => {
                     (MoveStep::Drop, from, propose(&Command::Dropped { prefix, move_id, to: to.0 }))
@@ -158,7 +159,8 @@ impl Server {
     pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, told: Result<Told, Error>) {
         let Some(it) = self.map.moves().get(&id) else { return };
         let (to, prefix, except) = (it.to, it.territory(), it.except.clone());
-        let settle = |command: placement::Command| (MoveStep::Settle, ShardId::META, What::Propose(command.encode()));
+        let settle =
+            |command: placement::Command| (MoveStep::Settle, ShardId::META, What::Propose(command.encode().into()));
         let next = match (step, told) {
             (MoveStep::Freeze, Ok(Told::Outcome(Ok(_)))) => {
                 self.mover.frozen(id);
@@ -213,5 +215,5 @@ impl Server {
 }
 
 fn propose(command: &Command) -> What {
-    What::Propose(command.encode())
+    What::Propose(command.encode().into())
 }
