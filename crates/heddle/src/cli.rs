@@ -4,11 +4,13 @@ pub mod actions;
 mod cluster;
 mod controller;
 pub mod recipes;
+mod size;
 pub mod users;
 
 pub use actions::Cluster;
 pub use cluster::{At, Bench, BenchOperation, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
+pub use size::size;
 
 use std::path::PathBuf;
 

@@ -9,7 +9,7 @@ use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
-       heddle-live-testbed controller NAME DATA LISTEN [--join HOST:PORT] [--http HOST:PORT] [--tls FOLDER CERTIFICATE]";
+       heddle-live-testbed controller NAME DATA LISTEN [--join HOST:PORT] [--http HOST:PORT] [--memory BYTES] [--tls FOLDER CERTIFICATE]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -68,6 +68,7 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         audit: None,
         tls: None,
         worn_after: live::cluster::WORN_AFTER,
+        memory_bytes: store::budget::DEFAULT_BYTES,
     };
     let mut rest = rest.iter().map(|word| (*word).to_owned());
     while let Some(option) = rest.next() {
@@ -75,6 +76,7 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         match option.as_str() {
             "--join" => options.join.push(value()?),
             "--http" => options.http = Some(value()?),
+            "--memory" => options.memory_bytes = value()?.parse()?,
             "--tls" => {
                 let (folder, name) = (std::path::PathBuf::from(value()?), value()?);
                 let file = |ending: &str| folder.join(format!("{name}.{ending}"));

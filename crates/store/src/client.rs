@@ -25,6 +25,7 @@ mod pending;
 mod routes;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,10 +38,17 @@ use endpoints::Endpoints;
 pub use event::{ConnectionId, Input, Output};
 use pending::{At, Origin, Pending};
 use routes::Routes;
+use watch::Watch;
 use window::Window;
 
 /// Requests of the user that may be without an answer; more are answered with [`Error::Busy`].
 pub const REQUESTS_MAX: usize = 1_024;
+
+/// Bytes of values in the user's requests that have no answer; more are answered with [`Error::Busy`].
+pub const REQUEST_BYTES_MAX: usize = 64 << 20;
+
+/// No server is believed that wants to be left alone for longer.
+const RETRY_AFTER_MAX_MS: u32 = 10_000;
 
 /// Writes from the oldest that has no answer to the newest; more wait for it.
 pub const WRITES_MAX: usize = tree::sessions::MAX_OUTCOMES;
@@ -72,20 +80,6 @@ impl Default for ClientConfig {
     }
 }
 
-/// A watch that has begun.
-#[derive(Clone, Debug)]
-struct Watch {
-    at: Location,
-    /// Events up to these revisions were told, by shard.
-    revisions: BTreeMap<placement::ShardId, u64>,
-    /// The sequence of the request that runs it now.
-    sequence: u64,
-    /// Where it runs; none while it is being resumed.
-    connection: Option<ConnectionId>,
-    /// It ran in another cluster, whose revisions say nothing about this one: when it has begun here, all has to be read again.
-    anew: bool,
-}
-
 /// What the client offers to others.
 #[derive(Clone, Debug)]
 struct Offers {
@@ -105,6 +99,8 @@ pub struct Client {
     next_sequence: u64,
     /// By sequence.
     pending: BTreeMap<u64, Pending>,
+    /// Bytes of values in these.
+    pending_bytes: usize,
     /// Writes that the window has no room for yet, in order.
     held: VecDeque<u64>,
     /// When a pending request has to be looked at: its `due`.
@@ -135,6 +131,7 @@ impl Client {
             window: Window::default(),
             next_sequence: 1,
             pending: BTreeMap::new(),
+            pending_bytes: 0,
             held: VecDeque::new(),
             timers: BTreeSet::new(),
             watches: BTreeMap::new(),
@@ -163,7 +160,10 @@ impl Client {
     fn request(&mut self, now: Time, token: u64, body: RequestBody, timeout: Span) {
         let is_watch = matches!(body, RequestBody::Watch { .. });
         let users = || self.pending.values().filter(|pending| matches!(pending.origin, Origin::User(_))).count();
-        let result = if self.pending.len() >= REQUESTS_MAX && users() >= REQUESTS_MAX {
+        let (bytes, pending_bytes) = (pending::value_bytes(&body), self.pending_bytes);
+        let result = if pending_bytes > 0 && pending_bytes + bytes > REQUEST_BYTES_MAX {
+            Err(Error::Busy(self.pending.len() as u64))
+        } else if self.pending.len() >= REQUESTS_MAX && users() >= REQUESTS_MAX {
             Err(Error::Busy(REQUESTS_MAX as u64))
         } else if is_watch && self.watches.len() >= WATCHES_MAX {
             Err(Error::Busy(self.watches.len() as u64))
@@ -181,6 +181,7 @@ impl Client {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let pending = Pending::new(origin, body, deadline, timeout);
+        self.pending_bytes += pending.bytes;
         let tracked = pending.is_write();
         self.timers.insert((deadline, sequence));
         self.pending.insert(sequence, pending);
@@ -335,9 +336,7 @@ impl Client {
     fn retry(&mut self, now: Time, sequence: u64, error: Error) {
         let pending = self.pending.get_mut(&sequence).expect("it is pending");
         let was_sent = matches!(pending.at, At::Connection { sent: true, .. });
-        // These two say that nothing was done.
-        let is_undone = matches!(error, Error::Busy(_) | Error::Elsewhere { .. });
-        if was_sent && !is_undone && !pending.may_repeat() {
+        if was_sent && !error.is_undone() && !pending.may_repeat() {
             let error = pending.in_doubt(error);
             return self.finish(now, sequence, Err(error));
         }
@@ -347,7 +346,9 @@ impl Client {
         pending.avoid = pending.connection().and_then(|it| self.endpoints.address(it)).map(str::to_owned);
         pending.attempts += 1;
         // The first time another server is asked at once, unless this one has too much to do.
-        let steps = pending.attempts - u32::from(!matches!(error, Error::Busy(_) | Error::Disk(_)));
+        let is_slow = matches!(error, Error::Busy(_) | Error::Disk(_) | Error::Overloaded { .. });
+        let steps = pending.attempts - u32::from(!is_slow);
+        let after_ms = if let Error::Overloaded { retry_after_ms, .. } = error { retry_after_ms } else { 0 };
         if let Error::Elsewhere { servers, .. } = &error {
             let mut known = servers.iter().filter(|address| Some(*address) != pending.avoid.as_ref());
             pending.preferred = known.next().cloned();
@@ -357,7 +358,11 @@ impl Client {
         if let Some(address) = pending.preferred.clone() {
             self.endpoints.learn(&address);
         }
-        let pause = self.backoff(steps);
+        // Not before the server wants it, and not all who were told the same at once.
+        let after_ms = u64::from(after_ms.min(RETRY_AFTER_MAX_MS));
+        let jitter = if after_ms > 0 { self.rng.fraction() } else { 0.0 };
+        let after = Span::from_us(after_ms * 1_000 + (jitter * (after_ms * 500) as f64) as u64);
+        let pause = self.backoff(steps).max(after);
         if pause == Span::ZERO {
             self.attempt(now, sequence);
         } else {
@@ -461,13 +466,11 @@ impl Client {
         match (&result, &pending.body, pending.origin) {
             (Ok(Answer::Watching { from }), RequestBody::Watch { at, .. }, Origin::User(token)) => {
                 let (at, revisions) = (at.clone(), from.clone());
-                self.watches
-                    .insert(token, Watch { at, revisions, sequence, connection: Some(connection), anew: false });
+                self.watches.insert(token, Watch::new(at, revisions, sequence, connection));
             }
             (Ok(Answer::Watching { from }), _, Origin::Watch(token)) => {
                 if let Some(watch) = self.watches.get_mut(&token) {
-                    watch.sequence = sequence;
-                    watch.connection = Some(connection);
+                    watch.resumed(sequence, connection);
                     let anew = std::mem::take(&mut watch.anew);
                     for (&shard, &revision) in from {
                         watch.revisions.entry(shard).or_insert(revision);
@@ -496,6 +499,7 @@ impl Client {
     /// Ends a request.
     fn finish(&mut self, now: Time, sequence: u64, result: Result<Answer, Error>) {
         let pending = self.pending.remove(&sequence).expect("it is pending");
+        self.pending_bytes -= pending.bytes;
         self.timers.remove(&(pending.due, sequence));
         self.window.answered(sequence);
         match (pending.origin, result) {
@@ -510,16 +514,12 @@ impl Client {
         self.release(now);
     }
 
-    fn watched(&mut self, connection: ConnectionId, mut events: WatchEvents) {
+    fn watched(&mut self, connection: ConnectionId, events: WatchEvents) {
         let found =
             self.watches.iter_mut().find(|(_, it)| it.sequence == events.watch && it.connection == Some(connection));
         // What has no owner was on its way when its watch ended.
         let Some((&token, watch)) = found else { return };
-        let known = watch.revisions.entry(events.shard).or_insert(0);
-        // A replica that was behind when the watch was resumed there comes to what another has told already.
-        events.events.retain(|event| event.revision > *known);
-        *known = events.revision.max(*known);
-        if events.skipped || !events.events.is_empty() {
+        if let Some(events) = watch.news(events) {
             self.outputs.push_back(Output::Event { token, events });
         }
     }
@@ -540,8 +540,7 @@ impl Client {
     /// Another cluster answers where one was: what was seen of that one says nothing about this.
     fn forget_revisions(&mut self) {
         for watch in self.watches.values_mut() {
-            watch.revisions.clear();
-            watch.anew = true;
+            watch.forget_revisions();
         }
         for pending in self.pending.values_mut() {
             if let (Origin::Watch(_), RequestBody::Watch { from, .. }) = (pending.origin, &mut pending.body) {

@@ -46,6 +46,10 @@ pub struct Config {
     pub log_disk_bytes: u64,
     /// Requests being carried out at most; more are refused as busy.
     pub operations_max: usize,
+    /// Bytes that are held for clients and peers at most ([`crate::budget`]).
+    pub memory_bytes: usize,
+    /// Bytes of events in one message to a watcher, if each of them is shorter.
+    pub watch_message_bytes: usize,
     /// Raised with every start of this server (wall clock or counter): orders its words in the RPC registry.
     pub incarnation: u64,
     /// Replicas that are emptied when the server starts, to be filled again by their leaders: those that have stopped.
@@ -110,6 +114,8 @@ impl Config {
             log_memory_bytes: 64 << 20,
             log_disk_bytes: 136 << 20,
             operations_max: 65_536,
+            memory_bytes: crate::budget::DEFAULT_BYTES,
+            watch_message_bytes: 256 << 10,
             incarnation: 1,
             rebuild: BTreeSet::new(),
             snapshot_bytes_max: 16 << 30,

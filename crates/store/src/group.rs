@@ -13,9 +13,10 @@ mod guard;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 
+use bytes::Bytes;
 use machine::{Rng, ServerId, Span, Time};
 use placement::ShardId;
-use raft::eraftpb::{Entry, HardState, Message};
+use raft::eraftpb::{Entry, HardState, Message, MessageType};
 use raft::{RawNode, StateRole};
 
 use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
@@ -58,6 +59,8 @@ pub(crate) enum Miss {
 pub(crate) struct Effects {
     /// For other servers.
     pub(crate) items: Vec<(ServerId, Item)>,
+    /// Bytes of proposals that wait no longer.
+    pub(crate) settled_bytes: usize,
     /// Answers.
     pub(crate) told: Vec<(Asker, Result<Told, Miss>)>,
     /// Snapshots that Raft wants to have sent.
@@ -93,8 +96,10 @@ pub(crate) struct Group {
     reads: Reads,
     /// For how long servers refuse to elect another leader once they have heard theirs.
     promises: BTreeMap<ServerId, Span>,
-    /// By log index: the term it was proposed in, and who waits.
-    proposed: BTreeMap<u64, (u64, Asker)>,
+    /// By log index: the term it was proposed in, who waits, and its bytes.
+    proposed: BTreeMap<u64, (u64, Asker, usize)>,
+    /// Bytes of proposals in whose place others were made, before anybody noticed that they were lost.
+    replaced_bytes: usize,
     unpersisted: VecDeque<Unpersisted>,
     /// Raft's term, part and leader when the timer was set last, and the ticks it was set to.
     timer: ((u64, StateRole, u64), usize),
@@ -116,6 +121,8 @@ pub(crate) struct Group {
     /// be stepped nor ticked: it looks for entries that are gone.
     installing: Option<u64>,
     seal: Seal,
+    /// Bytes of all entries that were applied since the start.
+    pub(crate) written_bytes: u64,
     /// A pre-vote that was asked for while this replica still heard its leader.
     early: Option<(ServerId, RaftMessage)>,
     pace: check::Pace,
@@ -192,6 +199,7 @@ impl Group {
             reads: config.reads,
             promises: BTreeMap::from([(config.server, config.promise())]),
             proposed: BTreeMap::new(),
+            replaced_bytes: 0,
             unpersisted: VecDeque::new(),
             timer: ((0, StateRole::Follower, 0), ELECTION_TICKS),
             logged,
@@ -204,6 +212,7 @@ impl Group {
             leaderless_ticks: 0,
             installing: None,
             seal: Seal::Open,
+            written_bytes: 0,
             early: None,
             pace: check::Pace::default(),
             asked: check::Asked::default(),
@@ -278,24 +287,39 @@ impl Group {
     }
 
     /// Puts something into the log.
-    pub(crate) fn propose(&mut self, data: Vec<u8>, asker: Asker) -> Result<(), Miss> {
+    pub(crate) fn propose(&mut self, data: Bytes, asker: Asker) -> Result<(), Miss> {
         if !self.is_leader() || self.failure.is_some() {
             return Err(Miss::NotLeader);
         }
         if self.proposed.len() >= WAITING_MAX {
             return Err(Miss::NotNow);
         }
-        if !self.guard(|group| group.raw.propose(Vec::new(), data).is_ok()) {
+        // As `RawNode::propose` does it, which copies.
+        // What the group proposes by itself was counted for nobody.
+        let bytes = if asker == Asker::Nobody { 0 } else { data.len() };
+        let entry = Entry { data, ..Entry::default() };
+        let mut message = Message::default();
+        message.set_msg_type(MessageType::MsgPropose);
+        message.from = self.me.0;
+        message.set_entries(vec![entry].into());
+        if !self.guard(|group| group.raw.raft.step(message).is_ok()) {
             return Err(Miss::NotNow);
         }
         let index = self.raw.raft.raft_log.last_index();
-        self.proposed.insert(index, (self.term(), asker));
+        if let Some((_, _, replaced)) = self.proposed.insert(index, (self.term(), asker, bytes)) {
+            self.replaced_bytes += replaced;
+        }
         Ok(())
     }
 
     /// The index of the newest entry.
     pub(crate) fn last_index(&self) -> u64 {
         self.raw.raft.raft_log.last_index()
+    }
+
+    /// Bytes of proposals that wait.
+    pub(crate) fn proposed_bytes(&self) -> usize {
+        self.replaced_bytes + self.proposed.values().map(|(_, _, bytes)| bytes).sum::<usize>()
     }
 
     /// Seals the members, if this leader has not done so yet.
@@ -552,6 +576,7 @@ impl Group {
     }
 
     fn note_change(&mut self, counters: &mut Counters, effects: &mut Effects) {
+        effects.settled_bytes += std::mem::take(&mut self.replaced_bytes);
         let now = (self.raw.raft.term, self.raw.raft.leader_id, self.raw.raft.state);
         if now == self.reported {
             return;
@@ -561,9 +586,10 @@ impl Group {
             self.lease.lost(effects);
             let term = self.term();
             let leads = self.is_leader();
-            self.proposed.retain(|_, (proposed, asker)| {
+            self.proposed.retain(|_, (proposed, asker, bytes)| {
                 let stays = leads && *proposed == term;
                 if !stays {
+                    effects.settled_bytes += *bytes;
                     effects.told.push((*asker, Err(Miss::NotLeader)));
                 }
                 stays

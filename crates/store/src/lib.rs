@@ -28,10 +28,12 @@
 //! | [`peer`], [`snapshots`] | what servers say to each other |
 //! | [`client`] | a client that finds leaders and repeats what got lost |
 //! | [`contender`] | a lock's or an election's queue: a recipe for clients |
+//! | [`budget`] | memory that is held for clients and peers, counted |
 //! | [`backup`] | all data of a cluster as one stream of bytes |
 #![forbid(unsafe_code)]
 
 pub mod backup;
+pub mod budget;
 pub mod client;
 mod config;
 pub mod contender;

@@ -329,9 +329,10 @@ impl RaftMessage {
         self.index.max(self.reject_hint)
     }
 
-    /// Bytes of its entries.
+    /// Bytes of its entries on the wire, or a little more.
     pub(crate) fn weight(&self) -> usize {
-        self.entries.iter().map(|entry| entry.data.len() + entry.context.len() + 16).sum()
+        let entries: usize = self.entries.iter().map(|entry| entry.data.len() + entry.context.len() + 40).sum();
+        self.context.len() + entries
     }
 
     /// The sender's term.

@@ -539,7 +539,8 @@ pub struct WatchEvents {
     pub watch: u64,
     /// The shard that it happened in.
     pub shard: ShardId,
-    /// The shard's revision after the events.
+    /// The shard's revision after the events. Where a revision's events are cut into several messages, only the last of them says
+    /// so; those before it say the revision before, after which a watch goes on without a gap.
     pub revision: u64,
     /// Events could not be told (too slow a reader, too old a start, a shard that moved): read the subtree again. The
     /// watch goes on after `revision`.
@@ -603,12 +604,29 @@ pub enum Error {
     /// Whoever asked is nobody known, or may not do this. Nothing was changed.
     #[error("{0}")]
     Denied(String),
+    /// The server holds as much for this client, or for all, as it may. Nothing was changed; try again, not before that time.
+    /// Clients of version 1 are told [`Error::Busy`].
+    #[error("the server is busy: {reason}; try again in {retry_after_ms} ms")]
+    Overloaded {
+        /// Not before so many milliseconds.
+        retry_after_ms: u32,
+        /// What there is too much of.
+        reason: String,
+    },
 }
 
 impl Error {
     /// Whether asking again (elsewhere, or a little later) may help.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Timeout { .. } | Self::Busy(_) | Self::Elsewhere { .. } | Self::Disk(_))
+        matches!(
+            self,
+            Self::Timeout { .. } | Self::Busy(_) | Self::Elsewhere { .. } | Self::Disk(_) | Self::Overloaded { .. }
+        )
+    }
+
+    /// Whether it says that nothing was done.
+    pub fn is_undone(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Elsewhere { .. } | Self::Overloaded { .. })
     }
 }
 

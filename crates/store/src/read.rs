@@ -79,17 +79,14 @@ pub enum Found {
     Leases(tree::LeaseChunk),
 }
 
-impl Found {
-    /// Bytes on the wire, about.
-    pub(crate) fn weight(&self) -> usize {
-        match self {
-            Self::Answer(Answer::Value(value)) => value.as_ref().map_or(0, |(_, bytes)| bytes.len()),
-            Self::Answer(Answer::Values { entries, .. }) => {
-                entries.iter().map(|(path, _, bytes)| path.as_str().len() + bytes.len() + 16).sum()
-            }
-            Self::Answer(_) | Self::Compacted(_) | Self::Window(_) => 0,
-            Self::Exported(_) | Self::Leases(_) => 2 * EXPORT_BYTES,
+/// Bytes of an answer to a read, about.
+pub(crate) fn answer_bytes(answer: &Answer) -> usize {
+    match answer {
+        Answer::Value(value) => value.as_ref().map_or(0, |(_, bytes)| bytes.len()),
+        Answer::Values { entries, .. } => {
+            entries.iter().map(|(path, _, bytes)| path.as_str().len() + bytes.len() + 32).sum()
         }
+        _ => 0,
     }
 }
 

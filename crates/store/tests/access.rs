@@ -138,7 +138,7 @@ impl Cluster {
                     self.events.push((client, events));
                 }
                 Step::Do(Output::BadToken(client)) => self.bad_tokens.push(client),
-                Step::Do(Output::Client { .. } | Output::Peers(_)) => {}
+                Step::Do(Output::Client { .. } | Output::Peers(_) | Output::KeepSecret { .. }) => {}
                 Step::Do(Output::ReplicaStopped(why)) => panic!("{why:?}"),
                 Step::Do(Output::Stop(reason)) => panic!("{reason}"),
             }

@@ -33,6 +33,9 @@ struct Cluster {
     damage: Option<Rng>,
     /// Disks do nothing: what was given to them.
     stuck: Option<Vec<(ServerId, wal::Write)>>,
+    /// The client reads what it is told; if not, it waits: so many bytes.
+    is_reading: bool,
+    unread: usize,
 }
 
 fn address(id: ServerId) -> String {
@@ -83,6 +86,8 @@ impl Cluster {
             tune,
             damage: None,
             stuck: None,
+            is_reading: true,
+            unread: 0,
         };
         let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
         let founding =
@@ -149,13 +154,20 @@ impl Cluster {
                     member.disk.carry_out(&write).unwrap();
                     self.queue.push_back((id, Input::Written(write.id)));
                 }
-                Step::Do(Output::Client { client, message }) => match message {
-                    ServerMessage::Response(response) => {
-                        self.answers.insert(response.sequence, response);
+                Step::Do(Output::Client { client, message }) => {
+                    let mut frame = Vec::new();
+                    store::protocol::encode_frame(&message, &mut frame).expect("it fits a frame");
+                    let bytes = if self.is_reading { 0 } else { self.unread + frame.len() };
+                    self.unread = bytes;
+                    member.server.handle(self.now, Input::Waiting { client, bytes });
+                    match message {
+                        ServerMessage::Response(response) => {
+                            self.answers.insert(response.sequence, response);
+                        }
+                        ServerMessage::Watched(events) => self.events.push(events),
+                        ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
                     }
-                    ServerMessage::Watched(events) => self.events.push(events),
-                    ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
-                },
+                }
                 Step::Do(Output::Peers(_) | Output::BadToken(_) | Output::KeepSecret { .. }) => {}
                 Step::Do(Output::ReplicaStopped(stopped)) => panic!("{stopped:?}"),
                 Step::Do(Output::Stop(reason)) => {
@@ -588,4 +600,96 @@ fn a_client_has_no_more_watches_than_its_server_can_bear() {
     assert!(sent.iter().all(|sequence| matches!(cluster.answers[sequence].result, Ok(Answer::Watching { .. }))));
     let error = cluster.ask(1, watch()).unwrap_err();
     assert!(error.to_string().contains("1024 watches"), "{error}");
+}
+
+/// Everything that is told is less than a frame holds: the test encodes it.
+#[test]
+fn what_is_longer_than_a_frame_is_told_in_several() {
+    let mut cluster = Cluster::of(1, placement::Strategy::Single);
+    let shard = placement::ShardId::DEFAULT;
+    cluster.put(1, "/car:cars/car-entry=0", "first");
+    // As much as the history of a shard keeps; with paths it is more than a frame.
+    let value = "x".repeat(1 << 20);
+    for entry in 1..=16 {
+        cluster.put(1, &format!("/car:cars/car-entry={entry}"), &value);
+    }
+    let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::from([(shard, 1)]) };
+    cluster.ask(1, watch).unwrap();
+    cluster.run(Span::from_ms(50));
+    assert!(cluster.events.iter().all(|told| !told.skipped), "nothing had to be left out");
+    let told: Vec<u64> =
+        cluster.events.iter().flat_map(|told| told.events.iter().map(|event| event.revision)).collect();
+    assert_eq!(told, (2..=17).collect::<Vec<_>>());
+    assert_eq!(cluster.events.last().map(|told| told.revision), Some(17));
+    // One transaction: who loses the connection in its midst has not been told that he has all of it.
+    cluster.events.clear();
+    let changes = (0..7).map(|entry| tree::Change::Put {
+        at: location(&format!("/car:cars/car-entry={entry}")),
+        value: value.as_str().into(),
+    });
+    let transaction = tree::Transaction { conditions: Vec::new(), changes: changes.collect() };
+    cluster.ask(1, RequestBody::Write(transaction)).unwrap();
+    cluster.run(Span::from_ms(50));
+    let (last, parts) = cluster.events.split_last().expect("it was told");
+    assert!(parts.len() > 2 && parts.iter().all(|part| part.revision == 17), "{} parts", parts.len());
+    assert_eq!(last.revision, 18);
+    assert_eq!(cluster.events.iter().map(|part| part.events.len()).sum::<usize>(), 7);
+}
+
+#[test]
+fn a_watcher_that_does_not_read_costs_its_share_and_is_told_what_it_missed() {
+    let mut cluster = Cluster::tuned(1, placement::Strategy::Single, |config| config.memory_bytes = 4 << 20);
+    let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
+    cluster.ask(1, watch).unwrap();
+    cluster.is_reading = false;
+    let value = "x".repeat(50_000);
+    for entry in 0..100 {
+        cluster.put(1, &format!("/car:cars/car-entry={entry}"), &value);
+        let memory = cluster.members[&ServerId(1)].server.memory();
+        assert!(memory.used_bytes <= memory.limit_bytes / 2, "{memory:?}");
+    }
+    assert!(cluster.events.iter().all(|told| !told.skipped));
+    cluster.is_reading = true;
+    cluster.unread = 0;
+    let waiting = Input::Waiting { client: ClientId(1), bytes: 0 };
+    cluster.queue.push_back((ServerId(1), waiting));
+    cluster.run(Span::from_ms(100));
+    assert!(cluster.events.iter().any(|told| told.skipped));
+    assert_eq!(
+        cluster.events.last().map(|told| told.revision),
+        Some(100),
+        "it goes on after what it has to read again"
+    );
+    assert_eq!(cluster.members[&ServerId(1)].server.memory().used_bytes, 0);
+}
+
+#[test]
+fn without_a_majority_a_client_holds_its_share_and_is_asked_to_come_back() {
+    let mut cluster = Cluster::tuned(3, placement::Strategy::Single, |config| config.memory_bytes = 4 << 20);
+    cluster.put(1, "/car:cars/car-entry=0", "before");
+    cluster.members.retain(|id, _| id.0 == 1);
+    let value = "x".repeat(10_000);
+    let sent: Vec<u64> =
+        (0..1_000).map(|entry| cluster.send(1, put(&format!("/car:cars/car-entry={entry}"), &value))).collect();
+    cluster.run(Span::from_secs(1));
+    let server = &cluster.members[&ServerId(1)].server;
+    let memory = server.memory();
+    assert!(memory.peak_bytes <= memory.limit_bytes / 2, "{memory:?}");
+    assert!(!server.may_read(ClientId(1)), "it has asked for enough");
+    let refused = |cluster: &Cluster, sequence: &u64| {
+        let result = cluster.answers.get(sequence).map(|response| &response.result);
+        matches!(result, Some(Err(store::protocol::Error::Overloaded { retry_after_ms: 20.., .. })))
+    };
+    assert!(sent.iter().filter(|sequence| refused(&cluster, sequence)).count() > 500);
+    // Another one is heard all the same.
+    let asked = Request { session: 2, sequence: 1, acknowledged: 1, timeout_ms: 500, body: put("/car:cars", "y") };
+    let input = Input::Client { client: ClientId(2), message: ClientMessage::Request(asked) };
+    cluster.queue.push_back((ServerId(1), input));
+    cluster.run(Span::from_ms(10));
+    assert!(!cluster.answers.contains_key(&1) || !refused(&cluster, &1));
+    // When nobody waits any more, nothing is held.
+    cluster.run(Span::from_secs(6));
+    assert!(sent.iter().all(|sequence| cluster.answers.contains_key(sequence)));
+    let memory = cluster.members[&ServerId(1)].server.memory();
+    assert_eq!(memory.used_bytes, 0, "{memory:?}");
 }

@@ -136,7 +136,11 @@ impl Cluster {
                 }
                 Step::Do(Output::Stop(reason)) => self.stopped.push(reason),
                 Step::Do(
-                    Output::Client { .. } | Output::Peers(_) | Output::ReplicaStopped(_) | Output::BadToken(_),
+                    Output::Client { .. }
+                    | Output::Peers(_)
+                    | Output::ReplicaStopped(_)
+                    | Output::BadToken(_)
+                    | Output::KeepSecret { .. },
                 ) => {}
             }
         }

@@ -96,6 +96,10 @@ pub struct Controller {
     /// Keep so many full files, as FILE.1 and so on
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000), help_heading = "Audit log")]
     pub audit_keep: u32,
+    /// Memory for what is held for clients and other nodes, beside the data: when it is used up, requests are answered "busy"
+    /// and watches skip
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
+    pub memory: usize,
     /// End when standard input is closed: with whoever started it
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
@@ -162,6 +166,15 @@ fn span(text: &str) -> Result<machine::Span, String> {
         return Err(format!("`{text}` is out of bounds: expected {least} to {most}"));
     }
     Ok(span)
+}
+
+fn memory(text: &str) -> Result<usize, String> {
+    let bytes = super::size(text)?;
+    let (least, most) = (store::budget::MIN_BYTES as u64, 1 << 40);
+    if bytes < least || bytes > most {
+        return Err(format!("`{text}` is out of bounds: expected 64MiB to 1TiB"));
+    }
+    Ok(bytes as usize)
 }
 
 fn election_timeout(text: &str) -> Result<placement::TimeoutConfig, String> {

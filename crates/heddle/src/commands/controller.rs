@@ -57,6 +57,7 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
         }),
         tls: args.tls.files(),
         worn_after: Span::from_secs(args.worn_after),
+        memory_bytes: args.memory,
     };
     let end = run(&options, |ready| {
         if args.until_stdin_closes {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -23,6 +23,15 @@ const WAKER: Token = Token(0);
 
 /// Messages of a watch that wait for the user; of what comes when there are as many, he is told that he has to read again.
 const EVENTS_MAX: usize = 1_024;
+
+/// The same for bytes of their values.
+const EVENT_BYTES_MAX: usize = 64 << 20;
+
+/// Calls that wait for the handler; more are answered with an error.
+const CALLS_MAX: usize = 1_024;
+
+/// The same for bytes of their inputs.
+const CALL_BYTES_MAX: usize = 64 << 20;
 
 /// A call of an RPC that this client offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +83,8 @@ struct Watcher {
     /// Told once, when it begins.
     begun: Option<SyncSender<Result<Answer, store::protocol::Error>>>,
     events: SyncSender<WatchEvents>,
+    /// Bytes of the values in it.
+    waiting: Arc<AtomicUsize>,
     /// What there was no room for, by shard, without the events themselves.
     skipped: BTreeMap<ShardId, WatchEvents>,
     /// Whether there is any of that; the user then tells when there is room again.
@@ -90,8 +101,15 @@ impl Watcher {
             self.skip(&told);
             return true;
         }
-        match self.events.try_send(told) {
-            Err(TrySendError::Full(told)) => self.skip(&told),
+        let bytes = value_bytes(&told);
+        let waiting = self.waiting.fetch_add(bytes, Ordering::AcqRel);
+        let outcome =
+            if waiting > EVENT_BYTES_MAX { Err(TrySendError::Full(told)) } else { self.events.try_send(told) };
+        match outcome {
+            Err(TrySendError::Full(told)) => {
+                self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+                self.skip(&told);
+            }
             Err(TrySendError::Disconnected(_)) => return false,
             Ok(()) => {}
         }
@@ -120,6 +138,15 @@ impl Watcher {
         }
         true
     }
+}
+
+/// Bytes of the values in a message of a watch.
+fn value_bytes(told: &WatchEvents) -> usize {
+    let bytes = |event: &tree::Event| match &event.kind {
+        tree::EventKind::Put { value, .. } => value.len(),
+        tree::EventKind::Deleted | tree::EventKind::Reset => 0,
+    };
+    told.events.iter().map(bytes).sum()
 }
 
 /// A client of the cluster. It connects when there is something to ask, and again whenever it has to.
@@ -152,7 +179,8 @@ impl Client {
         let session = random_bits();
         let caller = Caller::new(session, endpoints.to_vec(), Rng::new(session), config, tls.cloned());
         let back = (orders.clone(), Arc::clone(&waker));
-        let agent = Agent { caller, poll, inbox, back, listeners: HashMap::new(), handler: None };
+        let agent =
+            Agent { caller, poll, inbox, back, listeners: HashMap::new(), handler: None, call_bytes: Arc::default() };
         let thread = thread::Builder::new()
             .name("cluster-client".into())
             .spawn(move || agent.run())
@@ -218,10 +246,12 @@ impl Client {
         let body = RequestBody::Watch { at, from };
         let is_behind = Arc::new(AtomicBool::new(false));
         let (begun, behind) = (Some(begun), Arc::clone(&is_behind));
-        let watcher = Watcher { begun, events: to, skipped: BTreeMap::new(), is_behind: behind };
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let held = Arc::clone(&waiting);
+        let watcher = Watcher { begun, events: to, waiting: held, skipped: BTreeMap::new(), is_behind: behind };
         self.order(Order::Request { token, body, timeout, to: Listener::Watch(watcher) })?;
         match beginning.recv().map_err(|_| Error::Closed)?? {
-            Answer::Watching { from } => Ok(Watch { client: self, token, events, is_behind, from }),
+            Answer::Watching { from } => Ok(Watch { client: self, token, events, waiting, is_behind, from }),
             other => unreachable!("a watch is answered by its beginning, not by {other:?}"),
         }
     }
@@ -267,6 +297,7 @@ pub struct Watch<'a> {
     client: &'a Client,
     token: u64,
     events: Receiver<WatchEvents>,
+    waiting: Arc<AtomicUsize>,
     is_behind: Arc<AtomicBool>,
     /// The revisions after which it began.
     pub from: BTreeMap<ShardId, u64>,
@@ -276,12 +307,13 @@ impl Watch<'_> {
     /// The next events, if some come in time.
     pub fn next_within(&mut self, timeout: Duration) -> Option<WatchEvents> {
         let told = self.events.recv_timeout(timeout).ok();
-        self.ask_for_more();
+        self.took(told.as_ref());
         told
     }
 
     /// There is room now for what there was none for.
-    fn ask_for_more(&self) {
+    fn took(&self, told: Option<&WatchEvents>) {
+        self.waiting.fetch_sub(told.map_or(0, value_bytes), Ordering::AcqRel);
         if self.is_behind.swap(false, Ordering::AcqRel) {
             // A client that has ended has nothing more to tell.
             let _ = self.client.order(Order::CatchUp { token: self.token });
@@ -294,7 +326,7 @@ impl Iterator for Watch<'_> {
 
     fn next(&mut self) -> Option<WatchEvents> {
         let told = self.events.recv().ok();
-        self.ask_for_more();
+        self.took(told.as_ref());
         told
     }
 }
@@ -313,7 +345,9 @@ struct Agent {
     /// For the thread that carries out calls.
     back: (Sender<Order>, Arc<Waker>),
     listeners: HashMap<u64, Listener>,
-    handler: Option<Sender<Invocation>>,
+    handler: Option<SyncSender<Invocation>>,
+    /// Bytes of the inputs that wait for it.
+    call_bytes: Arc<AtomicUsize>,
 }
 
 struct Invocation {
@@ -384,10 +418,13 @@ impl Agent {
 
     /// Calls go to a thread of their own: they may take long.
     fn serve(&mut self, mut handler: Handler) {
-        let (calls, invocations) = mpsc::channel::<Invocation>();
+        let (calls, invocations) = mpsc::sync_channel::<Invocation>(CALLS_MAX);
+        let call_bytes = Arc::new(AtomicUsize::new(0));
+        self.call_bytes = Arc::clone(&call_bytes);
         let (orders, waker) = (self.back.0.clone(), Arc::clone(&self.back.1));
         let work = move || {
             for Invocation { connection, id, call } in invocations {
+                call_bytes.fetch_sub(call.input.len(), Ordering::AcqRel);
                 let result = handler(call);
                 if orders.send(Order::Reply { connection, call: id, result }).is_err() || waker.wake().is_err() {
                     return;
@@ -401,8 +438,8 @@ impl Agent {
     }
 
     fn drain(&mut self, now: Time, tokens: &mut Tokens) -> Time {
-        let (listeners, handler) = (&mut self.listeners, &self.handler);
-        let mut ended = Vec::new();
+        let (listeners, handler, call_bytes) = (&mut self.listeners, &self.handler, &self.call_bytes);
+        let (mut ended, mut refused) = (Vec::new(), Vec::new());
         let told = |output| match output {
             Output::Answer { token, result } => answer(listeners, token, result),
             Output::Event { token, events } => {
@@ -417,9 +454,14 @@ impl Agent {
                 listeners.remove(&token);
             }
             Output::Invoke { connection, call: id, name, path, input } => {
-                if let Some(handler) = handler {
-                    // Without its thread the caller's time runs out.
-                    let _ = handler.send(Invocation { connection, id, call: Call { name, path, input } });
+                let bytes = input.len();
+                let waiting = call_bytes.fetch_add(bytes, Ordering::AcqRel);
+                let invocation = Invocation { connection, id, call: Call { name, path, input } };
+                let is_taken = waiting <= CALL_BYTES_MAX
+                    && handler.as_ref().is_some_and(|handler| handler.try_send(invocation).is_ok());
+                if !is_taken {
+                    call_bytes.fetch_sub(bytes, Ordering::AcqRel);
+                    refused.push((connection, id));
                 }
             }
             Output::Connect { .. } | Output::Send { .. } | Output::Disconnect(_) => {
@@ -427,9 +469,14 @@ impl Agent {
             }
         };
         let wake = self.caller.drain(now, self.poll.registry(), tokens, told, |_| {});
+        let wake = if ended.is_empty() && refused.is_empty() { wake } else { now };
         for token in ended {
             self.listeners.remove(&token);
             self.caller.handle(now, Input::Unwatch { token });
+        }
+        for (connection, call) in refused {
+            let result = Err("it was not carried out: its provider has too many calls to carry out already".to_owned());
+            self.caller.handle(now, Input::Reply { connection, call, result });
         }
         wake
     }

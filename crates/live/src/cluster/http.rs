@@ -47,6 +47,9 @@ pub(super) struct View {
     pub disk_trouble: Option<String>,
     pub disk: store::status::DiskStatus,
     pub dropped_envelopes: u64,
+    /// Connections that were closed since too many held parts of messages.
+    pub unfinished_frames: u64,
+    pub memory: store::budget::Usage,
     pub connections: usize,
     /// Of the audit log, if there is one.
     pub audit: Option<super::audit::Figures>,

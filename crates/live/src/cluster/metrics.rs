@@ -90,6 +90,7 @@ pub(super) fn page(view: &View) -> String {
     }
     let protocol = "The version of the protocol that all servers of the cluster speak.";
     page.gauge("heddle_protocol_version", protocol, view.protocol);
+    memory(&mut page, view);
     counters(&mut page, &status.counters);
     if let Some(audit) = &view.audit {
         page.counter("heddle_audit_lines_total", "Lines of the audit log.", audit.written);
@@ -144,6 +145,26 @@ fn log_writes(page: &mut Page, log_writes: &Latencies) {
     page.sample("heddle_log_write_seconds_bucket", &[("le", "+Inf")], log_writes.count());
     page.sample("heddle_log_write_seconds_sum", &[], log_writes.total_us as f64 / 1e6);
     page.sample("heddle_log_write_seconds_count", &[], log_writes.count());
+}
+
+/// What is held for others.
+fn memory(page: &mut Page, view: &View) {
+    let usage = &view.memory;
+    page.gauge("heddle_memory_limit_bytes", "Bytes that may be held for clients and peers.", usage.limit_bytes);
+    page.gauge("heddle_memory_peak_bytes", "The most bytes that were held for clients and peers.", usage.peak_bytes);
+    page.family("heddle_memory_bytes", "gauge", "Bytes held for clients and peers, by kind.");
+    for (kind, (bytes, _)) in &usage.kinds {
+        page.sample("heddle_memory_bytes", &[("kind", kind.name())], bytes);
+    }
+    page.family("heddle_memory_refused_total", "counter", "What found no room, by kind.");
+    for (kind, (_, refused)) in &usage.kinds {
+        page.sample("heddle_memory_refused_total", &[("kind", kind.name())], refused);
+    }
+    page.counter(
+        "heddle_unfinished_messages_total",
+        "Connections closed since too many held parts of messages.",
+        view.unfinished_frames,
+    );
 }
 
 fn counters(page: &mut Page, counters: &Counters) {

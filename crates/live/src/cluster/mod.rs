@@ -25,6 +25,7 @@
 //! All that can be read now is handled before the server is asked for output, so that what goes to one peer, or to the disk, goes together.
 
 mod audit;
+mod buffers;
 mod caller;
 pub mod certificates;
 mod client;

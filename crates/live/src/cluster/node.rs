@@ -3,6 +3,7 @@
 mod accept;
 mod access;
 mod greeting;
+mod outbox;
 mod peer_refusals;
 
 use std::collections::HashMap;
@@ -18,11 +19,7 @@ use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use nix::sys::signalfd::SignalFd;
-use store::peer::Envelope;
-use store::protocol::{
-    Admin, ClientMessage, Error as Refusal, FrameError, Hello, Request, RequestBody, Response, Role, ServerMessage,
-    decode, decode_client,
-};
+use store::protocol::{Admin, ClientMessage, Hello, Request, RequestBody, Role, decode, decode_client};
 use store::{ClientId, Input, Output, Server};
 
 use super::audit::Audit;
@@ -34,13 +31,14 @@ use super::disk::Disk;
 use super::http::{Question, View};
 use super::logins::Logins;
 use super::peers::{Action, Peers, bound_silence};
-use super::refusals::{self, Caller, Refusals};
+use super::refusals::{Caller, Refusals};
 use super::remote::RemoteHost;
 use super::secret::Secrets;
 use super::stream::{Received, Stream};
 use super::subject::common_name;
 use super::{Error, Tls};
 use greeting::Handshake;
+use outbox::Waiting;
 use peer_refusals::PeerRefusals;
 
 const LISTENER: Token = Token(0);
@@ -54,12 +52,6 @@ const OURSELVES: ClientId = ClientId(0);
 
 /// Who connects has to say who he is within this.
 const GREETING_PATIENCE: Span = Span::from_secs(10);
-
-/// Bytes that may wait for a client before it is cut off.
-const CLIENT_OUTBOX_MAX: usize = 64 << 20;
-
-/// Bytes that may wait for a peer before further envelopes are dropped; Raft says everything again that matters.
-const PEER_OUTBOX_MAX: usize = 64 << 20;
 
 /// Connections are looked through for silent ones so often.
 const SWEEP: Span = Span::from_secs(1);
@@ -138,6 +130,8 @@ pub(super) struct Parts {
     pub metrics: Option<String>,
     /// When the process has to be started anew.
     pub worn_at: Time,
+    /// How much is held for clients and peers at most.
+    pub memory_bytes: usize,
 }
 
 /// A controller that runs.
@@ -168,8 +162,8 @@ pub(super) struct Node {
     handshakes: HashMap<Token, Handshake>,
     peer_refusals: PeerRefusals,
     ending: Option<Ending>,
-    dropped_envelopes: u64,
     refusals: Refusals,
+    waiting: Waiting,
     /// The last write failed, and why.
     disk_trouble: Option<String>,
     /// When the cluster may be told again where this server is.
@@ -223,8 +217,8 @@ impl Node {
             handshakes: HashMap::new(),
             peer_refusals: PeerRefusals::default(),
             ending: None,
-            dropped_envelopes: 0,
             refusals: Refusals::default(),
+            waiting: Waiting::default(),
             disk_trouble: None,
             tell_address_at: Time::ZERO,
             next_sequence: 1,
@@ -342,7 +336,9 @@ impl Node {
                 log_writes: self.parts.server.health().log_writes,
                 disk_trouble: self.disk_trouble.clone().or_else(|| self.parts.disk.wants()),
                 disk: self.parts.server.disk_status(),
-                dropped_envelopes: self.dropped_envelopes,
+                dropped_envelopes: self.waiting.dropped_envelopes,
+                unfinished_frames: self.waiting.unfinished_frames,
+                memory: self.parts.server.memory(),
                 connections: self.connections.len(),
                 displaced: self.strangers.displaced(),
                 audit: self.parts.audit.as_ref().map(Audit::figures),
@@ -388,94 +384,20 @@ impl Node {
         Ok(())
     }
 
-    fn tell_peer(&mut self, to: ServerId, envelope: &Envelope) {
-        let token = self.peers.token(to);
-        let Some((token, connection)) = token.and_then(|token| Some((token, self.connections.get_mut(&token)?))) else {
-            self.dropped_envelopes += 1;
-            return;
-        };
-        if connection.stream.waiting() > PEER_OUTBOX_MAX {
-            self.dropped_envelopes += 1;
-            return;
-        }
-        match connection.stream.put(envelope) {
-            Ok(()) => self.dirty.push(token),
-            Err(error) => {
-                self.dropped_envelopes += 1;
-                tracing::error!("an envelope for server {to} was dropped: {error}");
-            }
-        }
-    }
-
-    fn tell_client(&mut self, now: Time, client: ClientId, message: &ServerMessage) {
-        if client == OURSELVES {
-            if let ServerMessage::Response(Response { result: Err(error), .. }) = message {
-                tracing::warn!("our own request: {error}");
-            }
-            return;
-        }
-        self.note_answer(client, message);
-        let Some(&token) = self.clients.get(&client) else { return };
-        let connection = self.connections.get_mut(&token).expect("each client has its connection");
-        let Kind::Client { version, .. } = connection.kind else { unreachable!("a client's connection is a client's") };
-        if let ServerMessage::Response(Response { result: Err(error), .. }) = message
-            && let Some(reason) = refusals::reason(error)
-        {
-            self.refusals.count(&connection.caller(), "request", reason, &error.to_string());
-        }
-        let admission = greeting::admission(&self.parts.secrets, self.parts.server.map(), version, message);
-        let message = admission.as_ref().unwrap_or(message);
-        let completed = self.refusals.complete(message, || self.parts.disk.wants());
-        let message = completed.as_ref().unwrap_or(message);
-        if let Err(FrameError::TooLong(bytes)) = connection.stream.put(&*message.for_version(version)) {
-            let ServerMessage::Response(response) = message else {
-                tracing::error!("a message of {bytes} bytes for a client was dropped");
-                return;
-            };
-            let result = Err(Refusal::TooLarge(bytes as u64));
-            let response = Response { sequence: response.sequence, leader: response.leader.clone(), result };
-            connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");
-        }
-        if connection.stream.waiting() > CLIENT_OUTBOX_MAX {
-            // At once: there may be as much again to come.
-            self.send(now, token);
-        } else if self.dirty.last() != Some(&token) {
-            self.dirty.push(token);
-        }
-    }
-
-    /// Sends what waits. Whether connections were lost, of which the server then knows.
-    fn flush(&mut self, now: Time) -> bool {
-        let mut lost = false;
-        for token in std::mem::take(&mut self.dirty) {
-            lost |= !self.send(now, token);
-        }
-        lost
-    }
-
-    /// Sends what waits for one connection; `false` if it is lost by that.
-    fn send(&mut self, now: Time, token: Token) -> bool {
-        let Some(connection) = self.connections.get_mut(&token) else { return true };
-        let outcome = connection.stream.flush();
-        let waiting = connection.stream.waiting();
-        if let Err(reason) = outcome {
-            self.close(now, token, &reason);
-            return false;
-        }
-        if matches!(connection.kind, Kind::Client { .. }) && waiting > CLIENT_OUTBOX_MAX {
-            let peer = connection.stream.peer();
-            tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
-            self.refusals.count(&connection.caller(), "connection", "does not read", "");
-            self.close(now, token, "it does not read");
-            return false;
-        }
-        true
-    }
-
     fn receive(&mut self, now: Time, token: Token, event: Option<&Event>) {
+        if !event.is_some_and(|event| event.is_read_closed() || event.is_error()) && self.holds_back(token) {
+            // It may take more of what it is told.
+            self.dirty.push(token);
+            return;
+        }
         let Some(mut connection) = self.connections.remove(&token) else { return };
         let outcome = self.take_in(now, token, &mut connection, event);
+        if matches!(connection.kind, Kind::Client { client, .. } if self.parts.server.has_unread(client)) {
+            // Some of it may have gone.
+            self.dirty.push(token);
+        }
         self.connections.insert(token, connection);
+        self.note_received(now, token);
         match outcome {
             Ok(Received::All) => {}
             Ok(Received::More) => self.unfinished.push(token),
@@ -528,6 +450,12 @@ impl Node {
                 }
             }
             connection.stream.took(length);
+            if matches!(connection.kind, Kind::Client { client, .. } if !self.parts.server.may_read(client)) {
+                // What else is there waits where it is.
+                self.waiting.hold_back(token);
+                connection.stream.flush()?;
+                return Ok(if received == Received::Ended { received } else { Received::All });
+            }
         }
         connection.stream.flush()?;
         Ok(received)
@@ -537,6 +465,7 @@ impl Node {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         connection.stream.deregister(self.parts.poll.registry());
         self.handshakes.remove(&token);
+        self.forget_waiting(now, token, connection.kind, connection.stream.waiting());
         match connection.kind {
             Kind::Unknown { .. } | Kind::Challenged { .. } => {
                 tracing::info!("{}: {reason}", connection.stream.peer());

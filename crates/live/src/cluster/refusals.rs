@@ -104,7 +104,7 @@ fn cut(text: &str) -> String {
 pub(super) const fn reason(error: &Error) -> Option<&'static str> {
     match error {
         Error::Invalid(_) | Error::SpansShards(_) => Some("invalid"),
-        Error::Busy(_) => Some("busy"),
+        Error::Busy(_) | Error::Overloaded { .. } => Some("busy"),
         Error::Disk(_) => Some("disk"),
         Error::TooLarge(_) => Some("too large"),
         Error::Denied(_) => Some("denied"),

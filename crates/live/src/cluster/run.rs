@@ -82,6 +82,8 @@ pub struct ControllerOptions {
     /// How long a process runs before it wants to be started anew ([`End::Worn`]), at most [`WORN_AFTER`]. Servers differ by up to a
     /// quarter of it, so that a cluster does not start anew as a whole.
     pub worn_after: Span,
+    /// Bytes that it holds for clients and peers at most, beside its data; at least [`store::budget::MIN_BYTES`].
+    pub memory_bytes: usize,
 }
 
 /// A controller that has begun to listen.
@@ -158,6 +160,8 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     config.rebuild.clone_from(&options.rebuild);
     config.balance_leaders = options.balance_leaders;
     config.reads = options.reads;
+    config.memory_bytes = options.memory_bytes.max(store::budget::MIN_BYTES);
+    let memory_bytes = config.memory_bytes;
     // Of the wall clock, which is later at each start unless it was set back; the registry then finds out.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     config.secret = Some(secrets.own().clone());
@@ -172,6 +176,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let worn_at = Time::ZERO + Span::from_ps(worn_after - worn_after / 64 * (id.0 % 16));
     let parts = Parts {
         worn_at,
+        memory_bytes,
         poll,
         waker,
         listener,

@@ -10,13 +10,10 @@ use mio::{Interest, Registry, Token};
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
 use serde::Serialize;
-use store::protocol::{FRAME_HEADER, FrameError, encode_frame, split_frame};
+use store::protocol::{FRAME_HEADER, FrameError, split_frame};
 
-/// Room for what comes in, at first.
-const INBOX_BYTES: usize = 4 << 10;
-
-/// An empty inbox or outbox that has grown beyond this is made small again.
-const KEPT_BYTES: usize = 1 << 20;
+pub(super) use super::buffers::Received;
+use super::buffers::{Inbox, Outbox};
 
 /// One connection is read so far, then it is the next one's turn.
 const TURN_BYTES: usize = 1 << 20;
@@ -24,25 +21,12 @@ const TURN_BYTES: usize = 1 << 20;
 /// So much is handed to TLS at a time: what it has encrypted waits within it.
 const TLS_CHUNK_BYTES: usize = 64 << 10;
 
-/// What came of an attempt to receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Received {
-    /// There is nothing more for now.
-    All,
-    /// There may be more: receive again, without waiting for an event.
-    More,
-    /// The other side has ended. Frames that came before are there.
-    Ended,
-}
-
 #[derive(Debug)]
 pub(super) struct Stream {
     socket: TcpStream,
     tls: Option<Box<Connection>>,
     inbox: Inbox,
-    /// What is to be sent, from `sent` on; with TLS, not yet encrypted.
-    outbox: Vec<u8>,
-    sent: usize,
+    outbox: Outbox,
     /// The longest frame that is taken.
     frame_max: usize,
     is_connected: bool,
@@ -63,8 +47,8 @@ impl Stream {
         // It fails for sockets that are broken already, which reading will tell.
         let _ = socket.set_nodelay(true);
         let tls = tls.map(Box::new);
-        let inbox = Inbox::default();
-        Self { socket, tls, inbox, outbox: Vec::new(), sent: 0, frame_max: store::protocol::FRAME_MAX, is_connected }
+        let (inbox, outbox) = (Inbox::default(), Outbox::default());
+        Self { socket, tls, inbox, outbox, frame_max: store::protocol::FRAME_MAX, is_connected }
     }
 
     /// Refuses longer frames, until somebody is known to be worth more.
@@ -115,7 +99,12 @@ impl Stream {
 
     /// Bytes that wait to be sent.
     pub fn waiting(&self) -> usize {
-        self.outbox.len() - self.sent
+        self.outbox.waiting()
+    }
+
+    /// Bytes of memory for what came in, beyond what every connection has.
+    pub fn received(&self) -> usize {
+        self.inbox.extra()
     }
 
     /// Receives what there is.
@@ -129,7 +118,7 @@ impl Stream {
         // Otherwise a read that does not fill its room has emptied the socket (epoll(7), questions and answers, 9).
         let to_the_end = event.is_none_or(Event::is_read_closed);
         match &mut self.tls {
-            None => self.inbox.receive(&mut self.socket, to_the_end).map_err(|error| error.to_string()),
+            None => self.inbox.receive(&mut self.socket, to_the_end, TURN_BYTES).map_err(|error| error.to_string()),
             Some(tls) => receive_tls(&mut self.socket, tls, &mut self.inbox),
         }
     }
@@ -174,7 +163,7 @@ impl Stream {
     /// # Errors
     /// [`FrameError::TooLong`]; nothing is sent of it.
     pub fn put<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
-        encode_frame(message, &mut self.outbox)
+        self.outbox.put(message)
     }
 
     /// Sends as much as the other side takes.
@@ -187,27 +176,17 @@ impl Stream {
         }
         match &mut self.tls {
             None => {
-                while self.sent < self.outbox.len() {
-                    match self.socket.write(&self.outbox[self.sent..]) {
+                while !self.outbox.front().is_empty() {
+                    match self.socket.write(self.outbox.front()) {
                         Ok(0) => return Err("the connection takes no more bytes".into()),
-                        Ok(written) => self.sent += written,
+                        Ok(written) => self.outbox.advance(written),
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         Err(error) => return Err(error.to_string()),
                     }
                 }
             }
-            Some(tls) => flush_tls(&mut self.socket, tls, &self.outbox, &mut self.sent)?,
-        }
-        if self.sent == self.outbox.len() {
-            self.outbox.clear();
-            self.sent = 0;
-            if self.outbox.capacity() > KEPT_BYTES {
-                self.outbox = Vec::new();
-            }
-        } else if self.sent > KEPT_BYTES {
-            self.outbox.drain(..self.sent);
-            self.sent = 0;
+            Some(tls) => flush_tls(&mut self.socket, tls, &mut self.outbox)?,
         }
         Ok(())
     }
@@ -220,7 +199,7 @@ impl AsFd for Stream {
 }
 
 /// Encrypts and sends; what TLS has to say itself goes first.
-fn flush_tls(socket: &mut TcpStream, tls: &mut Connection, outbox: &[u8], sent: &mut usize) -> Result<(), String> {
+fn flush_tls(socket: &mut TcpStream, tls: &mut Connection, outbox: &mut Outbox) -> Result<(), String> {
     loop {
         while tls.wants_write() {
             match tls.write_tls(socket) {
@@ -231,11 +210,12 @@ fn flush_tls(socket: &mut TcpStream, tls: &mut Connection, outbox: &[u8], sent: 
             }
         }
         // Before its end a handshake takes what is to be sent after it only up to a limit: it had better come later.
-        if *sent == outbox.len() || tls.is_handshaking() {
+        if outbox.front().is_empty() || tls.is_handshaking() {
             return Ok(());
         }
-        let chunk = &outbox[*sent..outbox.len().min(*sent + TLS_CHUNK_BYTES)];
-        *sent += tls.writer().write(chunk).map_err(|error| error.to_string())?;
+        let chunk = &outbox.front()[..outbox.front().len().min(TLS_CHUNK_BYTES)];
+        let taken = tls.writer().write(chunk).map_err(|error| error.to_string())?;
+        outbox.advance(taken);
     }
 }
 
@@ -265,71 +245,6 @@ fn receive_tls(socket: &mut TcpStream, tls: &mut Connection, inbox: &mut Inbox) 
             return Ok(Received::Ended);
         }
         // The handshake goes on with our own words.
-        flush_tls(socket, tls, &[], &mut 0)?;
-    }
-}
-
-/// Bytes that came in and were not taken yet.
-#[derive(Debug, Default)]
-struct Inbox {
-    /// All of it is initialised; content is `start..end`.
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Inbox {
-    fn content(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-
-    fn take(&mut self, bytes: usize) {
-        self.start += bytes;
-        if self.start == self.end {
-            self.start = 0;
-            self.end = 0;
-            if self.bytes.len() > KEPT_BYTES {
-                self.bytes = Vec::new();
-            }
-        }
-    }
-
-    /// Room behind the content, at least `wanted` bytes.
-    fn room(&mut self, wanted: usize) -> &mut [u8] {
-        if self.bytes.len() - self.end < wanted {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-            if self.bytes.len() - self.end < wanted {
-                self.bytes.resize((self.bytes.len() * 2).max(self.end + wanted).max(INBOX_BYTES), 0);
-            }
-        }
-        &mut self.bytes[self.end..]
-    }
-
-    fn fill(&mut self, bytes: usize) -> usize {
-        self.end += bytes;
-        bytes
-    }
-
-    fn receive(&mut self, socket: &mut TcpStream, to_the_end: bool) -> io::Result<Received> {
-        let mut turn = 0;
-        while turn < TURN_BYTES {
-            let room = self.room(INBOX_BYTES / 2);
-            let wanted = room.len();
-            match socket.read(room) {
-                Ok(0) => return Ok(Received::Ended),
-                Ok(read) => {
-                    turn += self.fill(read);
-                    if read < wanted && !to_the_end {
-                        return Ok(Received::All);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::All),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Received::More)
+        flush_tls(socket, tls, &mut Outbox::default())?;
     }
 }

@@ -59,6 +59,8 @@ struct Stream {
     epoch: u64,
     /// When the last message arrives at the server, and at the client.
     last: (Time, Time),
+    /// Bytes on their way to the client.
+    unread: usize,
     is_broken: bool,
 }
 
@@ -221,6 +223,8 @@ impl Core {
                 return;
             }
         }
+        let has_output = self.nodes.get(&id).and_then(Node::server).is_some_and(store::Server::has_output);
+        let until = if has_output { now } else { until };
         self.schedule(id, until.max(now + DISPATCH));
     }
 
@@ -234,7 +238,14 @@ impl Core {
                 let input = Input::Peer { from, envelope: self.through_bytes(envelope) };
                 self.deliver(copies, to, input);
             }
-            Output::Client { client, message } => self.answer(from, client, message),
+            Output::Client { client, message } => {
+                self.answer(from, client, message);
+                let unread =
+                    self.streams.get(&client).filter(|stream| !stream.is_broken).map_or(0, |stream| stream.unread);
+                if let Some(node) = self.nodes.get_mut(&from) {
+                    node.note_waiting(client, unread);
+                }
+            }
             Output::Disk(write) => {
                 let (now, lane) = (self.now, write.lane);
                 let Some(node) = self.nodes.get_mut(&from) else { return };
@@ -338,7 +349,7 @@ impl Core {
         let epoch = self.nodes.get(&server).filter(|node| node.process.is_some()).map(|node| node.epoch);
         let last = (self.now, self.now);
         let epoch_or_none = epoch.unwrap_or(0);
-        self.streams.insert(connection, Stream { server, epoch: epoch_or_none, last, is_broken: false });
+        self.streams.insert(connection, Stream { server, epoch: epoch_or_none, last, unread: 0, is_broken: false });
         if epoch.is_none() {
             self.break_stream(connection);
         }
@@ -381,11 +392,24 @@ impl Core {
         }
         match self.network.send_on_stream(server, client) {
             Some(span) => {
-                let at = stream.last.1.max(self.now + span);
-                self.streams.insert(connection, Stream { last: (stream.last.0, at), ..stream });
+                let bytes = frame_bytes(&message);
+                let reads = Span::from_ns(bytes as u64 * 1_000_000_000 / self.scenario.reader_bytes_s);
+                let at = stream.last.1.max(self.now + span) + reads;
+                let unread = stream.unread + bytes;
+                self.streams.insert(connection, Stream { last: (stream.last.0, at), unread, ..stream });
                 self.calendar.push(at, Event::ToClient(connection, from, Box::new(message)));
             }
             None => self.break_stream(connection),
+        }
+    }
+
+    /// A client has read a message of its stream: the server has room for more.
+    pub fn was_read(&mut self, connection: ClientId, from: ServerId, message: &ServerMessage) {
+        let Some(stream) = self.streams.get_mut(&connection) else { return };
+        stream.unread -= frame_bytes(message);
+        let (bytes, epoch, is_broken) = (stream.unread, stream.epoch, stream.is_broken);
+        if !is_broken && self.nodes.get(&from).is_some_and(|node| node.epoch == epoch) {
+            self.arrived(from, Input::Waiting { client: connection, bytes });
         }
     }
 
@@ -435,6 +459,13 @@ impl Core {
     pub fn shards(&self) -> Vec<ShardId> {
         self.map().map(|map| map.shards().keys().copied().collect()).unwrap_or_default()
     }
+}
+
+/// Bytes of a message on a connection.
+fn frame_bytes(message: &ServerMessage) -> usize {
+    let mut frame = Vec::new();
+    store::protocol::encode_frame(message, &mut frame).expect("what a server says fits into a frame");
+    frame.len()
 }
 
 /// Whose connection it is.

@@ -24,6 +24,7 @@ mod data;
 mod disk;
 pub mod election;
 mod lockers;
+mod mirror;
 mod nemesis;
 mod network;
 mod node;

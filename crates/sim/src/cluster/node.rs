@@ -122,6 +122,8 @@ impl Node {
         config.log_memory_bytes = scenario.log_memory_bytes;
         config.log_disk_bytes = scenario.log_disk_bytes();
         config.incarnation = self.epoch;
+        config.memory_bytes = scenario.memory_bytes;
+        config.watch_message_bytes = scenario.watch_message_bytes;
         (scenario.configure)(&mut config);
         let local = self.clock.shows(now);
         let rng = self.rng.fork(self.epoch);
@@ -195,6 +197,13 @@ impl Node {
         }
     }
 
+    /// So much of what a client was told is on its way, or waits.
+    pub fn note_waiting(&mut self, client: store::ClientId, bytes: usize) {
+        if let Some(process) = &mut self.process {
+            process.server.handle(process.shown, Input::Waiting { client, bytes });
+        }
+    }
+
     /// The server, if it runs.
     pub fn server(&self) -> Option<&Server> {
         self.process.as_ref().map(|process| &process.server)
@@ -218,8 +227,13 @@ const fn connection_of(input: &Input) -> (u8, u64) {
         | Input::PeerSpeaks { peer: from, .. }
         | Input::SecretKept { from, .. }
         | Input::Disowned(from) => (0, from.0),
-        Input::Client { client, .. } | Input::Caller { client, .. } | Input::ClientGone(client) => (1, client.0),
-        Input::Written(_) | Input::WriteFailed { .. } | Input::WallClock(_) | Input::Tick => (2, 0),
+        Input::Client { client, .. }
+        | Input::Caller { client, .. }
+        | Input::ClientGone(client)
+        | Input::Waiting { client, .. } => (1, client.0),
+        Input::Written(_) | Input::WriteFailed { .. } | Input::WallClock(_) | Input::Held { .. } | Input::Tick => {
+            (2, 0)
+        }
     }
 }
 

@@ -139,6 +139,13 @@ pub enum Finding {
     Repeated(String),
     /// Two clients held one lock, or one wrote with a fencing token that was not valid any more.
     TwoHolders(String),
+    /// A server held more for others than it may.
+    OverBudget {
+        /// Which.
+        server: u64,
+        /// How many bytes it may hold.
+        limit: u64,
+    },
     /// A server did not start from its own disk.
     DoesNotStart {
         /// Which.
@@ -185,6 +192,9 @@ impl Display for Finding {
                 write!(f, "server {server}'s replica of shard {shard} has stopped: {reason}")
             }
             Self::TalkedOut { server } => write!(f, "server {server} believes a liar that it is no member"),
+            Self::OverBudget { server, limit } => {
+                write!(f, "server {server} held more than {limit} bytes for others")
+            }
             Self::DoesNotStart { server, reason } => write!(f, "server {server} does not start: {reason}"),
         }
     }

@@ -59,6 +59,12 @@ pub struct Scenario {
     pub large_values: bool,
     /// The last of the founders lies to the others while things go wrong.
     pub lies: Option<Lies>,
+    /// Bytes that a server holds for others.
+    pub memory_bytes: usize,
+    /// Bytes of events in one message to a watcher.
+    pub watch_message_bytes: usize,
+    /// Bytes that a watcher reads in a second.
+    pub reader_bytes_s: u64,
     /// Last changes to a server's configuration: for errors planted on purpose.
     pub configure: fn(&mut store::Config),
     /// Keep a record of what happened, for a person to read.
@@ -92,6 +98,9 @@ impl Default for Scenario {
             segment_bytes: 16 << 10,
             large_values: false,
             lies: None,
+            memory_bytes: store::budget::DEFAULT_BYTES,
+            watch_message_bytes: 256 << 10,
+            reader_bytes_s: 1 << 30,
             configure: |_| {},
             trace: false,
         }
@@ -169,16 +178,32 @@ impl Scenario {
             scenario.segment_bytes = 4 << 10;
         }
         scenario.elections_vary = rng.below(4) == 0;
+        // A stream of its own: what was drawn above stays as it was.
+        let mut rng_of_sizes = Rng::new(seed).fork(0xb0d9);
+        scenario.draw_sizes(&mut rng_of_sizes);
         if rng.below(3) == 0 {
             // Answers come when nobody waits for them any more.
             scenario.quality.late = Span::from_ms(900);
         }
         if rng.below(10) == 0 {
             scenario = scenario.with_production_sizes();
+            // The least that may be set, and readers that it suits.
+            scenario.memory_bytes = scenario.memory_bytes.max(store::budget::MIN_BYTES);
+            scenario.reader_bytes_s = scenario.reader_bytes_s.max(10_000_000);
         }
         if rng.below(3) == 0 {
             scenario.lockers = 2 + rng.below(3);
         }
         scenario
+    }
+
+    /// How much there is, and how little room for it.
+    fn draw_sizes(&mut self, rng: &mut Rng) {
+        if rng.below(3) > 0 {
+            return;
+        }
+        self.watch_message_bytes = [1, 500, 5_000][rng.below(3) as usize];
+        self.reader_bytes_s = [2_000, 20_000, 200_000][rng.below(3) as usize];
+        self.memory_bytes = [128 << 10, 512 << 10, 2 << 20][rng.below(3) as usize];
     }
 }

@@ -14,6 +14,7 @@ use tree::{EventKind, Location, Path};
 use super::clients::Finally;
 use super::core::{Core, Event, client_of};
 use super::data;
+use super::mirror::Mirror;
 use super::report::Finding;
 use crate::linearizability::entry::{Action, Change, Leaf, Output};
 use crate::linearizability::{Operation, Outcome, entry};
@@ -33,15 +34,16 @@ struct Watcher {
     number: u32,
     at: Location,
     connection: Option<(ClientId, ServerId)>,
+    /// Requests so far, and which of them was the watch.
+    requests: u64,
     sequence: u64,
     is_watching: bool,
     /// The revision of each shard up to which it was told everything.
     from: BTreeMap<ShardId, u64>,
     /// Tags of values that it was told of.
     told: BTreeSet<(Path, u64)>,
-    /// The last revision of each path, and its tag; none after its deletion. A replica of the shard that held a path before
-    /// may tell of it after one of the shard that holds it now: revisions go on over a move, so the higher one counts.
-    last: BTreeMap<Path, (u64, Option<u64>)>,
+    /// What it knows of the data.
+    mirror: Mirror,
     /// It was told that events up to this revision may be missing, everywhere and below some paths.
     excused: u64,
     excused_below: Vec<(Path, u64)>,
@@ -57,11 +59,12 @@ impl Watchers {
                 number,
                 at: data::container(number),
                 connection: None,
+                requests: 0,
                 sequence: 0,
                 is_watching: false,
                 from: BTreeMap::new(),
                 told: BTreeSet::new(),
-                last: BTreeMap::new(),
+                mirror: Mirror::default(),
                 excused: 0,
                 excused_below: Vec::new(),
                 alarm: 0,
@@ -86,7 +89,8 @@ impl Watchers {
     pub fn are_watching(&self, core: &Core) -> bool {
         let is_open = |watcher: &Watcher| watcher.connection.is_some_and(|(connection, _)| core.is_open(connection));
         let settled = |watcher: &Watcher| {
-            (watcher.is_watching && is_open(watcher)) || !somebody_holds_all(core, &watcher.at.path)
+            (watcher.is_watching && watcher.mirror.is_complete() && is_open(watcher))
+                || !somebody_holds_all(core, &watcher.at.path)
         };
         self.all.values().all(settled)
     }
@@ -96,6 +100,8 @@ impl Watchers {
         let Some(watcher) = self.all.get_mut(&number) else { return };
         if watcher.alarm == alarm && !watcher.is_watching {
             watcher.subscribe(core);
+        } else if watcher.alarm == alarm {
+            watcher.read(core);
         }
     }
 
@@ -124,6 +130,13 @@ impl Watchers {
                     watcher.try_later(core);
                 }
             },
+            ServerMessage::Response(response) if watcher.mirror.is_reading(response.sequence) => {
+                if watcher.mirror.answered(response.sequence, response.result) {
+                    watcher.read(core);
+                } else {
+                    watcher.try_later(core);
+                }
+            }
             ServerMessage::Watched(events) if events.watch == watcher.sequence => {
                 self.counts.0 += events.events.len() as u64;
                 self.counts.1 += u64::from(events.skipped);
@@ -153,7 +166,9 @@ impl Watcher {
         let server = members[core.rng.below(members.len() as u32) as usize];
         let connection = core.connect_stream(self.number, server);
         self.connection = Some((connection, server));
-        self.sequence += 1;
+        self.mirror.stop_reading();
+        self.requests += 1;
+        self.sequence = self.requests;
         let body = RequestBody::Watch { at: self.at.clone(), from: self.from.clone() };
         let (session, sequence) = (u64::from(self.number), self.sequence);
         let request = Request { session, sequence, acknowledged: sequence, timeout_ms: 1_000, body };
@@ -181,8 +196,20 @@ impl Watcher {
             if let std::collections::btree_map::Entry::Vacant(new) = self.from.entry(shard) {
                 new.insert(revision);
                 self.excused = self.excused.max(revision);
+                self.mirror.read_again(&self.at, core.scenario.entries);
             }
         }
+        self.read(core);
+    }
+
+    /// Reads what has to be read again.
+    fn read(&mut self, core: &mut Core) {
+        let Some((connection, server)) = self.connection.filter(|_| self.is_watching) else { return };
+        let Some(body) = self.mirror.ask(self.requests + 1, &self.from) else { return };
+        self.requests += 1;
+        let (session, sequence) = (u64::from(self.number), self.requests);
+        let request = Request { session, sequence, acknowledged: sequence, timeout_ms: 1_500, body };
+        core.to_server(connection, server, ClientMessage::Request(request));
     }
 
     fn watched(&mut self, core: &mut Core, batch: WatchEvents) {
@@ -191,21 +218,25 @@ impl Watcher {
         let from = self.from.get(&batch.shard).copied().unwrap_or(0);
         if batch.skipped {
             self.excused = self.excused.max(batch.revision);
+            self.mirror.read_again(&self.at, core.scenario.entries);
         }
         let mut newest = 0;
         for event in batch.events {
-            let in_order = event.revision > from && event.revision >= newest && event.revision <= batch.revision;
+            // What is above the batch's revision is the beginning of one revision that goes on in the next batch.
+            let is_cut = newest > batch.revision;
+            let in_order = event.revision > from && event.revision >= newest && (!is_cut || event.revision == newest);
             match event.kind {
                 EventKind::Reset => {
+                    self.mirror.read_again(&event.at, core.scenario.entries);
                     self.excused_below.push((event.at.path, event.revision));
                     continue;
                 }
                 EventKind::Put { etag, .. } => {
                     self.told.insert((event.at.path.clone(), etag));
-                    self.note_last(event.at.path, event.revision, Some(etag));
+                    self.mirror.note(event.at.path, event.revision, Some(etag));
                 }
                 EventKind::Deleted => {
-                    self.note_last(event.at.path, event.revision, None);
+                    self.mirror.note(event.at.path, event.revision, None);
                 }
             }
             newest = newest.max(event.revision);
@@ -217,6 +248,7 @@ impl Watcher {
             }
         }
         self.from.insert(batch.shard, batch.revision);
+        self.read(core);
     }
 
     /// Up to which revision events of a path may be missing.
@@ -248,31 +280,15 @@ impl Watcher {
         }
     }
 
-    fn note_last(&mut self, path: Path, revision: u64, tag: Option<u64>) {
-        let last = self.last.entry(path).or_insert((revision, tag));
-        if revision >= last.0 {
-            *last = (revision, tag);
-        }
-    }
-
-    /// What was told last must be what is there.
+    /// What it knows must be what is there.
     fn check_data(&self, core: &mut Core, finally: &Finally) {
         for ((number, leaf), found) in finally {
             let path = data::leaf(*number, *leaf).path;
-            if !self.at.path.contains(&path) {
-                continue;
-            }
-            let last = self.last.get(&path).and_then(|(_, tag)| *tag);
-            let excused = self.excused(&path);
-            let wrong = match (last, *found) {
-                (Some(told), None) => told > excused,
-                (told, Some(tag)) => tag > excused && told != Some(tag),
-                (None, None) => false,
-            };
-            if wrong {
+            let known = self.mirror.tag(&path);
+            if self.at.path.contains(&path) && known != *found {
                 let number = self.number;
                 core.found(Finding::Missed(format!(
-                    "watcher {number} was told last that {path} has tag {last:?}; it has {found:?}"
+                    "watcher {number}, who read again whenever it had to, knows that {path} has tag {known:?}; it has {found:?}"
                 )));
             }
         }

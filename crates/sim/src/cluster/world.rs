@@ -101,7 +101,8 @@ impl World {
         if agreed {
             self.turn_off_removed();
         }
-        let settled = agreed && self.run_until(last, |world| world.watchers.are_watching(&world.core));
+        let settled =
+            agreed && self.run_until(last, |world| world.watchers.are_watching(&world.core) && world.held().is_none());
         let recovered = self.core.now.since(mended);
         if settled {
             // What was written last has still to be told to watchers, behind what was late when all was mended.
@@ -156,6 +157,7 @@ impl World {
             Event::ToServer(to, input) => core.arrived(to, *input),
             Event::ToClient(connection, from, message) => {
                 let client = client_of(connection);
+                core.was_read(connection, from, &message);
                 if !core.is_open(connection) {
                     // It broke meanwhile.
                 } else if client == ADMINISTRATOR {
@@ -219,6 +221,10 @@ impl World {
                     let servers = (first.0, node.id.0);
                     findings.push(Finding::TwoLeaders { shard: shard.0, term, servers });
                 }
+            }
+            let memory = server.memory();
+            if memory.peak_bytes > memory.limit_bytes {
+                findings.push(Finding::OverBudget { server: node.id.0, limit: memory.limit_bytes });
             }
             for (shard, (index, digest)) in server.digests() {
                 if *self.held.entry((shard, index)).or_insert(digest) != digest {
@@ -289,6 +295,14 @@ impl World {
         None
     }
 
+    /// What a server holds for others, though nobody wants anything.
+    fn held(&self) -> Option<String> {
+        self.core.nodes.values().find_map(|node| {
+            let memory = node.server()?.memory();
+            (memory.used_bytes > 0).then(|| format!("server {} has not given back {memory:?}", node.id))
+        })
+    }
+
     /// How every replica stands, for the record.
     fn state(&self) -> Vec<String> {
         let now = self.core.now;
@@ -341,7 +355,7 @@ impl World {
         if !self.lockers.go_on() {
             return "nobody gets the lock".to_owned();
         }
-        self.unsettled().unwrap_or_else(|| "a watcher finds no server".to_owned())
+        self.unsettled().or_else(|| self.held()).unwrap_or_else(|| "a watcher finds no server".to_owned())
     }
 
     fn conclude(mut self, settled: bool, recovered: Span) -> Report {

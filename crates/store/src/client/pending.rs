@@ -36,12 +36,25 @@ pub(super) enum At {
     },
 }
 
+/// Bytes of the values that a request carries.
+pub(super) fn value_bytes(body: &RequestBody) -> usize {
+    match body {
+        RequestBody::Write(transaction) => {
+            transaction.changes.iter().filter_map(tree::Change::value).map(|value| value.len()).sum()
+        }
+        RequestBody::Call { input, .. } => input.len(),
+        _ => 0,
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Pending {
     pub origin: Origin,
     pub body: RequestBody,
     /// It has its answer by then.
     pub deadline: Time,
+    /// Bytes of values in it.
+    pub bytes: usize,
     /// From request to deadline.
     timeout: Span,
     /// It is looked at again by then.
@@ -61,6 +74,7 @@ impl Pending {
     pub fn new(origin: Origin, body: RequestBody, deadline: Time, timeout: Span) -> Self {
         Self {
             origin,
+            bytes: value_bytes(&body),
             body,
             deadline,
             timeout,

@@ -16,6 +16,7 @@ impl Group {
                 continue;
             }
             counters.applied += 1;
+            self.written_bytes += entry.data.len() as u64;
             let applied = SnapshotMeta { index: entry.index, term: entry.term, ..self.storage().applied().clone() };
             let done = match entry.get_entry_type() {
                 EntryType::EntryNormal => self.apply_command(&entry, applied, effects),
@@ -75,10 +76,12 @@ impl Group {
         while let Some((index, _)) = self.proposed.first_key_value()
             && *index < entry.index
         {
-            let (_, (_, asker)) = self.proposed.pop_first().expect("it was just seen");
+            let (_, (_, asker, bytes)) = self.proposed.pop_first().expect("it was just seen");
+            effects.settled_bytes += bytes;
             effects.told.push((asker, Err(Miss::NotLeader)));
         }
-        let Some((term, asker)) = self.proposed.remove(&entry.index) else { return };
+        let Some((term, asker, bytes)) = self.proposed.remove(&entry.index) else { return };
+        effects.settled_bytes += bytes;
         let told = match outcome {
             Some(outcome) if term == entry.term => Ok(outcome.told()),
             _ => Err(Miss::NotLeader),

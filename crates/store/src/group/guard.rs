@@ -49,8 +49,10 @@ impl Group {
     /// Whoever waits for something of it asks elsewhere.
     pub(crate) fn abandon(&mut self, effects: &mut Effects) {
         self.lease.lost(effects);
+        effects.settled_bytes += self.proposed_bytes();
+        self.replaced_bytes = 0;
         let waiting = std::mem::take(&mut self.proposed).into_values();
-        effects.told.extend(waiting.map(|(_, asker)| (asker, Err(Miss::NotLeader))));
+        effects.told.extend(waiting.map(|(_, asker, _)| (asker, Err(Miss::NotLeader))));
     }
 }
 

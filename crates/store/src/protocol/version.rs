@@ -120,6 +120,7 @@ impl Error {
             Self::Denied(text) => Some(Self::Invalid(text.clone())),
             // Only requests of version 2 are answered so.
             Self::Compacted { .. } => Some(Self::Invalid(self.to_string())),
+            Self::Overloaded { retry_after_ms, .. } => Some(Self::Busy(u64::from(*retry_after_ms))),
         }
     }
 }

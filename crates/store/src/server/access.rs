@@ -230,7 +230,7 @@ impl Server {
             if self.gate.is_server(client) {
                 continue;
             }
-            self.watches.end(client, sequence);
+            self.end_watch(client, sequence);
             let reason = "this server does not reach the leader of shard meta: what users may do could have changed";
             let error = Error::Elsewhere { reason: reason.into(), servers: servers.clone() };
             self.respond(client, Response { sequence, leader: None, result: Err(error) });
@@ -250,7 +250,7 @@ impl Server {
         for (client, sequence, at) in self.watches.watched() {
             let body = RequestBody::Watch { at, from: BTreeMap::new() };
             if let Err(denial) = self.permit_if_checked(now, client, &body) {
-                self.watches.end(client, sequence);
+                self.end_watch(client, sequence);
                 self.counters.denied += 1;
                 let error = match denial {
                     Denial::Other(error) => error,
@@ -268,7 +268,7 @@ impl Server {
             }
             let backup = RequestBody::Admin(Admin::Backup { shard: ShardId::DEFAULT, after: None });
             if self.backups.contains_key(&client) && self.permit_if_checked(now, client, &backup).is_err() {
-                self.backups.remove(&client);
+                self.drop_backup(client);
             }
         }
     }

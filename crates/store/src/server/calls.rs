@@ -3,7 +3,8 @@
 use machine::{Control, ServerId, Span, Step, Time};
 use tree::Path;
 
-use super::{ClientId, Output, Server};
+use super::{ClientId, Server};
+use crate::budget::{Kind, Owner};
 use crate::peer::Item;
 use crate::protocol::{Answer, Error, Response, ServerMessage};
 
@@ -66,10 +67,19 @@ impl Server {
         idempotent: bool,
     ) {
         self.next_call += 1;
-        self.calls.insert(self.next_call, (client, sequence));
+        // That there is room for it was seen to before.
+        self.budget.add(Owner::Client(client), Kind::Calls, input.len());
+        self.calls.insert(self.next_call, (client, sequence, input.len()));
         let id = rpc::CallId(self.next_call);
         let call = rpc::Call { id, name, path, input: input.into(), timeout, idempotent };
         self.rpc.handle(now, rpc::Input::Call(call));
+    }
+
+    /// Forgets a call; whose it was, and his sequence.
+    fn end_call(&mut self, call: u64) -> Option<(ClientId, u64)> {
+        let (client, sequence, bytes) = self.calls.remove(&call)?;
+        self.budget.give_back(Owner::Client(client), Kind::Calls, bytes);
+        Some((client, sequence))
     }
 
     pub(super) fn rpc_reply(&mut self, now: Time, client: ClientId, call: u64, result: Result<Vec<u8>, String>) {
@@ -81,9 +91,9 @@ impl Server {
     }
 
     pub(super) fn rpc_client_gone(&mut self, now: Time, client: ClientId) {
-        let calls: Vec<u64> = self.calls.iter().filter(|(_, (of, _))| *of == client).map(|(id, _)| *id).collect();
-        for call in calls {
-            self.calls.remove(&call);
+        let is_its = |(id, (of, ..)): (&u64, &(ClientId, u64, usize))| (*of == client).then_some(*id);
+        for call in self.calls.iter().filter_map(is_its).collect::<Vec<_>>() {
+            self.end_call(call);
             self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
         }
         let provider = rpc::ProviderId(client.0);
@@ -112,15 +122,22 @@ impl Server {
                     while self.deliveries.len() > DELIVERIES_MAX {
                         self.deliveries.pop_first();
                     }
-                    let message = ServerMessage::Invoke { call, name, path, input: input.to_vec() };
-                    self.outputs.push_back(Output::Client { client: ClientId(provider.0), message });
+                    let client = ClientId(provider.0);
+                    if !self.budget.admits(Owner::Client(client), input.len()) {
+                        self.budget.note_refused(Kind::Answers);
+                        let reason = "its provider was not asked: it leaves too much unread".to_owned();
+                        self.rpc_reply(now, client, call, Err(reason));
+                        continue;
+                    }
+                    self.tell_client(client, ServerMessage::Invoke { call, name, path, input: input.to_vec() });
                 }
                 Step::Do(rpc::Output::Answer { id, result }) => {
-                    let Some((client, sequence)) = self.calls.remove(&id.0) else { continue };
+                    let Some((client, sequence)) = self.end_call(id.0) else { continue };
                     let result = match result {
                         Ok(output) => Ok(Answer::Output(output.to_vec())),
                         Err(error) => Err(Error::Rpc(error.to_string())),
                     };
+                    let result = self.fit_answer(now, client, result);
                     self.respond(client, Response { sequence, leader: None, result });
                 }
                 Step::Do(rpc::Output::OfferRefused { provider, error }) => {

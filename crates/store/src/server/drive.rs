@@ -1,24 +1,35 @@
 //! Carrying operations out: at the replica here if that is the leader, else by asking the leader.
 
+use bytes::Bytes;
 use machine::{ServerId, Time};
 use placement::ShardId;
 use tree::Path;
 
-use super::operations::{Origin, Purpose, Route, Stage, What};
+use super::operations::{Operation, Origin, Purpose, Route, Stage, What};
 use super::{DISK_BACKLOG_MAX, Server};
+use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
 use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
 use crate::read::{Found, Read};
-use crate::server::{ClientId, Output};
+use crate::server::ClientId;
 use crate::status::Refused;
 
 impl Server {
     /// Begins an operation.
     pub(super) fn start(&mut self, now: Time, origin: Origin, route: Route, what: What, deadline: Time) -> u64 {
         let id = self.operations.add(origin, route, what, deadline);
+        let operation = self.operations.get(id).expect("it was just added");
+        self.budget.add(operation.owner(), Kind::Requests, operation.bytes());
         self.drive(now, id);
         id
+    }
+
+    /// Ends an operation.
+    pub(super) fn remove_operation(&mut self, id: u64) -> Option<Operation> {
+        let operation = self.operations.remove(id)?;
+        self.budget.give_back(operation.owner(), Kind::Requests, operation.bytes());
+        Some(operation)
     }
 
     /// Tries again whatever could not be done before.
@@ -80,24 +91,25 @@ impl Server {
         self.wanted.contains(&shard) && self.groups.get(&shard).is_some_and(member)
     }
 
-    fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Vec<u8>) {
-        let me = self.config.server;
-        let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX;
+    fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Bytes) {
+        let (me, bytes) = (self.config.server, data.len());
+        let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX || !self.may_propose(bytes);
         match self.groups.get_mut(&shard).filter(|group| group.is_leader()) {
             Some(_) if is_behind => self.operations.set_behind(id, now),
             Some(group) => {
-                self.unlogged += data.len();
+                self.unlogged += bytes;
                 *group.load.entry(me).or_default() += 1;
                 match group.propose(data, Asker::Here(id)) {
                     Ok(()) => {
                         self.counters.proposals += 1;
+                        self.budget.add(Owner::Server, Kind::Proposals, bytes);
                         self.operations.set_waiting(id, None);
                     }
                     Err(_) => self.operations.set_idle(id),
                 }
                 self.dirty.insert(shard);
             }
-            None => self.ask_leader(now, id, shard, Ask::Propose(data)),
+            None => self.ask_leader(now, id, shard, Ask::Propose(data.into())),
         }
     }
 
@@ -250,14 +262,14 @@ impl Server {
 
     /// The operation is done: whoever wanted it is told.
     pub(super) fn finish(&mut self, now: Time, id: u64, told: Result<Told, Error>) {
-        let Some(operation) = self.operations.remove(id) else { return };
+        let Some(operation) = self.remove_operation(id) else { return };
         match operation.origin {
             Origin::Client { client, sequence, purpose, .. } => {
                 let leader = self.leader_hint(operation.shard);
-                let told = self.begin_backup(client, operation.shard, purpose, told);
+                let told = self.begin_backup(now, client, operation.shard, purpose, told);
                 let result = told.and_then(|told| self.answer(purpose, operation.shard, told));
-                let message = ServerMessage::Response(Response { sequence, leader, result });
-                self.outputs.push_back(Output::Client { client, message });
+                let result = self.fit_answer(now, client, result);
+                self.tell_client(client, ServerMessage::Response(Response { sequence, leader, result }));
             }
             Origin::There(to, there) => self.answer_there(to, there, operation.shard, told),
             Origin::Move(id, step) => self.move_stepped(now, id, step, told),
@@ -269,6 +281,7 @@ impl Server {
     /// Keeps the content of which a client got the first chunk of a backup: the operation ends in the same call that read it.
     fn begin_backup(
         &mut self,
+        now: Time,
         client: ClientId,
         shard: ShardId,
         purpose: Purpose,
@@ -287,7 +300,8 @@ impl Server {
             && chunk.next.is_some()
             && let Some(state) = state
         {
-            self.backups.insert(client, (shard, state));
+            // The operation ends in the same call that read the chunk: this is the content it was read from.
+            self.hold_backup(now, client, shard, state);
         }
         Ok(Told::Read(Found::Exported(chunk)))
     }

@@ -131,7 +131,7 @@ impl Server {
             }
         }
         let command = placement::Command::RaiseProtocol { to, servers, secret: digest };
-        let what = What::Propose(command.encode());
+        let what = What::Propose(command.encode().into());
         self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), what, now + RAISE_EVERY);
     }
 

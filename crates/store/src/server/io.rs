@@ -51,6 +51,21 @@ pub enum Input {
     WallClock(u64),
     /// A client's connection ended.
     ClientGone(ClientId),
+    /// So many bytes wait to be sent to a client. The driver says so after it was given an [`Output::Client`], as soon as it
+    /// has sent what can be sent, and each time that it has sent more.
+    Waiting {
+        /// Which connection; it may have ended.
+        client: ClientId,
+        /// How many.
+        bytes: usize,
+    },
+    /// So many bytes of a kind are held by the driver, for all together.
+    Held {
+        /// Of what.
+        kind: crate::budget::Kind,
+        /// How many.
+        bytes: usize,
+    },
     /// A [`wal::Write`] has been carried out; all in it will survive a loss of power.
     Written(u64),
     /// A [`wal::Write`] could not be carried out.

@@ -42,11 +42,11 @@ impl Server {
         let (route, what) = match request {
             LeaseRequest::Grant { lease, ttl_ms, home } => {
                 let command = Command::Grant { session, sequence, acknowledged, lease, ttl_ms, home: home.clone() };
-                (Route::Path(home), What::Propose(command.encode()))
+                (Route::Path(home), What::Propose(command.encode().into()))
             }
             LeaseRequest::Revoke { lease, at } => {
                 let command = Command::Revoke { session, sequence, acknowledged, lease, at: at.clone() };
-                (Route::Path(at), What::Propose(command.encode()))
+                (Route::Path(at), What::Propose(command.encode().into()))
             }
             LeaseRequest::KeepAlive { lease, at } => {
                 (Route::Path(at.clone()), What::Lease(LeaseAsk::KeepAlive { lease, at }))
@@ -185,7 +185,7 @@ impl Group {
             return false;
         }
         let command = Command::Expire { leases: over.clone() };
-        if self.propose(command.encode(), Asker::Nobody).is_err() {
+        if self.propose(command.encode().into(), Asker::Nobody).is_err() {
             // It is tried again, as they stay due.
             return false;
         }

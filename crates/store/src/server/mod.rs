@@ -18,15 +18,19 @@
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `leasing` | leases of data, at their shard's leader |
 //! | `watches` | clients that are told of changes |
+//! | `memory` | what is held for clients and peers, and what is said when that is too much |
+//! | `backups` | content that is kept while it is backed up |
 //! | `calls` | the RPC registry and broker |
 //! | `access` | who may ask for what |
 
 mod access;
+mod backups;
 mod calls;
 mod drive;
 mod greeting;
 mod io;
 mod leasing;
+mod memory;
 mod open;
 mod operations;
 mod peers;
@@ -47,11 +51,14 @@ pub use greeting::Standing;
 pub use io::{ClientId, Input, Output};
 pub use open::{Founding, OpenError};
 
+use crate::budget::{Budget, Kind, Owner};
 use crate::config::{Config, ELECTION_TICKS};
 use crate::group::{Effects, Group};
 use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
 use access::Gate;
+use backups::Backup;
+use memory::Pressure;
 use operations::Operations;
 use peers::Peers;
 use reclaim::Reclaim;
@@ -99,6 +106,8 @@ pub struct Server {
     deaf_until: Time,
     operations: Operations,
     gate: Gate,
+    budget: Budget,
+    pressure: Pressure,
     ensuring: BTreeMap<String, Time>,
     /// Bytes that came in for logs since the log was last given anything: not in its backlog yet.
     unlogged: usize,
@@ -107,9 +116,10 @@ pub struct Server {
     reclaim: Reclaim,
     watches: Watches,
     /// The content that clients are backing up.
-    backups: BTreeMap<ClientId, (ShardId, tree::State)>,
+    backups: BTreeMap<ClientId, Backup>,
     rpc: rpc::Rpc,
-    calls: BTreeMap<u64, (ClientId, u64)>,
+    /// By number: whose they are, his sequence, and the bytes of the input.
+    calls: BTreeMap<u64, (ClientId, u64, usize)>,
     next_call: u64,
     deliveries: BTreeMap<u64, (rpc::ProviderId, rpc::DeliveryId)>,
     mover: Mover,
@@ -148,6 +158,8 @@ impl Control for Server {
             Input::Caller { client, caller } => self.called_by(client, caller),
             Input::WallClock(seconds) => self.wall_clock(now, seconds),
             Input::ClientGone(client) => self.client_gone(now, client),
+            Input::Waiting { client, bytes } => self.client_waits(client, bytes),
+            Input::Held { kind, bytes } => self.budget.set(Owner::Server, kind, bytes),
             Input::Written(write) => self.written(now, write),
             Input::WriteFailed { write, error } => self.write_failed(now, write, error),
             Input::Tick => {}
@@ -268,7 +280,8 @@ impl Server {
 
     /// What groups have brought about.
     fn carry_out(&mut self, now: Time, effects: Effects) {
-        let Effects { items, told, snapshots, events, changed, placed, applied } = effects;
+        let Effects { items, settled_bytes, told, snapshots, events, changed, placed, applied } = effects;
+        self.budget.give_back(Owner::Server, Kind::Proposals, settled_bytes);
         for (to, item) in items {
             self.peers.push(to, item);
         }

@@ -138,6 +138,8 @@ impl Server {
             reclaim: Reclaim::default(),
             watches: Watches::default(),
             backups: BTreeMap::new(),
+            budget: crate::budget::Budget::new(config.memory_bytes),
+            pressure: super::memory::Pressure::default(),
             rpc,
             calls: BTreeMap::new(),
             next_call: 0,

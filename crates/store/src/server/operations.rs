@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use machine::{ServerId, Span, Time};
 use placement::{MoveId, ShardId};
 use tree::Path;
@@ -74,7 +75,7 @@ pub(super) enum Route {
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    Propose(Vec<u8>),
+    Propose(Bytes),
     Read(Read, Consistency),
     MoveLeader(ServerId),
     Lease(LeaseAsk),
@@ -91,7 +92,7 @@ pub(super) enum Stage {
     Waiting(Time),
     /// It was refused since its data are being moved: not before then, or when the map changes.
     Paused(Time),
-    /// The leader's disk has too much to write: not before then.
+    /// The leader's disk has too much to write, or too much is not committed: not before then.
     Behind(Time),
     /// The replica here must have applied this index.
     Applying(u64),
@@ -293,7 +294,11 @@ impl Operation {
         let shard = self.shard;
         let reason = match self.stage {
             Stage::Paused(_) => format!("its data are being moved from shard {shard} to another"),
-            Stage::Behind(_) => format!("the disk of the leader of shard {shard} is too slow for what is written"),
+            Stage::Behind(_) => {
+                format!(
+                    "the disks of the servers of shard {shard}, or a majority of them, are too slow for what is written"
+                )
+            }
             Stage::Idle => format!("shard {shard} has no leader that this server can reach"),
             Stage::Waiting(_) => {
                 format!("the leader of shard {shard} did not answer: is a majority of its servers up?")

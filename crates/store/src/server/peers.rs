@@ -6,10 +6,11 @@ use machine::{ServerId, Span, Time};
 use placement::ShardId;
 
 use super::{DISK_BACKLOG_MAX, Output, Server};
+use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::message::RaftMessage;
 use crate::peer::{Ask, Envelope, Item, Leads, Told};
-use crate::protocol::{Consistency, Error};
+use crate::protocol::{Consistency, Error, FRAME_MAX};
 use crate::status::{PeerStatus, Refused};
 
 use super::operations::{Origin, Route, What};
@@ -26,8 +27,18 @@ const STRANGERS_MAX: usize = 64;
 /// They are forgotten when they have been silent for so long.
 const STRANGER_KEPT: Span = Span::from_secs(30);
 
-/// An envelope is closed when it has so many bytes. The largest item, an answer to a list, has half a frame: both fit.
+/// An envelope is closed before it has more bytes than this, unless it is of one item.
 const ENVELOPE_BYTES: usize = 4 << 20;
+
+/// The largest item: what is around it fits a frame as well.
+const ITEM_BYTES_MAX: usize = FRAME_MAX - (64 << 10);
+
+/// The largest entry of a log: with what is around it, it is an item. A client's transaction has 8 MiB and its places; a chunk
+/// of a move is cut at 256 KiB, or at as many outcomes of writes, which are 12 MiB if all were refusals with long paths.
+const ENTRY_BYTES_MAX: usize = 14 << 20;
+
+/// What a read of another server is taken to cost.
+const FOREIGN_BYTES: usize = 4 << 10;
 
 /// For how long an operation of another server is worth anything.
 const FOREIGN_DEADLINE: Span = Span::from_secs(2);
@@ -319,9 +330,11 @@ impl Server {
     fn asked(&mut self, now: Time, (from, id): (ServerId, u64), shard: ShardId, ask: Ask) {
         let asker = Asker::There(from, shard, id);
         let mut effects = Effects::default();
-        let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX;
+        let bytes = if let Ask::Propose(data) = &ask { data.len() } else { 0 };
+        let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX || !self.may_propose(bytes);
         let taken = match (ask, self.groups.get_mut(&shard)) {
             (Ask::Read(_), Some(_)) if self.operations.len() >= self.config.operations_max => Err(Miss::NotNow),
+            (Ask::Read(_), Some(_)) if !self.budget.admits(Owner::Peer(from), FOREIGN_BYTES) => Err(Miss::NotNow),
             (Ask::Read(read), Some(_)) => {
                 let origin = Origin::There(from, id);
                 let what = What::Read(read, Consistency::Linearizable);
@@ -336,10 +349,12 @@ impl Server {
             (Ask::Propose(_), Some(_)) if is_behind => Err(Miss::NotNow),
             (Ask::Propose(data), Some(group)) => {
                 self.unlogged += data.len();
-                if is_command(shard, &data) {
+                if data.len() <= ENTRY_BYTES_MAX && is_command(shard, &data) {
                     *group.load.entry(from).or_default() += 1;
                     self.counters.proposals += 1;
-                    group.propose(data, asker)
+                    group
+                        .propose(data.into(), asker)
+                        .inspect(|()| self.budget.add(Owner::Server, Kind::Proposals, bytes))
                 } else {
                     self.counters.malformed += 1;
                     let told = Err(Error::Invalid("that is no command for this shard".into()));
@@ -429,14 +444,7 @@ impl Server {
                 continue;
             }
             let echo = peer.stamp.map(|(stamp, came)| (stamp, now.since(came).as_ps()));
-            let mut items = std::mem::take(&mut peer.items).into_iter().peekable();
-            while items.peek().is_some() {
-                let mut weight = 0;
-                let mut part = Vec::new();
-                while let Some(item) = items.next_if(|_| weight < ENVELOPE_BYTES) {
-                    weight += item.weight();
-                    part.push(item);
-                }
+            for part in cut(std::mem::take(&mut peer.items), &mut self.counters.malformed) {
                 let envelope = Envelope { stamp: now, echo, promise_ps, items: part };
                 self.outputs.push_back(Output::Peer { to: *to, envelope });
             }
@@ -446,6 +454,29 @@ impl Server {
     pub(super) fn answer_there(&mut self, to: ServerId, id: u64, group: ShardId, told: Result<Told, Error>) {
         self.peers.push(to, Item::Told { id, group, told });
     }
+}
+
+/// Items in parts that fit envelopes. What fits none is counted and left out, but for answers: whoever asked hears why.
+fn cut(items: Vec<Item>, dropped: &mut u64) -> Vec<Vec<Item>> {
+    let mut parts: Vec<Vec<Item>> = Vec::new();
+    let mut weight = ENVELOPE_BYTES;
+    for mut item in items {
+        let mut more = item.weight();
+        if more > ITEM_BYTES_MAX {
+            *dropped += 1;
+            let Item::Told { id, group, .. } = item else { continue };
+            item = Item::Told { id, group, told: Err(Error::TooLarge(more as u64)) };
+            more = item.weight();
+        }
+        if let Some(part) = parts.last_mut().filter(|_| weight + more <= ENVELOPE_BYTES) {
+            part.push(item);
+        } else {
+            weight = 0;
+            parts.push(vec![item]);
+        }
+        weight += more;
+    }
+    parts
 }
 
 /// Whether bytes of another server are what the shard's log may hold.
@@ -463,5 +494,79 @@ fn is_command(shard: ShardId, data: &[u8]) -> bool {
             Ok(tree::Command::Expire { .. }) | Err(_) => false,
             Ok(_) => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::{ServerId, Span, Time};
+    use placement::ShardId;
+    use tree::{Location, Path, Refusal, SessionId, SessionRecord};
+
+    use super::{Ask, Envelope, Error, ITEM_BYTES_MAX, Item, Told, cut};
+    use crate::protocol::{Answer, encode_frame};
+    use crate::read::{Found, Read};
+
+    fn long_path() -> Path {
+        Path::parse(&format!("/car:cars/car-entry={}", "x".repeat(900))).expect("a path")
+    }
+
+    fn call() -> Item {
+        let attempt = rpc::AttemptId { incarnation: 1, sequence: 1 };
+        let (name, input) = ("people:add".to_owned(), vec![7; 1 << 20].into());
+        Item::Rpc(rpc::Message::Call { attempt, receiver: 1, name, path: None, input, timeout: Span::from_secs(1) })
+    }
+
+    fn told(told: Told) -> Item {
+        Item::Told { id: u64::MAX, group: ShardId(u64::MAX), told: Ok(told) }
+    }
+
+    /// The outcomes of a session are refusals with paths: a chunk of a move takes each for 24 bytes.
+    fn chunk_of_refusals() -> Item {
+        let refusal = || Err(Refusal::Missing { at: Location::config(long_path()) });
+        let outcomes = || (0..1_024).map(|sequence| (sequence, refusal())).collect();
+        let record = |id| SessionRecord { id: SessionId(id), used: 1, floor: 0, expired: false, outcomes: outcomes() };
+        let sessions = (0..10).map(record).collect();
+        told(Told::Read(Found::Exported(tree::Chunk { entries: Vec::new(), sessions, revision: 1, next: None })))
+    }
+
+    fn fit(items: Vec<Item>) -> usize {
+        let (count, mut dropped) = (items.len(), 0);
+        let parts = cut(items, &mut dropped);
+        assert_eq!((parts.iter().map(Vec::len).sum::<usize>(), dropped), (count, 0));
+        for part in &parts {
+            let items = part.clone();
+            let weight: usize = items.iter().map(Item::weight).sum();
+            let echo = Some((Time::NEVER, u64::MAX));
+            let envelope = Envelope { stamp: Time::NEVER, echo, promise_ps: u64::MAX, items };
+            let mut frame = Vec::new();
+            encode_frame(&envelope, &mut frame).expect("an envelope fits a frame");
+            assert!(frame.len() < weight + 128, "{} bytes were taken for {weight}", frame.len());
+        }
+        parts.len()
+    }
+
+    #[test]
+    fn envelopes_fit_frames_whatever_is_in_them() {
+        assert!(fit((0..20).map(|_| call()).collect()) > 4);
+        assert_eq!(fit((0..3).map(|_| chunk_of_refusals()).collect()), 3);
+        let read = || Read::List { at: Location::config(long_path()), after: Some(long_path()), limit: 1 };
+        let ask = |id| Item::Ask { id, group: ShardId(1), ask: Ask::Read(read()) };
+        assert!(fit((0..20_000).map(ask).collect()) > 4);
+        let entries = || (0..8).map(|_| (long_path(), 1, vec![7; (1 << 20) - 2_000])).collect();
+        let list = || told(Told::Read(Found::Answer(Answer::Values { entries: entries(), more: true })));
+        assert_eq!(fit((0..4).map(|_| list()).collect()), 4);
+        let small = |id| Item::Ask { id, group: ShardId(1), ask: Ask::MoveLeader(ServerId(id)) };
+        assert_eq!(fit((0..1_000).map(small).chain([told(Told::Done)]).collect()), 1);
+    }
+
+    #[test]
+    fn an_answer_that_fits_no_frame_says_so_and_holds_nothing_else_up() {
+        let entries = vec![(long_path(), 1, vec![7; ITEM_BYTES_MAX])];
+        let large = told(Told::Read(Found::Answer(Answer::Values { entries, more: false })));
+        let mut dropped = 0;
+        let parts = cut(vec![call(), large, call()], &mut dropped);
+        assert_eq!((parts.len(), parts[0].len(), dropped), (1, 3, 1));
+        assert!(matches!(&parts[0][1], Item::Told { told: Err(Error::TooLarge(_)), .. }));
     }
 }

@@ -7,6 +7,7 @@ use machine::{ServerId, Span, Time};
 use placement::{Map, ShardId, membership};
 
 use super::{DISK_BACKLOG_MAX, Output, Server, UPKEEP};
+use crate::budget::{Kind, Owner};
 use crate::content::{Content, Reader};
 use crate::group::{Effects, Group, Opening};
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta};
@@ -274,6 +275,7 @@ impl Server {
     /// Takes a replica away; its vote is kept.
     pub(super) fn remove_replica(&mut self, shard: ShardId) {
         let Some(group) = self.groups.remove(&shard) else { return };
+        self.budget.give_back(Owner::Server, Kind::Proposals, group.proposed_bytes());
         self.log.hard_state(shard.0, group.hard_state());
         self.log.remove_group(shard.0);
         self.disk.snapshot_bytes.remove(&shard);

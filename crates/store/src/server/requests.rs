@@ -7,11 +7,11 @@ use placement::ShardId;
 use tree::{Change, Command, Path, SessionId, Transaction};
 
 use super::operations::{Origin, Purpose, Route, What};
-use super::{ClientId, Output, Server};
+use super::{ClientId, Server};
 use crate::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage, WATCHES_MAX,
 };
-use crate::read::{Found, Read};
+use crate::read::Read;
 
 /// A request may wait this long at most.
 const TIMEOUT_MAX_MS: u32 = 600_000;
@@ -29,12 +29,13 @@ impl Server {
 
     pub(super) fn client_gone(&mut self, now: Time, client: ClientId) {
         for id in self.operations.of_client(client) {
-            self.operations.remove(id);
+            self.remove_operation(id);
         }
-        self.watches.client_gone(client);
-        self.backups.remove(&client);
+        self.watches_gone(client);
+        self.drop_backup(client);
         self.rpc_client_gone(now, client);
         self.caller_gone(client);
+        self.forget_client(client);
     }
 
     fn request(&mut self, now: Time, client: ClientId, request: Request) {
@@ -60,7 +61,7 @@ impl Server {
     }
 
     pub(super) fn respond(&mut self, client: ClientId, response: Response) {
-        self.outputs.push_back(Output::Client { client, message: ServerMessage::Response(response) });
+        self.tell_client(client, ServerMessage::Response(response));
     }
 
     pub(super) fn respond_ok(&mut self, client: ClientId, sequence: u64, answer: Answer) {
@@ -80,6 +81,7 @@ impl Server {
             self.counters.busy += 1;
             return Err(plain(Error::Busy(held as u64)));
         }
+        self.check_room(now, client, &request.body).map_err(plain)?;
         let Request { session, sequence, acknowledged, timeout_ms, body } = request;
         let timeout_ms = timeout_ms.min(TIMEOUT_MAX_MS);
         let origin = Origin::Client { client, sequence, timeout_ms, purpose: Purpose::Plain };
@@ -104,7 +106,7 @@ impl Server {
                     self.check_upgraded("leases and these conditions").map_err(plain)?;
                 }
                 let command = Command::Write { session: SessionId(session), sequence, acknowledged, transaction };
-                self.start(now, origin, Route::Path(path), What::Propose(command.encode()), deadline);
+                self.start(now, origin, Route::Path(path), What::Propose(command.encode().into()), deadline);
             }
             RequestBody::Watch { at, from } => {
                 let from = self.watch(client, sequence, at, &from)?;
@@ -112,7 +114,7 @@ impl Server {
                 self.flush_watches();
             }
             RequestBody::Unwatch { watch } => {
-                self.watches.end(client, watch);
+                self.end_watch(client, watch);
                 self.respond_ok(client, sequence, Answer::Done);
             }
             RequestBody::Offer { offers } => self.rpc_offer(now, client, sequence, offers).map_err(plain)?,
@@ -128,7 +130,7 @@ impl Server {
                 let path = self.check_write(now, &transaction, &otherwise).map_err(plain)?;
                 let session = SessionId(session);
                 let command = Command::WriteOrElse { session, sequence, acknowledged, transaction, otherwise };
-                self.start(now, origin, Route::Path(path), What::Propose(command.encode()), deadline);
+                self.start(now, origin, Route::Path(path), What::Propose(command.encode().into()), deadline);
             }
             RequestBody::GetAt { at, revision, consistency } => {
                 let route = Route::Path(at.path.clone());
@@ -226,7 +228,7 @@ impl Server {
         self.ensuring.insert(module.clone(), now);
         let command = placement::Command::EnsureModule { module };
         let deadline = now + ENSURE_EVERY;
-        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), What::Propose(command.encode()), deadline);
+        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), What::Propose(command.encode().into()), deadline);
     }
 
     fn admin(
@@ -263,7 +265,7 @@ impl Server {
                     Some(old) => placement::Command::ReplaceServer { old, name, address, metrics: None, nonce },
                 };
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
-                self.start(now, origin(Purpose::Join), meta, What::Propose(command.encode()), deadline);
+                self.start(now, origin(Purpose::Join), meta, What::Propose(command.encode().into()), deadline);
             }
             Admin::Access => {
                 let view = Box::new(self.access_view());
@@ -278,7 +280,7 @@ impl Server {
                     revision.get_or_insert(self.map.access().revision());
                 }
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
-                self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode()), deadline);
+                self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode().into()), deadline);
             }
             Admin::MoveLeader { shard, to } => {
                 let Some(entry) = self.map.shards().get(&shard) else {
@@ -295,7 +297,7 @@ impl Server {
                 self.backup(now, origin(Purpose::BackupLasting), shard, deadline)?;
             }
             Admin::Backup { shard, after } | Admin::BackupLasting { shard, after } => {
-                self.next_backup_chunk((client, sequence), shard, &Read::everything(after))?;
+                self.next_backup_chunk(now, (client, sequence), shard, &Read::everything(after))?;
             }
         }
         Ok(())
@@ -307,28 +309,6 @@ impl Server {
         }
         let what = What::Read(Read::everything(None), Consistency::Linearizable);
         self.start(now, origin, Route::Shard(shard), what, deadline);
-        Ok(())
-    }
-
-    /// A backup goes on in the content of the moment at which it began.
-    fn next_backup_chunk(
-        &mut self,
-        (client, sequence): (ClientId, u64),
-        shard: ShardId,
-        read: &Read,
-    ) -> Result<(), Error> {
-        // A backup is of the present.
-        let past = tree::Past::new(0, 0);
-        let Some((_, state)) = self.backups.get(&client).filter(|(of, _)| *of == shard) else {
-            return Err(Error::Invalid(format!("no backup of shard {shard} is under way here: begin again")));
-        };
-        let Ok(Found::Exported(chunk)) = read.evaluate(state, &past) else {
-            return Err(Error::Invalid("a backup reads all of a shard".into()));
-        };
-        if chunk.next.is_none() {
-            self.backups.remove(&client);
-        }
-        self.respond_ok(client, sequence, Answer::Chunk { entries: chunk.entries, next: chunk.next });
         Ok(())
     }
 

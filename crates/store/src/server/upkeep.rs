@@ -22,6 +22,7 @@ impl Server {
         self.operations_due(now);
         self.leases_due(now);
         self.access_due(now);
+        self.weigh_backups(now);
         self.snapshots_due(now);
         self.reclaim(now);
         self.reconcile_members(now);
@@ -104,7 +105,7 @@ impl Server {
                 }
                 placement::Step::Finish(_) => {
                     let command = placement::Command::FinishMove { id };
-                    (MoveStep::Settle, ShardId::META, What::Propose(command.encode()))
+                    (MoveStep::Settle, ShardId::META, What::Propose(command.encode().into()))
                 }
                 placement::Step::Drop(_) => {
                     (MoveStep::Drop, from, propose(&Command::Dropped { prefix, move_id, to: to.0 }))
@@ -135,7 +136,8 @@ impl Server {
     pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, told: Result<Told, Error>) {
         let Some(it) = self.map.moves().get(&id) else { return };
         let (to, prefix, except) = (it.to, it.territory(), it.except.clone());
-        let settle = |command: placement::Command| (MoveStep::Settle, ShardId::META, What::Propose(command.encode()));
+        let settle =
+            |command: placement::Command| (MoveStep::Settle, ShardId::META, What::Propose(command.encode().into()));
         let next = match (step, told) {
             (MoveStep::Freeze, Ok(Told::Outcome(Ok(_)))) => {
                 self.mover.frozen(id);
@@ -190,5 +192,5 @@ impl Server {
 }
 
 fn propose(command: &Command) -> What {
-    What::Propose(command.encode())
+    What::Propose(command.encode().into())
 }

@@ -2,15 +2,22 @@
 //!
 //! Events are those of the replica here, in the order of the shard's log. A watcher that comes back says which revision of
 //! each shard it saw last, and gets what happened since, or is told that it has to read again.
+//!
+//! ```text
+//!   applied --> pending, a queue a shard --cut--> messages, while the client reads --> the driver
+//!                  `-- no room for more --> skipped: the watcher reads again
+//! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use placement::ShardId;
 use tree::{Event, Location};
 
-use super::{ClientId, Output, Server};
+use super::memory::WATCH_ROOM;
+use super::{ClientId, Server};
+use crate::budget::{Budget, Kind, Owner};
 use crate::content::Content;
-use crate::protocol::{Error, Response, ServerMessage, WatchEvents};
+use crate::protocol::{Error, FRAME_MAX, Response, ServerMessage, WatchEvents};
 
 #[derive(Debug)]
 struct Watch {
@@ -21,11 +28,60 @@ struct Watch {
 
 #[derive(Debug, Default)]
 struct Pending {
-    events: Vec<Event>,
+    events: VecDeque<Event>,
+    /// Bytes of the events.
+    bytes: usize,
     skipped: bool,
     revision: u64,
+    /// The watcher has been told that it has seen everything up to this revision.
+    told: u64,
     /// What the watcher has seen, perhaps at a replica that is further than this one.
     seen: u64,
+}
+
+/// What an event costs, in memory and in a message, at most.
+pub(super) fn event_bytes(event: &Event) -> usize {
+    const BESIDE: usize = 96;
+    let value = if let tree::EventKind::Put { value, .. } = &event.kind { value.len() } else { 0 };
+    BESIDE + event.at.path.as_str().len() + value
+}
+
+impl Pending {
+    /// Bytes of events that are given up: the watcher has to read again.
+    fn skip(&mut self, revision: u64) -> usize {
+        self.events.clear();
+        self.skipped = true;
+        self.revision = self.revision.max(revision);
+        self.told = self.revision;
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn has_news(&self) -> bool {
+        self.skipped || !self.events.is_empty()
+    }
+
+    /// The next message's worth: events of `limit` bytes or one more than fits, and the revision up to which the watcher has
+    /// been told everything by then. In the midst of a revision that is the one before.
+    fn cut(&mut self, limit: usize) -> (Vec<Event>, u64) {
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        while let Some(event) = self.events.front() {
+            let more = event_bytes(event);
+            if !events.is_empty() && bytes + more > limit {
+                break;
+            }
+            bytes += more;
+            events.extend(self.events.pop_front());
+        }
+        self.bytes -= bytes;
+        let complete = match (events.last(), self.events.front()) {
+            (Some(last), Some(next)) if last.revision == next.revision => last.revision.saturating_sub(1),
+            (Some(last), Some(_)) => last.revision,
+            _ => self.revision,
+        };
+        self.told = self.told.max(complete);
+        (events, self.told)
+    }
 }
 
 /// All of them.
@@ -37,10 +93,6 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    pub(super) fn client_gone(&mut self, gone: ClientId) {
-        self.all.retain(|(client, _), _| *client != gone);
-    }
-
     /// How many a client has.
     pub(super) fn count(&self, client: ClientId) -> usize {
         self.all.range((client, 0)..=(client, u64::MAX)).count()
@@ -55,13 +107,25 @@ impl Watches {
     pub(super) fn watched(&self) -> Vec<(ClientId, u64, Location)> {
         self.all.iter().map(|((client, watch), entry)| (*client, *watch, entry.at.clone())).collect()
     }
-
-    pub(super) fn end(&mut self, client: ClientId, watch: u64) {
-        self.all.remove(&(client, watch));
-    }
 }
 
 impl Server {
+    pub(super) fn watches_gone(&mut self, gone: ClientId) {
+        let of_client: Vec<u64> =
+            self.watches.all.range((gone, 0)..=(gone, u64::MAX)).map(|((_, id), _)| *id).collect();
+        for watch in of_client {
+            self.end_watch(gone, watch);
+        }
+    }
+
+    pub(super) fn end_watch(&mut self, client: ClientId, watch: u64) {
+        self.watches.dirty.remove(&(client, watch));
+        if let Some(watch) = self.watches.all.remove(&(client, watch)) {
+            let bytes = watch.pending.values().map(|pending| pending.bytes).sum();
+            self.budget.give_back(Owner::Client(client), Kind::Watches, bytes);
+        }
+    }
+
     /// Begins a watch; gives the revisions after which events will come.
     pub(super) fn begin_watch(
         &mut self,
@@ -71,6 +135,8 @@ impl Server {
         shards: &[ShardId],
         from: &BTreeMap<ShardId, u64>,
     ) -> BTreeMap<ShardId, u64> {
+        // One that is asked for again begins anew.
+        self.end_watch(client, sequence);
         let mut pending = BTreeMap::new();
         let mut began = BTreeMap::new();
         for shard in shards {
@@ -82,7 +148,7 @@ impl Server {
             let since = match from.get(shard) {
                 Some(seen) => {
                     match history.since(&at, *seen) {
-                        Ok(events) => first.events = events,
+                        Ok(events) => note(&mut self.budget, client, &mut first, events),
                         Err(_) => first.skipped = true,
                     }
                     *seen
@@ -96,6 +162,7 @@ impl Server {
             };
             first.seen = since;
             first.revision = first.revision.max(since);
+            first.told = if first.skipped { first.revision } else { since };
             began.insert(*shard, since);
             pending.insert(*shard, first);
         }
@@ -116,8 +183,7 @@ impl Server {
                 if event.revision <= pending.seen && event.kind != tree::EventKind::Reset {
                     continue;
                 }
-                pending.revision = pending.revision.max(event.revision);
-                pending.events.push(event.clone());
+                note(&mut self.budget, id.0, pending, [event.clone()]);
             }
         }
     }
@@ -129,9 +195,8 @@ impl Server {
         for (id, watch) in &mut self.watches.all {
             if let Some(pending) = watch.pending.get_mut(&shard) {
                 self.watches.dirty.insert(*id);
-                pending.events.clear();
-                pending.skipped = true;
-                pending.revision = pending.revision.max(revision);
+                let bytes = pending.skip(revision);
+                self.budget.give_back(Owner::Client(id.0), Kind::Watches, bytes);
             }
         }
     }
@@ -145,7 +210,7 @@ impl Server {
             })
             .collect();
         for (client, sequence, shard) in ended {
-            self.watches.all.remove(&(client, sequence));
+            self.end_watch(client, sequence);
             let error = self.no_replica(shard);
             self.respond(client, Response { sequence, leader: None, result: Err(error) });
         }
@@ -167,26 +232,111 @@ impl Server {
                 let revision = group.content.revision();
                 watch.pending.entry(shard).or_insert_with(|| {
                     self.watches.dirty.insert(*id);
-                    Pending { skipped: true, revision, ..Pending::default() }
+                    Pending { skipped: true, revision, told: revision, ..Pending::default() }
                 });
             }
         }
     }
 
-    /// Tells what there is to tell.
+    /// Tells what there is to tell, as far as clients read it.
     pub(super) fn flush_watches(&mut self) {
         for (client, watch) in std::mem::take(&mut self.watches.dirty) {
-            let Some(entry) = self.watches.all.get_mut(&(client, watch)) else { continue };
-            let news = |pending: &Pending| pending.skipped || !pending.events.is_empty();
-            for (shard, pending) in entry.pending.iter_mut().filter(|(_, pending)| news(pending)) {
-                let events = std::mem::take(&mut pending.events);
-                let skipped = std::mem::take(&mut pending.skipped);
-                self.counters.watch_events += events.len() as u64;
-                self.counters.watch_skips += u64::from(skipped);
-                let told = WatchEvents { watch, shard: *shard, revision: pending.revision, skipped, events };
-                let message = ServerMessage::Watched(told);
-                self.outputs.push_back(Output::Client { client, message });
-            }
+            self.flush_watch(client, watch);
         }
+    }
+
+    /// A client has read: there may be room for more.
+    pub(super) fn resume_watches(&mut self, client: ClientId) {
+        let waiting = self.watches.dirty.range((client, 0)..=(client, u64::MAX)).map(|(_, watch)| *watch);
+        for watch in waiting.collect::<Vec<_>>() {
+            self.watches.dirty.remove(&(client, watch));
+            self.flush_watch(client, watch);
+        }
+    }
+
+    /// What does not fit waits, and the watch stays dirty.
+    fn flush_watch(&mut self, client: ClientId, watch: u64) {
+        let limit = self.config.watch_message_bytes;
+        let owner = Owner::Client(client);
+        while self.budget.of(owner, Kind::Answers) < WATCH_ROOM {
+            let Some(entry) = self.watches.all.get_mut(&(client, watch)) else { return };
+            let Some((shard, pending)) = entry.pending.iter_mut().find(|(_, pending)| pending.has_news()) else {
+                return;
+            };
+            let before = pending.bytes;
+            let (events, revision) = pending.cut(limit);
+            let skipped = std::mem::take(&mut pending.skipped);
+            self.budget.give_back(owner, Kind::Watches, before - pending.bytes);
+            self.counters.watch_events += events.len() as u64;
+            self.counters.watch_skips += u64::from(skipped);
+            let told = WatchEvents { watch, shard: *shard, revision, skipped, events };
+            self.tell_client(client, ServerMessage::Watched(told));
+        }
+        self.watches.dirty.insert((client, watch));
+    }
+}
+
+/// Keeps events for a watcher, or notes that it has to read again.
+fn note(budget: &mut Budget, client: ClientId, pending: &mut Pending, events: impl IntoIterator<Item = Event>) {
+    let owner = Owner::Client(client);
+    for event in events {
+        let bytes = event_bytes(&event);
+        if bytes < FRAME_MAX && budget.take(owner, Kind::Watches, bytes) {
+            pending.revision = pending.revision.max(event.revision);
+            pending.bytes += bytes;
+            pending.events.push_back(event);
+        } else {
+            let given_up = pending.skip(event.revision);
+            budget.give_back(owner, Kind::Watches, given_up);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tree::{EventKind, Path};
+
+    use super::*;
+
+    fn event(revision: u64, bytes: usize) -> Event {
+        let at = Location::config(Path::parse("/car:cars").unwrap());
+        Event { revision, kind: EventKind::Put { etag: revision, value: vec![7; bytes].into() }, at }
+    }
+
+    fn parts(events: Vec<Event>, limit: usize) -> Vec<(Vec<u64>, u64)> {
+        let mut budget = Budget::new(1 << 30);
+        let mut pending = Pending { told: 3, ..Pending::default() };
+        note(&mut budget, ClientId(1), &mut pending, events);
+        let mut parts = Vec::new();
+        while pending.has_news() {
+            let (events, revision) = pending.cut(limit);
+            parts.push((events.iter().map(|event| event.revision).collect(), revision));
+        }
+        assert_eq!(pending.bytes, 0);
+        parts
+    }
+
+    #[test]
+    fn only_the_last_part_of_a_revision_says_that_it_was_told() {
+        let events = [4, 5, 5, 5, 6].map(|revision| event(revision, 1_000)).to_vec();
+        let expected = vec![(vec![4, 5], 4), (vec![5, 5], 5), (vec![6], 6)];
+        assert_eq!(parts(events.clone(), 2_500), expected);
+        assert_eq!(parts(events.clone(), 1 << 20), vec![(vec![4, 5, 5, 5, 6], 6)]);
+        // One at a time at least.
+        let expected = vec![(vec![4], 4), (vec![5], 4), (vec![5], 4), (vec![5], 5), (vec![6], 6)];
+        assert_eq!(parts(events, 1), expected);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_skipped_and_nothing_is_held_for_it() {
+        let mut budget = Budget::new(16_000);
+        let mut pending = Pending::default();
+        note(&mut budget, ClientId(1), &mut pending, (1..=8).map(|revision| event(revision, 1_000)));
+        assert!(pending.skipped && pending.events.len() < 8 && pending.revision == 8, "{pending:?}");
+        assert_eq!(budget.of(Owner::Client(ClientId(1)), Kind::Watches), pending.bytes);
+        // An event that fits no frame is skipped, however much room there is.
+        let (mut budget, mut pending) = (Budget::new(1 << 30), Pending::default());
+        note(&mut budget, ClientId(1), &mut pending, [event(9, FRAME_MAX)]);
+        assert_eq!((pending.events.len(), pending.told, budget.of_kind(Kind::Watches)), (0, 9, 0));
     }
 }

@@ -6,7 +6,8 @@ use machine::Time;
 use mio::net::TcpStream;
 use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable};
 
-use super::{CLIENT_OUTBOX_MAX, Connection, Kind, Node};
+use super::outbox::CLIENT_OUTBOX_MAX;
+use super::{Connection, Kind, Node};
 use crate::cluster::Tls;
 use crate::cluster::descriptors::is_short;
 use crate::cluster::remote::RemoteHost;

@@ -1,0 +1,211 @@
+//! However much clients ask for, and however little they read, a controller holds no more for them than it was given.
+
+#[allow(dead_code, reason = "each test needs a part of it")]
+mod controllers;
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use controllers::{Controller, PATIENCE, car, client, client_with, command, eventually, get, put, status};
+use nix::sys::signal::Signal;
+use serde::Serialize;
+use store::protocol::{
+    Answer, ClientMessage, Hello, Request, RequestBody, Role, ServerMessage, Welcome, decode, encode_frame,
+};
+use tree::{Change, Location, Path, Transaction};
+
+/// What the controllers are given.
+const MEMORY: &str = "67108864";
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// What a controller takes beside: program, its data, their log and recent changes, buffers of the kernel's calls, and what the
+/// allocator keeps.
+const BASE_BYTES: usize = 192 << 20;
+
+/// A client that speaks the protocol by itself, and is not well-behaved.
+struct Raw {
+    stream: TcpStream,
+    inbox: Vec<u8>,
+    sequence: u64,
+}
+
+impl Raw {
+    fn connect(address: &str, session: u64) -> Self {
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut raw = Self { stream, inbox: Vec::new(), sequence: 0 };
+        assert!(raw.send(&Hello::new(Role::Client { session })));
+        assert!(matches!(raw.receive(), Welcome::Accepted { .. }));
+        raw
+    }
+
+    /// Whether it was taken as a whole.
+    fn send<T: Serialize>(&mut self, message: &T) -> bool {
+        let mut frame = Vec::new();
+        encode_frame(message, &mut frame).expect("it fits a frame");
+        match self.stream.write_all(&frame) {
+            Ok(()) => true,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn ask(&mut self, body: RequestBody) -> bool {
+        self.sequence += 1;
+        let (sequence, timeout_ms) = (self.sequence, 600_000);
+        self.send(&ClientMessage::Request(Request { session: 7, sequence, acknowledged: 1, timeout_ms, body }))
+    }
+
+    fn receive<T: serde::de::DeserializeOwned>(&mut self) -> T {
+        loop {
+            if let Some((body, length)) = store::protocol::split_frame(&self.inbox).expect("a frame") {
+                let message = decode(body).expect("a message");
+                self.inbox.drain(..length);
+                return message;
+            }
+            let mut bytes = vec![0; 1 << 20];
+            let read = self.stream.read(&mut bytes).expect("it says something");
+            assert!(read > 0, "it was cut off");
+            self.inbox.extend_from_slice(&bytes[..read]);
+        }
+    }
+}
+
+fn resident_bytes(controller: &Controller) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", controller.pid())).expect("it runs");
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
+    line.split_whitespace().nth(1).and_then(|number| number.parse::<usize>().ok()).expect("a number") << 10
+}
+
+fn write_of(key: u64, bytes: usize) -> RequestBody {
+    RequestBody::Write(Transaction::of(Change::Put { at: car(key), value: vec![7; bytes].into() }))
+}
+
+/// A gauge or counter of its metrics.
+fn metric(controller: &Controller, name: &str) -> u64 {
+    let (_, page) = controller.page("/metrics");
+    let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {page}"));
+    line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
+    let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let mut three: Vec<Controller> = Vec::new();
+    for (n, folder) in folders.iter().enumerate() {
+        let join = three.first().map(|first| first.address.clone());
+        let mut options = vec!["--memory", MEMORY, "--http", "127.0.0.1:0"];
+        if let Some(join) = &join {
+            options.extend(["--join", join]);
+        }
+        three.push(Controller::start(command(&format!("c{}", n + 1), folder.path(), &options)));
+    }
+    let everybody = client(&three.iter().collect::<Vec<_>>());
+    eventually("all three vote", || {
+        let groups = status(&everybody).groups;
+        groups.len() >= 2 && groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
+    });
+    put(&everybody, 1, b"before", PATIENCE).unwrap();
+    for stopped in &three[1..] {
+        stopped.signal(Signal::SIGSTOP);
+    }
+    let flooded = &three[0];
+    let mut floods: Vec<Raw> = (0..12).map(|session| Raw::connect(&flooded.address, session)).collect();
+    for flood in &mut floods {
+        // Who is not read for so long has sent what it can.
+        flood.stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+        // 100 MiB each at most.
+        for key in 0..400 {
+            if !flood.ask(write_of(key, 256 << 10)) {
+                break;
+            }
+        }
+        let resident = resident_bytes(flooded);
+        assert!(resident < MEMORY_BYTES + BASE_BYTES, "{} MiB are resident", resident >> 20);
+    }
+    let peak = metric(flooded, "heddle_memory_peak_bytes");
+    assert!(peak > MEMORY_BYTES as u64 / 8 && peak <= MEMORY_BYTES as u64, "{peak} bytes were held");
+    // Others are heard meanwhile.
+    let other = client_with(flooded, None);
+    assert_eq!(status(&other).server.0, flooded.server);
+    for stopped in &three[1..] {
+        stopped.signal(Signal::SIGCONT);
+    }
+    put(&everybody, 1, b"after", Duration::from_secs(60)).unwrap();
+    assert_eq!(get(&other, 1).unwrap(), Some(b"after".to_vec()));
+    // Who has gone holds nothing.
+    drop(floods);
+    eventually("everything is given back", || metric(flooded, "heddle_memory_bytes{kind=\"requests\"}") == 0);
+}
+
+#[test]
+fn watchers_that_do_not_read_cost_what_the_server_was_given() {
+    let data = tempfile::tempdir().unwrap();
+    let options = ["--memory", MEMORY, "--http", "127.0.0.1:0"];
+    let controller = Controller::start(command("c1", data.path(), &options));
+    let writer = client(&[&controller]);
+    put(&writer, 0, b"first", PATIENCE).unwrap();
+    let cars = Location::config(Path::parse("/car:cars").unwrap());
+    let mut idle: Vec<Raw> = (0..30).map(|session| Raw::connect(&controller.address, session)).collect();
+    for watcher in &mut idle {
+        for _ in 0..2 {
+            assert!(watcher.ask(RequestBody::Watch { at: cars.clone(), from: BTreeMap::new() }));
+        }
+        for _ in 0..2 {
+            assert!(
+                matches!(watcher.receive(), ServerMessage::Response(response) if matches!(response.result, Ok(Answer::Watching { .. })))
+            );
+        }
+    }
+    // 60 watches, 100 values of 1 MiB.
+    let mut last = 0;
+    for key in 0..100 {
+        last = put(&writer, key % 5, &vec![key as u8; 1 << 20], PATIENCE).unwrap();
+        let resident = resident_bytes(&controller);
+        assert!(resident < MEMORY_BYTES + BASE_BYTES, "{} MiB are resident", resident >> 20);
+    }
+    assert!(metric(&controller, "heddle_memory_refused_total{kind=\"watches\"}") > 0);
+    // One that reads after all is told that it has to read again, and then goes on.
+    let mut skipped = false;
+    loop {
+        match idle[0].receive() {
+            ServerMessage::Watched(told) => {
+                skipped |= told.skipped;
+                if told.watch == 1 && told.revision >= last {
+                    break;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(skipped);
+    let news = put(&writer, 1, b"news", PATIENCE).unwrap();
+    loop {
+        if matches!(idle[0].receive(), ServerMessage::Watched(told) if told.watch == 1 && told.revision == news) {
+            break;
+        }
+    }
+}
+
+/// Frames that do not come to an end: each may have 16 MiB.
+#[test]
+fn parts_of_messages_cost_what_the_server_was_given() {
+    let data = tempfile::tempdir().unwrap();
+    let options = ["--memory", MEMORY, "--http", "127.0.0.1:0"];
+    let controller = Controller::start(command("c1", data.path(), &options));
+    let writer = client(&[&controller]);
+    put(&writer, 0, b"first", PATIENCE).unwrap();
+    let mut slow: Vec<Raw> = (0..40).map(|session| Raw::connect(&controller.address, session)).collect();
+    for one in &mut slow {
+        let mut frame = vec![0; 10 << 20];
+        frame[..4].copy_from_slice(&(16_u32 << 20).to_le_bytes());
+        // It may be cut off in the midst of it.
+        let _ = one.stream.write_all(&frame);
+    }
+    eventually("the first are cut off", || metric(&controller, "heddle_unfinished_messages_total") >= 30);
+    let resident = resident_bytes(&controller);
+    assert!(resident < MEMORY_BYTES + BASE_BYTES, "{} MiB are resident", resident >> 20);
+    put(&writer, 1, &vec![1; 1 << 20], PATIENCE).unwrap();
+}

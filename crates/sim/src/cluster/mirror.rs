@@ -1,0 +1,107 @@
+//! What a watcher knows of the data by what it was told, and by what it read again where it was told to.
+//!
+//! Nothing is excused here: who reads again whenever it is told that something is missing knows everything in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use placement::ShardId;
+use store::protocol::{Answer, Consistency, Error, RequestBody};
+use tree::{Location, Path};
+
+use super::data;
+use crate::linearizability::entry::{Action, Leaf};
+
+/// A path's last revision that is known, and its tag; none after its deletion. A replica of the shard that held a path before may
+/// tell of it after one of the shard that holds it now: revisions go on over a move, so the higher one counts.
+type Known = BTreeMap<Path, (u64, Option<u64>)>;
+
+/// The data as a watcher knows them.
+#[derive(Default)]
+pub struct Mirror {
+    known: Known,
+    /// Entries that have to be read again.
+    unread: BTreeSet<u32>,
+    /// By the sequence of the request.
+    reading: BTreeMap<u64, Reading>,
+}
+
+/// An entry is being read.
+struct Reading {
+    entry: u32,
+    /// What was known of it when that was asked, and up to which revision anything was.
+    before: [Option<(u64, Option<u64>)>; 2],
+    newest: u64,
+}
+
+const LEAVES: [Leaf; 2] = [Leaf::A, Leaf::B];
+
+impl Mirror {
+    /// A value was written, or deleted.
+    pub fn note(&mut self, path: Path, revision: u64, tag: Option<u64>) {
+        let known = self.known.entry(path).or_insert((revision, tag));
+        if revision >= known.0 {
+            *known = (revision, tag);
+        }
+    }
+
+    /// All entries at or below a place have to be read again.
+    pub fn read_again(&mut self, at: &Location, entries: u32) {
+        self.unread.extend((0..entries).filter(|entry| at.contains(&data::entry(*entry))));
+    }
+
+    /// The connection is lost: what was asked will not be answered.
+    pub fn stop_reading(&mut self) {
+        self.unread.extend(std::mem::take(&mut self.reading).into_values().map(|reading| reading.entry));
+    }
+
+    /// Whether nothing has to be read again.
+    pub fn is_complete(&self) -> bool {
+        self.unread.is_empty() && self.reading.is_empty()
+    }
+
+    /// What to ask next, under this sequence; one thing at a time.
+    pub fn ask(&mut self, sequence: u64, from: &BTreeMap<ShardId, u64>) -> Option<RequestBody> {
+        if !self.reading.is_empty() {
+            return None;
+        }
+        let entry = self.unread.pop_first()?;
+        let before = LEAVES.map(|leaf| self.known.get(&data::leaf(entry, leaf).path).copied());
+        let newest = from.values().copied().max().unwrap_or(0);
+        self.reading.insert(sequence, Reading { entry, before, newest });
+        Some(data::request(entry, Action::List, Consistency::Linearizable))
+    }
+
+    /// Whether that was asked here.
+    pub fn is_reading(&self, sequence: u64) -> bool {
+        self.reading.contains_key(&sequence)
+    }
+
+    /// The answer to what was asked. Whether it is one; if not, it has to be asked again.
+    pub fn answered(&mut self, sequence: u64, result: Result<Answer, Error>) -> bool {
+        let Some(Reading { entry, before, newest }) = self.reading.remove(&sequence) else { return true };
+        let Ok(Answer::Values { entries, more: false }) = result else {
+            self.unread.insert(entry);
+            return false;
+        };
+        for (leaf, before) in LEAVES.into_iter().zip(before) {
+            let path = data::leaf(entry, leaf).path;
+            let found = entries.iter().find(|(at, ..)| *at == path).map(|(_, tag, _)| *tag);
+            let known = self.known.get(&path).copied();
+            match found {
+                Some(tag) => self.note(path, tag, Some(tag)),
+                // What was told meanwhile may be newer than the answer.
+                None if known == before => {
+                    let revision = known.map_or(0, |(revision, _)| revision).max(newest);
+                    self.known.insert(path, (revision, None));
+                }
+                None => {}
+            }
+        }
+        true
+    }
+
+    /// The tag of a value, as far as is known.
+    pub fn tag(&self, path: &Path) -> Option<u64> {
+        self.known.get(path).and_then(|(_, tag)| *tag)
+    }
+}

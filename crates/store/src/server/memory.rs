@@ -1,0 +1,199 @@
+//! What this server holds for others ([`crate::budget`]), and what it says when that is too much.
+
+use machine::{Span, Time};
+
+use super::operations::{Operation, Origin};
+use super::{ClientId, Output, Server};
+use crate::budget::{Kind, Owner, Usage};
+use crate::protocol::{Answer, Error, RequestBody, Response, ServerMessage};
+use crate::read::Read;
+
+/// What a request costs beside its data: its place in tables, and a short answer.
+const REQUEST_BYTES: usize = 512;
+
+/// An answer that is no longer is owed in any case: its request has paid for it.
+const SHORT_ANSWER_BYTES: usize = REQUEST_BYTES;
+
+/// While so much waits to be sent to a client, it is sent no events of watches.
+pub(super) const WATCH_ROOM: usize = 256 << 10;
+
+/// A client that may come back is asked to wait so long, at least and at most.
+const RETRY_AFTER_MS: (u64, u64) = (20, 1_000);
+
+/// Refusals of the last time count half after this.
+const REFUSALS_HALVE: Span = Span::from_secs(1);
+
+/// How many requests were refused lately: who is told to come back is given the more time, the more there are.
+#[derive(Debug, Default)]
+pub(super) struct Pressure {
+    lately: u64,
+    halve_at: Time,
+}
+
+impl Operation {
+    /// Bytes that it holds, about.
+    pub(super) fn bytes(&self) -> usize {
+        use super::operations::What;
+        REQUEST_BYTES
+            + match &self.what {
+                What::Propose(data) => data.len(),
+                What::Read(Read::Export { except, .. }, _) => except.iter().map(|path| path.as_str().len() + 24).sum(),
+                What::Read(..) | What::MoveLeader(_) | What::Lease(_) | What::Confirm => 0,
+            }
+    }
+
+    /// For whom.
+    pub(super) fn owner(&self) -> Owner {
+        match self.origin {
+            Origin::Client { client, .. } => Owner::Client(client),
+            Origin::There(server, _) => Owner::Peer(server),
+            Origin::Move(..) | Origin::Confirm | Origin::Upkeep => Owner::Server,
+        }
+    }
+}
+
+impl Server {
+    /// What is held for others now.
+    pub fn memory(&self) -> Usage {
+        self.budget.usage()
+    }
+
+    /// Whether more should be read of what a client sends: not while it leaves its answers unread, or has asked for as much
+    /// as it may. Answers to RPCs come by the same way, so that what a call holds does not count.
+    pub fn may_read(&self, client: ClientId) -> bool {
+        let owner = Owner::Client(client);
+        let (asked, unread) = (self.budget.of(owner, Kind::Requests), self.budget.of(owner, Kind::Answers));
+        let scarce = self.budget.used() > self.budget.limit() / 8 * 7;
+        unread < WATCH_ROOM && asked < self.budget.share() / 2 && !(scarce && unread > 0)
+    }
+
+    /// Whether a client has been told something that is not known to be sent.
+    pub fn has_unread(&self, client: ClientId) -> bool {
+        self.budget.of(Owner::Client(client), Kind::Answers) > 0
+    }
+
+    /// Whether there is something to be carried out.
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// The driver says how much of what a client was told waits to be sent: each time that it was told something, once all
+    /// that can be sent is sent, and whenever more could be.
+    pub(super) fn client_waits(&mut self, client: ClientId, bytes: usize) {
+        self.budget.set(Owner::Client(client), Kind::Answers, bytes);
+        if bytes < WATCH_ROOM {
+            self.resume_watches(client);
+        }
+    }
+
+    /// Something for a client. That there is room for it was seen to before.
+    pub(super) fn tell_client(&mut self, client: ClientId, message: ServerMessage) {
+        self.budget.add(Owner::Client(client), Kind::Answers, message_bytes(&message));
+        self.outputs.push_back(Output::Client { client, message });
+    }
+
+    /// Whether there is room for what a client asks.
+    pub(super) fn check_room(&mut self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Error> {
+        let bytes = match body {
+            // Whoever wants less is always heard.
+            RequestBody::Unwatch { .. } | RequestBody::Admin(crate::protocol::Admin::Status) => return Ok(()),
+            RequestBody::Write(transaction) => REQUEST_BYTES + transaction_bytes(transaction),
+            RequestBody::WriteOrElse { transaction, otherwise } => {
+                let values = otherwise
+                    .iter()
+                    .map(|change| change.at().path.as_str().len() + 16 + change.value().map_or(0, |value| value.len()));
+                REQUEST_BYTES + transaction_bytes(transaction) + values.sum::<usize>()
+            }
+            RequestBody::Call { input, .. } => REQUEST_BYTES + input.len(),
+            _ => REQUEST_BYTES,
+        };
+        let kind = if matches!(body, RequestBody::Call { .. }) { Kind::Calls } else { Kind::Requests };
+        if self.budget.admits(Owner::Client(client), bytes) {
+            return Ok(());
+        }
+        self.budget.note_refused(kind);
+        Err(self.overloaded(now, "it holds as many requests as it may"))
+    }
+
+    /// The answer, if there is room for it; else that there is none.
+    pub(super) fn fit_answer(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        result: Result<Answer, Error>,
+    ) -> Result<Answer, Error> {
+        let Ok(answer) = &result else { return result };
+        let bytes = answer_bytes(answer);
+        if bytes <= SHORT_ANSWER_BYTES || self.budget.admits(Owner::Client(client), bytes) {
+            return result;
+        }
+        self.budget.note_refused(Kind::Answers);
+        if matches!(answer, Answer::Output(_)) {
+            // It was carried out: to come back would do it again.
+            return Err(Error::Rpc(format!("it was carried out, and its output of {bytes} bytes finds no room here")));
+        }
+        Err(self.overloaded(now, "it holds as many answers as it may"))
+    }
+
+    /// What is said to whoever should come back later.
+    pub(super) fn overloaded(&mut self, now: Time, reason: &str) -> Error {
+        let pressure = &mut self.pressure;
+        while pressure.lately > 0 && now >= pressure.halve_at {
+            pressure.lately /= 2;
+            pressure.halve_at += REFUSALS_HALVE;
+        }
+        if pressure.lately == 0 {
+            pressure.halve_at = now + REFUSALS_HALVE;
+        }
+        pressure.lately += 1;
+        let retry_after_ms = (RETRY_AFTER_MS.0 + pressure.lately).min(RETRY_AFTER_MS.1) as u32;
+        Error::Overloaded { retry_after_ms, reason: reason.to_owned() }
+    }
+
+    /// Whether another entry may be proposed here.
+    pub(super) fn may_propose(&self, bytes: usize) -> bool {
+        self.budget.of_kind(Kind::Proposals) + bytes <= self.budget.share()
+    }
+
+    /// Nothing more is held for a client.
+    pub(super) fn forget_client(&mut self, client: ClientId) {
+        let owner = Owner::Client(client);
+        self.budget.set(owner, Kind::Answers, 0);
+        debug_assert_eq!(self.budget.of_owner(owner), 0, "something is still held for {client:?}");
+    }
+}
+
+/// Bytes of a transaction, about.
+fn transaction_bytes(transaction: &tree::Transaction) -> usize {
+    let values = transaction.changes.iter().filter_map(tree::Change::value).map(|value| value.len());
+    let expected = transaction.conditions.iter().map(|condition| match &condition.expect {
+        tree::Expect::Value(value) => value.len(),
+        _ => 0,
+    });
+    let paths = transaction.locations().map(|at| at.path.as_str().len() + 16);
+    values.chain(expected).chain(paths).sum()
+}
+
+/// Bytes of an answer, about.
+fn answer_bytes(answer: &Answer) -> usize {
+    match answer {
+        Answer::Value(_) | Answer::Values { .. } => crate::read::answer_bytes(answer),
+        Answer::Output(bytes) => bytes.len(),
+        Answer::Chunk { entries, .. } => {
+            entries.iter().map(|entry| entry.at.path.as_str().len() + entry.value.bytes.len() + 64).sum()
+        }
+        _ => 0,
+    }
+}
+
+/// Bytes of a message to a client, about.
+fn message_bytes(message: &ServerMessage) -> usize {
+    const SMALL: usize = 64;
+    SMALL
+        + match message {
+            ServerMessage::Response(Response { result: Ok(answer), .. }) => answer_bytes(answer),
+            ServerMessage::Response(_) => SMALL,
+            ServerMessage::Watched(events) => events.events.iter().map(super::watches::event_bytes).sum(),
+            ServerMessage::Invoke { input, .. } => input.len(),
+        }
+}
