@@ -76,6 +76,7 @@ pub enum Format {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Command {
     /// Write a commented fabric file to start from
     New(New),

@@ -113,7 +113,7 @@ fn a_full_disk_is_found_and_told_of() {
         let output = desk.heddle(&[&access[..], &["put", &format!("/car:cars/car-entry={key}"), &value]].concat());
         (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
     });
-    let refused = refused.expect("the disk is full at last").replace("\n", " ");
+    let refused = refused.expect("the disk is full at last").replace('\n', " ");
     assert!(refused.contains("the disk of server c1 takes no writes") && !refused.contains("majority"), "{refused}");
     assert!(refused.contains("make room for"), "{refused}");
     let (status, rows) = ask(&desk, &node, &["check", "health"]);

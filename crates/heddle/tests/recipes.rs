@@ -54,7 +54,7 @@ impl Cluster {
         cluster
     }
 
-    fn args<'a>(&'a self, endpoints: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+    fn args<'a>(endpoints: &'a str, args: &[&'a str]) -> Vec<&'a str> {
         [&["cluster", "--endpoints", endpoints, "--timeout", "20s"], args].concat()
     }
 
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     fn expect(&self, status: i32, args: &[&str]) -> (String, String) {
-        self.desk.expect(status, &self.args(&self.endpoints(), args))
+        self.desk.expect(status, &Self::args(&self.endpoints(), args))
     }
 
     fn run(&self, args: &[&str]) -> String {
@@ -76,7 +76,7 @@ impl Cluster {
 
     fn spawn(&self, args: &[&str]) -> Process {
         let endpoints = self.endpoints();
-        let mut command: Command = self.desk.command(&self.args(&endpoints, args));
+        let mut command: Command = self.desk.command(&Self::args(&endpoints, args));
         Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts"))
     }
 
@@ -86,7 +86,7 @@ impl Cluster {
         serde_json::from_str(&stdout).unwrap_or(Value::String(stderr))
     }
 
-    fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+    fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
             assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -122,8 +122,9 @@ fn a_value_goes_with_its_lease() {
         assert_eq!(cluster.run(&["get", "/app:nodes/node=a"]), "up");
     }
     drop(keeper);
-    cluster.wait("the value goes", || {
-        cluster.desk.heddle(&cluster.args(&cluster.endpoints(), &["get", "/app:nodes/node=a"])).status.code() == Some(1)
+    Cluster::wait("the value goes", || {
+        cluster.desk.heddle(&Cluster::args(&cluster.endpoints(), &["get", "/app:nodes/node=a"])).status.code()
+            == Some(1)
     });
     let (_, stderr) = cluster.expect(1, &["lease", "ttl", &lease]);
     assert!(stderr.contains("There is no lease"), "{stderr}");
@@ -237,7 +238,7 @@ fn the_next_is_elected_when_the_first_has_gone() {
     assert!(line(&mut a).starts_with("node-a is elected with token "));
     assert!(line(&mut listener).contains("node-a"));
     let mut b = cluster.spawn(&["elect", "/app:leader", "node-b"]);
-    cluster.wait("the second stands", || cluster.json(&["list", "/app:leader"]).as_array().map(Vec::len) == Some(2));
+    Cluster::wait("the second stands", || cluster.json(&["list", "/app:leader"]).as_array().map(Vec::len) == Some(2));
     signal(&a, "-INT");
     assert!(a.0.wait().expect("it ends").success());
     assert!(line(&mut b).starts_with("node-b is elected with token "));

@@ -155,6 +155,7 @@ fn clients_of_one_host_leave_places_for_others() {
             None
         }
         (_, Welcome::Refused(reason)) => Some(reason),
+        (_, other) => panic!("a client is welcomed by {other:?}"),
     });
     let reason = refusal.expect("there is a bound");
     assert!(reason.contains("one host may have no more") && reason.contains("hint: "), "{reason}");
@@ -249,7 +250,7 @@ fn http_takes_small_requests_and_no_more_connections_than_it_may() {
         let open = std::fs::read_dir(format!("/proc/{}/fd", controller.pid())).unwrap().count();
         assert!(open < LIMIT / 2, "{open}");
     });
-    let long = [b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ".as_slice(), &[b'a'; 64 << 10], b"\r\n\r\n"].concat();
+    let long = [b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ".as_slice(), &vec![b'a'; 64 << 10], b"\r\n\r\n"].concat();
     assert!(http(&controller, &long).starts_with("HTTP/1.1 431"));
     let fields = "A: b\r\n".repeat(100);
     let many = format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{fields}\r\n");

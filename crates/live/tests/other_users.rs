@@ -46,7 +46,9 @@ fn make_instance(folder: &Path) {
 fn give(folder: &Path, uid: u32) {
     chown(folder, Some(uid), Some(uid)).unwrap();
     if folder.is_dir() {
-        fs::read_dir(folder).unwrap().for_each(|entry| give(&entry.unwrap().path(), uid));
+        for entry in fs::read_dir(folder).unwrap() {
+            give(&entry.unwrap().path(), uid);
+        }
     }
 }
 

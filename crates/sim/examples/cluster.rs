@@ -3,6 +3,11 @@
 //! `cluster --resume FILE --until N --for SECONDS` goes on where the last call with this file ended, seeds 0 to N, for so
 //! long: many seeds can be done in slices. Of ten seeds the last is hostile there. The file says which are done, and by which
 //! commit (`--commit`, else what git says).
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what drives the simulation keeps its progress in a file"
+)]
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -186,7 +191,6 @@ impl Slices {
         (!slices.file.as_os_str().is_empty()).then_some(slices)
     }
 
-    #[allow(clippy::disallowed_methods)]
     fn run(&self) -> ExitCode {
         let mut progress = Progress::read(&self.file);
         let start = Instant::now();
@@ -218,7 +222,6 @@ fn commit() -> String {
     text.map_or_else(|| "an unknown commit".to_owned(), |text| String::from_utf8_lossy(&text).trim().to_owned())
 }
 
-#[allow(clippy::disallowed_methods)]
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(slices) = Slices::parse(&args).filter(|_| args.iter().any(|arg| arg == "--resume")) {
@@ -238,7 +241,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[allow(clippy::disallowed_methods)]
 fn one(seed: u64, scenario: fn(u64) -> Scenario) -> ExitCode {
     let start = Instant::now();
     let report = run(seed, &Scenario { trace: true, ..scenario(seed) });
@@ -248,7 +250,6 @@ fn one(seed: u64, scenario: fn(u64) -> Scenario) -> ExitCode {
     if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-#[allow(clippy::disallowed_methods)]
 fn many(first: u64, count: u64, scenario: fn(u64) -> Scenario) -> ExitCode {
     let start = Instant::now();
     let mut sum = Sum::of(first, count, scenario);

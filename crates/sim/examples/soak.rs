@@ -103,7 +103,7 @@ impl Soak {
         let value = [self.sequence as u8; VALUE_BYTES];
         for _ in 0..PIPELINE {
             let next = self.sequence + 1;
-            let module = if next % 10_007 == 0 { next / 10_007 % 4 + 1 } else { 0 };
+            let module = if next.is_multiple_of(10_007) { next / 10_007 % 4 + 1 } else { 0 };
             let key = machine::mix(next) % KEYS;
             self.put(&format!("/busy{module}:values/value={key}"), &value);
         }

@@ -32,6 +32,7 @@ impl Tls {
 
 /// How to reach the cluster.
 #[derive(Debug)]
+#[allow(clippy::struct_field_names, reason = "it is what the option is called")]
 pub struct Endpoints {
     /// Controllers of the cluster; one is enough to find the others.
     pub endpoints: Vec<String>,

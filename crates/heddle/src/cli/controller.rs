@@ -32,6 +32,7 @@ A controller of one node needs no configuration. More nodes join it with --join;
 survive the loss of one. The same command line starts a node again: once it has joined, --join
 only makes sure that it still means the same cluster."
 )]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Controller {
     #[command(subcommand)]
     pub command: Option<ControllerCommand>,
@@ -78,7 +79,7 @@ pub struct Controller {
     /// Leave leaders where they are, instead of moving them to where requests come from
     #[arg(long)]
     pub keep_leaders: bool,
-    /// Log in with the token in this file when joining, where users are checked; or with that in HEDDLE_TOKEN
+    /// Log in with the token in this file when joining, where users are checked; or with that in `HEDDLE_TOKEN`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
     /// Note who did what in this file, one line of JSON each, without values

@@ -152,9 +152,12 @@ fn take_shard(
         let mut out = Vec::new();
         let mut broken = None;
         // Servers of version 1 of the protocol have no leases.
-        let ask = |after| match has_leases {
-            true => Admin::BackupLasting { shard: shard.id, after },
-            false => Admin::Backup { shard: shard.id, after },
+        let ask = |after| {
+            if has_leases {
+                Admin::BackupLasting { shard: shard.id, after }
+            } else {
+                Admin::Backup { shard: shard.id, after }
+            }
         };
         let outcome = read_by(access, ask, |entries| {
             bar.inc(entries.iter().map(|it| (it.at.path.as_str().len() + it.value.bytes.len()) as u64).sum());

@@ -221,7 +221,9 @@ mod tests {
     fn measured(latencies_ms: &[u64], seconds: u64, failed: u64) -> Measured {
         let mut latency_ns = hdrhistogram::Histogram::new_with_max(600_000_000_000, 3).unwrap();
         let latencies_ns: Vec<u64> = latencies_ms.iter().map(|ms| ms * 1_000_000).collect();
-        latencies_ns.iter().for_each(|ns| latency_ns.record(*ns).unwrap());
+        for ns in &latencies_ns {
+            latency_ns.record(*ns).unwrap();
+        }
         let first_failure = (failed > 0).then(|| "no".to_owned());
         Measured { latency_ns, latencies_ns, duration: Duration::from_secs(seconds), failed, first_failure }
     }

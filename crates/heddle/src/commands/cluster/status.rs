@@ -34,8 +34,10 @@ pub fn status(access: &Access, format: Format, verbose: bool) -> Result<(), Repo
 
 fn text(access: &Access, view: &View, verbose: bool) -> String {
     let live = view.map.members().keys().filter(|id| view.is_live(**id)).count();
-    let trouble: String =
-        (view.stopped.values().flatten()).map(|replica| format!("STOPPED: {}\n", replica.reason)).collect();
+    let mut trouble = String::new();
+    for replica in view.stopped.values().flatten() {
+        trouble.extend(["STOPPED: ", &replica.reason, "\n"]);
+    }
     let head = format!(
         "Cluster {:016x}: {live} of {} live; strategy {}; asked {}\n\n{}\n",
         view.cluster,

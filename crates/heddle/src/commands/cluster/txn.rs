@@ -1,5 +1,6 @@
 //! `cluster txn`: several changes of one shard at once, if conditions hold, from text.
 
+use std::fmt::Write as _;
 use std::io::Read;
 
 use live::cluster::Error;
@@ -126,22 +127,21 @@ fn print(
     if format == Format::Csv {
         let mut text = "branch,revision,path,etag,value\n".to_owned();
         if found.is_empty() {
-            text += &format!("{branch},{revision},,,\n");
+            let _ = writeln!(text, "{branch},{revision},,,");
         }
         for (path, value) in found {
             let (etag, bytes) = value.as_ref().map_or((String::new(), String::new()), |(etag, bytes)| {
                 (etag.to_string(), lab::quoted(&shown(bytes, usize::MAX)))
             });
-            text += &format!("{branch},{revision},{},{etag},{bytes}\n", lab::quoted(path.as_str()));
+            let _ = writeln!(text, "{branch},{revision},{},{etag},{bytes}", lab::quoted(path.as_str()));
         }
         return put(&text);
     }
     let mut text = format!("{branch}: revision {revision}\n");
     for (path, value) in found {
-        match value {
-            Some((_, bytes)) => text += &format!("{path} {}\n", shown(bytes, usize::MAX)),
-            None => text += &format!("{path} (nothing)\n"),
-        }
+        let value = value.as_ref().map_or_else(|| "(nothing)".into(), |(_, bytes)| shown(bytes, usize::MAX));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{path} {value}");
     }
     put(&text)
 }
