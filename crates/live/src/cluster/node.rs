@@ -160,6 +160,8 @@ pub(super) struct Node {
     sweep_at: Time,
     /// Proofs that are under way.
     handshakes: HashMap<Token, Handshake>,
+    /// Connections of peers that have proved nothing: the cluster had no secret then.
+    unproven: Vec<Token>,
     peer_refusals: PeerRefusals,
     ending: Option<Ending>,
     refusals: Refusals,
@@ -215,6 +217,7 @@ impl Node {
             is_short: false,
             sweep_at: Time::ZERO,
             handshakes: HashMap::new(),
+            unproven: Vec::new(),
             peer_refusals: PeerRefusals::default(),
             ending: None,
             refusals: Refusals::default(),
@@ -520,6 +523,8 @@ impl Node {
             for token in silent {
                 self.close(now, token, "it has not said who it is");
             }
+            self.unproven.retain(|token| self.connections.contains_key(token));
+            self.end_unproven(now);
             self.tell_address(now);
             self.tell_wall_clock(now);
         }

@@ -118,7 +118,10 @@ impl Node {
                 let client = ClientId(self.next_client);
                 self.next_client += 1;
                 let shown = if let Role::User { token, .. } = &hello.role { Some(token) } else { None };
-                self.identify(now, client, connection, shown).map_err(Refused::client)?;
+                if let Err(text) = self.identify(now, client, connection, shown) {
+                    self.forget_client_of(connection.host);
+                    return Err(Refused::client(text));
+                }
                 connection.kind = Kind::Client { client, version };
                 self.clients.insert(client, token);
                 Ok(self.accepted(version))
@@ -134,6 +137,7 @@ impl Node {
                 self.check_peer(server, connection)?;
                 tracing::warn!("server {server} speaks version 1 of the protocol, and is believed without a proof");
                 self.let_in(now, (token, server), connection);
+                self.unproven.push(token);
                 Ok(self.accepted(version))
             }
         }
@@ -210,11 +214,21 @@ impl Node {
             None if demanded.is_some() => return wrong("it does not prove that it knows the cluster's secret"),
             None => {
                 tracing::info!("server {server} is believed without a proof: the cluster has not agreed on a secret");
+                self.unproven.push(token);
                 None
             }
         };
         self.let_in(now, (token, server), connection);
         Ok(Welcome::Proven { server: own, proof: answer })
+    }
+
+    /// Once the cluster has agreed on a secret, who was believed without one has to come again and prove it.
+    pub(super) fn end_unproven(&mut self, now: Time) {
+        if self.demanded().is_some() {
+            for token in std::mem::take(&mut self.unproven) {
+                self.close(now, token, "the cluster has a secret now, which has to be proved");
+            }
+        }
     }
 
     /// From now on this connection is that of the peer.
