@@ -17,6 +17,9 @@ use store::protocol::{Admin, Answer, FRAME_HEADER, Hello, RequestBody, Role, Wel
 /// What a controller of these tests may open.
 const LIMIT: usize = 256;
 
+/// Of these, what is kept for the disk and whatever else a server opens.
+const RESERVE: usize = 64;
+
 /// A value that fills a segment soon.
 const VALUE: &[u8] = &[7; 1 << 20];
 
@@ -248,7 +251,8 @@ fn http_takes_small_requests_and_no_more_connections_than_it_may() {
     while_flooded(&controller.http, || {
         put(&client(&[&controller]), 1, b"x", PATIENCE).unwrap();
         let open = std::fs::read_dir(format!("/proc/{}/fd", controller.pid())).unwrap().count();
-        assert!(open < LIMIT / 2, "{open}");
+        // What is kept for the disk is free, also while those that had to go are not closed yet.
+        assert!(open < LIMIT - RESERVE, "{open}");
     });
     let long = [b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ".as_slice(), &vec![b'a'; 64 << 10], b"\r\n\r\n"].concat();
     assert!(http(&controller, &long).starts_with("HTTP/1.1 431"));

@@ -323,7 +323,7 @@ mod tests {
         for (text, line, expected) in [
             ("put /c:a 1", 1, "expected `if` or `then`"),
             ("then\nput /c:a", 2, "expected a value"),
-            ("then\nput c:a 1", 2, "c:a"),
+            ("then\nput c:a 1", 2, "looks like /car:cars"),
             ("if\n/c:a is gone", 2, "expected `is absent`"),
             ("if\n/c:a etag = x", 2, "expected an entity tag"),
             ("then\nmove /c:a", 2, "expected put"),
