@@ -38,6 +38,10 @@ const FOR_SMALL: usize = 4;
 /// Little: so many bytes, or this part of the limit.
 const SMALL: (usize, usize) = (64 << 10, 64);
 
+/// Events for watchers have this part of the limit at most, however many there are: what finds no room they read again, while a
+/// request that finds none is not carried out, and they may never read.
+const FOR_WATCHES: usize = 4;
+
 /// This part of the limit is for short answers that are owed whatever happens.
 const RESERVE: usize = 16;
 
@@ -183,7 +187,8 @@ impl Budget {
     /// Takes something in, if the owner may hold so much more; whether it may. If not, that is counted.
     #[must_use]
     pub fn take(&mut self, owner: Owner, kind: Kind, bytes: usize) -> bool {
-        let admitted = self.admits(owner, bytes);
+        let has_room = kind != Kind::Watches || self.of_kind(kind) + bytes <= self.limit / FOR_WATCHES;
+        let admitted = has_room && self.admits(owner, bytes);
         if admitted {
             self.add(owner, kind, bytes);
         } else {
@@ -294,5 +299,17 @@ mod tests {
             assert!(budget.take(client(modest), Kind::Requests, 1_000), "{} are used", budget.used());
         }
         assert!(budget.usage().kinds[&Kind::Requests].1 >= 50);
+    }
+    #[test]
+    fn watchers_that_never_read_leave_room_for_requests() {
+        let mut budget = Budget::new(64 << 20);
+        for idle in 0..60 {
+            while budget.take(client(idle), Kind::Watches, 1 << 20) {}
+        }
+        assert!(budget.of_kind(Kind::Watches) <= budget.limit() / FOR_WATCHES);
+        // A value of a mebibyte, as a request and as an entry of the log.
+        assert!(
+            budget.take(client(100), Kind::Requests, 1 << 20) && budget.take(client(100), Kind::Proposals, 1 << 20)
+        );
     }
 }
