@@ -283,8 +283,11 @@ impl Operation {
         match (&self.what, told) {
             (What::Propose(_), Told::Placed(_)) => self.shard == ShardId::META,
             (What::Propose(_), Told::Outcome(_)) => self.shard != ShardId::META,
-            (What::Read(..), Told::Read(_) | Told::Index(_)) | (What::MoveLeader(_), Told::Done) => true,
-            _ => false,
+            (What::Read(..), Told::Read(_) | Told::Index(_))
+            | (What::Lease(_), Told::Read(_))
+            | (What::Confirm, Told::Index(_))
+            | (What::MoveLeader(_), Told::Done) => true,
+            (What::Propose(_) | What::Read(..) | What::Lease(_) | What::Confirm | What::MoveLeader(_), _) => false,
         }
     }
 
