@@ -114,14 +114,6 @@ fn a_lock_has_one_holder_and_its_token_rises() {
     assert!(reports.iter().map(|report| report.locks.0).sum::<u64>() > 5 * reports.len() as u64);
 }
 
-#[test]
-fn a_lease_that_a_deposed_leader_keeps_alive_is_found() {
-    let mut scenario =
-        planted(&[Kind::Isolate, Kind::Split, Kind::OneWay], |config| config.planted.read_without_lease = true);
-    scenario.lockers = 4;
-    must_be_found(&scenario, 300, |finding| matches!(finding, Finding::TwoHolders(_)));
-}
-
 /// What an error of the store leads to, as opposed to slowness.
 fn is_wrong(finding: &Finding) -> bool {
     matches!(finding, Finding::NotLinearizable(_) | Finding::TwoLeaders { .. } | Finding::Diverged { .. })

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::ShardId;
 use store::protocol::{Answer, Consistency, Error, RequestBody};
 use tree::{Location, Path};
 
@@ -28,9 +27,8 @@ pub struct Mirror {
 /// An entry is being read.
 struct Reading {
     entry: u32,
-    /// What was known of it when that was asked, and up to which revision anything was.
+    /// What was known of it when that was asked.
     before: [Option<(u64, Option<u64>)>; 2],
-    newest: u64,
 }
 
 const LEAVES: [Leaf; 2] = [Leaf::A, Leaf::B];
@@ -60,14 +58,13 @@ impl Mirror {
     }
 
     /// What to ask next, under this sequence; one thing at a time.
-    pub fn ask(&mut self, sequence: u64, from: &BTreeMap<ShardId, u64>) -> Option<RequestBody> {
+    pub fn ask(&mut self, sequence: u64) -> Option<RequestBody> {
         if !self.reading.is_empty() {
             return None;
         }
         let entry = self.unread.pop_first()?;
         let before = LEAVES.map(|leaf| self.known.get(&data::leaf(entry, leaf).path).copied());
-        let newest = from.values().copied().max().unwrap_or(0);
-        self.reading.insert(sequence, Reading { entry, before, newest });
+        self.reading.insert(sequence, Reading { entry, before });
         Some(data::request(entry, Action::List, Consistency::Linearizable))
     }
 
@@ -78,7 +75,7 @@ impl Mirror {
 
     /// The answer to what was asked. Whether it is one; if not, it has to be asked again.
     pub fn answered(&mut self, sequence: u64, result: Result<Answer, Error>) -> bool {
-        let Some(Reading { entry, before, newest }) = self.reading.remove(&sequence) else { return true };
+        let Some(Reading { entry, before }) = self.reading.remove(&sequence) else { return true };
         let Ok(Answer::Values { entries, more: false }) = result else {
             self.unread.insert(entry);
             return false;
@@ -89,10 +86,10 @@ impl Mirror {
             let known = self.known.get(&path).copied();
             match found {
                 Some(tag) => self.note(path, tag, Some(tag)),
-                // What was told meanwhile may be newer than the answer.
+                // What was told meanwhile may be newer than the answer. Revisions of other shards say nothing of this one: a write that
+                // is older than the answer may be told after it, and then so is what took it away.
                 None if known == before => {
-                    let revision = known.map_or(0, |(revision, _)| revision).max(newest);
-                    self.known.insert(path, (revision, None));
+                    self.known.insert(path, (known.map_or(0, |(revision, _)| revision), None));
                 }
                 None => {}
             }

@@ -205,7 +205,7 @@ impl Watcher {
     /// Reads what has to be read again.
     fn read(&mut self, core: &mut Core) {
         let Some((connection, server)) = self.connection.filter(|_| self.is_watching) else { return };
-        let Some(body) = self.mirror.ask(self.requests + 1, &self.from) else { return };
+        let Some(body) = self.mirror.ask(self.requests + 1) else { return };
         self.requests += 1;
         let (session, sequence) = (u64::from(self.number), self.requests);
         let request = Request { session, sequence, acknowledged: sequence, timeout_ms: 1_500, body };
