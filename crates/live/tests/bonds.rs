@@ -258,13 +258,14 @@ fn members_that_are_probed_live_by_answers() {
         // Time enough to miss answers, were there none.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
         assert!(bed::soon(all_up), "{options}: {:?}", links("h1"));
-        let ping = output(network.command("h1", "ping", ["-c", "5", "-i", "0.02", "-W", "60", "h2"]));
-        assert!(ping.contains(" 0% packet loss") && !ping.contains("DUP!"), "{options}: {ping}");
+        assert!(bed::soon(|| all_come_once(&network, "h1", &["-c", "5", "-i", "0.02", "-W", "60", "h2"])), "{options}");
         for member in [1, 2] {
             set_member(&network, "h1", member, false);
             assert_eq!(links("h1")[member as usize - 1], "down", "{options}");
-            let ping = output(network.command("h1", "ping", ["-c", "5", "-i", "0.02", "-W", "60", "h2"]));
-            assert!(ping.contains(" 0% packet loss") && !ping.contains("DUP!"), "{options}: {ping}");
+            assert!(
+                bed::soon(|| all_come_once(&network, "h1", &["-c", "5", "-i", "0.02", "-W", "60", "h2"])),
+                "{options}"
+            );
             set_member(&network, "h1", member, true);
             assert!(bed::soon(all_up), "{options}: {:?}", links("h1"));
         }
@@ -297,6 +298,14 @@ bonds:
   - { host: h1, mode: balance-alb }
 ";
 
+/// Whether all pings are answered. A probe that a busy machine delays takes a member down for a moment, so this is asked again; what
+/// comes twice is wrong at once.
+fn all_come_once(network: &live::Instance, from: &str, args: &[&str]) -> bool {
+    let text = output(network.command(from, "ping", args));
+    assert!(!text.contains("DUP!"), "{from}: {text}");
+    text.contains(" 0% packet loss")
+}
+
 /// Each peer knows the host by one member's address, and every member has a peer; what they send comes by that member, and once. When
 /// each loses its carrier in turn, all reach the host by the others at once.
 #[test]
@@ -306,8 +315,8 @@ fn peers_of_balance_alb_send_to_different_members() {
     let peers = ["h2", "h3", "h4", "h5"];
     let ping = |family: &str| {
         for peer in peers {
-            let text = output(network.command(peer, "ping", [family, "-c", "3", "-i", "0.02", "-W", "60", "h1"]));
-            assert!(text.contains(" 0% packet loss") && !text.contains("DUP!"), "{peer}: {text}");
+            let args = [family, "-c", "3", "-i", "0.02", "-W", "60", "h1"];
+            assert!(bed::soon(|| all_come_once(&network, peer, &args)), "{peer}");
         }
     };
     let address = |family: &str, peer: &str| {
