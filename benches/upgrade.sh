@@ -5,7 +5,7 @@
 # not come to the new version of the protocol, or if the old program can still join.
 # Builds both programs without optimisation; OLD=file and NEW=file take programs that are there already. Needs curl.
 set -euo pipefail
-commit=${1:-2a0d034}
+commit=${1:-2a0d034} version=3
 here=$(cd "$(dirname "$0")/.." && pwd)
 port=${PORT:-23890}
 declare -A pids=()
@@ -60,7 +60,7 @@ eventually() {
 is_ready() { curl --silent --fail --output /dev/null "http://$(http "$1")/readyz"; }
 live() { "$old" cluster --endpoints "$(address "$1")" status -o json 2>/dev/null | grep -c '"live": true'; }
 all_live() { [[ $(live "$1") -ge 3 ]]; }
-is_raised() { curl --silent "http://$(http "$1")/metrics" | grep -q '^heddle_protocol_version 2$'; }
+is_raised() { curl --silent "http://$(http "$1")/metrics" | grep -q "^heddle_protocol_version $version\$"; }
 # start NODE PROGRAM: the first time or again, on the folder that it had.
 start() {
     local node=$1 program=$2 join=()
@@ -126,8 +126,8 @@ echo "three servers run the old program; $(acknowledged) writes acknowledged so 
 replace 2 "$new" new
 replace 2 "$old" "old (back again)"
 for node in 1 2 3; do replace "$node" "$new" new; done
-for node in 1 2 3; do eventually "server $node says that all speak version 2" is_raised "$node"; done
-echo "all servers say: protocol version 2"
+for node in 1 2 3; do eventually "server $node says that all speak version $version" is_raised "$node"; done
+echo "all servers say: protocol version $version"
 more=$(acknowledged)
 eventually "writes go on" more_than "$((more + 20))"
 touch "$work/end"
@@ -146,5 +146,5 @@ echo "reads of the last acknowledged value: $(cat "$work/reads"); acknowledged a
 if "$old" controller --node c4 --data "$work/c4" --listen "$(address 4)" --join "$(address 1)" >"$work/c4.log" 2>&1; then
     fail "the old program has joined"
 fi
-tr -s ' │\n' ' ' <"$work/c4.log" | grep --quiet 'speak version 2 of the protocol' || fail "no word about the version"
+tr -s ' │\n' ' ' <"$work/c4.log" | grep --quiet "speak version $version of the protocol" || fail "no word about the version"
 echo "the old program cannot join any more"

@@ -123,3 +123,53 @@ fn a_full_disk_is_found_and_told_of() {
     let row = rows.as_array().expect("rows").iter().find(|row| row["reason"] == "disk").expect("it was refused");
     assert_eq!((status, row["host"].as_str(), row["server"].as_str()), (0, Some("localhost"), Some("c1")));
 }
+
+#[test]
+fn a_command_leaves_no_refusal_behind() {
+    let desk = Desk::new();
+    let node = Node::start(controller(&desk, "c1", &[]));
+    ask(&desk, &node, &["put", "/car:cars/car-entry=1", "red"]);
+    assert_eq!(ask(&desk, &node, &["refusals"]), (0, Value::Array(Vec::new())));
+}
+
+#[test]
+fn the_quota_warns_refuses_and_lifts_itself() {
+    let desk = Desk::new();
+    let (_, errors) = desk.expect(2, &["controller", "--quota", "1MiB"]);
+    assert!(errors.contains("16MiB to 1TiB, or `none`"), "{errors}");
+    let node = Node::start(controller(&desk, "c1", &["--quota", "16MiB"]));
+    let access = ["cluster", "--endpoints", &node.address, "--timeout", "20s"];
+    assert_eq!(desk.expect(0, &[&access[..], &["alarms"]].concat()).0, "No alarms.\n");
+    // An argument has 128 KiB at most; so has a value on the command line.
+    let value = "v".repeat(100_000);
+    let put = |key: u32| desk.heddle(&[&access[..], &["put", &format!("/car:cars/car-entry={key}"), &value]].concat());
+    let refused = (0..1_000).find_map(|key| {
+        let output = put(key);
+        (!output.status.success()).then(|| (key, String::from_utf8_lossy(&output.stderr).replace('\n', " ")))
+    });
+    let (keys, refused) = refused.expect("the quota is reached at last");
+    assert!(refused.contains("the quota on data is reached") && keys >= (16 << 20) / 101_000, "{keys} {refused}");
+    let alarm = || {
+        let (status, rows) = ask(&desk, &node, &["alarms"]);
+        (status, rows[0]["alarm"].as_str().map(str::to_owned), rows[0]["about"].as_str().map(str::to_owned))
+    };
+    assert_eq!(alarm(), (1, Some("quota-reached".to_owned()), Some("server c1".to_owned())));
+    let (status, rows) = ask(&desk, &node, &["check", "health"]);
+    assert!(status == 1 && results(&rows).contains(&("data of c1".to_owned(), "FAIL".to_owned())), "{rows:#}");
+    assert!(desk.expect(0, &[&access[..], &["status"]].concat()).0.contains("ALARM quota-reached: the data of server c1"));
+    let (_, rows) = ask(&desk, &node, &["refusals"]);
+    assert!(rows.as_array().expect("rows").iter().any(|row| row["reason"] == "quota"), "{rows:#}");
+    // What adds nothing goes on, and what is taken away makes room.
+    desk.expect(0, &[&access[..], &["put", "/car:cars/car-entry=0", "small"]].concat());
+    for key in 1..12 {
+        desk.expect(0, &[&access[..], &["delete", &format!("/car:cars/car-entry={key}")]].concat());
+    }
+    let grows = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        put(1).status.success()
+    });
+    assert!(grows, "the data may not grow again");
+    assert_eq!(alarm(), (1, Some("quota-near".to_owned()), Some("server c1".to_owned())));
+    desk.expect(0, &[&access[..], &["delete", "/car:cars"]].concat());
+    assert_eq!(alarm(), (0, None, None));
+}

@@ -340,7 +340,7 @@ fn a_folder_of_version_1_goes_on_and_comes_to_version_2() {
     for n in 0..20 {
         assert_eq!(get(&access, n).unwrap(), Some(format!("value {n}").into_bytes()));
     }
-    eventually("it is raised", || controller.page("/metrics").1.contains("\nheddle_protocol_version 2\n"));
+    eventually("it is raised", || controller.page("/metrics").1.contains("\nheddle_protocol_version 3\n"));
     // Others join with the secret that was made.
     let other = tempfile::tempdir().unwrap();
     let joined = Controller::start(command("c2", other.path(), &["--join", &controller.address]));

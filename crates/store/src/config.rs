@@ -48,6 +48,9 @@ pub struct Config {
     pub operations_max: usize,
     /// Bytes that are held for clients and peers at most ([`crate::budget`]).
     pub memory_bytes: usize,
+    /// Bytes of data that this server may hold, about: when the data of all its replicas together reach them, shards that it leads
+    /// refuse what would add to them. None: as much as there is memory for.
+    pub quota_bytes: Option<u64>,
     /// Bytes of events in one message to a watcher, if each of them is shorter.
     pub watch_message_bytes: usize,
     /// Raised with every start of this server (wall clock or counter): orders its words in the RPC registry.
@@ -115,6 +118,7 @@ impl Config {
             log_disk_bytes: 136 << 20,
             operations_max: 65_536,
             memory_bytes: crate::budget::DEFAULT_BYTES,
+            quota_bytes: Some(crate::alarm::DEFAULT_QUOTA_BYTES),
             watch_message_bytes: 256 << 10,
             incarnation: 1,
             rebuild: BTreeSet::new(),

@@ -133,6 +133,8 @@ pub(crate) struct Group {
     misfits: u32,
     /// What this replica had acknowledged before it was emptied: the last index of it.
     floor: u64,
+    /// The term and the index in which this replica last had the log say whether the data may grow.
+    pub(crate) growth_asked: Option<(u64, u64)>,
     /// Why it has stopped: nothing is done with it any more.
     failure: Option<guard::Failure>,
 }
@@ -219,6 +221,7 @@ impl Group {
             quiet_ticks: ELECTION_TICKS as u32,
             misfits: 0,
             floor,
+            growth_asked: None,
             failure: None,
         };
         group.reset_timer(rng);

@@ -32,6 +32,7 @@
 //! | [`backup`] | all data of a cluster as one stream of bytes |
 #![forbid(unsafe_code)]
 
+pub mod alarm;
 pub mod backup;
 pub mod budget;
 pub mod client;

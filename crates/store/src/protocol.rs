@@ -30,7 +30,7 @@ use tree::{Change, Event, Location, Path, Refusal, Transaction};
 
 pub use invalid::{Unreadable, decode_client};
 pub use leases::{LEASES_MAX, LeaseRequest, LeaseStatus};
-pub use version::{VERSION, VERSION_MIN, spoken_by_refuser};
+pub use version::{VERSION, VERSION_MIN, VERSION_WITH_PROOF, spoken_by_refuser};
 
 /// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
 pub const MAGIC: u32 = 0x4845_444c;
@@ -327,6 +327,8 @@ pub enum Admin {
     StoppedReplicas,
     /// How the asked server is, and whom it has refused what.
     Health,
+    /// What the asked server thinks that somebody should look at (since version 3); answered by [`Answer::Alarms`].
+    Alarms,
 }
 
 /// From a server to a client.
@@ -480,6 +482,8 @@ pub enum Answer {
         /// The secret by which servers know each other, once the cluster has agreed on one.
         secret: Option<crate::Secret>,
     },
+    /// Of [`Admin::Alarms`].
+    Alarms(Box<crate::alarm::Alarms>),
 }
 
 /// Roles and users as an administrator sees them: no hashes of tokens.

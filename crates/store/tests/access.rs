@@ -254,6 +254,7 @@ fn one_of_each() -> Vec<RequestBody> {
         Admin::BackupLasting { shard: ShardId::DEFAULT, after: None },
         Admin::StoppedReplicas,
         Admin::Health,
+        Admin::Alarms,
     ];
     for admin in &admin {
         match admin {
@@ -267,7 +268,8 @@ fn one_of_each() -> Vec<RequestBody> {
             | Admin::Defragment
             | Admin::BackupLasting { .. }
             | Admin::StoppedReplicas
-            | Admin::Health => {}
+            | Admin::Health
+            | Admin::Alarms => {}
         }
     }
     let (path, lease) = (|| Path::parse("/car:cars").unwrap(), LeaseId(7));

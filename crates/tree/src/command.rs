@@ -126,6 +126,12 @@ pub enum Command {
         /// What goes with it of each.
         leases: Vec<LeaseRecord>,
     },
+    // From here on: since protocol version 3.
+    /// Whether the data may grow: a leader says that they may not when the server's quota is reached.
+    Growth {
+        /// They may.
+        allowed: bool,
+    },
 }
 
 impl Command {

@@ -3,10 +3,11 @@
 //! The pieces of a snapshot, each one postcard value:
 //!
 //! ```text
-//! Header { magic, format, revision, counts }   Content { values, sessions } ...   Marks   Leases ...   End { pieces }
+//! Header { magic, format, revision, counts }   Content { values, sessions } ...   Marks   Leases ...   Full   End { pieces }
 //! ```
 //!
-//! Leases are there only if the state has some: servers of protocol version 1 don't know them.
+//! Leases are there only if the state has some, as servers of protocol version 1 don't know them; `Full` only if it is, as those of version 2
+//! don't.
 //!
 //! The reader holds a clone of the state, which stays as it was. Checksums are the caller's, who also frames the pieces.
 
@@ -33,6 +34,7 @@ enum Piece {
     End { pieces: u64 },
     Leases(Vec<LeaseRecord>),
     Staged { prefix: Path, move_id: u64, leases: Vec<LeaseRecord> },
+    Full,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -60,6 +62,7 @@ enum Next {
     Leases(Option<LeaseId>),
     /// Behind this prefix and, of it, this lease.
     Staged(Option<(Path, LeaseId)>),
+    Full,
     End,
     Nothing,
 }
@@ -106,6 +109,7 @@ impl SnapshotReader {
                 (Piece::Leases(leases), self.leases_after(last))
             }
             Next::Staged(after) => self.staged(after.as_ref(), limit_bytes),
+            Next::Full => (Piece::Full, Next::End),
             Next::End => (Piece::End { pieces: self.pieces }, Next::Nothing),
             Next::Nothing => return None,
         };
@@ -126,7 +130,11 @@ impl SnapshotReader {
     }
 
     fn first_staged(&self) -> Next {
-        if self.state.staged.is_empty() { Next::End } else { Next::Staged(None) }
+        if self.state.staged.is_empty() { self.last() } else { Next::Staged(None) }
+    }
+
+    fn last(&self) -> Next {
+        if self.state.is_full { Next::Full } else { Next::End }
     }
 
     /// Leases of one prefix that is arriving.
@@ -146,7 +154,7 @@ impl SnapshotReader {
                 _ => match behind(Some(prefix)) {
                     // No lease has the number 0: all of the next prefix come behind it.
                     Some((next, _)) => Next::Staged(Some((next.clone(), LeaseId(0)))),
-                    None => Next::End,
+                    None => self.last(),
                 },
             };
             (Piece::Staged { prefix: prefix.clone(), move_id: staged.move_id, leases }, next)
@@ -213,6 +221,7 @@ impl SnapshotBuilder {
             (Piece::Marks(marks), Some(_)) => self.marks(marks)?,
             (Piece::Leases(leases), Some(_)) => self.leases(leases)?,
             (Piece::Staged { prefix, move_id, leases }, Some(_)) => self.staged(prefix, move_id, leases)?,
+            (Piece::Full, Some(_)) => self.state.is_full = true,
             (Piece::End { pieces }, Some(header)) => {
                 if pieces != self.pieces || !self.has_marks || self.state.tree.len() as u64 != header.values {
                     return self.inconsistent("it ends the snapshot, but not all was there");

@@ -50,6 +50,8 @@ pub struct State {
     pub leases: Leases,
     /// Leases that came ahead of a prefix that is arriving.
     pub staged: BTreeMap<Path, Staged>,
+    /// The quota is reached: what would make the data larger is refused, unless a move brings it.
+    pub is_full: bool,
 }
 
 /// What one chunk of a move brings.
@@ -117,6 +119,10 @@ impl State {
             Command::ImportLeases { move_id, prefix, except, leases } => {
                 self.stage_leases((prefix, except), *move_id, leases)
             }
+            Command::Growth { allowed } => {
+                self.is_full = !allowed;
+                Ok(self.committed())
+            }
             Command::Write { session, sequence, acknowledged, .. }
             | Command::WriteOrElse { session, sequence, acknowledged, .. }
             | Command::Grant { session, sequence, acknowledged, .. }
@@ -158,6 +164,21 @@ impl State {
             Command::Revoke { lease, .. } => self.revoke(*lease, note),
             _ => unreachable!("other commands belong to no session"),
         }
+    }
+
+    /// Makes changes, unless they need room that there is none of.
+    fn change(&mut self, changes: &[Change], note: &mut impl FnMut(Event, Option<Value>)) -> Outcome {
+        if !self.is_full {
+            return self.attach(changes, note);
+        }
+        let (tree, leases, mut noted) = (self.tree.clone(), self.leases.clone(), Vec::new());
+        let committed = self.attach(changes, &mut |event, before| noted.push((event, before)))?;
+        if self.tree.bytes() > tree.bytes() {
+            (self.tree, self.leases) = (tree, leases);
+            return Err(Refusal::Full);
+        }
+        noted.into_iter().for_each(|(event, before)| note(event, before));
+        Ok(committed)
     }
 
     /// Whether the value at `path` is served here.
@@ -221,6 +242,9 @@ impl State {
             digest.number(*move_id);
         }
         self.digest_leases(&mut digest);
+        if self.is_full {
+            digest.number(1);
+        }
         digest.finish()
     }
 

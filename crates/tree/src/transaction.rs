@@ -418,6 +418,13 @@ pub enum Refusal {
         /// The lease.
         lease: LeaseId,
     },
+    // From here on: since protocol version 3.
+    /// The quota is reached, and the transaction would make the data larger.
+    #[error(
+        "the quota on data is reached, and this would add to them; hint: delete something, or start the servers with a higher --quota; \
+         `heddle cluster alarms` shows how much there is"
+    )]
+    Full,
 }
 
 impl Refusal {

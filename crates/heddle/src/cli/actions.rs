@@ -358,6 +358,10 @@ pub enum Action {
         #[command(subcommand)]
         action: CheckAction,
     },
+    /// List what somebody should look at, as long as it lasts: quotas, disks, replicas, leaders, servers
+    ///
+    /// Exit status 1: there is something.
+    Alarms,
     /// List who was refused what by which server, and why: those that were refused most often since the server's start
     Refusals,
 }

@@ -101,6 +101,10 @@ pub struct Controller {
     /// and watches skip
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     pub memory: usize,
+    /// Data that this node may hold: when they take so much, shards that it leads refuse what would add to them, until there is
+    /// less again; an alarm comes at 80 %. The same on all nodes; `none` for no bound
+    #[arg(long, value_name = "SIZE|none", default_value = "2GiB", value_parser = quota)]
+    pub quota: Quota,
     /// End when standard input is closed: with whoever started it
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
@@ -167,6 +171,22 @@ fn span(text: &str) -> Result<machine::Span, String> {
         return Err(format!("`{text}` is out of bounds: expected {least} to {most}"));
     }
     Ok(span)
+}
+
+/// Bytes of data, if there is a bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota(pub Option<u64>);
+
+fn quota(text: &str) -> Result<Quota, String> {
+    if text == "none" {
+        return Ok(Quota(None));
+    }
+    let bytes = super::size(text).map_err(|error| format!("{error}, or `none`"))?;
+    let (least, most) = (store::alarm::MIN_QUOTA_BYTES, 1 << 40);
+    if bytes < least || bytes > most {
+        return Err(format!("`{text}` is out of bounds: expected 16MiB to 1TiB, or `none`"));
+    }
+    Ok(Quota(Some(bytes)))
 }
 
 fn memory(text: &str) -> Result<usize, String> {

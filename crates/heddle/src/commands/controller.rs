@@ -58,6 +58,7 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
         tls: args.tls.files(),
         worn_after: Span::from_secs(args.worn_after),
         memory_bytes: args.memory,
+        quota_bytes: args.quota.0,
     };
     let end = run(&options, |ready| {
         if args.until_stdin_closes {

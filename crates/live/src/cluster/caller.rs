@@ -10,7 +10,7 @@ use mio::net::TcpStream;
 use mio::{Registry, Token};
 use store::client::{Client, ClientConfig, ConnectionId, Input, Output};
 use store::protocol::{
-    ClientMessage, Error, Hello, Response, Role, ServerMessage, VERSION, VERSION_MIN, Welcome, decode,
+    ClientMessage, Error, Hello, Response, Role, ServerMessage, VERSION, VERSION_MIN, VERSION_WITH_PROOF, Welcome, decode,
     spoken_by_refuser,
 };
 
@@ -297,7 +297,7 @@ impl Caller {
         let mut stream = dial(address, &addresses, self.dialled, self.tls.as_ref())?;
         let version = if self.older.remove(address) { VERSION_MIN } else { VERSION };
         let role = self.role(&addresses)?;
-        if version < VERSION && matches!(role, Role::User { .. }) {
+        if version < VERSION_WITH_PROOF && matches!(role, Role::User { .. }) {
             return Err("it speaks an older version, which knows no users: upgrade it, or ask without a token".into());
         }
         let hello = Hello::in_version(role, version);

@@ -16,6 +16,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mio::Waker;
+use store::alarm::Alarms;
 use store::status::{Latencies, RefusalCount, Status, StoppedReplica};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -46,6 +47,7 @@ pub(super) struct View {
     /// The disk does not take writes now, and why.
     pub disk_trouble: Option<String>,
     pub disk: store::status::DiskStatus,
+    pub alarms: Alarms,
     pub dropped_envelopes: u64,
     /// Connections that were closed since too many held parts of messages.
     pub unfinished_frames: u64,

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write};
 
+use placement::ShardId;
 use store::status::{Counters, DiskStatus, Latencies, RaftRole, Refused, Status};
 
 use super::http::View;
@@ -82,6 +83,7 @@ pub(super) fn page(view: &View) -> String {
         view.dropped_envelopes,
     );
     disk(&mut page, view.disk);
+    alarms(&mut page, view);
     refusals(&mut page, view);
     log_writes(&mut page, &view.log_writes);
     page.family("heddle_peers_refused_total", "counter", "Connections refused as a peer's or a joiner's, by reason.");
@@ -120,6 +122,19 @@ fn disk(page: &mut Page, disk: DiskStatus) {
     page.gauge("heddle_content_bytes", "Bytes of data of all shards here, about.", content_bytes);
     let help = "Whether room on the disk is being given back on request (1) or not (0).";
     page.gauge("heddle_disk_defragmenting", help, u8::from(is_defragmenting));
+}
+
+fn alarms(page: &mut Page, view: &View) {
+    if let Some(quota) = view.alarms.quota_bytes {
+        page.gauge("heddle_quota_bytes", "Bytes of data that this server may hold.", quota);
+    }
+    let name = |shard: &ShardId| view.status.map.shards().get(shard).map_or_else(String::new, |shard| shard.name.clone());
+    let alarm = ("heddle_alarm", "gauge", "What somebody should look at (1), by kind, shard and other server.");
+    page.each(alarm, &view.alarms.alarms, |alarm| {
+        let server = alarm.server.map_or_else(String::new, |server| server.to_string());
+        let shard = alarm.shard.as_ref().map_or_else(String::new, name);
+        Some((vec![("kind", alarm.kind.name().to_owned()), ("shard", shard), ("peer", server)], 1.0))
+    });
 }
 
 fn refusals(page: &mut Page, view: &View) {

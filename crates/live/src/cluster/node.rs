@@ -2,6 +2,7 @@
 
 mod accept;
 mod access;
+mod alarms;
 mod greeting;
 mod outbox;
 mod peer_refusals;
@@ -168,6 +169,7 @@ pub(super) struct Node {
     waiting: Waiting,
     /// The last write failed, and why.
     disk_trouble: Option<String>,
+    noted: alarms::Noted,
     /// When the cluster may be told again where this server is.
     tell_address_at: Time,
     /// Of our own requests.
@@ -223,6 +225,7 @@ impl Node {
             refusals: Refusals::default(),
             waiting: Waiting::default(),
             disk_trouble: None,
+            noted: alarms::Noted::default(),
             tell_address_at: Time::ZERO,
             next_sequence: 1,
         })
@@ -339,6 +342,7 @@ impl Node {
                 log_writes: self.parts.server.health().log_writes,
                 disk_trouble: self.disk_trouble.clone().or_else(|| self.parts.disk.wants()),
                 disk: self.parts.server.disk_status(),
+                alarms: self.parts.server.alarms(now),
                 dropped_envelopes: self.waiting.dropped_envelopes,
                 unfinished_frames: self.waiting.unfinished_frames,
                 memory: self.parts.server.memory(),
@@ -404,7 +408,8 @@ impl Node {
         match outcome {
             Ok(Received::All) => {}
             Ok(Received::More) => self.unfinished.push(token),
-            Ok(Received::Ended) => self.close(now, token, "closed by the other side"),
+            // Who only looks whether somebody listens is refused nothing.
+            Ok(Received::Ended) => self.end(now, token, "closed by the other side", false),
             Err(reason) => self.close(now, token, &reason),
         }
     }
@@ -464,16 +469,23 @@ impl Node {
         Ok(received)
     }
 
+    /// Ends a connection from here.
     fn close(&mut self, now: Time, token: Token, reason: &str) {
+        self.end(now, token, reason, true);
+    }
+
+    fn end(&mut self, now: Time, token: Token, reason: &str, is_refusal: bool) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         connection.stream.deregister(self.parts.poll.registry());
         self.handshakes.remove(&token);
         self.forget_waiting(now, token, connection.kind, connection.stream.waiting());
         match connection.kind {
             Kind::Unknown { .. } | Kind::Challenged { .. } => {
-                tracing::info!("{}: {reason}", connection.stream.peer());
                 self.strangers.remove(token);
-                self.refusals.count(&connection.caller(), "connection", "no greeting", reason);
+                if is_refusal {
+                    tracing::info!("{}: {reason}", connection.stream.peer());
+                    self.refusals.count(&connection.caller(), "connection", "no greeting", reason);
+                }
             }
             Kind::Client { client, .. } => {
                 tracing::debug!("client {}: {reason}", connection.stream.peer());
@@ -527,6 +539,7 @@ impl Node {
             self.end_unproven(now);
             self.tell_address(now);
             self.tell_wall_clock(now);
+            self.note_alarms(now);
         }
         wake.min(self.sweep_at)
     }

@@ -108,6 +108,7 @@ pub(super) const fn reason(error: &Error) -> Option<&'static str> {
         Error::Disk(_) => Some("disk"),
         Error::TooLarge(_) => Some("too large"),
         Error::Denied(_) => Some("denied"),
+        Error::Refused(tree::Refusal::Full) => Some("quota"),
         Error::Refused(_)
         | Error::Timeout { .. }
         | Error::Elsewhere { .. }

@@ -84,6 +84,8 @@ pub struct ControllerOptions {
     pub worn_after: Span,
     /// Bytes that it holds for clients and peers at most, beside its data; at least [`store::budget::MIN_BYTES`].
     pub memory_bytes: usize,
+    /// Bytes of data that it may hold, if there is a bound.
+    pub quota_bytes: Option<u64>,
 }
 
 /// A controller that has begun to listen.
@@ -161,6 +163,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     config.balance_leaders = options.balance_leaders;
     config.reads = options.reads;
     config.memory_bytes = options.memory_bytes.max(store::budget::MIN_BYTES);
+    config.quota_bytes = options.quota_bytes;
     let memory_bytes = config.memory_bytes;
     // Of the wall clock, which is later at each start unless it was set back; the registry then finds out.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

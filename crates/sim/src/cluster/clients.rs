@@ -323,6 +323,10 @@ impl Clients {
             Err(Error::Refused(Refusal::ConditionFailed { .. } | Refusal::Exists { .. } | Refusal::Missing { .. })) => {
                 Ok(vec![Output::Refused])
             }
+            Err(Error::Refused(Refusal::Full)) if core.scenario.quota_bytes.is_some() => {
+                self.counts.full += 1;
+                Ok(vec![Output::NotDone])
+            }
             Err(Error::Refused(Refusal::Forgotten)) => return self.give_up(core, client, &doing),
             Err(Error::Refused(refusal)) if refusal.is_retryable() => return Self::later(core, client, doing),
             Err(Error::Invalid(_)) if matches!(doing.asked, Asked::Container(_)) => {
@@ -405,6 +409,7 @@ impl Clients {
             match output {
                 Output::Written { .. } => self.counts.written += 1,
                 Output::Refused => self.counts.refused += 1,
+                Output::NotDone => {}
                 _ => self.counts.read += 1,
             }
             if number == PROBER

@@ -123,6 +123,7 @@ impl Node {
         config.log_disk_bytes = scenario.log_disk_bytes();
         config.incarnation = self.epoch;
         config.memory_bytes = scenario.memory_bytes;
+        config.quota_bytes = scenario.quota_bytes;
         config.watch_message_bytes = scenario.watch_message_bytes;
         (scenario.configure)(&mut config);
         let local = self.clock.shows(now);

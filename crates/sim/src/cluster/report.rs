@@ -79,6 +79,8 @@ pub struct Operations {
     pub listed: u64,
     /// Such lists that were refused, since the entries were in several shards.
     pub spread: u64,
+    /// Writes that were refused since the quota was reached.
+    pub full: u64,
 }
 
 /// Elections.
@@ -229,7 +231,7 @@ impl Report {
 
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Operations { checked, written, read, refused, unknown, stale, repeated, listed, spread } = self.operations;
+        let Operations { checked, written, read, refused, unknown, stale, repeated, listed, spread, full } = self.operations;
         writeln!(
             f,
             "seed {}: {} servers, {} ms simulated, {} events",
@@ -237,7 +239,7 @@ impl Display for Report {
         )?;
         writeln!(
             f,
-            "  operations {checked}: written {written}, read {read}, refused {refused}, unknown {unknown}; stale {stale}, sent again {repeated}; modules listed {listed}, not in one shard {spread}"
+            "  operations {checked}: written {written}, read {read}, refused {refused}, no room {full}, unknown {unknown}; stale {stale}, sent again {repeated}; modules listed {listed}, not in one shard {spread}"
         )?;
         let faults = self.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ");
         writeln!(f, "  faults {}: {faults}", self.faults())?;

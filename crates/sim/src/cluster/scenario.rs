@@ -61,6 +61,8 @@ pub struct Scenario {
     pub lies: Option<Lies>,
     /// Bytes that a server holds for others.
     pub memory_bytes: usize,
+    /// Bytes of data that a server may hold, if there is a bound.
+    pub quota_bytes: Option<u64>,
     /// Bytes of events in one message to a watcher.
     pub watch_message_bytes: usize,
     /// Bytes that a watcher reads in a second.
@@ -99,6 +101,7 @@ impl Default for Scenario {
             large_values: false,
             lies: None,
             memory_bytes: store::budget::DEFAULT_BYTES,
+            quota_bytes: None,
             watch_message_bytes: 256 << 10,
             reader_bytes_s: 1 << 30,
             configure: |_| {},
@@ -193,6 +196,12 @@ impl Scenario {
         }
         if rng.below(3) == 0 {
             scenario.lockers = 2 + rng.below(3);
+        }
+        // Who waits for a lock has no use for a store without room.
+        let mut rng_of_quota = Rng::new(seed).fork(0x900a);
+        if scenario.lockers == 0 && rng_of_quota.below(4) == 0 {
+            let bytes = [700, 1_500, 3_000][rng_of_quota.below(3) as usize];
+            scenario.quota_bytes = Some(if scenario.large_values { bytes << 10 } else { bytes });
         }
         scenario
     }

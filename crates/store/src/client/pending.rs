@@ -113,6 +113,8 @@ impl Pending {
                     | Admin::Defragment
                     | Admin::Access
                     | Admin::Health
+                    | Admin::Alarms
+                    | Admin::StoppedReplicas
             ),
             _ => false,
         }

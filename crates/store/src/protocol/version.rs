@@ -2,10 +2,15 @@
 
 use std::borrow::Cow;
 
+use tree::Refusal;
+
 use super::{Admin, Error, Hello, MAGIC, RequestBody, Response, Role, ServerMessage};
 
 /// The version of this protocol.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+
+/// The first version in which peers prove that they belong to the cluster, and users log in.
+pub const VERSION_WITH_PROOF: u32 = 2;
 
 /// The lowest version that is understood as well.
 pub const VERSION_MIN: u32 = 1;
@@ -74,6 +79,7 @@ impl RequestBody {
                 | Admin::Access
                 | Admin::StoppedReplicas
                 | Admin::Health => 2,
+                Admin::Alarms => 3,
                 Admin::Status
                 | Admin::Join { .. }
                 | Admin::Placement(_)
@@ -107,7 +113,11 @@ impl Error {
         if version >= VERSION {
             return None;
         }
+        if version > 1 {
+            return (*self == Self::Refused(Refusal::Full)).then(|| Self::Invalid(self.to_string()));
+        }
         match self {
+            Self::Refused(Refusal::Full) => Some(Self::Invalid(self.to_string())),
             Self::Refused(_)
             | Self::Invalid(_)
             | Self::SpansShards(_)

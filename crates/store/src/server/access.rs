@@ -472,7 +472,7 @@ fn needs_of_write(
 fn operation_of(admin: &Admin) -> Operation {
     use placement::Command;
     match admin {
-        Admin::Status | Admin::Disk | Admin::StoppedReplicas | Admin::Health => Operation::Status,
+        Admin::Status | Admin::Disk | Admin::StoppedReplicas | Admin::Health | Admin::Alarms => Operation::Status,
         Admin::Join { .. } => Operation::Members,
         Admin::MoveLeader { .. } => Operation::Leaders,
         Admin::Backup { .. } | Admin::BackupLasting { .. } => Operation::Backup,

@@ -120,7 +120,10 @@ impl Server {
             return;
         }
         self.greeting.next_raise = now + RAISE_EVERY;
-        if let Some(secret) = self.config.secret.clone() {
+        // Once the cluster has agreed on a secret, a higher version changes nothing about it.
+        let proposed = self.config.secret.clone().filter(|_| self.map.secret().is_none() || replaces);
+        let digest = proposed.as_ref().map(|secret| secret.digest);
+        if let Some(secret) = proposed {
             let lack = |id: &&ServerId| **id != me && self.greeting.kept.get(id) != Some(&secret.digest);
             let lack: Vec<ServerId> = servers.iter().filter(lack).copied().collect();
             for id in &lack {

@@ -24,6 +24,7 @@
 //! | `access` | who may ask for what |
 
 mod access;
+mod alarms;
 mod backups;
 mod calls;
 mod drive;
@@ -129,6 +130,8 @@ pub struct Server {
     counters: Counters,
     /// The server's own, as the map had it last.
     address: String,
+    /// The data here have reached the quota.
+    is_full: bool,
     /// Removed from the cluster, and perhaps still needed by some groups.
     leaving: bool,
     /// Not even meta counts on it any more, though its own log doesn't say so.

@@ -150,6 +150,7 @@ impl Server {
             outputs: VecDeque::new(),
             counters: Counters::default(),
             address: members.get(&me).unwrap_or(&config.address).clone(),
+            is_full: false,
             leaving: false,
             out_of_meta: false,
             witnesses: super::trust::Witnesses::new(),

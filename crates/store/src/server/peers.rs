@@ -490,8 +490,8 @@ fn is_command(shard: ShardId, data: &[u8]) -> bool {
         match tree::Command::decode(data) {
             Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),
             Ok(tree::Command::WriteOrElse { transaction, otherwise, .. }) => transaction.check_with(&otherwise).is_ok(),
-            // Only the leader knows what time it is, and it asks nobody.
-            Ok(tree::Command::Expire { .. }) | Err(_) => false,
+            // Only the leader knows what time it is and how much it holds, and it asks nobody.
+            Ok(tree::Command::Expire { .. } | tree::Command::Growth { .. }) | Err(_) => false,
             Ok(_) => true,
         }
     }

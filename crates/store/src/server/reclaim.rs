@@ -157,7 +157,7 @@ impl Server {
             log_segments: self.log.segments() as u64,
             snapshot_bytes: self.disk.snapshot_bytes.values().sum(),
             log_memory_bytes: self.groups.values().map(|group| group.storage().bytes()).sum(),
-            content_bytes: self.groups.values().map(|group| group.content.bytes()).sum(),
+            content_bytes: self.content_bytes(),
             is_defragmenting: self.reclaim.target.is_some_and(|target| self.log.oldest_segment() < target)
                 || (self.reclaim.target.is_some() && self.disk.has_jobs()),
         }

@@ -259,6 +259,10 @@ impl Server {
                 let health = Box::new(self.health());
                 self.respond_ok(client, sequence, Answer::Health(health));
             }
+            Admin::Alarms => {
+                let alarms = Box::new(self.alarms(now));
+                self.respond_ok(client, sequence, Answer::Alarms(alarms));
+            }
             Admin::Join { name, address, nonce, replaces } => {
                 let command = match replaces {
                     None => placement::Command::AddServer { name, address, metrics: None, nonce },

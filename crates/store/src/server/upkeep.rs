@@ -21,6 +21,7 @@ impl Server {
         self.adopt_map(now);
         self.operations_due(now);
         self.leases_due(now);
+        self.quota_due();
         self.access_due(now);
         self.weigh_backups(now);
         self.snapshots_due(now);

@@ -155,7 +155,7 @@ impl State {
     }
 
     /// Refuses changes that attach values to leases that are not here, or have no room.
-    pub(super) fn change(&mut self, changes: &[Change], note: &mut impl FnMut(Event, Option<Value>)) -> Outcome {
+    pub(super) fn attach(&mut self, changes: &[Change], note: &mut impl FnMut(Event, Option<Value>)) -> Outcome {
         self.leases.admit(changes)?;
         let committed = self.tree.commit(changes, note)?;
         self.leases.follow(changes);

@@ -6,11 +6,12 @@ use machine::ServerId;
 use miette::Report;
 use placement::ShardId;
 use serde_json::{Value, json};
+use store::alarm::Kind;
 use store::status::Health;
 
 use super::access::Access;
 use super::check::Verdicts;
-use super::count;
+use super::{alarms, count};
 use super::view::View;
 use crate::Ending;
 use crate::cli::Format;
@@ -32,6 +33,7 @@ pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Health> {
 pub fn check(access: &Access, format: Format) -> Result<Ending, Report> {
     let view = View::take(access)?;
     let health = ask(access, &view);
+    let alarms = alarms::ask(access, &view);
     let mut verdicts = Verdicts::default();
     for member in view.map.members().values() {
         let what = format!("server {}", member.name);
@@ -45,6 +47,11 @@ pub fn check(access: &Access, format: Format) -> Result<Ending, Report> {
             Some(reason) => verdicts.judge(false, &what, reason.clone()),
             None => verdicts.judge(true, &what, "takes writes".to_owned()),
         }
+        let Some(alarms) = alarms.get(&member.id) else { continue };
+        let near = alarms.alarms.iter().find(|alarm| matches!(alarm.kind, Kind::QuotaNear | Kind::QuotaReached));
+        let of = alarms.quota_bytes.map_or_else(|| "no quota".to_owned(), |quota| format!("of a quota of {quota}"));
+        let detail = near.map_or_else(|| format!("{} bytes, {of}", alarms.content_bytes), |alarm| alarm.text.clone());
+        verdicts.judge(near.is_none(), &format!("data of {}", member.name), detail);
     }
     let shards = view.map.shards().values().map(|shard| (shard.id, shard.name.as_str()));
     for (id, name) in std::iter::once((ShardId::META, "meta")).chain(shards.filter(|(id, _)| *id != ShardId::META)) {

@@ -14,6 +14,7 @@
 //! | `check`, `health` | is it fast enough, is it well, who was refused |
 
 mod access;
+mod alarms;
 mod backup;
 mod bench;
 mod check;
@@ -83,6 +84,7 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
         Action::Call(call) => data::call(&open()?, call, format)?,
         Action::Check { action: CheckAction::Health } => return health::check(&open()?, format),
         Action::Check { action: CheckAction::Perf(perf) } => return check::perf(perf, &args.access, format),
+        Action::Alarms => return alarms::list(&open()?, format),
         Action::Refusals => health::refusals(&open()?, format)?,
         Action::Bench(_) => unreachable!("it was done above"),
     }

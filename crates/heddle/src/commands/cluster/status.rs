@@ -8,7 +8,7 @@ use store::status::RaftRole;
 
 use super::access::Access;
 use super::view::View;
-use super::{count, disk, shards};
+use super::{alarms, count, disk, shards};
 use crate::cli::Format;
 use crate::output::{Rows, print_json, put};
 
@@ -37,6 +37,9 @@ fn text(access: &Access, view: &View, verbose: bool) -> String {
     let mut trouble = String::new();
     for replica in view.stopped.values().flatten() {
         trouble.extend(["STOPPED: ", &replica.reason, "\n"]);
+    }
+    for text in alarms::texts(access, view) {
+        trouble.extend([&text, "\n"]);
     }
     let head = format!(
         "Cluster {:016x}: {live} of {} live; strategy {}; asked {}\n\n{}\n",

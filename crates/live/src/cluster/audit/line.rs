@@ -222,6 +222,7 @@ fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static 
         Admin::Disk => ("disk", true),
         Admin::StoppedReplicas => ("stopped replicas", true),
         Admin::Health => ("health", true),
+        Admin::Alarms => ("alarms", true),
         Admin::Defragment => ("defragment", false),
         Admin::Join { name, address, .. } => {
             details.insert("name".into(), json!(cut(name, NAME_CHARACTERS_MAX)));

@@ -19,7 +19,7 @@ use mio::Token;
 use placement::Map;
 use store::protocol::{
     Admin, Answer, ClientMessage, Error, FRAME_MAX, Hello, Proof, Request, RequestBody, Response, Role, ServerMessage,
-    VERSION, VERSION_MIN, Welcome, spoken_by_refuser,
+    VERSION, VERSION_MIN, VERSION_WITH_PROOF, Welcome, spoken_by_refuser,
 };
 use store::{ClientId, Input, Secret, Standing};
 
@@ -37,6 +37,8 @@ pub(super) struct Handshake {
     transcript: Transcript,
     /// The secret that was proved with, at the one who connects.
     secret: Option<Secret>,
+    /// Which version is spoken then.
+    version: u32,
 }
 
 /// Why a server is not let in.
@@ -71,7 +73,7 @@ impl Node {
 
     /// The version that all servers speak. Who has joined knows it before he has the map.
     fn spoken(&self) -> u32 {
-        let known = if self.demanded().is_some() { VERSION } else { VERSION_MIN };
+        let known = if self.demanded().is_some() { VERSION_WITH_PROOF } else { VERSION_MIN };
         self.parts.server.protocol().max(known)
     }
 
@@ -182,7 +184,7 @@ impl Node {
             dialer_nonce: [0; 32],
             channel: connection.stream.channel().map_err(failed)?,
         };
-        self.handshakes.insert(token, Handshake { transcript, secret: None });
+        self.handshakes.insert(token, Handshake { transcript, secret: None, version });
         Ok(Welcome::Challenge { version, nonce, secret: self.demanded() })
     }
 
@@ -365,7 +367,7 @@ impl Node {
                 if server != peer || !right {
                     return Err("it does not prove that it knows the cluster's secret".into());
                 }
-                self.connected(now, peer, connection, VERSION);
+                self.connected(now, peer, connection, handshake.version);
                 Ok(())
             }
             Welcome::Removed(reason) => {
@@ -394,8 +396,8 @@ impl Node {
         connection: &mut Connection,
         (version, nonce, secret): (u32, [u8; 32], Option<[u8; 32]>),
     ) -> Result<(), String> {
-        if version != VERSION {
-            return Err(format!("it wants to speak version {version} of the protocol"));
+        if !(VERSION_WITH_PROOF.max(self.spoken())..=VERSION).contains(&version) {
+            return Err(format!("it wants to speak version {version} of the protocol, and the cluster speaks {}", self.spoken()));
         }
         let demanded = self.demanded();
         if demanded.is_some() && secret.is_some() && demanded != secret {
@@ -413,7 +415,7 @@ impl Node {
         let proof = secret.as_ref().map(|secret| (secret.digest, transcript.prove(secret, Side::Dialer)));
         let answer = Proof { nonce: transcript.dialer_nonce, proof };
         connection.stream.put(&answer).expect("a proof is short");
-        self.handshakes.insert(token, Handshake { transcript, secret });
+        self.handshakes.insert(token, Handshake { transcript, secret, version });
         Ok(())
     }
 

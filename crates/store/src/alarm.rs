@@ -1,0 +1,72 @@
+//! What somebody should look at, as long as it lasts.
+
+use machine::ServerId;
+use placement::ShardId;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of data that a server may hold unless told otherwise.
+pub const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
+
+/// The least that may be set: the largest transaction fits.
+pub const MIN_QUOTA_BYTES: u64 = 16 << 20;
+
+/// The alarm comes when so much of the quota is used, in percent.
+pub const NEAR_PERCENT: u64 = 80;
+
+/// Once the quota was reached, the data may grow again when they take less than this, in percent.
+pub const LIFT_PERCENT: u64 = 95;
+
+/// What an alarm is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// The data take most of the quota.
+    QuotaNear,
+    /// The quota is reached: shards that the server leads refuse what would add to the data.
+    QuotaReached,
+    /// The disk takes no writes.
+    Disk,
+    /// A replica has stopped.
+    ReplicaStopped,
+    /// No leader of a shard is known.
+    NoLeader,
+    /// Another server is not heard.
+    Silent,
+}
+
+impl Kind {
+    /// Its name in tables and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::QuotaNear => "quota-near",
+            Self::QuotaReached => "quota-reached",
+            Self::Disk => "disk",
+            Self::ReplicaStopped => "replica-stopped",
+            Self::NoLeader => "no-leader",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// One alarm of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// What it is about.
+    pub kind: Kind,
+    /// The shard, if it is about one.
+    pub shard: Option<ShardId>,
+    /// The other server, if it is about one.
+    pub server: Option<ServerId>,
+    /// What is wrong, and what to do.
+    pub text: String,
+}
+
+/// What a server has to say: all its alarms, and how much data it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarms {
+    /// In the order of their kinds.
+    pub alarms: Vec<Alarm>,
+    /// Bytes of data of all replicas, about.
+    pub content_bytes: u64,
+    /// Bytes that they may have, if there is a bound.
+    pub quota_bytes: Option<u64>,
+}

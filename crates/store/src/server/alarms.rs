@@ -1,0 +1,114 @@
+//! How much data there may be, and what this server thinks that somebody should look at.
+
+use machine::Time;
+use tree::Command;
+
+use super::Server;
+use crate::alarm::{Alarm, Alarms, Kind, LIFT_PERCENT, NEAR_PERCENT};
+use crate::group::{Asker, Group};
+
+/// The version of the protocol that knows of quotas.
+const VERSION_WITH_QUOTA: u32 = 3;
+
+impl Server {
+    /// Bytes of data here, about.
+    pub(super) fn content_bytes(&self) -> u64 {
+        self.groups.values().map(|group| group.content.bytes()).sum()
+    }
+
+    /// Lets the logs of shards that are led here say whether their data may grow.
+    pub(super) fn quota_due(&mut self) {
+        let (bytes, quota) = (self.content_bytes(), self.config.quota_bytes.unwrap_or(u64::MAX));
+        self.is_full = bytes >= quota || (self.is_full && bytes >= percent(quota, LIFT_PERCENT));
+        if self.protocol() < VERSION_WITH_QUOTA {
+            return;
+        }
+        for (shard, group) in &mut self.groups {
+            if group.allow_growth(!self.is_full) {
+                self.counters.proposals += 1;
+                self.dirty.insert(*shard);
+            }
+        }
+    }
+
+    /// What somebody should look at.
+    pub fn alarms(&self, now: Time) -> Alarms {
+        let name = &self.config.name;
+        let mut alarms: Vec<Alarm> = self.quota_alarm().into_iter().collect();
+        let about_server = |kind, text| Alarm { kind, shard: None, server: None, text };
+        alarms.extend(self.disk_refuses().map(|text| about_server(Kind::Disk, text)));
+        for replica in self.halted.values() {
+            let text = replica.reason.clone();
+            alarms.push(Alarm { kind: Kind::ReplicaStopped, shard: Some(replica.shard), server: None, text });
+        }
+        for (id, shard) in self.map.shards().iter().filter(|(id, _)| self.leader_of(**id).is_none()) {
+            let text = format!(
+                "server {name} knows no leader of shard {}; hint: a majority of its voters has to be up and to reach each other",
+                shard.name
+            );
+            alarms.push(Alarm { kind: Kind::NoLeader, shard: Some(*id), server: None, text });
+        }
+        let live = self.live_peers(now);
+        for (id, member) in self.map.members() {
+            if *id != self.config.server && !live.contains(id) {
+                let text = format!(
+                    "server {name} does not hear server {} at {}; hint: start it, or take it out with `heddle cluster remove`",
+                    member.name, member.address
+                );
+                alarms.push(Alarm { kind: Kind::Silent, shard: None, server: Some(*id), text });
+            }
+        }
+        Alarms { alarms, content_bytes: self.content_bytes(), quota_bytes: self.config.quota_bytes }
+    }
+
+    fn quota_alarm(&self) -> Option<Alarm> {
+        let (bytes, quota, name) = (self.content_bytes(), self.config.quota_bytes?, &self.config.name);
+        let (kind, then) = if self.is_full {
+            let lift = percent(quota, LIFT_PERCENT);
+            (Kind::QuotaReached, format!("what would add to them is refused until they take less than {lift}"))
+        } else if bytes >= percent(quota, NEAR_PERCENT) {
+            (Kind::QuotaNear, "at the quota, what would add to them is refused".to_owned())
+        } else {
+            return None;
+        };
+        let text = format!(
+            "the data of server {name} take {bytes} of {quota} bytes: {then}; hint: delete something, or start the servers with a \
+             higher --quota"
+        );
+        Some(Alarm { kind, shard: None, server: None, text })
+    }
+}
+
+/// So many percent of a number of bytes.
+fn percent(bytes: u64, percent: u64) -> u64 {
+    (u128::from(bytes) * u128::from(percent) / 100) as u64
+}
+
+impl Group {
+    /// Has the log say whether the data may grow, if this replica leads and the log says otherwise; gives whether it did.
+    fn allow_growth(&mut self, allowed: bool) -> bool {
+        let is_said = self.content.state().is_none_or(|state| state.is_full != allowed);
+        let (term, applied) = (self.term(), self.applied());
+        let is_asked = self.growth_asked.is_some_and(|(asked, index)| asked == term && applied < index);
+        if !self.is_leader() || is_said || is_asked {
+            return false;
+        }
+        let command = Command::Growth { allowed };
+        if self.propose(command.encode().into(), Asker::Nobody).is_err() {
+            // It is tried again.
+            return false;
+        }
+        self.growth_asked = Some((term, self.last_index()));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_largest_quota_is_right() {
+        assert_eq!((percent(u64::MAX, 100), percent(1_000, 95), percent(7, 80)), (u64::MAX, 950, 5));
+    }
+}
