@@ -1,27 +1,32 @@
 #!/usr/bin/env bash
 # The controller cluster against etcd, A B A B, on loopback with synced logs: `benches/store.sh [ROUNDS] [NODES]`.
-# Each turn starts a cluster of its own on an empty folder: 5 x 500 requests one after another at the leader and at a
-# follower, then 64 clients, then (on a second cluster, election timeout 100 ms) five leaders killed.
-# Needs go, jq, and a release build of heddle. SYSTEMS="etcd" runs one of them alone; RESULTS=file keeps every row.
+# Both clusters stand beside each other, and each load goes to the one and then to the other, in each round in the other order: what else
+# the machine does hits both alike. A round is 500 requests one after another at the leader and at a follower, then 64 clients; every third
+# round has a leader killed on clusters of their own (election timeout 100 ms).
+# BUSY=1 has two other programs want both CPUs all the time. Needs go, jq, and a release build of heddle. SYSTEMS="etcd" runs one of them
+# alone; RESULTS=file keeps every row.
 set -euo pipefail
-rounds=${1:-3} nodes=${2:-3}
+rounds=${1:-9} nodes=${2:-3}
 here=$(cd "$(dirname "$0")/.." && pwd)
 heddle=${HEDDLE:-$here/target/release/heddle}
 etcd=$here/target/etcd-bench
 systems=${SYSTEMS:-etcd heddle}
-requests=${REQUESTS:-500} repeat=${REPEAT:-5} many=${MANY:-40000} kills=${KILLS:-5} timeout=${ELECTION_TIMEOUT:-100ms}
+requests=${REQUESTS:-500} many=${MANY:-20000} kills=${KILLS:-2} busy=${BUSY:-} timeout=${ELECTION_TIMEOUT:-100ms}
 port=${PORT:-23790}
+# By system and node, as in etcd-1; and the programs that keep the CPUs busy.
 declare -A pids=()
+hogs=()
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/heddle-store.XXXXXX")
 rows=${RESULTS:-$work/rows.jsonl}
 : >"$rows"
 
-# Ends every server that this script started, and waits until they are gone.
+# stop PATTERN: ends servers that this script started, and waits until they are gone.
 stop() {
     local node
-    for node in "${!pids[@]}"; do kill "${pids[$node]}" 2>/dev/null || true; done
+    for node in "${!pids[@]}"; do [[ $node != $1 ]] || kill "${pids[$node]}" 2>/dev/null || true; done
     for node in "${!pids[@]}"; do
+        [[ $node = $1 ]] || continue
         for _ in $(seq 100); do
             kill -0 "${pids[$node]}" 2>/dev/null || break
             sleep 0.05
@@ -31,7 +36,8 @@ stop() {
     done
 }
 finish() {
-    stop
+    [[ ${#hogs[@]} = 0 ]] || kill "${hogs[@]}" 2>/dev/null || true
+    stop '*'
     rm -rf "$work"
 }
 trap finish EXIT
@@ -44,10 +50,12 @@ fi
 (cd "$here/benches/etcd" && go build -o "$etcd" .)
 [[ $systems != *heddle* || -x $heddle ]] || { echo "no $heddle. hint: cargo build --release, or SYSTEMS=etcd" >&2; exit 1; }
 
-client_port() { echo $((port + 2 * $1)); }
+# A cluster is called as its system, and `-killed` is added to the name of one whose leaders are killed.
+declare -A base=([etcd]=$port [heddle]=$((port + 20)) [etcd-killed]=$((port + 40)) [heddle-killed]=$((port + 60)))
+client_port() { echo $((base[$1] + 2 * $2)); }
 endpoints() {
     local list=() node
-    for node in $(seq "$nodes"); do list+=("127.0.0.1:$(client_port "$node")"); done
+    for node in $(seq "$nodes"); do list+=("127.0.0.1:$(client_port "$1" "$node")"); done
     (IFS=, && echo "${list[*]}")
 }
 wait_for_port() {
@@ -60,92 +68,111 @@ wait_for_port() {
     return 1
 }
 
-# start SYSTEM NODE TIMEOUT: one server; the first time or again, on the folder that it had. It dies with this script.
+# start CLUSTER NODE TIMEOUT: one server; the first time or again, on the folder that it had. It dies with this script.
 start() {
-    local system=$1 node=$2 data=$work/$1-$2 command=() peers=() other
-    case $system in
-    etcd)
-        for other in $(seq "$nodes"); do peers+=("n$other=http://127.0.0.1:$(($(client_port "$other") + 1))"); done
-        command=("$etcd" node -name "n$node" -data "$data" -client "$(client_port "$node")"
-            -peer $(($(client_port "$node") + 1)) -cluster "$(IFS=, && echo "${peers[*]}")")
+    local cluster=$1 node=$2 data=$work/$1-$2 command=() peers=() other client
+    client=$(client_port "$cluster" "$node")
+    case $cluster in
+    etcd*)
+        for other in $(seq "$nodes"); do peers+=("n$other=http://127.0.0.1:$(($(client_port "$cluster" "$other") + 1))"); done
+        command=("$etcd" node -name "n$node" -data "$data" -client "$client" -peer $((client + 1)) -cluster "$(IFS=, && echo "${peers[*]}")")
         [ -z "$3" ] || command+=(-election-timeout "$3")
         ;;
-    heddle)
-        command=("$heddle" controller --node "n$node" --data "$data" --listen "127.0.0.1:$(client_port "$node")")
-        [ "$node" = 1 ] || command+=(--join "127.0.0.1:$(client_port 1)")
+    heddle*)
+        command=("$heddle" controller --node "n$node" --data "$data" --listen "127.0.0.1:$client")
+        [ "$node" = 1 ] || command+=(--join "127.0.0.1:$(client_port "$cluster" 1)")
         [ -z "$3" ] || command+=(--election-timeout "$3")
         ;;
     esac
-    setpriv --pdeathsig KILL -- "${command[@]}" >"$work/$system-$node.log" 2>&1 &
-    pids[$node]=$!
+    setpriv --pdeathsig KILL -- "${command[@]}" >"$work/$cluster-$node.log" 2>&1 &
+    pids[$cluster-$node]=$!
     disown
     # etcd's servers wait for each other, ours join one that answers.
-    [ "$system" = etcd ] || wait_for_port "$(client_port "$node")"
+    [[ $cluster = etcd* ]] || wait_for_port "$client"
 }
 start_all() {
     local node
-    rm -rf "$work/$1"-*
+    rm -rf "$work/$1"-[0-9]*
     for node in $(seq "$nodes"); do start "$1" "$node" "$2"; done
-    for node in $(seq "$nodes"); do wait_for_port "$(client_port "$node")"; done
+    for node in $(seq "$nodes"); do wait_for_port "$(client_port "$1" "$node")"; done
 }
 
-# load SYSTEM OPTIONS..: appends the rows that the load prints.
+# load CLUSTER OPTIONS..: appends the rows that the load prints.
 load() {
-    local system=$1 command=("$etcd" load)
+    local cluster=$1 command=("$etcd" load)
     shift
-    [ "$system" = etcd ] || command=("$heddle" cluster bench)
-    "${command[@]}" --endpoints "$(endpoints)" --value-bytes 200 "$@" -o json |
-        jq -c --arg system "$system" --argjson round "$round" '.[] | {system: $system, round: $round} + .' >>"$rows"
+    [[ $cluster = etcd* ]] || command=("$heddle" cluster bench)
+    "${command[@]}" --endpoints "$(endpoints "$cluster")" --value-bytes 200 "$@" -o json |
+        jq -c --arg system "${cluster%-killed}" --argjson round "$round" '.[] | {system: $system, round: $round} + .' >>"$rows"
+}
+# both OPTIONS..: the same load to each, one after the other.
+both() {
+    local system
+    for system in $order; do load "$system" "$@"; done
 }
 memory() {
-    local node
-    for node in "${!pids[@]}"; do
-        awk -v s="$1" -v r="$round" '/^VmRSS/ { printf "{\"system\":\"%s\",\"round\":%d,\"operation\":\"resident\",\"at\":\"node\",\"clients\":0,\"mean_ms\":%.1f}\n", s, r, $2 / 1024 }' \
-            "/proc/${pids[$node]}/status" >>"$rows"
+    local system node
+    for system in $systems; do
+        for node in $(seq "$nodes"); do
+            awk -v s="$system" -v r="$round" '/^VmRSS/ { printf "{\"system\":\"%s\",\"round\":%d,\"operation\":\"resident\",\"at\":\"node\",\"clients\":0,\"mean_ms\":%.1f}\n", s, r, $2 / 1024 }' \
+                "/proc/${pids[$system-$node]}/status" >>"$rows"
+        done
     done
 }
-
-turn() {
-    local system=$1 node list
-    start_all "$system" ""
-    load "$system" --at leader --requests "$requests" --repeat "$repeat" --clients 1 --operations create,read,update,delete
-    [ "$nodes" = 1 ] ||
-        load "$system" --at follower --requests "$requests" --repeat "$repeat" --clients 1 --operations create,read,update,delete
-    load "$system" --at leader --requests "$many" --repeat 1 --clients 64 --operations update,read
-    load "$system" --at any --requests "$many" --repeat 1 --clients 64 --operations update,read
-    memory "$system"
-    stop
-    [ "$nodes" -ge 3 ] || return 0
-    start_all "$system" "$timeout"
+# kill_leaders SYSTEM: the time to the first write elsewhere, on a cluster of its own.
+kill_leaders() {
+    local cluster=$1-killed node list
+    start_all "$cluster" "$timeout"
     for _ in $(seq "$kills"); do
         list=()
-        for node in $(seq "$nodes"); do list+=("${pids[$node]}"); done
-        load "$system" --operations election --pids "$(IFS=, && echo "${list[*]}")"
-        for node in $(seq "$nodes"); do kill -0 "${pids[$node]}" 2>/dev/null || start "$system" "$node" "$timeout"; done
+        for node in $(seq "$nodes"); do list+=("${pids[$cluster-$node]}"); done
+        load "$cluster" --operations election --pids "$(IFS=, && echo "${list[*]}")"
+        for node in $(seq "$nodes"); do kill -0 "${pids[$cluster-$node]}" 2>/dev/null || start "$cluster" "$node" "$timeout"; done
         sleep 1
     done
-    stop
+    stop "$cluster-*"
 }
 
-for round in $(seq "$rounds"); do
-    for system in $systems; do
-        echo "round $round of $rounds: $system" >&2
-        turn "$system"
+if [ -n "$busy" ]; then
+    for _ in 1 2; do
+        setpriv --pdeathsig KILL -- sh -c 'while :; do :; done' &
+        hogs+=($!)
+        disown
     done
+fi
+for system in $systems; do start_all "$system" ""; done
+for round in $(seq "$rounds"); do
+    echo "round $round of $rounds" >&2
+    order=$systems
+    [ $((round % 2)) = 1 ] || order=$(for system in $systems; do echo "$system"; done | tac | xargs)
+    both --at leader --requests "$requests" --repeat 1 --clients 1 --operations create,read,update,delete
+    [ "$nodes" = 1 ] || both --at follower --requests "$requests" --repeat 1 --clients 1 --operations create,read,update,delete
+    both --at leader --requests "$many" --repeat 1 --clients 64 --operations update,read
+    both --at any --requests "$many" --repeat 1 --clients 64 --operations update,read
+    memory
+    if [ "$nodes" -ge 3 ] && [ $((round % 3)) = 0 ]; then
+        for system in $order; do kill_leaders "$system"; done
+    fi
 done
 
-printf '%s nodes, 200-byte values; medians of %s rounds; ms are means of %s x %s requests\n' "$nodes" "$rounds" "$requests" "$repeat"
+printf '%s nodes, 200-byte values; medians of %s rounds of %s requests each (of 64 clients: %s); ratios are medians over rounds, with the middle half of them\n' \
+    "$nodes" "$rounds" "$requests" "$many"
 jq -rs '
-  def median: sort | if length == 0 then null elif length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
-  def shown: if . == null then "-" else (. * 1000 | round) / 1000 | tostring end;
+  def quantile($q): sort | if length == 0 then null else .[((length - 1) * $q) | round] end;
+  def shown: if . == null then "-" elif . >= 100 then (. * 10 | round) / 10 | tostring else (. * 1000 | round) / 1000 | tostring end;
   # One client is compared by its latency, many by what they reach together.
-  def unit: if .operation == "resident" then "MB" elif .clients > 1 and .operation != "election" then "k/s" else "ms" end;
-  def value: if unit == "k/s" then .per_second / 1000 else .mean_ms end;
-  def of($system): map(select(.system == $system) | value) | median;
-  (["operation", "at", "clients", "unit", "etcd", "heddle", "ratio", "etcd p99", "heddle p99"] | @tsv),
-  (group_by([(.clients > 1 and .operation != "election"), .operation == "election", .operation == "resident", .at == "follower", .at == "any",
+  def is_rate: .clients > 1 and .operation != "election";
+  def unit: if .operation == "resident" then "MB" elif is_rate then "k/s" else "ms" end;
+  def of($system; value): map(select(.system == $system) | value // empty) | quantile(0.5);
+  # Of two numbers of the same round.
+  def ratios(value): [group_by(.round)[] | [of("heddle"; value), of("etcd"; value)] | select(all(. != null)) | .[0] / .[1]];
+  def ratio(value): ratios(value) | if length == 0 then "-" else
+      (quantile(0.5) | . * 100 | round / 100 | tostring) + " (" + ([quantile(0.25), quantile(0.75)] | map(. * 100 | round / 100 | tostring) | join("-")) + ")" end;
+  def three(value): [of("etcd"; value), of("heddle"; value) | shown] + [ratio(value)];
+  (["operation", "at", "clients", "unit", "etcd", "heddle", "ratio", "etcd p50", "p50", "ratio", "etcd p99", "p99", "ratio"] | @tsv),
+  (group_by([is_rate, .operation == "election", .operation == "resident", .at == "follower", .at == "any",
              (.operation as $o | ["create", "read", "update", "delete"] | index($o))])[]
-   | (.[0] | [.operation, .at, (.clients | tostring), unit]) + (of("etcd") as $a | of("heddle") as $b
-      | [($a | shown), ($b | shown), (if $a and $b then $b / $a else null end | shown)])
-     + ([("etcd", "heddle") as $s | map(select(.system == $s) | .p99_ms // empty) | median | shown]) | @tsv)
+   | (.[0] | [.operation, .at, (.clients | tostring), unit])
+     + (if (.[0] | is_rate) then three(.per_second / 1000) else three(.mean_ms) end)
+     + (if .[0].operation == "election" then [] else three(.p50_ms) + three(.p99_ms) end) | @tsv)
 ' "$rows" | column -t -s "$(printf '\t')"

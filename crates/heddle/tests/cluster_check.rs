@@ -156,7 +156,9 @@ fn the_quota_warns_refuses_and_lifts_itself() {
     assert_eq!(alarm(), (1, Some("quota-reached".to_owned()), Some("server c1".to_owned())));
     let (status, rows) = ask(&desk, &node, &["check", "health"]);
     assert!(status == 1 && results(&rows).contains(&("data of c1".to_owned(), "FAIL".to_owned())), "{rows:#}");
-    assert!(desk.expect(0, &[&access[..], &["status"]].concat()).0.contains("ALARM quota-reached: the data of server c1"));
+    assert!(
+        desk.expect(0, &[&access[..], &["status"]].concat()).0.contains("ALARM quota-reached: the data of server c1")
+    );
     let (_, rows) = ask(&desk, &node, &["refusals"]);
     assert!(rows.as_array().expect("rows").iter().any(|row| row["reason"] == "quota"), "{rows:#}");
     // What adds nothing goes on, and what is taken away makes room.

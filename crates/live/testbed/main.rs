@@ -69,6 +69,7 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         tls: None,
         worn_after: live::cluster::WORN_AFTER,
         memory_bytes: store::budget::DEFAULT_BYTES,
+        quota_bytes: None,
     };
     let mut rest = rest.iter().map(|word| (*word).to_owned());
     while let Some(option) = rest.next() {

@@ -69,4 +69,6 @@ pub struct Alarms {
     pub content_bytes: u64,
     /// Bytes that they may have, if there is a bound.
     pub quota_bytes: Option<u64>,
+    /// The version of the protocol that all servers of the cluster speak, as far as this one knows.
+    pub protocol: u32,
 }

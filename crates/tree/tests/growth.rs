@@ -1,7 +1,8 @@
 //! A quota that is reached: what would add to the data is refused, everything else goes on.
 
 use tree::{
-    Change, Command, Condition, Event, Expect, LeaseId, Location, Path, Refusal, SessionId, SnapshotBuilder, State, Transaction,
+    Change, Command, Condition, Event, Expect, LeaseId, Location, Path, Refusal, SessionId, SnapshotBuilder, State,
+    Transaction,
 };
 
 /// A shard whose commands go through bytes, as a log has them.

@@ -10,8 +10,8 @@ use mio::net::TcpStream;
 use mio::{Registry, Token};
 use store::client::{Client, ClientConfig, ConnectionId, Input, Output};
 use store::protocol::{
-    ClientMessage, Error, Hello, Response, Role, ServerMessage, VERSION, VERSION_MIN, VERSION_WITH_PROOF, Welcome, decode,
-    spoken_by_refuser,
+    ClientMessage, Error, Hello, Response, Role, ServerMessage, VERSION, VERSION_MIN, VERSION_WITH_PROOF, Welcome,
+    decode, spoken_by_refuser,
 };
 
 use super::stream::{Received, Stream};

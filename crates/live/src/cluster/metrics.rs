@@ -128,7 +128,8 @@ fn alarms(page: &mut Page, view: &View) {
     if let Some(quota) = view.alarms.quota_bytes {
         page.gauge("heddle_quota_bytes", "Bytes of data that this server may hold.", quota);
     }
-    let name = |shard: &ShardId| view.status.map.shards().get(shard).map_or_else(String::new, |shard| shard.name.clone());
+    let name =
+        |shard: &ShardId| view.status.map.shards().get(shard).map_or_else(String::new, |shard| shard.name.clone());
     let alarm = ("heddle_alarm", "gauge", "What somebody should look at (1), by kind, shard and other server.");
     page.each(alarm, &view.alarms.alarms, |alarm| {
         let server = alarm.server.map_or_else(String::new, |server| server.to_string());

@@ -231,7 +231,8 @@ impl Report {
 
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Operations { checked, written, read, refused, unknown, stale, repeated, listed, spread, full } = self.operations;
+        let Operations { checked, written, read, refused, unknown, stale, repeated, listed, spread, full } =
+            self.operations;
         writeln!(
             f,
             "seed {}: {} servers, {} ms simulated, {} events",

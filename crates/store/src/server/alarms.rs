@@ -58,7 +58,12 @@ impl Server {
                 alarms.push(Alarm { kind: Kind::Silent, shard: None, server: Some(*id), text });
             }
         }
-        Alarms { alarms, content_bytes: self.content_bytes(), quota_bytes: self.config.quota_bytes }
+        Alarms {
+            alarms,
+            content_bytes: self.content_bytes(),
+            quota_bytes: self.config.quota_bytes,
+            protocol: self.protocol(),
+        }
     }
 
     fn quota_alarm(&self) -> Option<Alarm> {

@@ -45,7 +45,8 @@ fn rows(view: &View, said: &BTreeMap<ServerId, Alarms>) -> Vec<Row> {
     let mut found: BTreeMap<(Kind, Option<ShardId>, ServerId), Row> = BTreeMap::new();
     for (id, alarms) in said {
         for alarm in &alarms.alarms {
-            let shard = |shard: ShardId| view.map.shards().get(&shard).map_or_else(|| shard.to_string(), |it| it.name.clone());
+            let shard =
+                |shard: ShardId| view.map.shards().get(&shard).map_or_else(|| shard.to_string(), |it| it.name.clone());
             let (subject, about) = match (alarm.kind, alarm.shard, alarm.server) {
                 (Kind::NoLeader, Some(of), _) => (ServerId(0), format!("shard {}", shard(of))),
                 (_, _, Some(server)) => (server, format!("server {}", view.name(server))),
@@ -63,7 +64,10 @@ fn rows(view: &View, said: &BTreeMap<ServerId, Alarms>) -> Vec<Row> {
             alarm: "no-answer",
             about: format!("server {}", member.name),
             seen_by: Vec::new(),
-            text: format!("{} does not answer this command; hint: is it running, and is it reached from here?", member.address),
+            text: format!(
+                "{} does not answer this command; hint: is it running, and is it reached from here?",
+                member.address
+            ),
         });
     }
     rows
@@ -75,7 +79,10 @@ pub fn list(access: &Access, format: Format) -> Result<Ending, Report> {
     let said = ask(access, &view);
     for member in view.map.members().values() {
         if view.servers.contains_key(&member.id) && !said.contains_key(&member.id) {
-            eprintln!("server {} cannot be asked for alarms: it is of an older release, or you may not ask it", member.name);
+            eprintln!(
+                "server {} cannot be asked for alarms: it is of an older release, or you may not ask it",
+                member.name
+            );
         }
     }
     let found = rows(&view, &said);
@@ -92,9 +99,8 @@ pub fn list(access: &Access, format: Format) -> Result<Ending, Report> {
 }
 
 /// The texts of all alarms, for a status.
-pub fn texts(access: &Access, view: &View) -> Vec<String> {
-    let said = ask(access, view);
+pub fn texts(view: &View, said: &BTreeMap<ServerId, Alarms>) -> Vec<String> {
     // The status has the rest already.
     let is_news = |row: &Row| row.alarm != Kind::ReplicaStopped.name() && row.alarm != "no-answer";
-    rows(view, &said).into_iter().filter(is_news).map(|row| format!("ALARM {}: {}", row.alarm, row.text)).collect()
+    rows(view, said).into_iter().filter(is_news).map(|row| format!("ALARM {}: {}", row.alarm, row.text)).collect()
 }

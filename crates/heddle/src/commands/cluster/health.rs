@@ -11,8 +11,8 @@ use store::status::Health;
 
 use super::access::Access;
 use super::check::Verdicts;
-use super::{alarms, count};
 use super::view::View;
+use super::{alarms, count};
 use crate::Ending;
 use crate::cli::Format;
 use crate::output::{Rows, put};

@@ -1,9 +1,12 @@
 //! `cluster status`: servers, and the shards in short.
 
+use std::collections::BTreeMap;
+
 use machine::ServerId;
 use miette::Report;
 use placement::{ShardId, Strategy};
 use serde_json::{Value, json};
+use store::alarm::Alarms;
 use store::status::RaftRole;
 
 use super::access::Access;
@@ -38,14 +41,16 @@ fn text(access: &Access, view: &View, verbose: bool) -> String {
     for replica in view.stopped.values().flatten() {
         trouble.extend(["STOPPED: ", &replica.reason, "\n"]);
     }
-    for text in alarms::texts(access, view) {
+    let said = alarms::ask(access, view);
+    for text in alarms::texts(view, &said) {
         trouble.extend([&text, "\n"]);
     }
     let head = format!(
-        "Cluster {:016x}: {live} of {} live; strategy {}; asked {}\n\n{}\n",
+        "Cluster {:016x}: {live} of {} live; strategy {}; {}asked {}\n\n{}\n",
         view.cluster,
         count(view.map.members().len() as u64, "server"),
         strategy(view.map.strategy()),
+        protocol(&said),
         view.name(view.asked),
         servers(view).render(Format::Table)
     );
@@ -57,6 +62,12 @@ fn text(access: &Access, view: &View, verbose: bool) -> String {
     let tables: Vec<String> = tables.iter().map(|rows| rows.render(Format::Table)).collect();
     let parting = if trouble.is_empty() { "" } else { "\n" };
     head + &tables.join("\n") + parting + &trouble
+}
+
+/// The version of the protocol that all servers speak, with a separator.
+fn protocol(said: &BTreeMap<ServerId, Alarms>) -> String {
+    let newest = said.values().map(|alarms| alarms.protocol).max();
+    newest.map_or_else(String::new, |version| format!("protocol {version}; "))
 }
 
 /// One row a replica that has stopped.

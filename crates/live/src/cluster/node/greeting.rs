@@ -397,7 +397,10 @@ impl Node {
         (version, nonce, secret): (u32, [u8; 32], Option<[u8; 32]>),
     ) -> Result<(), String> {
         if !(VERSION_WITH_PROOF.max(self.spoken())..=VERSION).contains(&version) {
-            return Err(format!("it wants to speak version {version} of the protocol, and the cluster speaks {}", self.spoken()));
+            return Err(format!(
+                "it wants to speak version {version} of the protocol, and the cluster speaks {}",
+                self.spoken()
+            ));
         }
         let demanded = self.demanded();
         if demanded.is_some() && secret.is_some() && demanded != secret {
