@@ -1,46 +1,25 @@
-//! Users and roles in small clusters in memory, whose network can be cut: what is refused, and from when on.
+//! Users and roles: what is refused, and from when on.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod bed;
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+use bed::{CLIENT, Cluster, Setup, location as at, path};
+use machine::{Rng, ServerId, Span};
 use placement::access::{Credentials, Grant, Invitation, Operation, ROOT, Scope, Token};
 use placement::{AccessCommand, ShardId};
-use store::protocol::{
-    Admin, Answer, ClientMessage, Consistency, Error, LeaseRequest, Request, RequestBody, Response, ServerMessage,
-    WatchEvents,
-};
-use store::{Caller, ClientId, Config, Founding, Input, Output, Server};
-use tree::{Change, Condition, Expect, LeaseId, Location, Path, Transaction};
-use wal::{Log, MemoryDisk};
-
-const CLUSTER: u64 = 7;
+use store::protocol::{Admin, Answer, Consistency, Error, LeaseRequest, RequestBody};
+use store::{Caller, ClientId, Input};
+use tree::{Change, Condition, Expect, LeaseId, Transaction};
 
 /// The server's own process.
 const OURSELVES: ClientId = ClientId(0);
 /// Who has the role root.
-const ROOT_CLIENT: ClientId = ClientId(1);
+const ROOT_CLIENT: ClientId = CLIENT;
 /// Logged in as `ann`.
 const ANN: ClientId = ClientId(2);
 /// Nobody.
 const STRANGER: ClientId = ClientId(3);
-
-struct Member {
-    server: Server,
-    disk: MemoryDisk,
-    wake: Time,
-}
-
-struct Cluster {
-    now: Time,
-    members: BTreeMap<ServerId, Member>,
-    queue: VecDeque<(ServerId, Input)>,
-    answers: Vec<(ClientId, Response)>,
-    events: Vec<(ClientId, WatchEvents)>,
-    bad_tokens: Vec<ClientId>,
-    sequence: u64,
-    /// Servers that nobody reaches, and that reach nobody.
-    cut: BTreeSet<ServerId>,
-}
 
 fn certificate(name: &str) -> Credentials {
     Credentials { certificate: Some(name.to_owned()), ..Credentials::default() }
@@ -48,35 +27,8 @@ fn certificate(name: &str) -> Credentials {
 
 impl Cluster {
     fn of(servers: u64) -> Self {
-        let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), format!("10.0.0.{id}:6640"))));
-        let founding = Founding {
-            cluster: CLUSTER,
-            servers: names.collect(),
-            strategy: placement::Strategy::Single,
-            protocol: store::protocol::VERSION,
-            secret: None,
-        };
-        let mut members = BTreeMap::new();
-        for id in (1..=servers).map(ServerId) {
-            let mut disk = MemoryDisk::new();
-            let config = || wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
-            let (mut log, _) = Log::recover(&disk.files(), config()).unwrap();
-            let name = format!("n{id}");
-            log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name }).unwrap();
-            founding.write(&mut log);
-            let write = log.take_batch().expect("there is something to write");
-            disk.carry_out(&write).unwrap();
-            log.done(write.id);
-            let (log, recovered) = Log::recover(&disk.files(), config()).unwrap();
-            let known = BTreeMap::new();
-            let config = Config::new(CLUSTER, id, format!("n{id}"));
-            let server =
-                Server::open(config, log, recovered, &disk.files(), known, Rng::new(id.0), Time::ZERO).unwrap();
-            members.insert(id, Member { server, disk, wake: Time::ZERO });
-        }
-        let (queue, now) = (VecDeque::new(), Time::ZERO);
-        let (answers, events, bad_tokens) = (Vec::new(), Vec::new(), Vec::new());
-        let mut cluster = Self { now, members, queue, answers, events, bad_tokens, sequence: 0, cut: BTreeSet::new() };
+        let mut cluster = Self::found(Setup { servers, ..Setup::default() });
+        cluster.timeout_ms = 3_000;
         cluster.run(Span::from_secs(2));
         for (client, caller) in [
             (OURSELVES, Caller::Server),
@@ -107,99 +59,21 @@ impl Cluster {
         self.run(Span::from_ms(1));
     }
 
-    fn deliver(&mut self, to: ServerId, input: Input) {
-        if let Some(member) = self.members.get_mut(&to) {
-            member.server.handle(self.now, input);
-        }
-        self.drain(to);
-    }
-
-    fn drain(&mut self, id: ServerId) {
-        loop {
-            let Some(member) = self.members.get_mut(&id) else { return };
-            match member.server.poll(self.now) {
-                Step::Wait(at) => {
-                    member.wake = at;
-                    return;
-                }
-                Step::Do(Output::Peer { to, envelope }) => {
-                    if !self.cut.contains(&id) && !self.cut.contains(&to) {
-                        self.queue.push_back((to, Input::Peer { from: id, envelope }));
-                    }
-                }
-                Step::Do(Output::Disk(write)) => {
-                    member.disk.carry_out(&write).unwrap();
-                    self.queue.push_back((id, Input::Written(write.id)));
-                }
-                Step::Do(Output::Client { client, message: ServerMessage::Response(response) }) => {
-                    self.answers.push((client, response));
-                }
-                Step::Do(Output::Client { client, message: ServerMessage::Watched(events) }) => {
-                    self.events.push((client, events));
-                }
-                Step::Do(Output::BadToken(client)) => self.bad_tokens.push(client),
-                Step::Do(Output::Client { .. } | Output::Peers(_) | Output::KeepSecret { .. }) => {}
-                Step::Do(Output::ReplicaStopped(why)) => panic!("{why:?}"),
-                Step::Do(Output::Stop(reason)) => panic!("{reason}"),
-            }
-        }
-    }
-
-    fn run(&mut self, span: Span) {
-        let end = self.now + span;
-        while self.now < end {
-            for id in self.members.keys().copied().collect::<Vec<_>>() {
-                if self.members[&id].wake <= self.now {
-                    self.deliver(id, Input::Tick);
-                }
-            }
-            while let Some((id, input)) = self.queue.pop_front() {
-                self.deliver(id, input);
-            }
-            self.now += Span::from_ms(1);
-        }
-    }
-
-    fn send(&mut self, client: ClientId, to: u64, body: RequestBody) -> u64 {
-        self.sequence += 1;
-        let sequence = self.sequence;
-        let request = Request { session: client.0 + 1, sequence, acknowledged: sequence, timeout_ms: 3_000, body };
-        let input = Input::Client { client, message: ClientMessage::Request(request) };
-        self.queue.push_back((ServerId(to), input));
-        sequence
-    }
-
-    fn answer(&mut self, client: ClientId, sequence: u64) -> Option<Result<Answer, Error>> {
-        let at = self.answers.iter().position(|(of, answer)| *of == client && answer.sequence == sequence)?;
-        Some(self.answers.remove(at).1.result)
-    }
-
-    fn ask(&mut self, client: ClientId, to: u64, body: RequestBody) -> Result<Answer, Error> {
-        let sequence = self.send(client, to, body);
-        for _ in 0..600 {
-            self.run(Span::from_ms(10));
-            if let Some(result) = self.answer(client, sequence) {
-                return result;
-            }
-        }
-        panic!("no answer, not even that it is too late");
-    }
-
     /// Changes users as root does, or as the server itself before there is one.
     #[allow(clippy::needless_pass_by_value, reason = "shorter where it is called")]
     fn change(&mut self, command: AccessCommand) {
-        let is_enabled = self.members[&ServerId(1)].server.map().access().is_enabled();
+        let is_enabled = self.server(1).map().access().is_enabled();
         let client = if is_enabled || command == AccessCommand::Enable { ROOT_CLIENT } else { OURSELVES };
         let body = RequestBody::Admin(Admin::Placement(placement::Command::Access {
             revision: None,
             command: command.clone(),
         }));
-        let answer = self.ask(client, 1, body);
+        let answer = self.ask_as(client, 1, body);
         assert!(matches!(answer, Ok(Answer::Placed(_))), "{command:?}: {answer:?}");
     }
 
     fn put(&mut self, client: ClientId, to: u64, path: &str) -> Result<Answer, Error> {
-        self.ask(client, to, put(path))
+        self.ask_as(client, to, put(path))
     }
 }
 
@@ -209,7 +83,7 @@ fn add_user(user: &str, roles: &[&str]) -> AccessCommand {
 }
 
 fn data(operations: &[Operation], path: &str) -> Grant {
-    let scope = Scope::Data { datastore: None, path: Path::parse(path).unwrap() };
+    let scope = Scope::Data { datastore: None, path: bed::path(path) };
     Grant { scope, operations: operations.iter().copied().collect() }
 }
 
@@ -221,12 +95,8 @@ fn revoke(operations: &[Operation], path: &str) -> AccessCommand {
     AccessCommand::Revoke { role: "drivers".into(), grant: data(operations, path) }
 }
 
-fn at(path: &str) -> Location {
-    Location::config(Path::parse(path).unwrap())
-}
-
 fn put(path: &str) -> RequestBody {
-    RequestBody::Write(Transaction::of(Change::Put { at: at(path), value: b"x"[..].into() }))
+    bed::put(path, "x")
 }
 
 fn watch(path: &str) -> RequestBody {
@@ -272,12 +142,12 @@ fn one_of_each() -> Vec<RequestBody> {
             | Admin::Alarms => {}
         }
     }
-    let (path, lease) = (|| Path::parse("/car:cars").unwrap(), LeaseId(7));
+    let (home, lease) = (|| path("/car:cars"), LeaseId(7));
     let leases = [
-        LeaseRequest::Grant { lease, ttl_ms: 1_000, home: path() },
-        LeaseRequest::Revoke { lease, at: path() },
-        LeaseRequest::KeepAlive { lease, at: path() },
-        LeaseRequest::Show { lease, at: path() },
+        LeaseRequest::Grant { lease, ttl_ms: 1_000, home: home() },
+        LeaseRequest::Revoke { lease, at: home() },
+        LeaseRequest::KeepAlive { lease, at: home() },
+        LeaseRequest::Show { lease, at: home() },
         LeaseRequest::List { shard: ShardId::DEFAULT, after: None },
     ];
     let mut all = vec![
@@ -297,7 +167,7 @@ fn one_of_each() -> Vec<RequestBody> {
         },
         RequestBody::GetAt { at: at("/car:cars"), revision: 1, consistency: fresh },
         RequestBody::ListAt { at: at("/car:cars"), after: None, limit: 1, revision: 1, consistency: stale },
-        RequestBody::Window { at: path(), consistency: fresh },
+        RequestBody::Window { at: home(), consistency: fresh },
     ];
     all.extend(leases.clone().map(RequestBody::Lease));
     for lease in leases {
@@ -337,7 +207,7 @@ fn nobody_may_do_anything_but_ask_who_he_is_and_root_may_do_all() {
     for server in 1..=3 {
         for body in one_of_each() {
             let harmless = matches!(body, RequestBody::WhoAmI | RequestBody::Unwatch { .. });
-            let answer = cluster.ask(STRANGER, server, body.clone());
+            let answer = cluster.ask_as(STRANGER, server, body.clone());
             assert_eq!(is_denied(&answer), !harmless, "{body:?}: {answer:?}");
         }
     }
@@ -348,7 +218,7 @@ fn nobody_may_do_anything_but_ask_who_he_is_and_root_may_do_all() {
         )
     };
     for body in one_of_each().into_iter().filter(|body| !disable(body)) {
-        let answer = cluster.ask(ROOT_CLIENT, 2, body.clone());
+        let answer = cluster.ask_as(ROOT_CLIENT, 2, body.clone());
         assert!(!is_denied(&answer), "{body:?}: {answer:?}");
     }
     assert!(cluster.members.values().all(|member| member.server.counters().denied > 0));
@@ -362,11 +232,11 @@ fn roles_allow_what_they_say_and_no_more() {
         |path: &str| RequestBody::List { at: at(path), after: None, limit: 9, consistency: Consistency::Linearizable };
     for server in 1..=3 {
         for body in [put("/car:cars/car-entry=1"), get("/car:cars/car-entry=1"), list("/car:cars")] {
-            let answer = cluster.ask(ANN, server, body.clone());
+            let answer = cluster.ask_as(ANN, server, body.clone());
             assert!(answer.is_ok(), "{body:?}: {answer:?}");
         }
         for body in [put("/car:carsharing"), get("/people:people"), list("/car:"), list("/"), watch("/car:cars")] {
-            let answer = cluster.ask(ANN, server, body.clone());
+            let answer = cluster.ask_as(ANN, server, body.clone());
             assert!(is_denied(&answer), "{body:?}: {answer:?}");
         }
     }
@@ -379,12 +249,12 @@ fn roles_allow_what_they_say_and_no_more() {
         (vec![condition("/people:people")], vec![change()], false),
         (Vec::new(), vec![change(), elsewhere], false),
     ] {
-        let answer = cluster.ask(ANN, 2, RequestBody::Write(Transaction { conditions, changes }));
+        let answer = cluster.ask_as(ANN, 2, RequestBody::Write(Transaction { conditions, changes }));
         assert_eq!(answer.is_ok(), allowed, "{answer:?}");
         assert_eq!(is_denied(&answer), !allowed);
     }
     assert!(
-        cluster.ask(ANN, 1, RequestBody::Admin(Admin::Status)).is_err_and(|error| error.to_string().contains("ann"))
+        cluster.ask_as(ANN, 1, RequestBody::Admin(Admin::Status)).is_err_and(|error| error.to_string().contains("ann"))
     );
 }
 
@@ -394,17 +264,17 @@ fn a_right_that_was_taken_away_is_gone_at_a_server_that_did_not_hear_of_it() {
     let leader = (1..=3).find(|id| leads_meta(&cluster, *id)).unwrap();
     let away = (1..=3).rev().find(|id| *id != leader && *id != 1).unwrap();
     assert!(cluster.put(ANN, away, "/car:cars/car-entry=1").is_ok());
-    cluster.cut.insert(ServerId(away));
+    cluster.cut_off.insert(ServerId(away));
     cluster.change(revoke(&[Operation::Read, Operation::Write], "/car:cars"));
     let get = RequestBody::Get { at: at("/car:cars/car-entry=1"), consistency: Consistency::Linearizable };
     for body in [put("/car:cars/car-entry=1"), get.clone()] {
-        let answer = cluster.ask(ANN, away, body);
+        let answer = cluster.ask_as(ANN, away, body);
         assert!(matches!(answer, Err(Error::Timeout { .. })), "{answer:?}");
     }
-    cluster.cut.clear();
+    cluster.cut_off.clear();
     // At once: it asks how new its map has to be.
     for body in [put("/car:cars/car-entry=1"), get] {
-        let answer = cluster.ask(ANN, away, body);
+        let answer = cluster.ask_as(ANN, away, body);
         assert!(is_denied(&answer) || answer.as_ref().is_err_and(Error::is_transient), "{answer:?}");
     }
     cluster.run(Span::from_secs(3));
@@ -412,24 +282,23 @@ fn a_right_that_was_taken_away_is_gone_at_a_server_that_did_not_hear_of_it() {
 }
 
 fn leads_meta(cluster: &Cluster, id: u64) -> bool {
-    let groups = cluster.members[&ServerId(id)].server.replicas(cluster.now);
-    groups.iter().any(|group| group.shard == ShardId::META && group.role == store::status::RaftRole::Leader)
+    cluster.leader(ShardId::META) == Some(ServerId(id))
 }
 
 #[test]
 fn a_watch_ends_when_the_right_to_it_does() {
     let mut cluster = Cluster::checked(3);
     cluster.change(grant(&[Operation::Watch], "/car:cars"));
-    let sequence = cluster.send(ANN, 2, watch("/car:cars"));
+    let sequence = cluster.send_as(ANN, 2, watch("/car:cars"));
     cluster.run(Span::from_ms(500));
-    assert!(matches!(cluster.answer(ANN, sequence), Some(Ok(Answer::Watching { .. }))));
+    assert!(matches!(cluster.answer_to(ANN, sequence), Some(Ok(Answer::Watching { .. }))));
     cluster.put(ROOT_CLIENT, 1, "/car:cars/car-entry=1").unwrap();
     cluster.run(Span::from_ms(200));
     assert_eq!(cluster.events.len(), 1);
     // Either right is enough to end it.
     cluster.change(revoke(&[Operation::Read], "/car:cars"));
     cluster.run(Span::from_ms(500));
-    assert!(is_denied(&cluster.answer(ANN, sequence).expect("the watch was ended")));
+    assert!(is_denied(&cluster.answer_to(ANN, sequence).expect("the watch was ended")));
     cluster.put(ROOT_CLIENT, 1, "/car:cars/car-entry=2").unwrap();
     cluster.run(Span::from_ms(500));
     assert_eq!(cluster.events.len(), 1, "nothing is told any more");
@@ -440,17 +309,17 @@ fn a_watch_ends_at_a_server_that_cannot_know_whether_it_may_go_on() {
     let mut cluster = Cluster::checked(3);
     cluster.change(grant(&[Operation::Watch], "/car:cars"));
     let away = (2..=3).find(|id| !leads_meta(&cluster, *id)).unwrap();
-    let sequence = cluster.send(ANN, away, watch("/car:cars"));
+    let sequence = cluster.send_as(ANN, away, watch("/car:cars"));
     // The watch of the server's own process is nobody's business.
-    let own = cluster.send(OURSELVES, away, watch("/car:cars"));
+    let own = cluster.send_as(OURSELVES, away, watch("/car:cars"));
     cluster.run(Span::from_secs(20));
-    assert!(matches!(cluster.answer(ANN, sequence), Some(Ok(Answer::Watching { .. }))));
-    assert!(matches!(cluster.answer(OURSELVES, own), Some(Ok(Answer::Watching { .. }))));
-    assert_eq!(cluster.answer(ANN, sequence), None, "it goes on while the leader is there");
-    cluster.cut.insert(ServerId(away));
+    assert!(matches!(cluster.answer_to(ANN, sequence), Some(Ok(Answer::Watching { .. }))));
+    assert!(matches!(cluster.answer_to(OURSELVES, own), Some(Ok(Answer::Watching { .. }))));
+    assert_eq!(cluster.answer_to(ANN, sequence), None, "it goes on while the leader is there");
+    cluster.cut_off.insert(ServerId(away));
     cluster.run(Span::from_secs(8));
-    assert!(matches!(cluster.answer(ANN, sequence), Some(Err(Error::Elsewhere { .. }))));
-    assert_eq!(cluster.answer(OURSELVES, own), None);
+    assert!(matches!(cluster.answer_to(ANN, sequence), Some(Err(Error::Elsewhere { .. }))));
+    assert_eq!(cluster.answer_to(OURSELVES, own), None);
 }
 
 #[test]
@@ -491,8 +360,8 @@ fn only_root_switches_it_on_and_an_invited_server_may_join_and_nothing_else() {
         revision: None,
         command: AccessCommand::Enable,
     }));
-    assert!(matches!(cluster.ask(STRANGER, 1, enable.clone()), Err(Error::Invalid(_))));
-    assert!(cluster.ask(ROOT_CLIENT, 1, enable).is_ok());
+    assert!(matches!(cluster.ask_as(STRANGER, 1, enable.clone()), Err(Error::Invalid(_))));
+    assert!(cluster.ask_as(ROOT_CLIENT, 1, enable).is_ok());
     let invitation = Invitation { token: Token { hash: [5; 32], expires_s: None }, replaces: None };
     cluster.change(AccessCommand::Invite { server: "n4".into(), invitation });
     let joiner = ClientId(20);
@@ -500,15 +369,15 @@ fn only_root_switches_it_on_and_an_invited_server_may_join_and_nothing_else() {
     let join = |name: &str, nonce, replaces| {
         RequestBody::Admin(Admin::Join { name: name.into(), address: format!("10.0.0.{nonce}:1"), nonce, replaces })
     };
-    assert!(is_denied(&cluster.ask(joiner, 2, join("n5", 5, None))));
-    assert!(is_denied(&cluster.ask(joiner, 2, join("n4", 4, Some(ServerId(1))))));
-    assert!(is_denied(&cluster.ask(joiner, 2, RequestBody::Admin(Admin::Status))));
-    assert!(is_denied(&cluster.ask(STRANGER, 2, join("n4", 4, None))));
-    let joined = cluster.ask(joiner, 2, join("n4", 4, None));
+    assert!(is_denied(&cluster.ask_as(joiner, 2, join("n5", 5, None))));
+    assert!(is_denied(&cluster.ask_as(joiner, 2, join("n4", 4, Some(ServerId(1))))));
+    assert!(is_denied(&cluster.ask_as(joiner, 2, RequestBody::Admin(Admin::Status))));
+    assert!(is_denied(&cluster.ask_as(STRANGER, 2, join("n4", 4, None))));
+    let joined = cluster.ask_as(joiner, 2, join("n4", 4, None));
     assert!(matches!(joined, Ok(Answer::Joined { .. })), "{joined:?}");
     // Again, because the answer was lost: the same. Another folder: its name is taken.
-    assert_eq!(cluster.ask(joiner, 2, join("n4", 4, None)), joined);
-    assert!(matches!(cluster.ask(joiner, 2, join("n4", 9, None)), Err(Error::Invalid(_))));
+    assert_eq!(cluster.ask_as(joiner, 2, join("n4", 4, None)), joined);
+    assert!(matches!(cluster.ask_as(joiner, 2, join("n4", 9, None)), Err(Error::Invalid(_))));
 }
 
 /// Random cuts, requests and changes of rights, many times: what was begun after the answer to a revocation, and before
@@ -526,12 +395,12 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
         for _ in 0..250 {
             match rng.below(20) {
                 0 => {
-                    cluster.cut.insert(ServerId(1 + u64::from(rng.below(3))));
-                    while cluster.cut.len() > 1 {
-                        cluster.cut.pop_first();
+                    cluster.cut_off.insert(ServerId(1 + u64::from(rng.below(3))));
+                    while cluster.cut_off.len() > 1 {
+                        cluster.cut_off.pop_first();
                     }
                 }
-                1..3 => cluster.cut.clear(),
+                1..3 => cluster.cut_off.clear(),
                 3..6 if change.is_none() => {
                     let is_grant = rng.below(2) == 0;
                     may_be_granted |= is_grant;
@@ -545,17 +414,17 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
                     let body =
                         RequestBody::Admin(Admin::Placement(placement::Command::Access { revision: None, command }));
                     let to = 1 + u64::from(rng.below(3));
-                    change = Some((cluster.send(ROOT_CLIENT, to, body), is_grant));
+                    change = Some((cluster.send_as(ROOT_CLIENT, to, body), is_grant));
                 }
                 _ => {
                     let to = 1 + u64::from(rng.below(3));
-                    let sequence = cluster.send(ANN, to, put("/car:cars/car-entry=1"));
+                    let sequence = cluster.send_as(ANN, to, put("/car:cars/car-entry=1"));
                     asked.insert(sequence, may_be_granted);
                 }
             }
             cluster.run(Span::from_ms(u64::from(1 + rng.below(120))));
             if let Some((sequence, is_grant)) = change
-                && let Some(result) = cluster.answer(ROOT_CLIENT, sequence)
+                && let Some(result) = cluster.answer_to(ROOT_CLIENT, sequence)
             {
                 match result {
                     Ok(_) if !is_grant => may_be_granted = false,
@@ -566,7 +435,7 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
                 change = None;
             }
             for (sequence, may) in std::mem::take(&mut asked) {
-                match cluster.answer(ANN, sequence) {
+                match cluster.answer_to(ANN, sequence) {
                     None => drop(asked.insert(sequence, may)),
                     Some(Ok(_)) => {
                         assert!(may, "seed {seed}: request {sequence} began after the right to it was taken away");

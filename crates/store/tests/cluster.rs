@@ -1,72 +1,16 @@
-//! Small clusters in memory, with a network that loses nothing: what a server does when all goes well.
+//! What a server does when all goes well, and that it stays up when peers, disks and clients do not behave.
 
-use std::collections::{BTreeMap, VecDeque};
+mod bed;
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use std::collections::BTreeMap;
+
+use bed::{CLIENT, Cluster, Member, Setup, address, location, path, put};
+use machine::{Control, Rng, ServerId, Span, Time};
+use placement::ShardId;
 use store::peer::{Envelope, Item};
-use store::protocol::{
-    Admin, Answer, ClientMessage, Consistency, Request, RequestBody, Response, ServerMessage, WatchEvents,
-};
-use store::{ClientId, Config, Founding, Input, LEASE_MAX, Output, Server};
-use tree::{Change, Location, Path, Transaction};
-use wal::{Log, MemoryDisk};
-
-const CLUSTER: u64 = 7;
-
-struct Member {
-    server: Server,
-    disk: MemoryDisk,
-    wake: Time,
-}
-
-struct Cluster {
-    now: Time,
-    members: BTreeMap<ServerId, Member>,
-    queue: VecDeque<(ServerId, Input)>,
-    answers: BTreeMap<u64, Response>,
-    events: Vec<WatchEvents>,
-    invoked: Vec<(ServerId, ClientId, u64, Vec<u8>)>,
-    stopped: BTreeMap<ServerId, String>,
-    sequence: u64,
-    tune: fn(&mut Config),
-    /// Copies of envelopes are damaged by this, and delivered too.
-    damage: Option<Rng>,
-    /// Disks do nothing: what was given to them.
-    stuck: Option<Vec<(ServerId, wal::Write)>>,
-    /// The client reads what it is told; if not, it waits: so many bytes.
-    is_reading: bool,
-    unread: usize,
-}
-
-fn address(id: ServerId) -> String {
-    format!("10.0.0.{id}:6640")
-}
-
-fn start(id: ServerId, disk: &MemoryDisk, now: Time, known: &[u64], tune: fn(&mut Config)) -> Server {
-    let wal_config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
-    let files = disk.files();
-    let (mut log, recovered) = Log::recover(&files, wal_config).unwrap();
-    if recovered.identity.is_none() {
-        let name = format!("n{id}");
-        log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name }).unwrap();
-    }
-    open(id, log, recovered, &files, now, known, tune)
-}
-
-fn open(
-    id: ServerId,
-    log: Log,
-    recovered: wal::Recovered,
-    files: &impl wal::Folder,
-    now: Time,
-    known: &[u64],
-    tune: fn(&mut Config),
-) -> Server {
-    let mut config = Config::new(CLUSTER, id, format!("n{id}"));
-    tune(&mut config);
-    let members = known.iter().map(|id| (ServerId(*id), address(ServerId(*id)))).collect();
-    Server::open(config, log, recovered, files, members, Rng::new(id.0), now).unwrap()
-}
+use store::protocol::{Admin, Answer, ClientMessage, Error, RequestBody};
+use store::{ClientId, Config, Input, LEASE_MAX};
+use tree::{Change, Transaction};
 
 impl Cluster {
     fn of(servers: u64, strategy: placement::Strategy) -> Self {
@@ -74,187 +18,12 @@ impl Cluster {
     }
 
     fn tuned(servers: u64, strategy: placement::Strategy, tune: fn(&mut Config)) -> Self {
-        let mut cluster = Self {
-            now: Time::ZERO,
-            members: BTreeMap::new(),
-            queue: VecDeque::new(),
-            answers: BTreeMap::new(),
-            events: Vec::new(),
-            invoked: Vec::new(),
-            stopped: BTreeMap::new(),
-            sequence: 0,
-            tune,
-            damage: None,
-            stuck: None,
-            is_reading: true,
-            unread: 0,
-        };
-        let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), address(id)))).collect();
-        let founding =
-            Founding { cluster: CLUSTER, servers: names, strategy, protocol: store::protocol::VERSION, secret: None };
-        for id in (1..=servers).map(ServerId) {
-            let mut disk = MemoryDisk::new();
-            let wal_config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
-            let (mut log, _) = Log::recover(&disk.files(), wal_config).unwrap();
-            let name = format!("n{id}");
-            log.identify(wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name }).unwrap();
-            founding.write(&mut log);
-            let write = log.take_batch().expect("there is something to write");
-            disk.carry_out(&write).unwrap();
-            log.done(write.id);
-            let server = start(id, &disk, Time::ZERO, &[], tune);
-            cluster.members.insert(id, Member { server, disk, wake: Time::ZERO });
-        }
-        cluster
-    }
-
-    fn restart(&mut self, id: u64) {
-        let id = ServerId(id);
-        let disk = self.members.remove(&id).map(|member| member.disk).unwrap();
-        let server = start(id, &disk, self.now, &[], self.tune);
-        self.members.insert(id, Member { server, disk, wake: self.now });
-    }
-
-    fn join(&mut self, id: u64, known: &[u64]) {
-        let disk = MemoryDisk::new();
-        let server = start(ServerId(id), &disk, self.now, known, self.tune);
-        self.members.insert(ServerId(id), Member { server, disk, wake: self.now });
-    }
-
-    fn drain(&mut self, id: ServerId) {
-        loop {
-            let Some(member) = self.members.get_mut(&id) else { return };
-            match member.server.poll(self.now) {
-                Step::Wait(at) => {
-                    member.wake = at;
-                    return;
-                }
-                Step::Do(Output::Peer { to, envelope }) => {
-                    // Everything crosses the wire as bytes.
-                    let mut bytes = Vec::new();
-                    store::protocol::encode_frame(&envelope, &mut bytes).unwrap();
-                    let (body, _) = store::protocol::split_frame(&bytes).unwrap().unwrap();
-                    if let Some(rng) = &mut self.damage {
-                        let mut body = body.to_vec();
-                        for _ in 0..=rng.below(3) {
-                            let at = rng.below(body.len() as u32) as usize;
-                            body[at] = rng.bits() as u8;
-                        }
-                        if let Ok(envelope) = store::protocol::decode(&body) {
-                            self.queue.push_back((to, Input::Peer { from: id, envelope }));
-                        }
-                    }
-                    let envelope = store::protocol::decode(body).unwrap();
-                    self.queue.push_back((to, Input::Peer { from: id, envelope }));
-                }
-                Step::Do(Output::Disk(write)) if self.stuck.is_some() => {
-                    self.stuck.as_mut().unwrap().push((id, write));
-                }
-                Step::Do(Output::Disk(write)) => {
-                    member.disk.carry_out(&write).unwrap();
-                    self.queue.push_back((id, Input::Written(write.id)));
-                }
-                Step::Do(Output::Client { client, message }) => {
-                    let mut frame = Vec::new();
-                    store::protocol::encode_frame(&message, &mut frame).expect("it fits a frame");
-                    let bytes = if self.is_reading { 0 } else { self.unread + frame.len() };
-                    self.unread = bytes;
-                    member.server.handle(self.now, Input::Waiting { client, bytes });
-                    match message {
-                        ServerMessage::Response(response) => {
-                            self.answers.insert(response.sequence, response);
-                        }
-                        ServerMessage::Watched(events) => self.events.push(events),
-                        ServerMessage::Invoke { call, input, .. } => self.invoked.push((id, client, call, input)),
-                    }
-                }
-                Step::Do(Output::Peers(_) | Output::BadToken(_) | Output::KeepSecret { .. }) => {}
-                Step::Do(Output::ReplicaStopped(stopped)) => panic!("{stopped:?}"),
-                Step::Do(Output::Stop(reason)) => {
-                    self.stopped.insert(id, reason);
-                }
-            }
-        }
-    }
-
-    /// Lets `span` pass.
-    fn run(&mut self, span: Span) {
-        let end = self.now + span;
-        while self.now < end {
-            for id in self.members.keys().copied().collect::<Vec<_>>() {
-                if self.members[&id].wake <= self.now {
-                    self.members.get_mut(&id).unwrap().server.handle(self.now, Input::Tick);
-                    self.drain(id);
-                }
-            }
-            while let Some((id, input)) = self.queue.pop_front() {
-                if let Some(member) = self.members.get_mut(&id) {
-                    member.server.handle(self.now, input);
-                    self.drain(id);
-                }
-            }
-            self.now += Span::from_ms(1);
-        }
-    }
-
-    fn send(&mut self, to: u64, body: RequestBody) -> u64 {
-        self.sequence += 1;
-        let sequence = self.sequence;
-        let request = Request { session: 1, sequence, acknowledged: sequence, timeout_ms: 5_000, body };
-        let input = Input::Client { client: ClientId(1), message: ClientMessage::Request(request) };
-        self.queue.push_back((ServerId(to), input));
-        sequence
-    }
-
-    fn ask(&mut self, to: u64, body: RequestBody) -> Result<Answer, store::protocol::Error> {
-        let sequence = self.send(to, body);
-        for _ in 0..600 {
-            self.run(Span::from_ms(10));
-            if let Some(response) = self.answers.remove(&sequence) {
-                return response.result;
-            }
-        }
-        panic!("no answer, not even that it is too late");
+        Self::found(Setup { servers, strategy, tune, ..Setup::default() })
     }
 
     fn put(&mut self, to: u64, path: &str, value: &str) -> Answer {
         self.ask(to, put(path, value)).unwrap()
     }
-
-    fn get(&mut self, at: u64, path: &str) -> Option<String> {
-        let body = RequestBody::Get { at: location(path), consistency: Consistency::Linearizable };
-        match self.ask(at, body).unwrap() {
-            Answer::Value(value) => value.map(|(_, bytes)| String::from_utf8(bytes).unwrap()),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn leader(&self, shard: u64) -> Option<ServerId> {
-        let shard = placement::ShardId(shard);
-        let leads = |member: &Member| {
-            (member.server.replicas(self.now).iter())
-                .any(|group| group.shard == shard && group.role == store::status::RaftRole::Leader)
-        };
-        self.members.iter().find(|(_, member)| leads(member)).map(|(id, _)| *id)
-    }
-
-    fn agree(&self) {
-        let mut digests: BTreeMap<placement::ShardId, (u64, u64)> = BTreeMap::new();
-        for member in self.members.values() {
-            for (shard, digest) in member.server.digests() {
-                assert_eq!(*digests.entry(shard).or_insert(digest), digest, "replicas of shard {shard} differ");
-            }
-        }
-    }
-}
-
-fn location(path: &str) -> Location {
-    Location::config(Path::parse(path).unwrap())
-}
-
-fn put(path: &str, value: &str) -> RequestBody {
-    let change = Change::Put { at: location(path), value: value.as_bytes().to_vec().into() };
-    RequestBody::Write(Transaction::of(change))
 }
 
 #[test]
@@ -278,14 +47,14 @@ fn three_servers_elect_replicate_and_forward() {
         }
     }
     cluster.run(Span::from_secs(2));
-    cluster.agree();
+    cluster.assert_agreement();
 }
 
 #[test]
 fn a_lost_leader_is_replaced_and_comes_back() {
     let mut cluster = Cluster::of(3, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=1", "old");
-    let leader = cluster.leader(1).unwrap();
+    let leader = cluster.leader(ShardId::DEFAULT).unwrap();
     let gone = cluster.members.remove(&leader).unwrap();
     let other = if leader.0 == 1 { 2 } else { 1 };
     cluster.put(other, "/car:cars/car-entry=1", "new");
@@ -293,7 +62,7 @@ fn a_lost_leader_is_replaced_and_comes_back() {
     cluster.restart(leader.0);
     assert_eq!(cluster.get(leader.0, "/car:cars/car-entry=1").as_deref(), Some("new"));
     cluster.run(Span::from_secs(2));
-    cluster.agree();
+    cluster.assert_agreement();
 }
 
 #[test]
@@ -306,15 +75,15 @@ fn modules_get_shards_of_their_own_whose_leaders_spread() {
     for module in ["car", "people", "toaster", "topology", "inventory"] {
         assert_eq!(cluster.get(2, &format!("/{module}:all/entry=1")).as_deref(), Some(module));
     }
-    let server = &cluster.members[&ServerId(1)].server;
+    let server = cluster.server(1);
     assert_eq!(server.map().shards().len(), 7, "{:?}", server.map().shards().keys());
     assert!(server.map().moves().is_empty());
-    let leaders: Vec<_> = (0..7).map(|shard| cluster.leader(shard).unwrap()).collect();
+    let leaders: Vec<_> = (0..7).map(|shard| cluster.leader(ShardId(shard)).unwrap()).collect();
     for id in 1..=3 {
         let leads = leaders.iter().filter(|leader| leader.0 == id).count();
         assert!(leads <= 3, "{leaders:?}");
     }
-    cluster.agree();
+    cluster.assert_agreement();
 }
 
 #[test]
@@ -333,12 +102,13 @@ fn a_server_joins_takes_a_snapshot_and_replaces_another() {
         cluster.join(id, &[1]);
         cluster.run(Span::from_secs(3));
     }
-    assert!(cluster.members[&ServerId(1)].server.counters().snapshots_sent > 0);
+    assert!(cluster.server(1).counters().snapshots_sent > 0);
     assert_eq!(cluster.get(3, "/car:cars/car-entry=199").map(|value| value.len()), Some(100));
-    cluster.agree();
-    let voters = |cluster: &Cluster| cluster.members[&ServerId(2)].server.replicas(cluster.now)[1].voters.clone();
+    cluster.assert_agreement();
+    let voters = |cluster: &Cluster| cluster.server(2).replicas(cluster.now)[1].voters.clone();
     assert_eq!(voters(&cluster), [1, 2, 3].map(ServerId));
     // The first server leaves; the others go on without it.
+    cluster.may_stop.insert(ServerId(1));
     let leave = RequestBody::Admin(Admin::Placement(placement::Command::RemoveServer { id: ServerId(1) }));
     cluster.ask(2, leave).unwrap();
     cluster.run(Span::from_secs(5));
@@ -373,28 +143,28 @@ fn a_watch_tells_every_change_in_order() {
     }
     cluster.run(Span::from_secs(1));
     let told: Vec<String> =
-        (cluster.events.iter().flat_map(|events| &events.events)).map(|event| event.at.path.to_string()).collect();
+        (cluster.events.iter().flat_map(|(_, told)| &told.events)).map(|event| event.at.path.to_string()).collect();
     assert_eq!(told, (0..20).map(|entry| format!("/car:cars/car-entry={entry}")).collect::<Vec<_>>());
-    assert!(cluster.events.iter().all(|events| !events.skipped));
+    assert!(cluster.events.iter().all(|(_, told)| !told.skipped));
 }
 
 #[test]
 fn a_routed_call_reaches_the_provider_on_another_server() {
     let mut cluster = Cluster::of(3, placement::Strategy::Single);
     cluster.put(1, "/people:people", "x");
-    let path = Path::parse("/people:people").unwrap();
+    let path = path("/people:people");
     let name = "people:add-person".to_owned();
     cluster.ask(3, RequestBody::Offer { offers: vec![(name.clone(), Some(path.clone()))] }).unwrap();
     cluster.run(Span::from_secs(1));
     let call = RequestBody::Call { name, path: Some(path), input: b"ada".to_vec(), idempotent: false };
     let sequence = cluster.send(1, call);
     cluster.run(Span::from_ms(50));
-    let (server, client, call, input) = cluster.invoked.pop().expect("the provider is invoked");
+    let bed::Invoked { server, client, call, input } = cluster.invoked.pop().expect("the provider is invoked");
     assert_eq!((server, input.as_slice()), (ServerId(3), &b"ada"[..]));
     let message = ClientMessage::Reply { call, result: Ok(b"added".to_vec()) };
     cluster.queue.push_back((ServerId(3), Input::Client { client, message }));
     cluster.run(Span::from_ms(50));
-    assert_eq!(cluster.answers[&sequence].result, Ok(Answer::Output(b"added".to_vec())));
+    assert_eq!(cluster.answer(sequence), Some(Ok(Answer::Output(b"added".to_vec()))));
 }
 
 /// What a peer sends is parsed by this crate, and most of it handled by raft-rs, which trusts its peers.
@@ -429,7 +199,7 @@ fn raw(kind: u32, term: u64, last: u64, context: &[u8], snapshot: Option<RawSnap
     let log_term = last.min(term.saturating_sub(1));
     let raw: RawMessage = (kind, term, log_term, last, Vec::new(), 0, 0, 0, false, 0, context.to_vec(), 0, snapshot);
     let message = postcard::from_bytes(&postcard::to_stdvec(&raw).unwrap()).unwrap();
-    Item::Raft { group: placement::ShardId::DEFAULT, message }
+    Item::Raft { group: ShardId::DEFAULT, message }
 }
 
 fn from(from: ServerId, items: Vec<Item>) -> Input {
@@ -443,7 +213,7 @@ impl Cluster {
         self.queue.retain(|(receiver, input)| {
             let Input::Peer { from, envelope } = input else { return true };
             for item in &envelope.items {
-                if let Item::Raft { group: placement::ShardId::DEFAULT, message } = item
+                if let Item::Raft { group: ShardId::DEFAULT, message } = item
                     && (*from, *receiver) == (id, to)
                 {
                     let bytes = postcard::to_stdvec(message).unwrap();
@@ -475,14 +245,9 @@ impl Cluster {
         said
     }
 
-    fn group(&self, id: ServerId) -> store::status::GroupStatus {
-        let mut groups = self.members[&id].server.replicas(self.now).into_iter();
-        groups.find(|group| group.shard == placement::ShardId::DEFAULT).unwrap()
-    }
-
     /// A follower of the default shard, its leader, and the third server.
     fn parts(&self) -> (ServerId, ServerId, ServerId) {
-        let leader = self.leader(1).unwrap();
+        let leader = self.leader(ShardId::DEFAULT).unwrap();
         let others: Vec<ServerId> = self.members.keys().copied().filter(|id| *id != leader).collect();
         (others[0], leader, others[1])
     }
@@ -495,12 +260,12 @@ fn a_bare_snapshot_message_is_malformed_and_does_no_harm() {
     cluster.put(1, "/car:cars/car-entry=1", "before");
     let (follower, leader, _) = cluster.parts();
     let members = (vec![1, 2, 3], Vec::new(), Vec::new(), Vec::new(), false);
-    for term in [cluster.group(leader).term, 99] {
-        let before = cluster.members[&follower].server.counters().malformed;
+    for term in [cluster.group(leader.0, ShardId::DEFAULT).term, 99] {
+        let before = cluster.server(follower.0).counters().malformed;
         let snapshot = raw(SNAPSHOT, term, 0, &[], Some((1_000, term, members.clone())));
         cluster.queue.push_back((follower, from(leader, vec![snapshot])));
         cluster.run(Span::from_ms(50));
-        assert_eq!(cluster.members[&follower].server.counters().malformed, before + 1);
+        assert_eq!(cluster.server(follower.0).counters().malformed, before + 1);
     }
     cluster.put(follower.0, "/car:cars/car-entry=1", "after");
     assert_eq!(cluster.get(follower.0, "/car:cars/car-entry=1").as_deref(), Some("after"));
@@ -514,7 +279,7 @@ fn a_follower_that_stood_still_keeps_its_promise() {
     });
     cluster.put(1, "/car:cars/car-entry=1", "x");
     let (follower, leader, third) = cluster.parts();
-    let (term, last) = (cluster.group(leader).term, cluster.group(leader).last);
+    let (term, last) = (cluster.group(leader.0, ShardId::DEFAULT).term, cluster.group(leader.0, ShardId::DEFAULT).last);
     cluster.queue.clear();
     cluster.now += Span::from_ms(1_300);
     let server = &mut cluster.members.get_mut(&follower).unwrap().server;
@@ -573,19 +338,15 @@ fn a_disk_that_does_not_answer_holds_up_what_is_written_and_nothing_breaks() {
     cluster.run(Span::from_secs(6));
     // What came first was taken, and not written in time; the rest was refused or held up.
     let reasons: Vec<String> = (sent.iter())
-        .map(|sequence| match cluster.answers.remove(sequence).map(|response| response.result) {
-            Some(Err(store::protocol::Error::Timeout { reason, .. } | store::protocol::Error::Disk(reason))) => reason,
+        .map(|sequence| match cluster.answer(*sequence) {
+            Some(Err(Error::Timeout { reason, .. } | Error::Disk(reason))) => reason,
             other => panic!("{other:?}"),
         })
         .collect();
     let held_up = reasons.iter().filter(|reason| reason.contains("disk") && reason.contains("too slow")).count() as u64;
     assert!((8..WRITES).contains(&(WRITES - held_up)), "taken: {}", WRITES - held_up);
     assert!(WRITES - held_up <= 20, "it takes 16 MiB and what came at once: {}", WRITES - held_up);
-    for (id, write) in cluster.stuck.take().unwrap() {
-        let member = cluster.members.get_mut(&id).unwrap();
-        member.disk.carry_out(&write).unwrap();
-        cluster.queue.push_back((id, Input::Written(write.id)));
-    }
+    cluster.free_disks();
     cluster.put(1, "/car:all/entry=1", "after");
     assert!(cluster.stopped.is_empty(), "{:?}", cluster.stopped);
 }
@@ -597,7 +358,9 @@ fn a_client_has_no_more_watches_than_its_server_can_bear() {
     let watch = || RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     let sent: Vec<u64> = (0..1_024).map(|_| cluster.send(1, watch())).collect();
     cluster.run(Span::from_ms(50));
-    assert!(sent.iter().all(|sequence| matches!(cluster.answers[sequence].result, Ok(Answer::Watching { .. }))));
+    assert!(
+        sent.iter().all(|sequence| matches!(cluster.answers[&(CLIENT, *sequence)].result, Ok(Answer::Watching { .. })))
+    );
     let error = cluster.ask(1, watch()).unwrap_err();
     assert!(error.to_string().contains("1024 watches"), "{error}");
 }
@@ -606,7 +369,7 @@ fn a_client_has_no_more_watches_than_its_server_can_bear() {
 #[test]
 fn what_is_longer_than_a_frame_is_told_in_several() {
     let mut cluster = Cluster::of(1, placement::Strategy::Single);
-    let shard = placement::ShardId::DEFAULT;
+    let shard = ShardId::DEFAULT;
     cluster.put(1, "/car:cars/car-entry=0", "first");
     // As much as the history of a shard keeps; with paths it is more than a frame.
     let value = "x".repeat(1 << 20);
@@ -616,24 +379,24 @@ fn what_is_longer_than_a_frame_is_told_in_several() {
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::from([(shard, 1)]) };
     cluster.ask(1, watch).unwrap();
     cluster.run(Span::from_ms(50));
-    assert!(cluster.events.iter().all(|told| !told.skipped), "nothing had to be left out");
+    assert!(cluster.events.iter().all(|(_, told)| !told.skipped), "nothing had to be left out");
     let told: Vec<u64> =
-        cluster.events.iter().flat_map(|told| told.events.iter().map(|event| event.revision)).collect();
+        cluster.events.iter().flat_map(|(_, told)| told.events.iter().map(|event| event.revision)).collect();
     assert_eq!(told, (2..=17).collect::<Vec<_>>());
-    assert_eq!(cluster.events.last().map(|told| told.revision), Some(17));
+    assert_eq!(cluster.events.last().map(|(_, told)| told.revision), Some(17));
     // One transaction: who loses the connection in its midst has not been told that he has all of it.
     cluster.events.clear();
-    let changes = (0..7).map(|entry| tree::Change::Put {
+    let changes = (0..7).map(|entry| Change::Put {
         at: location(&format!("/car:cars/car-entry={entry}")),
         value: value.as_str().into(),
     });
-    let transaction = tree::Transaction { conditions: Vec::new(), changes: changes.collect() };
+    let transaction = Transaction { conditions: Vec::new(), changes: changes.collect() };
     cluster.ask(1, RequestBody::Write(transaction)).unwrap();
     cluster.run(Span::from_ms(50));
-    let (last, parts) = cluster.events.split_last().expect("it was told");
-    assert!(parts.len() > 2 && parts.iter().all(|part| part.revision == 17), "{} parts", parts.len());
+    let ((_, last), parts) = cluster.events.split_last().expect("it was told");
+    assert!(parts.len() > 2 && parts.iter().all(|(_, part)| part.revision == 17), "{} parts", parts.len());
     assert_eq!(last.revision, 18);
-    assert_eq!(cluster.events.iter().map(|part| part.events.len()).sum::<usize>(), 7);
+    assert_eq!(cluster.events.iter().map(|(_, part)| part.events.len()).sum::<usize>(), 7);
 }
 
 #[test]
@@ -641,26 +404,25 @@ fn a_watcher_that_does_not_read_costs_its_share_and_is_told_what_it_missed() {
     let mut cluster = Cluster::tuned(1, placement::Strategy::Single, |config| config.memory_bytes = 4 << 20);
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     cluster.ask(1, watch).unwrap();
-    cluster.is_reading = false;
+    cluster.unread.insert(CLIENT, 0);
     let value = "x".repeat(50_000);
     for entry in 0..100 {
         cluster.put(1, &format!("/car:cars/car-entry={entry}"), &value);
-        let memory = cluster.members[&ServerId(1)].server.memory();
+        let memory = cluster.server(1).memory();
         assert!(memory.used_bytes <= memory.limit_bytes / 2, "{memory:?}");
     }
-    assert!(cluster.events.iter().all(|told| !told.skipped));
-    cluster.is_reading = true;
-    cluster.unread = 0;
-    let waiting = Input::Waiting { client: ClientId(1), bytes: 0 };
+    assert!(cluster.events.iter().all(|(_, told)| !told.skipped));
+    cluster.unread.clear();
+    let waiting = Input::Waiting { client: CLIENT, bytes: 0 };
     cluster.queue.push_back((ServerId(1), waiting));
     cluster.run(Span::from_ms(100));
-    assert!(cluster.events.iter().any(|told| told.skipped));
+    assert!(cluster.events.iter().any(|(_, told)| told.skipped));
     assert_eq!(
-        cluster.events.last().map(|told| told.revision),
+        cluster.events.last().map(|(_, told)| told.revision),
         Some(100),
         "it goes on after what it has to read again"
     );
-    assert_eq!(cluster.members[&ServerId(1)].server.memory().used_bytes, 0);
+    assert_eq!(cluster.server(1).memory().used_bytes, 0);
 }
 
 #[test]
@@ -672,24 +434,23 @@ fn without_a_majority_a_client_holds_its_share_and_is_asked_to_come_back() {
     let sent: Vec<u64> =
         (0..1_000).map(|entry| cluster.send(1, put(&format!("/car:cars/car-entry={entry}"), &value))).collect();
     cluster.run(Span::from_secs(1));
-    let server = &cluster.members[&ServerId(1)].server;
+    let server = cluster.server(1);
     let memory = server.memory();
     assert!(memory.peak_bytes <= memory.limit_bytes / 2, "{memory:?}");
-    assert!(!server.may_read(ClientId(1)), "it has asked for enough");
-    let refused = |cluster: &Cluster, sequence: &u64| {
-        let result = cluster.answers.get(sequence).map(|response| &response.result);
-        matches!(result, Some(Err(store::protocol::Error::Overloaded { retry_after_ms: 20.., .. })))
+    assert!(!server.may_read(CLIENT), "it has asked for enough");
+    let refused = |cluster: &Cluster, client, sequence: u64| {
+        let result = cluster.answers.get(&(client, sequence)).map(|response| &response.result);
+        matches!(result, Some(Err(Error::Overloaded { retry_after_ms: 20.., .. })))
     };
-    assert!(sent.iter().filter(|sequence| refused(&cluster, sequence)).count() > 500);
+    assert!(sent.iter().filter(|sequence| refused(&cluster, CLIENT, **sequence)).count() > 500);
     // Another one is heard all the same.
-    let asked = Request { session: 2, sequence: 1, acknowledged: 1, timeout_ms: 500, body: put("/car:cars", "y") };
-    let input = Input::Client { client: ClientId(2), message: ClientMessage::Request(asked) };
-    cluster.queue.push_back((ServerId(1), input));
+    cluster.timeout_ms = 500;
+    let sequence = cluster.send_as(ClientId(2), 1, put("/car:cars", "y"));
     cluster.run(Span::from_ms(10));
-    assert!(!cluster.answers.contains_key(&1) || !refused(&cluster, &1));
+    assert!(!refused(&cluster, ClientId(2), sequence));
     // When nobody waits any more, nothing is held.
     cluster.run(Span::from_secs(6));
-    assert!(sent.iter().all(|sequence| cluster.answers.contains_key(sequence)));
-    let memory = cluster.members[&ServerId(1)].server.memory();
+    assert!(sent.iter().all(|sequence| cluster.answers.contains_key(&(CLIENT, *sequence))));
+    let memory = cluster.server(1).memory();
     assert_eq!(memory.used_bytes, 0, "{memory:?}");
 }

@@ -1,17 +1,16 @@
 //! How much of the disk a server takes, with the sizes that servers run with: what was written long ago and is not there
 //! any more must not stay on the disk for ever.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod bed;
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
-use placement::{Command, Prefix, Replicas, ShardId, Strategy};
-use store::protocol::{Admin, ClientMessage, Request, RequestBody, ServerMessage};
-use store::status::{DiskStatus, GroupStatus};
-use store::{ClientId, Config, Founding, Input, Output, Server};
-use tree::{Change, Location, Path, Transaction};
-use wal::{Log, MemoryDisk};
+use std::collections::{BTreeMap, BTreeSet};
 
-const CLUSTER: u64 = 7;
+use bed::{CLIENT, Cluster, Setup, put};
+use machine::{ServerId, Span};
+use placement::{Command, Prefix, Replicas, Strategy};
+use store::protocol::{Admin, RequestBody};
+use store::status::DiskStatus;
+
 const MIB: u64 = 1 << 20;
 
 /// Values of all tests have so many bytes.
@@ -22,170 +21,76 @@ fn bound(content_bytes: u64) -> u64 {
     3 * content_bytes + 256 * MIB
 }
 
-struct Member {
-    server: Server,
-    disk: MemoryDisk,
-    wake: Time,
-}
-
-struct Cluster {
-    now: Time,
-    members: BTreeMap<ServerId, Member>,
-    queue: VecDeque<(ServerId, Input)>,
-    /// Whom nothing reaches.
-    cut_off: BTreeSet<ServerId>,
-    unanswered: BTreeMap<u64, RequestBody>,
-    sequence: u64,
+/// Requests that are repeated until they are answered well.
+#[derive(Default)]
+struct Unanswered {
+    requests: BTreeMap<u64, RequestBody>,
     refused: u64,
-    /// The most that a disk ever held.
-    used_max: u64,
-    /// Disks may be full.
-    is_full: bool,
 }
 
-fn identity(id: ServerId) -> wal::Identity {
-    wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: id, name: format!("n{id}") }
-}
+impl Unanswered {
+    fn send(&mut self, cluster: &mut Cluster, to: u64, body: RequestBody) {
+        self.requests.insert(cluster.send(to, body.clone()), body);
+    }
 
-fn start(id: ServerId, disk: &MemoryDisk, now: Time) -> Server {
-    let (log, recovered) = Log::recover(disk, wal::Config::default()).unwrap();
-    let config = Config::new(CLUSTER, id, format!("n{id}"));
-    Server::open(config, log, recovered, disk, BTreeMap::new(), Rng::new(id.0), now).unwrap()
-}
+    fn take_answers(&mut self, cluster: &mut Cluster) {
+        for ((_, sequence), response) in std::mem::take(&mut cluster.answers) {
+            if response.result.is_ok() {
+                self.requests.remove(&sequence);
+            } else if self.requests.contains_key(&sequence) {
+                self.refused += 1;
+                assert!(self.refused < 10_000, "{:?}", response.result);
+            }
+        }
+    }
 
-fn put(path: &str, value: &[u8]) -> RequestBody {
-    let at = Location::config(Path::parse(path).unwrap());
-    RequestBody::Write(Transaction::of(Change::Put { at, value: value.to_vec().into() }))
+    fn wait(mut self, cluster: &mut Cluster, to: u64) {
+        for turn in 0..10_000 {
+            cluster.run(Span::from_ms(if turn == 0 { 1 } else { 20 }));
+            self.take_answers(cluster);
+            if self.requests.is_empty() {
+                return;
+            }
+            for (sequence, body) in &self.requests {
+                cluster.send_again(CLIENT, *sequence, to, body.clone());
+            }
+        }
+        panic!("{} writes were not answered", self.requests.len());
+    }
 }
 
 impl Cluster {
     fn new(servers: u64, strategy: Strategy) -> Self {
-        let names = (1..=servers).map(ServerId).map(|id| (id, (format!("n{id}"), format!("10.0.0.{id}:1")))).collect();
-        let founding =
-            Founding { cluster: CLUSTER, servers: names, strategy, protocol: store::protocol::VERSION, secret: None };
-        let mut members = BTreeMap::new();
-        for id in (1..=servers).map(ServerId) {
-            let mut disk = MemoryDisk::new();
-            let (mut log, _) = Log::recover(&disk, wal::Config::default()).unwrap();
-            log.identify(identity(id)).unwrap();
-            founding.write(&mut log);
-            disk.carry_out(&log.take_batch().expect("there is something to write")).unwrap();
-            let server = start(id, &disk, Time::ZERO);
-            members.insert(id, Member { server, disk, wake: Time::ZERO });
-        }
-        Self {
-            now: Time::ZERO,
-            members,
-            queue: VecDeque::new(),
-            cut_off: BTreeSet::new(),
-            unanswered: BTreeMap::new(),
-            sequence: 0,
-            refused: 0,
-            used_max: 0,
-            is_full: false,
-        }
-    }
-
-    fn drain(&mut self, id: ServerId) {
-        loop {
-            let member = self.members.get_mut(&id).expect("a member");
-            let output = match member.server.poll(self.now) {
-                Step::Wait(at) => {
-                    member.wake = at;
-                    return;
-                }
-                Step::Do(output) => output,
-            };
-            match output {
-                Output::Peer { to, envelope } if !self.cut_off.contains(&id) && !self.cut_off.contains(&to) => {
-                    self.queue.push_back((to, Input::Peer { from: id, envelope }));
-                }
-                Output::Disk(write) => {
-                    let result = member.disk.carry_out(&write);
-                    assert!(result.is_ok() || self.is_full, "{result:?}");
-                    self.used_max = self.used_max.max(member.disk.used_bytes());
-                    let failed = |error| Input::WriteFailed { write: write.id, error };
-                    self.queue.push_back((id, result.map_or_else(failed, |()| Input::Written(write.id))));
-                }
-                Output::Client { message: ServerMessage::Response(response), .. } => {
-                    if let Some(body) = self.unanswered.remove(&response.sequence)
-                        && response.result.is_err()
-                    {
-                        self.refused += 1;
-                        assert!(self.refused < 10_000, "{:?}", response.result);
-                        self.unanswered.insert(response.sequence, body);
-                    }
-                }
-                Output::Stop(reason) => panic!("{reason}"),
-                _ => {}
-            }
-        }
-    }
-
-    fn run(&mut self, span: Span) {
-        let end = self.now + span;
-        while self.now < end {
-            for id in self.members.keys().copied().collect::<Vec<_>>() {
-                if self.members[&id].wake <= self.now {
-                    self.members.get_mut(&id).unwrap().server.handle(self.now, Input::Tick);
-                    self.drain(id);
-                }
-            }
-            while let Some((id, input)) = self.queue.pop_front() {
-                self.members.get_mut(&id).unwrap().server.handle(self.now, input);
-                self.drain(id);
-            }
-            self.now += Span::from_ms(1);
-        }
-    }
-
-    fn ask(&mut self, to: u64, sequence: u64, body: RequestBody) {
-        let request = Request { session: 1, sequence, acknowledged: sequence, timeout_ms: 60_000, body };
-        let input = Input::Client { client: ClientId(1), message: ClientMessage::Request(request) };
-        self.queue.push_back((ServerId(to), input));
+        let mut cluster = Self::found(Setup { servers, strategy, ..Setup::default() });
+        cluster.timeout_ms = 60_000;
+        cluster
     }
 
     /// Writes values of [`VALUE_BYTES`] until so many bytes are written, in turn under `paths`.
     fn write(&mut self, to: u64, paths: &[String], bytes: u64) {
-        let values = bytes / VALUE_BYTES as u64;
-        for nth in 0..values {
+        let mut unanswered = Unanswered::default();
+        for nth in 0..bytes / VALUE_BYTES as u64 {
             let path = &paths[nth as usize % paths.len()];
-            let body = put(path, &vec![nth as u8; VALUE_BYTES]);
-            self.sequence += 1;
-            self.unanswered.insert(self.sequence, body.clone());
-            self.ask(to, self.sequence, body);
+            unanswered.send(self, to, put(path, vec![nth as u8; VALUE_BYTES]));
             self.run(Span::from_ms(1));
+            unanswered.take_answers(self);
         }
-        for turn in 0..10_000 {
-            self.run(Span::from_ms(if turn == 0 { 1 } else { 20 }));
-            if self.unanswered.is_empty() {
-                return;
-            }
-            for (sequence, body) in self.unanswered.clone() {
-                self.ask(to, sequence, body);
-            }
-        }
-        panic!("{} writes were not answered", self.unanswered.len());
+        unanswered.wait(self, to);
     }
 
     /// Asks for something until it is answered well.
     fn demand(&mut self, to: u64, body: RequestBody) {
-        self.sequence += 1;
-        self.unanswered.insert(self.sequence, body);
-        self.write(to, &[], 0);
+        let mut unanswered = Unanswered::default();
+        unanswered.send(self, to, body);
+        unanswered.wait(self, to);
     }
 
     fn admin(&mut self, to: u64, admin: Admin) {
         self.demand(to, RequestBody::Admin(admin));
     }
 
-    fn group(&self, id: u64, shard: u64) -> GroupStatus {
-        let groups = self.members[&ServerId(id)].server.replicas(self.now);
-        groups.into_iter().find(|group| group.shard == ShardId(shard)).expect("it has a replica")
-    }
-
     fn disk_status(&self, id: u64) -> DiskStatus {
-        self.members[&ServerId(id)].server.disk_status()
+        self.server(id).disk_status()
     }
 
     fn used(&self, id: u64) -> u64 {
@@ -193,14 +98,7 @@ impl Cluster {
     }
 
     fn content(&self, id: u64) -> u64 {
-        self.members[&ServerId(id)].server.replicas(self.now).iter().map(|group| group.bytes).sum()
-    }
-
-    fn restart(&mut self, id: u64) {
-        let id = ServerId(id);
-        let disk = self.members.remove(&id).expect("a member").disk;
-        let server = start(id, &disk, self.now);
-        self.members.insert(id, Member { server, disk, wake: self.now });
+        self.server(id).replicas(self.now).iter().map(|group| group.bytes).sum()
     }
 }
 
@@ -233,7 +131,7 @@ fn shards_that_are_idle_hold_on_to_nothing() {
         cluster.run(Span::from_ms(300));
         cluster.demand(1, put(path, b"second"));
     }
-    assert!(cluster.members[&ServerId(1)].server.map().shards().len() > 40);
+    assert!(cluster.server(1).map().shards().len() > 40);
     cluster.write(1, &cars(16), 320 * MIB);
     let (most, content) = (cluster.used_max, cluster.content(1));
     assert!(most <= bound(content), "{} MiB at most for {content} bytes of content", most / MIB);
@@ -254,7 +152,7 @@ fn a_server_that_is_cut_off_holds_on_to_nothing_at_the_others() {
     assert!(cluster.used_max <= bound(cluster.content(1)), "{} MiB at most", cluster.used_max / MIB);
     cluster.cut_off.clear();
     cluster.run(Span::from_secs(6));
-    let held = |id| cluster.members[&ServerId(id)].server.digests();
+    let held = |id| cluster.server(id).digests();
     assert_eq!(held(1), held(3));
     assert!(cluster.used_max <= bound(cluster.content(1)), "{} MiB at most", cluster.used_max / MIB);
 }
@@ -269,11 +167,10 @@ fn a_shard_without_a_majority_holds_on_to_nothing_of_others() {
     cluster.admin(1, Admin::Placement(Command::CreateShard { name: "lost".into(), prefixes, replicas }));
     cluster.run(Span::from_secs(2));
     cluster.demand(1, put("/lost:values/value=1", b"first"));
-    let shard = cluster.members[&ServerId(1)].server.map().shard_named("lost").expect("it was made").id.0;
+    let shard = cluster.server(1).map().shard_named("lost").expect("it was made").id;
     let leader = if cluster.group(1, shard).leader == Some(ServerId(1)) { 1 } else { 2 };
     cluster.cut_off.insert(ServerId(3 - leader));
-    cluster.sequence += 1;
-    cluster.ask(leader, cluster.sequence, put("/lost:values/value=2", b"uncommitted"));
+    cluster.send(leader, put("/lost:values/value=2", b"uncommitted"));
     cluster.run(Span::from_secs(4));
     let last = cluster.group(leader, shard).last;
     assert!(last > cluster.group(leader, shard).commit, "it is there and not committed");
@@ -320,11 +217,11 @@ fn a_disk_without_room_is_not_filled_by_what_is_given_up() {
     for _ in 0..3 {
         let disk = &mut cluster.members.get_mut(&ServerId(1)).expect("a member").disk;
         disk.fill_after(Some(disk.used_bytes() + 200_000));
-        cluster.is_full = true;
+        cluster.is_disk_full = true;
         cluster.admin(1, Admin::Defragment);
         cluster.run(Span::from_ms(200));
         cluster.members.get_mut(&ServerId(1)).expect("a member").disk.fill_after(None);
-        cluster.is_full = false;
+        cluster.is_disk_full = false;
         cluster.run(Span::from_secs(1));
         assert!(snapshots(&cluster) <= 2, "{}", snapshots(&cluster));
         cluster.write(1, &cars(16), MIB);

@@ -1,166 +1,34 @@
-//! Leases, old revisions, transactions with an alternative, and the queue for a lock, on small clusters in memory.
+//! Leases, old revisions, transactions with an alternative, and the queue for a lock.
 
-use std::collections::{BTreeMap, VecDeque};
+mod bed;
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
-use placement::{Prefix, Replicas, ShardId};
+use std::collections::BTreeMap;
+
+use bed::{CLIENT, Cluster, Setup, location, path, text};
+use machine::{Control, ServerId, Span, Step};
+use placement::ShardId;
 use store::contender::{self, Contender, Contest};
-use store::protocol::{
-    Admin, Answer, ClientMessage, Consistency, Error, LeaseRequest, LeaseStatus, Request, RequestBody, Response,
-    ServerMessage, WatchEvents,
-};
-use store::status::RaftRole;
-use store::{ClientId, Config, Founding, Input, Output, Server};
-use tree::{Change, Condition, EventKind, Expect, LeaseId, Location, Path, Refusal, Transaction};
-use wal::{Log, MemoryDisk};
+use store::protocol::{Admin, Answer, Consistency, Error, LeaseRequest, LeaseStatus, RequestBody};
+use tree::{Change, Condition, EventKind, Expect, LeaseId, Location, Refusal, Transaction};
 
-const CLUSTER: u64 = 7;
 const TTL: Span = Span::from_secs(3);
 const LEASE: LeaseId = LeaseId(0x2f);
 
-struct Member {
-    server: Server,
-    disk: MemoryDisk,
-    wake: Time,
-}
-
-/// Servers whose network loses nothing but what goes to or comes from those that are cut off.
-struct Cluster {
-    now: Time,
-    members: BTreeMap<u64, Member>,
-    cut_off: Vec<u64>,
-    queue: VecDeque<(u64, Input)>,
-    answers: BTreeMap<u64, Response>,
-    events: Vec<WatchEvents>,
-    sequence: u64,
-}
-
-fn log(disk: &MemoryDisk) -> (Log, wal::Recovered) {
-    let config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
-    Log::recover(&disk.files(), config).unwrap()
-}
-
-fn start(id: u64, disk: &MemoryDisk, now: Time) -> Server {
-    let (log, recovered) = log(disk);
-    let mut config = Config::new(CLUSTER, ServerId(id), format!("n{id}"));
-    config.balance_leaders = false;
-    Server::open(config, log, recovered, &disk.files(), BTreeMap::new(), Rng::new(id), now).unwrap()
-}
-
 impl Cluster {
     fn of(servers: u64) -> Self {
-        let names = (1..=servers).map(|id| (ServerId(id), (format!("n{id}"), format!("10.0.0.{id}:1")))).collect();
-        Self::founded(servers, names, store::protocol::VERSION)
+        Self::speaking(servers, store::protocol::VERSION)
     }
 
     /// Servers that speak this version of the protocol to each other.
-    fn founded(servers: u64, names: BTreeMap<ServerId, (String, String)>, protocol: u32) -> Self {
-        let strategy = placement::Strategy::Single;
-        let founding = Founding { cluster: CLUSTER, servers: names, strategy, protocol, secret: None };
-        let found = |id: u64| {
-            let mut disk = MemoryDisk::new();
-            let (mut log, _) = log(&disk);
-            let identity = wal::Identity {
-                format: wal::FORMAT,
-                cluster: CLUSTER.into(),
-                server: ServerId(id),
-                name: format!("n{id}"),
-            };
-            log.identify(identity).unwrap();
-            founding.write(&mut log);
-            let write = log.take_batch().expect("there is something to write");
-            disk.carry_out(&write).unwrap();
-            log.done(write.id);
-            (id, Member { server: start(id, &disk, Time::ZERO), disk, wake: Time::ZERO })
-        };
-        let members = (1..=servers).map(found).collect();
-        let (queue, answers, events) = Default::default();
-        Self { now: Time::ZERO, members, cut_off: Vec::new(), queue, answers, events, sequence: 0 }
-    }
-
-    fn restart(&mut self, id: u64) {
-        let disk = self.members.remove(&id).expect("it is there").disk;
-        let server = start(id, &disk, self.now);
-        self.members.insert(id, Member { server, disk, wake: self.now });
-    }
-
-    fn drain(&mut self, id: u64) {
-        let Some(member) = self.members.get_mut(&id) else { return };
-        loop {
-            match member.server.poll(self.now) {
-                Step::Wait(at) => {
-                    member.wake = at;
-                    return;
-                }
-                Step::Do(Output::Peer { to, envelope }) => {
-                    let mut bytes = Vec::new();
-                    store::protocol::encode_frame(&envelope, &mut bytes).unwrap();
-                    let (body, _) = store::protocol::split_frame(&bytes).unwrap().unwrap();
-                    let envelope = store::protocol::decode(body).unwrap();
-                    if !self.cut_off.contains(&id) && !self.cut_off.contains(&to.0) {
-                        self.queue.push_back((to.0, Input::Peer { from: ServerId(id), envelope }));
-                    }
-                }
-                Step::Do(Output::Disk(write)) => {
-                    member.disk.carry_out(&write).unwrap();
-                    self.queue.push_back((id, Input::Written(write.id)));
-                }
-                Step::Do(Output::Client { message: ServerMessage::Response(response), .. }) => {
-                    self.answers.insert(response.sequence, response);
-                }
-                Step::Do(Output::Client { message: ServerMessage::Watched(events), .. }) => self.events.push(events),
-                Step::Do(_) => {}
-            }
-        }
-    }
-
-    fn run(&mut self, span: Span) {
-        let end = self.now + span;
-        while self.now < end {
-            for id in self.members.keys().copied().collect::<Vec<_>>() {
-                if self.members[&id].wake <= self.now {
-                    self.members.get_mut(&id).unwrap().server.handle(self.now, Input::Tick);
-                    self.drain(id);
-                }
-            }
-            while let Some((id, input)) = self.queue.pop_front() {
-                if let Some(member) = self.members.get_mut(&id) {
-                    member.server.handle(self.now, input);
-                    self.drain(id);
-                }
-            }
-            self.now += Span::from_ms(1);
-        }
-    }
-
-    fn send(&mut self, to: u64, body: RequestBody) -> u64 {
-        self.sequence += 1;
-        let sequence = self.sequence;
-        let request = Request { session: 1, sequence, acknowledged: sequence, timeout_ms: 5_000, body };
-        let message = ClientMessage::Request(request);
-        self.queue.push_back((to, Input::Client { client: ClientId(1), message }));
-        sequence
-    }
-
-    fn ask(&mut self, to: u64, body: RequestBody) -> Result<Answer, Error> {
-        let sequence = self.send(to, body);
-        for _ in 0..6_000 {
-            self.run(Span::from_ms(1));
-            if let Some(response) = self.answers.remove(&sequence) {
-                return response.result;
-            }
-        }
-        panic!("no answer, not even that it is too late");
+    fn speaking(servers: u64, protocol: u32) -> Self {
+        Self::found(Setup { servers, protocol, tune: |config| config.balance_leaders = false, ..Setup::default() })
     }
 
     /// The answer of server 1 if it is given before any time passes.
     fn at_once(&mut self, body: RequestBody) -> Option<Result<Answer, Error>> {
         let sequence = self.send(1, body);
-        while let Some((id, input)) = self.queue.pop_front() {
-            self.members.get_mut(&id).expect("it is there").server.handle(self.now, input);
-            self.drain(id);
-        }
-        self.answers.remove(&sequence).map(|response| response.result)
+        self.deliver();
+        self.answer(sequence)
     }
 
     fn write(&mut self, to: u64, changes: Vec<Change>) -> u64 {
@@ -200,53 +68,14 @@ impl Cluster {
         }
     }
 
-    fn get(&mut self, to: u64, at: &str) -> Option<String> {
-        let body = RequestBody::Get { at: location(at), consistency: Consistency::Linearizable };
-        text(self.ask(to, body).unwrap())
-    }
-
     fn get_at(&mut self, to: u64, at: &str, revision: u64) -> Result<Option<String>, Error> {
         let consistency = Consistency::Linearizable;
         self.ask(to, RequestBody::GetAt { at: location(at), revision, consistency }).map(text)
     }
 
-    fn leader(&self, shard: u64) -> u64 {
-        let leads = |member: &Member| {
-            let replicas = member.server.replicas(self.now);
-            replicas.iter().any(|group| group.shard == ShardId(shard) && group.role == RaftRole::Leader)
-        };
-        let up = self.members.iter().filter(|(id, _)| !self.cut_off.contains(id));
-        up.filter(|(_, member)| leads(member)).map(|(id, _)| *id).next().expect("there is a leader")
+    fn leads(&self) -> u64 {
+        self.leader(ShardId::DEFAULT).expect("there is a leader").0
     }
-
-    /// Makes a shard that takes what is below a path, and waits until it has it.
-    fn make_shard(&mut self, prefix: &str) {
-        let prefixes = [Prefix::Path(path(prefix))].into();
-        let command = placement::Command::CreateShard { name: "other".into(), prefixes, replicas: Replicas::All };
-        self.ask(1, RequestBody::Admin(Admin::Placement(command))).unwrap();
-        for _ in 0..1_000 {
-            self.run(Span::from_ms(20));
-            if self.members.values().all(|member| member.server.map().moves().is_empty()) {
-                return;
-            }
-        }
-        panic!("the move does not end");
-    }
-}
-
-fn text(answer: Answer) -> Option<String> {
-    match answer {
-        Answer::Value(value) => value.map(|(_, bytes)| String::from_utf8(bytes).unwrap()),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn path(text: &str) -> Path {
-    Path::parse(text).unwrap()
-}
-
-fn location(text: &str) -> Location {
-    Location::config(path(text))
 }
 
 fn put(at: &str, value: &str) -> Change {
@@ -281,7 +110,7 @@ fn values_go_when_nobody_keeps_their_lease_alive() {
     cluster.run(TTL + Span::from_secs(1));
     assert_eq!(cluster.get(1, "/car:cars/a"), None);
     assert_eq!(cluster.get(1, "/car:cars/c").as_deref(), Some("3"));
-    let events: Vec<_> = cluster.events.iter().flat_map(|events| &events.events).collect();
+    let events: Vec<_> = cluster.events.iter().flat_map(|(_, events)| &events.events).collect();
     assert_eq!(events.len(), 2, "{events:?}");
     assert!(events.iter().all(|it| it.kind == EventKind::Deleted && it.revision == revision + 1), "{events:?}");
     assert_eq!(cluster.keep(1, "/car:cars"), Err(no_lease()));
@@ -294,15 +123,15 @@ fn a_new_leader_gives_them_all_of_their_time_and_an_old_one_keeps_none_alive() {
     cluster.grant(1, "/car:cars");
     cluster.write(1, vec![leased("/car:cars/a", "1")]);
     cluster.run(Span::from_ms(2_500));
-    let old = cluster.leader(1);
-    cluster.cut_off.push(old);
+    let old = cluster.leads();
+    cluster.cut_off.insert(ServerId(old));
     let other = old % 3 + 1;
     let keep_alive = LeaseRequest::KeepAlive { lease: LEASE, at: path("/car:cars") };
     let asked = cluster.send(old, RequestBody::Lease(keep_alive));
     cluster.run(Span::from_ms(2_500));
-    assert!(!cluster.answers.contains_key(&asked), "{:?}", cluster.answers);
+    assert!(!cluster.answers.contains_key(&(CLIENT, asked)), "{:?}", cluster.answers);
     // Longer than its time has gone by since it was granted, and a new leader is there.
-    assert_ne!(cluster.leader(1), old);
+    assert_ne!(cluster.leads(), old);
     cluster.keep(other, "/car:cars").expect("the new leader gave it all of its time");
     cluster.cut_off.clear();
     for _ in 0..4 {
@@ -332,7 +161,7 @@ fn a_lease_follows_its_values_into_another_shard() {
         let mut cluster = Cluster::of(3);
         cluster.grant(1, home);
         cluster.write(1, vec![leased("/car:cars/moves/a", "1"), leased("/car:cars/stays", "2")]);
-        cluster.make_shard(prefix);
+        cluster.make_shard("other", prefix);
         // Its keeper knows the home alone.
         for _ in 0..8 {
             cluster.keep(2, home).unwrap();
@@ -372,12 +201,12 @@ fn an_old_revision_is_read_as_long_as_the_window_has_it() {
     let shard = ShardId::DEFAULT;
     assert_eq!(cluster.ask(1, window.clone()), Ok(Answer::Window { shard, oldest: 0, newest: last }));
     // A server that started lately asks the leader, which may know more.
-    let other = cluster.leader(1) % 3 + 1;
+    let other = cluster.leads() % 3 + 1;
     cluster.restart(other);
     cluster.run(Span::from_secs(3));
     assert_eq!(cluster.get_at(other, "/car:cars/a", first).unwrap().as_deref(), Some("1"));
     // Data that come or go begin a new window.
-    cluster.make_shard("/car:cars/b");
+    cluster.make_shard("other", "/car:cars/b");
     let gone = cluster.get_at(1, "/car:cars/a", first).unwrap_err();
     assert!(matches!(gone, Error::Compacted { oldest, newest } if oldest == newest && newest > last), "{gone:?}");
 }
@@ -409,16 +238,17 @@ impl Waiter {
     }
 
     fn go_on(&mut self, cluster: &mut Cluster, to: u64) {
-        let answered: Vec<u64> = self.asked.keys().copied().filter(|id| cluster.answers.contains_key(id)).collect();
+        let answered: Vec<u64> =
+            self.asked.keys().copied().filter(|id| cluster.answers.contains_key(&(CLIENT, *id))).collect();
         for sequence in answered {
             let ask = self.asked.remove(&sequence).unwrap();
-            let result = cluster.answers.remove(&sequence).unwrap().result;
+            let result = cluster.answer(sequence).unwrap();
             self.contender.handle(cluster.now, contender::Input::Answer { ask, result });
         }
-        for events in cluster.events.iter().filter(|events| Some(events.watch) == self.watch) {
+        for (_, events) in cluster.events.iter().filter(|(_, events)| Some(events.watch) == self.watch) {
             self.contender.handle(cluster.now, contender::Input::Events(events.clone()));
         }
-        cluster.events.retain(|events| Some(events.watch) != self.watch);
+        cluster.events.retain(|(_, events)| Some(events.watch) != self.watch);
         while let Step::Do(output) = self.contender.poll(cluster.now) {
             match output {
                 contender::Output::Ask { ask, body, .. } => {
@@ -496,8 +326,7 @@ fn a_lock_goes_from_one_to_the_next_with_larger_tokens() {
 
 #[test]
 fn nothing_of_version_2_is_taken_before_all_servers_speak_it() {
-    let names = [(ServerId(1), ("n1".to_owned(), "10.0.0.1:1".to_owned()))].into();
-    let mut cluster = Cluster::founded(1, names, store::protocol::VERSION_MIN);
+    let mut cluster = Cluster::speaking(1, store::protocol::VERSION_MIN);
     let consistency = Consistency::Linearizable;
     let transaction = Transaction::of(put("/car:cars", "1"));
     let grant = LeaseRequest::Grant { lease: LEASE, ttl_ms: 5_000, home: path("/car:cars") };

@@ -177,7 +177,9 @@ impl State {
             (self.tree, self.leases) = (tree, leases);
             return Err(Refusal::Full);
         }
-        noted.into_iter().for_each(|(event, before)| note(event, before));
+        for (event, before) in noted {
+            note(event, before);
+        }
         Ok(committed)
     }
 

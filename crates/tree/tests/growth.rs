@@ -1,47 +1,17 @@
 //! A quota that is reached: what would add to the data is refused, everything else goes on.
 
-use tree::{
-    Change, Command, Condition, Event, Expect, LeaseId, Location, Path, Refusal, SessionId, SnapshotBuilder, State,
-    Transaction,
-};
+mod common;
 
-/// A shard whose commands go through bytes, as a log has them.
-#[derive(Clone, Default)]
-struct Shard {
-    state: State,
-    index: u64,
-}
+use common::{Shard, config, imports, parse, put};
+use tree::{Change, Command, Condition, Expect, LeaseId, Refusal, SessionId, Transaction};
 
 impl Shard {
     fn full() -> Self {
-        let mut shard = Self::default();
+        let mut shard = Self { client: 1, ..Self::default() };
         shard.write(vec![put("/car:cars/car=1", "12345"), put("/car:cars/car=2", "12345")]).unwrap();
         shard.apply(&Command::Growth { allowed: false }).unwrap();
         shard
     }
-
-    fn apply(&mut self, command: &Command) -> tree::Outcome {
-        self.watched(command).0
-    }
-
-    fn watched(&mut self, command: &Command) -> (tree::Outcome, Vec<Event>) {
-        self.index += 1;
-        let command = Command::decode(&command.encode()).expect("just encoded");
-        let mut events = Vec::new();
-        (self.state.apply(self.index, &command, &mut |event| events.push(event)), events)
-    }
-
-    fn write(&mut self, changes: Vec<Change>) -> tree::Outcome {
-        self.apply(&write(self.index + 1, changes))
-    }
-}
-
-fn at(path: &str) -> Location {
-    Location::config(Path::parse(path).unwrap())
-}
-
-fn put(path: &str, value: &str) -> Change {
-    Change::Put { at: at(path), value: value.as_bytes().into() }
 }
 
 fn write(sequence: u64, changes: Vec<Change>) -> Command {
@@ -57,7 +27,7 @@ fn what_adds_to_the_data_is_refused_and_changes_nothing() {
         vec![put("/car:cars/car=3", "")],
         vec![put("/car:cars/car=1", "123456")],
         // Room is made, and more than that is taken.
-        vec![Change::Remove { at: at("/car:cars/car=1") }, put("/car:cars/car=3", "1234567890")],
+        vec![Change::Remove { at: config("/car:cars/car=1") }, put("/car:cars/car=3", "1234567890")],
     ] {
         let sequence = shard.index + 1;
         let (outcome, events) = shard.watched(&write(sequence, changes));
@@ -71,8 +41,8 @@ fn what_adds_nothing_goes_on() {
     let mut shard = Shard::full();
     shard.write(vec![put("/car:cars/car=1", "54321")]).unwrap();
     shard.write(vec![put("/car:cars/car=1", "5")]).unwrap();
-    shard.write(vec![Change::Remove { at: at("/car:cars/car=1") }, put("/car:cars/car=3", "1")]).unwrap();
-    let delete = write(shard.index + 1, vec![Change::Delete { at: at("/car:cars") }]);
+    shard.write(vec![Change::Remove { at: config("/car:cars/car=1") }, put("/car:cars/car=3", "1")]).unwrap();
+    let delete = write(shard.index + 1, vec![Change::Delete { at: config("/car:cars") }]);
     let (outcome, events) = shard.watched(&delete);
     assert!(outcome.is_ok() && events.len() == 2, "{outcome:?} {events:?}");
     assert_eq!(shard.state.tree.bytes(), 0);
@@ -81,10 +51,10 @@ fn what_adds_nothing_goes_on() {
 #[test]
 fn a_value_of_a_lease_that_finds_no_room_is_not_the_leases() {
     let mut shard = Shard::full();
-    let (session, lease, home) = (SessionId(1), LeaseId(9), Path::parse("/car:cars").unwrap());
+    let (session, lease, home) = (SessionId(1), LeaseId(9), parse("/car:cars"));
     let sequence = shard.index + 1;
     shard.apply(&Command::Grant { session, sequence, acknowledged: 0, lease, ttl_ms: 5_000, home }).unwrap();
-    let attached = Change::PutWithLease { at: at("/car:cars/car=3"), value: b"1"[..].into(), lease };
+    let attached = Change::PutWithLease { at: config("/car:cars/car=3"), value: b"1"[..].into(), lease };
     assert_eq!(shard.write(vec![attached]), Err(Refusal::Full));
     assert!(shard.state.leases.get(lease).is_some_and(|lease| lease.values.is_empty()));
 }
@@ -92,7 +62,7 @@ fn a_value_of_a_lease_that_finds_no_room_is_not_the_leases() {
 #[test]
 fn conditions_are_judged_first() {
     let mut shard = Shard::full();
-    let condition = Condition { at: at("/car:cars/car=1"), expect: Expect::Absent };
+    let condition = Condition { at: config("/car:cars/car=1"), expect: Expect::Absent };
     let transaction = Transaction { conditions: vec![condition], changes: vec![put("/car:cars/car=1", "123456")] };
     let sequence = shard.index + 1;
     let (session, acknowledged) = (SessionId(1), 0);
@@ -103,7 +73,7 @@ fn conditions_are_judged_first() {
     // What is done otherwise needs room, too.
     let command = Command::WriteOrElse { session, sequence, acknowledged, transaction, otherwise };
     assert_eq!(shard.apply(&command), Err(Refusal::Full));
-    assert!(shard.state.tree.get(&at("/car:cars/car=3")).is_none());
+    assert!(shard.state.tree.get(&config("/car:cars/car=3")).is_none());
 }
 
 #[test]
@@ -121,12 +91,7 @@ fn a_write_that_was_refused_stays_refused_and_the_next_is_done() {
 fn a_snapshot_keeps_it() {
     for mut shard in [Shard::full(), Shard::default()] {
         let is_full = shard.state.is_full;
-        let mut builder = SnapshotBuilder::new();
-        let mut reader = shard.state.snapshot();
-        while let Some(piece) = reader.next(1) {
-            builder.push(&piece).unwrap();
-        }
-        let copy = builder.finish().unwrap();
+        let copy = shard.restored(1);
         assert_eq!((copy.is_full, copy.digest()), (is_full, shard.state.digest()));
         shard.apply(&Command::Growth { allowed: is_full }).unwrap();
         assert_ne!(copy.digest(), shard.state.digest());
@@ -135,20 +100,11 @@ fn a_snapshot_keeps_it() {
 
 #[test]
 fn a_move_brings_what_it_brings() {
-    let (mut from, mut to) = (Shard::default(), Shard::full());
+    let (mut from, mut to) = (Shard { client: 1, ..Shard::default() }, Shard::full());
     from.write(vec![put("/bus:buses/bus=1", "12345")]).unwrap();
-    let prefix = Path::parse("/bus:buses").unwrap();
-    let chunk = from.state.export(&prefix, &[], None, 1 << 20);
-    to.apply(&Command::Import {
-        move_id: 1,
-        prefix,
-        except: Vec::new(),
-        number: 0,
-        entries: chunk.entries,
-        sessions: chunk.sessions,
-        revision: chunk.revision,
-        last: true,
-    })
-    .unwrap();
-    assert!(to.state.is_full && to.state.tree.get(&at("/bus:buses/bus=1")).is_some());
+    let prefix = parse("/bus:buses");
+    for import in imports(&from.state, &prefix, &[], 1, 1 << 20) {
+        to.apply(&import).unwrap();
+    }
+    assert!(to.state.is_full && to.state.tree.get(&config("/bus:buses/bus=1")).is_some());
 }

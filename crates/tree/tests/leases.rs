@@ -4,42 +4,12 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{config, location, parse, path, value};
+use common::{Shard, config, imports, location, parse, path, value};
 use proptest::prelude::*;
 use tree::leases::{LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS, MAX_LEASE_VALUES, MAX_LEASES};
-use tree::{
-    Bytes, Change, Command, Committed, Event, EventKind, LeaseId, Location, Path, Refusal, SessionId, SnapshotBuilder,
-    State, Transaction,
-};
-
-/// A shard whose commands go through bytes, as a log has them.
-#[derive(Clone, Default)]
-struct Shard {
-    state: State,
-    index: u64,
-    /// Whoever writes here; what was done goes with data that move.
-    client: u64,
-}
+use tree::{Bytes, Change, Command, Committed, Event, EventKind, LeaseId, Location, Path, Refusal, SessionId};
 
 impl Shard {
-    fn apply(&mut self, command: &Command) -> tree::Outcome {
-        self.watched(command).0
-    }
-
-    fn watched(&mut self, command: &Command) -> (tree::Outcome, Vec<Event>) {
-        self.index += 1;
-        let command = Command::decode(&command.encode()).expect("just encoded");
-        let mut events = Vec::new();
-        (self.state.apply(self.index, &command, &mut |event| events.push(event)), events)
-    }
-
-    /// A client's write that is new.
-    fn write(&mut self, changes: Vec<Change>) -> tree::Outcome {
-        let sequence = self.index + 1;
-        let transaction = Transaction { conditions: Vec::new(), changes };
-        self.apply(&Command::Write { session: SessionId(self.client), sequence, acknowledged: 0, transaction })
-    }
-
     fn grant(&mut self, lease: u64, home: &Path) -> tree::Outcome {
         let sequence = self.index + 1;
         let (session, lease, home) = (SessionId(self.client), LeaseId(lease), home.clone());
@@ -76,14 +46,6 @@ impl Shard {
         self.state.leases.iter().all(|(id, lease)| lease.values.iter().all(|at| of(id, at)))
             && content.values().filter(|(_, lease)| *lease != 0).count() == held
     }
-
-    fn restored(&self, limit_bytes: usize) -> State {
-        let (mut reader, mut builder) = (self.state.snapshot(), SnapshotBuilder::new());
-        while let Some(piece) = reader.next(limit_bytes) {
-            builder.push(&piece).expect("a piece that was just written");
-        }
-        builder.finish().expect("all pieces")
-    }
 }
 
 fn with_lease(at: &Location, value: &Bytes, lease: u64) -> Change {
@@ -105,19 +67,10 @@ fn carry(from: &mut Shard, to: &mut Shard, prefix: &Path, move_id: u64, limit_by
             break;
         }
     }
-    let (mut after, mut number) = (None, 0);
-    loop {
+    for import in imports(&from.state, &prefix, &except, move_id, limit_bytes) {
         // What is there before all has come is as good as what was there.
         to.state = to.restored(limit_bytes);
-        let chunk = from.state.export(&prefix, &except, after.as_ref(), limit_bytes);
-        let last = chunk.next.is_none();
-        let (prefix, except) = (prefix.clone(), except.clone());
-        let tree::Chunk { entries, sessions, revision, next } = chunk;
-        to.apply(&Command::Import { move_id, prefix, except, number, entries, sessions, revision, last }).unwrap();
-        (after, number) = (next, number + 1);
-        if last {
-            break;
-        }
+        to.apply(&import).unwrap();
     }
     from.apply(&Command::Dropped { prefix, move_id, to: 2 }).expect("it was frozen");
 }

@@ -4,11 +4,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{config, parse, path, put, transaction};
+use common::{Shard, config, imports, parse, path, put, transaction};
 use proptest::prelude::*;
 use tree::{
-    Bytes, Change, Command, Committed, Condition, Datastore, Event, EventKind, Expect, Location, Path, Refusal,
-    SessionId, State, Transaction,
+    Bytes, Change, Command, Committed, Condition, Datastore, EventKind, Expect, Location, Path, Refusal, SessionId,
+    Transaction,
 };
 
 const CLIENT: SessionId = SessionId(7);
@@ -19,50 +19,10 @@ fn write(sequence: u64, transaction: Transaction) -> Command {
     Command::Write { session: CLIENT, sequence, acknowledged: 0, transaction }
 }
 
-/// A shard that goes through bytes, as a log does, and counts its commands.
-#[derive(Clone, Default)]
-struct Shard {
-    state: State,
-    index: u64,
-}
-
 impl Shard {
-    fn apply(&mut self, command: &Command) -> tree::Outcome {
-        self.watched(command).0
-    }
-
-    fn watched(&mut self, command: &Command) -> (tree::Outcome, Vec<Event>) {
-        self.index += 1;
-        let command = Command::decode(&command.encode()).expect("just encoded");
-        let mut events = Vec::new();
-        (self.state.apply(self.index, &command, &mut |event| events.push(event)), events)
-    }
-
     fn content(&self) -> BTreeMap<Location, (u64, Bytes)> {
         let chunk = self.state.export(&Path::root(), &[], None, usize::MAX);
         chunk.entries.into_iter().map(|entry| (entry.at, (entry.value.etag, entry.value.bytes))).collect()
-    }
-}
-
-/// The imports of a whole move, read from a frozen shard.
-fn chunks(from: &State, prefix: &Path, except: &[Path], move_id: u64, limit_bytes: usize) -> Vec<Command> {
-    let (mut commands, mut after) = (Vec::new(), None);
-    loop {
-        let chunk = from.export(prefix, except, after.as_ref(), limit_bytes);
-        commands.push(Command::Import {
-            move_id,
-            prefix: prefix.clone(),
-            except: except.to_vec(),
-            number: commands.len() as u32,
-            entries: chunk.entries,
-            sessions: chunk.sessions,
-            revision: chunk.revision,
-            last: chunk.next.is_none(),
-        });
-        after = chunk.next;
-        if after.is_none() {
-            return commands;
-        }
     }
 }
 
@@ -77,7 +37,7 @@ fn dropped(prefix: &Path, move_id: u64, to: u64) -> Command {
 /// A whole move without faults.
 fn carry(from: &mut Shard, to: &mut Shard, prefix: &Path, move_id: u64, number: u64) {
     from.apply(&freeze(prefix, &[], move_id)).expect("nothing stands in the way");
-    for chunk in chunks(&from.state, prefix, &[], move_id, 64) {
+    for chunk in imports(&from.state, prefix, &[], move_id, 64) {
         to.apply(&chunk).expect("chunks are in order");
     }
     from.apply(&dropped(prefix, move_id, number)).expect("it was frozen");
@@ -100,7 +60,7 @@ proptest! {
 
         let frozen = freeze(&prefix, &except, 5);
         prop_assert_eq!(source.apply(&frozen), Ok(Committed { revision }));
-        let imports = chunks(&source.state, &prefix, &except, 5, limit_bytes);
+        let imports = imports(&source.state, &prefix, &except, 5, limit_bytes);
         let mut log = vec![frozen];
         for import in &imports {
             // What came before comes again at any time.
@@ -152,7 +112,7 @@ proptest! {
         }
         let prefix = parse("/m:a");
         source.apply(&freeze(&prefix, &[], 1)).expect("nothing stands in the way");
-        let imports = chunks(&source.state, &prefix, &[], 1, 1);
+        let imports = imports(&source.state, &prefix, &[], 1, 1);
         let done = done.index(imports.len());
         for import in &imports[..done] {
             target.apply(import).expect("in order");

@@ -117,7 +117,8 @@ impl Error {
             return (*self == Self::Refused(Refusal::Full)).then(|| Self::Invalid(self.to_string()));
         }
         match self {
-            Self::Refused(Refusal::Full) => Some(Self::Invalid(self.to_string())),
+            // Only requests of version 2 are answered with the second.
+            Self::Refused(Refusal::Full) | Self::Compacted { .. } => Some(Self::Invalid(self.to_string())),
             Self::Refused(_)
             | Self::Invalid(_)
             | Self::SpansShards(_)
@@ -128,8 +129,6 @@ impl Error {
             | Self::Disk(_)
             | Self::TooLarge(_) => None,
             Self::Denied(text) => Some(Self::Invalid(text.clone())),
-            // Only requests of version 2 are answered so.
-            Self::Compacted { .. } => Some(Self::Invalid(self.to_string())),
             Self::Overloaded { retry_after_ms, .. } => Some(Self::Busy(u64::from(*retry_after_ms))),
         }
     }

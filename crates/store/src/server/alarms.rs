@@ -19,7 +19,9 @@ impl Server {
     /// Lets the logs of shards that are led here say whether their data may grow.
     pub(super) fn quota_due(&mut self) {
         let (bytes, quota) = (self.content_bytes(), self.config.quota_bytes.unwrap_or(u64::MAX));
-        self.is_full = bytes >= quota || (self.is_full && bytes >= percent(quota, LIFT_PERCENT));
+        // A server that has just started knows from the logs that it leads.
+        let was_full = self.is_full || self.groups.values().any(|group| group.is_leader() && group.refuses_growth());
+        self.is_full = bytes >= quota || (was_full && bytes >= percent(quota, LIFT_PERCENT));
         if self.protocol() < VERSION_WITH_QUOTA {
             return;
         }
@@ -68,7 +70,11 @@ impl Server {
 
     fn quota_alarm(&self) -> Option<Alarm> {
         let (bytes, quota, name) = (self.content_bytes(), self.config.quota_bytes?, &self.config.name);
-        let (kind, then) = if self.is_full {
+        let (kind, then) = if self.is_full && self.protocol() < VERSION_WITH_QUOTA {
+            let then =
+                format!("nothing is refused as long as a server of the cluster speaks no version {VERSION_WITH_QUOTA}");
+            (Kind::QuotaReached, then)
+        } else if self.is_full {
             let lift = percent(quota, LIFT_PERCENT);
             (Kind::QuotaReached, format!("what would add to them is refused until they take less than {lift}"))
         } else if bytes >= percent(quota, NEAR_PERCENT) {
@@ -90,6 +96,11 @@ fn percent(bytes: u64, percent: u64) -> u64 {
 }
 
 impl Group {
+    /// Whether the log, as far as it is applied here, says that the data may not grow.
+    fn refuses_growth(&self) -> bool {
+        self.content.state().is_some_and(|state| state.is_full)
+    }
+
     /// Has the log say whether the data may grow, if this replica leads and the log says otherwise; gives whether it did.
     fn allow_growth(&mut self, allowed: bool) -> bool {
         let is_said = self.content.state().is_none_or(|state| state.is_full != allowed);

@@ -79,6 +79,7 @@ const READY_LAG: u64 = 10_000;
 const DISK_BACKLOG_MAX: usize = 16 << 20;
 
 /// A server.
+#[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub struct Server {
     config: Config,
     rng: Rng,

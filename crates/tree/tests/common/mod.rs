@@ -1,8 +1,65 @@
-//! Strategies that several tests draw from: few names, so that paths meet, nest and nearly collide.
+//! A shard with its log, and strategies that several tests draw from: few names, so that paths meet, nest and nearly collide.
 #![allow(dead_code)] // Each test uses some of it.
 
 use proptest::prelude::*;
-use tree::{Bytes, Change, Condition, Datastore, Expect, Location, Path, Transaction};
+use tree::{
+    Bytes, Change, Chunk, Command, Condition, Datastore, Event, Expect, Location, Outcome, Path, SessionId,
+    SnapshotBuilder, State, Transaction,
+};
+
+/// A shard whose commands go through bytes, as a log has them.
+#[derive(Clone, Default)]
+pub struct Shard {
+    pub state: State,
+    pub index: u64,
+    /// Whose writes they are; what was done goes with data that move.
+    pub client: u64,
+}
+
+impl Shard {
+    pub fn apply(&mut self, command: &Command) -> Outcome {
+        self.watched(command).0
+    }
+
+    /// The same, with the events that it brings.
+    pub fn watched(&mut self, command: &Command) -> (Outcome, Vec<Event>) {
+        self.index += 1;
+        let command = Command::decode(&command.encode()).expect("just encoded");
+        let mut events = Vec::new();
+        (self.state.apply(self.index, &command, &mut |event| events.push(event)), events)
+    }
+
+    /// A write of the client that is new.
+    pub fn write(&mut self, changes: Vec<Change>) -> Outcome {
+        let (session, sequence) = (SessionId(self.client), self.index + 1);
+        let transaction = Transaction { conditions: Vec::new(), changes };
+        self.apply(&Command::Write { session, sequence, acknowledged: 0, transaction })
+    }
+
+    /// What a snapshot in pieces of so many bytes makes of it.
+    pub fn restored(&self, limit_bytes: usize) -> State {
+        let (mut reader, mut builder) = (self.state.snapshot(), SnapshotBuilder::new());
+        while let Some(piece) = reader.next(limit_bytes) {
+            builder.push(&piece).expect("a piece that was just written");
+        }
+        builder.finish().expect("all pieces")
+    }
+}
+
+/// The imports of a whole move, read from a frozen shard.
+pub fn imports(from: &State, prefix: &Path, except: &[Path], move_id: u64, limit_bytes: usize) -> Vec<Command> {
+    let (mut commands, mut after) = (Vec::new(), None);
+    loop {
+        let Chunk { entries, sessions, revision, next } = from.export(prefix, except, after.as_ref(), limit_bytes);
+        let (number, last) = (commands.len() as u32, next.is_none());
+        let (prefix, except) = (prefix.clone(), except.to_vec());
+        commands.push(Command::Import { move_id, prefix, except, number, entries, sessions, revision, last });
+        after = next;
+        if last {
+            return commands;
+        }
+    }
+}
 
 /// `-` sorts below `/` and `=` by bytes: the order of paths must not mind.
 const NAMES: [&str; 4] = ["a", "a-b", "ab", "b"];
