@@ -1,7 +1,8 @@
 //! Values as they were a while ago: what recent changes of a shard replaced.
 //!
-//! A value at revision R is what the first change after R found there, or what is there now if there was none. So a read of
-//! an old revision costs nothing until somebody asks, and what is kept is what was replaced, not copies of the tree.
+//! A value at revision R is what the first change after R found there, or what is there now if there was none. So what is kept is what
+//! was replaced, not copies of the tree, in the order in which it was: every write pays for that, while a read of an old revision, which is
+//! rare, looks through the changes since.
 //! See `docs/decisions/0021-old-revisions.md`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,8 +17,8 @@ pub const PAST_CHANGES: usize = 16_384;
 /// How many bytes of paths and replaced values are kept at most, with what it costs to keep them.
 pub const PAST_BYTES: usize = 16 << 20;
 
-/// What a change is taken to cost beside its path and the value before it: two places in ordered collections.
-const CHANGE_BYTES: usize = 160;
+/// What a change is taken to cost beside its path and the value before it: its place, and two shared allocations.
+const CHANGE_BYTES: usize = 120;
 
 /// A revision that cannot be read: it is outside of this window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,13 +29,21 @@ pub struct Compacted {
     pub newest: u64,
 }
 
+/// A change, and what it found.
+#[derive(Clone, Debug)]
+struct Replaced {
+    revision: u64,
+    at: Location,
+    before: Option<Value>,
+}
+
 /// What recent changes of one shard replaced; the oldest go first.
 ///
 /// Always: every change after `oldest` is held, and none of one up to it.
 #[derive(Clone, Debug)]
 pub struct Past {
-    before: BTreeMap<(Location, u64), Option<Value>>,
-    order: VecDeque<(u64, Location)>,
+    /// By rising revision.
+    changes: VecDeque<Replaced>,
     capacity: usize,
     bytes: usize,
     oldest: u64,
@@ -43,7 +52,7 @@ pub struct Past {
 impl Past {
     /// Keeps at most `capacity` changes, of a shard that is at `revision`.
     pub fn new(capacity: usize, revision: u64) -> Self {
-        Self { before: BTreeMap::new(), order: VecDeque::new(), capacity, bytes: 0, oldest: revision }
+        Self { changes: VecDeque::new(), capacity, bytes: 0, oldest: revision }
     }
 
     /// The oldest revision that can be read.
@@ -68,15 +77,10 @@ impl Past {
             // The beginning of this revision did not fit; without it the rest is of no use.
             return;
         }
-        let key = (event.at.clone(), event.revision);
-        // The first change of a revision found what was there at the revision before.
-        if self.before.contains_key(&key) {
-            return;
-        }
-        self.bytes += weight(&event.at, before.as_ref());
-        self.before.insert(key, before);
-        self.order.push_back((event.revision, event.at.clone()));
-        while self.order.len() > self.capacity || self.bytes > PAST_BYTES {
+        let change = Replaced { revision: event.revision, at: event.at.clone(), before };
+        self.bytes += change.weight();
+        self.changes.push_back(change);
+        while self.changes.len() > self.capacity || self.bytes > PAST_BYTES {
             self.drop_oldest();
         }
     }
@@ -87,8 +91,8 @@ impl Past {
     /// [`Compacted`] if that cannot be known.
     pub fn get(&self, tree: &Tree, at: &Location, revision: u64) -> Result<Option<Value>, Compacted> {
         self.check(tree, revision)?;
-        let changes = self.before.range((at.clone(), revision + 1)..=(at.clone(), u64::MAX)).next();
-        Ok(changes.map_or_else(|| tree.get(at).cloned(), |(_, before)| before.clone()))
+        let first = self.since(revision).find(|change| change.at == *at);
+        Ok(first.map_or_else(|| tree.get(at).cloned(), |change| change.before.clone()))
     }
 
     /// At most `limit` values at and below a location as they were at a revision, those behind path `after`.
@@ -125,34 +129,38 @@ impl Past {
 
     /// What the first change after a revision found, at each location of a subtree that changed.
     fn changed_since(&self, at: &Location, after: Option<&Path>, revision: u64) -> BTreeMap<&Path, Option<&Value>> {
-        let start = (Location { path: after.unwrap_or(&at.path).clone(), ..at.clone() }.max(at.clone()), 0);
-        let end = (Location { path: at.path.subtree_end(), ..at.clone() }, 0);
+        let (start, end) = (after.unwrap_or(&at.path).max(&at.path), at.path.subtree_end());
         let mut changed = BTreeMap::new();
-        if start >= end {
-            return changed;
-        }
-        for ((location, number), before) in self.before.range(start..end) {
-            if *number > revision && after != Some(&location.path) {
-                changed.entry(&location.path).or_insert(before.as_ref());
+        for change in self.since(revision).filter(|change| change.at.datastore == at.datastore) {
+            let path = &change.at.path;
+            if (start..&end).contains(&path) && after != Some(path) {
+                // The first change found what was there at the revision that is asked for.
+                changed.entry(path).or_insert(change.before.as_ref());
             }
         }
         changed
     }
 
+    /// The changes after a revision, the first of them first.
+    fn since(&self, revision: u64) -> impl Iterator<Item = &Replaced> {
+        let first = self.changes.partition_point(|change| change.revision <= revision);
+        self.changes.range(first..)
+    }
+
     /// A revision goes as a whole: half of it would look like all of it.
     fn drop_oldest(&mut self) {
-        let Some((first, _)) = self.order.front() else { return };
-        self.oldest = *first;
-        while self.order.front().is_some_and(|(revision, _)| *revision <= self.oldest) {
-            let (_, at) = self.order.pop_front().expect("there is a first change");
-            let before = self.before.remove(&(at.clone(), self.oldest)).flatten();
-            self.bytes -= weight(&at, before.as_ref());
+        let Some(first) = self.changes.front() else { return };
+        self.oldest = first.revision;
+        while let Some(change) = self.changes.pop_front_if(|change| change.revision <= self.oldest) {
+            self.bytes -= change.weight();
         }
     }
 }
 
-fn weight(at: &Location, before: Option<&Value>) -> usize {
-    CHANGE_BYTES + 2 * at.path.as_str().len() + before.map_or(0, |value| value.bytes.len())
+impl Replaced {
+    fn weight(&self) -> usize {
+        CHANGE_BYTES + self.at.path.as_str().len() + self.before.as_ref().map_or(0, |value| value.bytes.len())
+    }
 }
 
 /// The next path of two sequences, with the value of the second where both have it.

@@ -210,7 +210,7 @@ impl Work {
     }
 
     fn run(mut self, inbox: &Receiver<Write>, results: &Sender<Done>, waker: &Waker) {
-        thread_priority::shorten_slice();
+        thread_priority::hasten();
         for write in inbox {
             let result = self.carry_out(&write);
             // At the end nobody listens any more.

@@ -200,7 +200,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     };
     let node = Node::new(parts)?;
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
-    thread_priority::shorten_slice();
+    thread_priority::hasten();
     node.run()
 }
 
