@@ -26,7 +26,14 @@ fn server() -> Server {
     let identity = wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: ME, name: "n1".into() };
     log.identify(identity).expect("it is valid");
     let servers = (1..=3).map(|id| (ServerId(id), (format!("n{id}"), format!("127.0.0.1:664{id}")))).collect();
-    Founding { cluster: CLUSTER, servers, strategy: placement::Strategy::Distributed }.write(&mut log);
+    Founding {
+        cluster: CLUSTER,
+        servers,
+        strategy: placement::Strategy::Distributed,
+        protocol: store::protocol::VERSION,
+        secret: None,
+    }
+    .write(&mut log);
     disk.carry_out(&log.take_batch().expect("there is something to write")).expect("it has room");
     let (log, recovered) = wal::Log::recover(&disk, config).expect("it was just written");
     let config = Config::new(CLUSTER, ME, "n1");

@@ -175,3 +175,23 @@ fn the_quota_warns_refuses_and_lifts_itself() {
     desk.expect(0, &[&access[..], &["delete", "/car:cars"]].concat());
     assert_eq!(alarm(), (0, None, None));
 }
+
+#[test]
+fn who_waits_to_join_can_be_told_to_end() {
+    let desk = Desk::new();
+    // Nobody listens on the port of a socket that is gone.
+    let gone =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").to_string();
+    let mut command = controller(&desk, "c2", &["--join", &gone]);
+    let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
+    let mut said = String::new();
+    let mut lines = BufReader::new(process.stderr.take().expect("it is piped"));
+    while !said.contains("to join") {
+        assert!(lines.read_line(&mut said).expect("it speaks UTF-8") > 0, "it ended: {said}");
+    }
+    assert!(Command::new("kill").args(["-TERM", &process.id().to_string()]).status().expect("kill is there").success());
+    // Before its patience of a minute is over, but no time is measured here: it says why it ends.
+    while lines.read_line(&mut said).expect("it speaks UTF-8") > 0 {}
+    process.wait().expect("it ends");
+    assert!(said.contains("it was told to end"), "{said}");
+}

@@ -302,3 +302,18 @@ fn a_certificate_names_its_user() {
     let said = setup.refused(&["put", "/car:cars/car-entry=1", "red"]);
     assert!(said.contains("client"), "{said}");
 }
+
+#[test]
+fn servers_that_are_asked_one_by_one_are_asked_by_who_is_logged_in() {
+    let desk = Desk::new();
+    let node = Node::start(&desk, "c1", &["--listen", "127.0.0.1:0"]);
+    enable(&desk, &node.address);
+    let rita = Asker::new(&desk, &node.address, &["--token-file", "rita"]);
+    assert_eq!(rita.run(&["alarms"]), "No alarms.\n");
+    let health = rita.run(&["check", "health", "-o", "csv"]);
+    assert!(health.contains("PASS,disk of c1,") && health.contains("PASS,data of c1,"), "{health}");
+    assert!(rita.run(&["status", "-v"]).contains("; protocol "));
+    assert!(rita.run(&["defrag", "-o", "csv"]).contains("\nc1,"));
+    let refusals = rita.run(&["refusals", "-o", "csv"]);
+    assert!(refusals.contains("can switch this on"), "{refusals}");
+}

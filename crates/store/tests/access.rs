@@ -449,3 +449,26 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
     }
     assert!(succeeded > 200 && denied > 200 && timeouts > 20, "{succeeded} {denied} {timeouts}");
 }
+
+#[test]
+fn requests_that_wait_for_their_check_are_in_the_budget() {
+    let mut cluster = Cluster::checked(3);
+    let alone = (1..=3).find(|id| !leads_meta(&cluster, *id)).expect("one leads, and two don't");
+    cluster.cut_off.insert(ServerId(alone));
+    let value = vec![0; 900_000];
+    let sent: Vec<u64> =
+        (0..400).map(|key| cluster.send_as(ANN, alone, bed::put(&format!("/car:cars/car={key}"), &value))).collect();
+    cluster.run(Span::from_ms(100));
+    let memory = cluster.server(alone).memory();
+    // As much as one client may hold, and answers to the others.
+    assert!(memory.used_bytes < memory.limit_bytes / 3 && memory.used_bytes > memory.limit_bytes / 8, "{memory:?}");
+    let refused = sent.iter().filter(|sequence| {
+        let answer = cluster.answers.get(&(ANN, **sequence)).map(|response| &response.result);
+        matches!(answer, Some(Err(Error::Overloaded { .. })))
+    });
+    assert!(refused.count() > 200);
+    // Some have waited in vain, and some are gone with their client.
+    cluster.queue.push_back((ServerId(alone), Input::ClientGone(ANN)));
+    cluster.run(Span::from_secs(5));
+    assert_eq!(cluster.server(alone).memory().used_bytes, 0);
+}

@@ -101,8 +101,8 @@ pub struct Controller {
     /// and watches skip
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     pub memory: usize,
-    /// Data that this node may hold: when they take so much, shards that it leads refuse what would add to them, until there is
-    /// less again; an alarm comes at 80 %. The same on all nodes; `none` for no bound
+    /// Data that this node may hold, 16MiB at least: when they take so much, shards that it leads refuse what would add to them (but what
+    /// is on its way), until they take less than 95 %; an alarm comes at 80 %. The same on all nodes; `none` for no bound
     #[arg(long, value_name = "SIZE|none", default_value = "2GiB", value_parser = quota)]
     pub quota: Quota,
     /// End when standard input is closed: with whoever started it

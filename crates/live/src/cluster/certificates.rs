@@ -65,6 +65,15 @@ pub fn make_with_users(folder: &Path, hosts: &[String], users: &[String]) -> Res
     // A server is a client of its peers.
     let server = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let of_clients = [ExtendedKeyUsagePurpose::ClientAuth];
+    // All or none: what is there already is found before anything is made.
+    for host in hosts.iter().chain(users) {
+        let name = host.split(',').next().unwrap_or_default().trim();
+        for path in places(folder, name) {
+            if path.exists() {
+                return Err(Error::path(&path, "write it")(io::ErrorKind::AlreadyExists.into()));
+            }
+        }
+    }
     let hosts = hosts.iter().map(|host| (host, &server[..]));
     for (host, usages) in hosts.chain(client.iter().chain(users).map(|client| (client, &of_clients[..]))) {
         let names: Vec<String> = host.split(',').map(|name| name.trim().to_owned()).collect();
@@ -72,6 +81,11 @@ pub fn make_with_users(folder: &Path, hosts: &[String], users: &[String]) -> Res
         made.extend(certificate.write(folder, &names[0])?);
     }
     Ok(made)
+}
+
+/// Where a certificate and its key go.
+fn places(folder: &Path, name: &str) -> [PathBuf; 2] {
+    ["pem", "key"].map(|ending| folder.join(format!("{}.{ending}", name.replace(['/', ':', '*'], "_"))))
 }
 
 struct Made {
@@ -82,8 +96,7 @@ struct Made {
 impl Made {
     /// Writes both files, or fails because one of them is there.
     fn write(&self, folder: &Path, name: &str) -> Result<[PathBuf; 2], Error> {
-        let path = |ending: &str| folder.join(format!("{}.{ending}", name.replace(['/', ':', '*'], "_")));
-        let (certificate, key) = (path("pem"), path("key"));
+        let [certificate, key] = places(folder, name);
         for (path, text, mode) in [(&key, &self.key, 0o600), (&certificate, &self.certificate, 0o644)] {
             let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
             file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(Error::path(path, "write it"))?;

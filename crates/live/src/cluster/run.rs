@@ -36,7 +36,7 @@ pub const DEFAULT_PORT: u16 = 6640;
 const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One request to join takes so long at most.
-const JOIN_ATTEMPT: Duration = Duration::from_secs(5);
+const JOIN_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// A cluster that is asked who it is, in passing, has so long to answer.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
@@ -137,7 +137,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let advertise = advertised(options, listen)?;
     let restarted = recovered.identity.is_some();
     let mut secrets = Secrets::open(folder.path())?;
-    let begun = begin(options, tls.as_ref(), (&folder, &mut secrets), &advertise, log, recovered)?;
+    let begun = begin(options, tls.as_ref(), (&folder, &mut secrets), &advertise, log, recovered, &signals)?;
 
     let poll = Poll::new().map_err(Error::system("make an event loop"))?;
     let waker = Arc::new(Node::waker(&poll).map_err(Error::system("make an event loop"))?);
@@ -303,6 +303,7 @@ fn begin(
     advertise: &str,
     log: Log,
     recovered: Recovered,
+    signals: &SignalFd,
 ) -> Result<Begun, Error> {
     check_started(folder, &log, &recovered)?;
     let joining = folder.joining()?;
@@ -330,7 +331,7 @@ fn begin(
     }
     let joined = match joined {
         Some(joined) => joined,
-        None => join(options, tls, (folder, secrets), advertise, joining)?,
+        None => join(options, tls, (folder, secrets), advertise, joining, signals)?,
     };
     let Joined { cluster, server, members } = joined;
     start(folder, log, identity(cluster, server, &options.node), members)
@@ -425,6 +426,7 @@ fn join(
     (folder, secrets): (&DataFolder, &mut Secrets),
     advertise: &str,
     joining: Option<Joining>,
+    signals: &SignalFd,
 ) -> Result<Joined, Error> {
     let mut joining = joining.unwrap_or_else(|| Joining { nonce: random_bits(), joined: None });
     folder.set_joining(&joining)?;
@@ -464,6 +466,12 @@ fn join(
             }
             Ok(other) => unreachable!("a request to join is not answered by {other:?}"),
             Err(Error::Request(error)) if error.is_transient() && Instant::now() < give_up => {
+                if signals.read_signal().is_ok_and(|signal| signal.is_some()) {
+                    return Err(Error::Join {
+                        addresses,
+                        reason: "it was told to end before somebody had answered".to_owned(),
+                    });
+                }
                 tracing::warn!("asks {addresses} to join: {error}");
             }
             Err(Error::Request(error)) => return Err(Error::Join { addresses, reason: error.to_string() }),

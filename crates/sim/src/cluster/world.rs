@@ -19,6 +19,9 @@ use super::scenario::Scenario;
 use super::watchers::Watchers;
 use crate::linearizability::{Limits, Verdict, entry};
 
+/// Bytes that a watcher reads in a second at least, once nothing goes wrong any more.
+const READER_BYTES_S_AT_END: u64 = 200_000;
+
 /// How often everything is looked at.
 const SAMPLE: Span = Span::from_ms(50);
 /// How long it takes at most to tell a watcher.
@@ -89,6 +92,9 @@ impl World {
         let mended = Time::ZERO + self.core.scenario.active;
         self.run_until(mended, |_| false);
         self.nemesis.heal(&mut self.core);
+        // Who reads slowly, and has been told everything anew, could not have read it by the end.
+        let reads = &mut self.core.scenario.reader_bytes_s;
+        *reads = (*reads).max(READER_BYTES_S_AT_END);
         self.clients.is_over = true;
         self.lockers.mended(mended);
         let last = mended + self.core.scenario.settle;

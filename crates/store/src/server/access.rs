@@ -19,8 +19,10 @@ use placement::access::{Credentials, Identity, Need, Operation};
 use placement::{AccessCommand, ShardId};
 use tree::{Change, Condition, Datastore, Location, Path};
 
+use super::memory::request_bytes;
 use super::operations::{Origin, Route, What};
 use super::{ClientId, Output, Server};
+use crate::budget::{Kind, Owner};
 use crate::peer::Told;
 use crate::protocol::{AccessView, Admin, Answer, Consistency, Error, LeaseRequest, Request, RequestBody, Response};
 
@@ -52,6 +54,8 @@ struct Parked {
     request: Request,
     came: Time,
     deadline: Time,
+    /// What it holds of the budget.
+    bytes: usize,
 }
 
 /// What is known of callers, and requests that wait.
@@ -106,7 +110,13 @@ impl Server {
 
     pub(super) fn caller_gone(&mut self, client: ClientId) {
         self.gate.callers.remove(&client);
-        self.gate.parked.retain(|parked| parked.client != client);
+        let mut bytes = 0;
+        self.gate.parked.retain(|parked| {
+            let stays = parked.client != client;
+            bytes += if stays { 0 } else { parked.bytes };
+            stays
+        });
+        self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
     }
 
     /// The user at the end of a connection by the map at hand, for a log.
@@ -135,9 +145,14 @@ impl Server {
         if is_judged_at_once(&request.body) {
             return self.judge(now, client, request, deadline);
         }
+        if let Err(error) = self.check_room(now, client, &request.body) {
+            return self.respond(client, Response { sequence: request.sequence, leader: None, result: Err(error) });
+        }
+        let bytes = request_bytes(&request.body);
+        self.budget.add(Owner::Client(client), Kind::Requests, bytes);
         self.gate.next += 1;
         let number = self.gate.next;
-        self.gate.parked.push_back(Parked { number, client, request, came: now, deadline });
+        self.gate.parked.push_back(Parked { number, client, request, came: now, deadline, bytes });
         self.confirm(now);
     }
 
@@ -159,7 +174,8 @@ impl Server {
         }
         self.gate.confirmed = asked;
         while self.gate.parked.front().is_some_and(|parked| parked.number <= covered) {
-            let Some(Parked { client, request, deadline, .. }) = self.gate.parked.pop_front() else { return };
+            let Some(Parked { client, request, deadline, bytes, .. }) = self.gate.parked.pop_front() else { return };
+            self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
             self.judge(now, client, request, deadline);
         }
         if !self.gate.parked.is_empty() {
@@ -198,11 +214,12 @@ impl Server {
         self.gate.parked.retain(|parked| {
             let is_over = parked.deadline <= now;
             if is_over {
-                over.push((parked.client, parked.request.sequence, parked.deadline.since(parked.came)));
+                over.push((parked.client, parked.request.sequence, parked.deadline.since(parked.came), parked.bytes));
             }
             !is_over
         });
-        for (client, sequence, waited) in over {
+        for (client, sequence, waited, bytes) in over {
+            self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
             self.counters.timeouts += 1;
             let timeout_ms = u32::try_from(waited.as_ns() / 1_000_000).unwrap_or(u32::MAX);
             let reason =

@@ -1,11 +1,14 @@
 //! How much data there may be, and what this server thinks that somebody should look at.
 
-use machine::Time;
+use machine::{Span, Time};
 use tree::Command;
 
 use super::Server;
 use crate::alarm::{Alarm, Alarms, Kind, LIFT_PERCENT, NEAR_PERCENT};
 use crate::group::{Asker, Group};
+
+/// A server that has started says nothing of others for so long.
+const LISTENING: Span = Span::from_secs(5);
 
 /// The version of the protocol that knows of quotas.
 const VERSION_WITH_QUOTA: u32 = 3;
@@ -43,7 +46,9 @@ impl Server {
             let text = replica.reason.clone();
             alarms.push(Alarm { kind: Kind::ReplicaStopped, shard: Some(replica.shard), server: None, text });
         }
-        for (id, shard) in self.map.shards().iter().filter(|(id, _)| self.leader_of(**id).is_none()) {
+        // A server that has just started has heard nobody yet.
+        let has_listened = now >= self.opened + LISTENING;
+        for (id, shard) in self.map.shards().iter().filter(|(id, _)| has_listened && self.leader_of(**id).is_none()) {
             let text = format!(
                 "server {name} knows no leader of shard {}; hint: a majority of its voters has to be up and to reach each other",
                 shard.name
@@ -52,7 +57,7 @@ impl Server {
         }
         let live = self.live_peers(now);
         for (id, member) in self.map.members() {
-            if *id != self.config.server && !live.contains(id) {
+            if has_listened && *id != self.config.server && !live.contains(id) {
                 let text = format!(
                     "server {name} does not hear server {} at {}; hint: start it, or take it out with `heddle cluster remove`",
                     member.name, member.address
@@ -76,17 +81,27 @@ impl Server {
             (Kind::QuotaReached, then)
         } else if self.is_full {
             let lift = percent(quota, LIFT_PERCENT);
-            (Kind::QuotaReached, format!("what would add to them is refused until they take less than {lift}"))
+            (Kind::QuotaReached, format!("what would add to them is refused until they take less than {}", size(lift)))
         } else if bytes >= percent(quota, NEAR_PERCENT) {
             (Kind::QuotaNear, "at the quota, what would add to them is refused".to_owned())
         } else {
             return None;
         };
         let text = format!(
-            "the data of server {name} take {bytes} of {quota} bytes: {then}; hint: delete something, or start the servers with a \
-             higher --quota"
+            "the data of server {name} take {} of {}: {then}; hint: delete something, or start all servers again with a higher --quota",
+            size(bytes),
+            size(quota)
         );
         Some(Alarm { kind, shard: None, server: None, text })
+    }
+}
+
+/// A number of bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+        _ => format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30)),
     }
 }
 

@@ -94,19 +94,11 @@ impl Server {
 
     /// Whether there is room for what a client asks.
     pub(super) fn check_room(&mut self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Error> {
-        let bytes = match body {
-            // Whoever wants less is always heard.
-            RequestBody::Unwatch { .. } | RequestBody::Admin(crate::protocol::Admin::Status) => return Ok(()),
-            RequestBody::Write(transaction) => REQUEST_BYTES + transaction_bytes(transaction),
-            RequestBody::WriteOrElse { transaction, otherwise } => {
-                let values = otherwise
-                    .iter()
-                    .map(|change| change.at().path.as_str().len() + 16 + change.value().map_or(0, |value| value.len()));
-                REQUEST_BYTES + transaction_bytes(transaction) + values.sum::<usize>()
-            }
-            RequestBody::Call { input, .. } => REQUEST_BYTES + input.len(),
-            _ => REQUEST_BYTES,
-        };
+        // Whoever wants less is always heard.
+        if matches!(body, RequestBody::Unwatch { .. } | RequestBody::Admin(crate::protocol::Admin::Status)) {
+            return Ok(());
+        }
+        let bytes = request_bytes(body);
         let kind = if matches!(body, RequestBody::Call { .. }) { Kind::Calls } else { Kind::Requests };
         if self.budget.admits(Owner::Client(client), bytes) {
             return Ok(());
@@ -161,6 +153,22 @@ impl Server {
         self.budget.set(owner, Kind::Answers, 0);
         debug_assert_eq!(self.budget.of_owner(owner), 0, "something is still held for {client:?}");
     }
+}
+
+/// Bytes of a request, about.
+pub(super) fn request_bytes(body: &RequestBody) -> usize {
+    REQUEST_BYTES
+        + match body {
+            RequestBody::Write(transaction) => transaction_bytes(transaction),
+            RequestBody::WriteOrElse { transaction, otherwise } => {
+                let values = otherwise
+                    .iter()
+                    .map(|change| change.at().path.as_str().len() + 16 + change.value().map_or(0, |value| value.len()));
+                transaction_bytes(transaction) + values.sum::<usize>()
+            }
+            RequestBody::Call { input, .. } => input.len(),
+            _ => 0,
+        }
 }
 
 /// Bytes of a transaction, about.

@@ -98,6 +98,7 @@ pub struct Server {
     wanted: BTreeSet<ShardId>,
     peers: Peers,
     timeout: ElectionTimeout,
+    opened: Time,
     /// When it was called last, and when it was called again after it had stood still.
     seen: Time,
     stalled: Time,
@@ -220,6 +221,10 @@ impl Server {
         }
         self.poll_rpc(now);
         self.advance(now);
+        if !self.is_full && self.content_bytes() >= self.config.quota_bytes.unwrap_or(u64::MAX) {
+            self.quota_due();
+            self.advance(now);
+        }
         self.unlogged = 0;
         self.take_writes(now);
         self.flush_watches();

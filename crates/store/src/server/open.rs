@@ -151,6 +151,7 @@ impl Server {
             counters: Counters::default(),
             address: members.get(&me).unwrap_or(&config.address).clone(),
             is_full: false,
+            opened: now,
             leaving: false,
             out_of_meta: false,
             witnesses: super::trust::Witnesses::new(),

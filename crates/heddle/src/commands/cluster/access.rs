@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use live::cluster::{Client, Error, LoginToken, Tls};
 use machine::ServerId;
 use miette::{Report, miette};
-use placement::{Command, Effect};
+use placement::{Command, Effect, Member};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
-use store::status::{Health, Status, StoppedReplica};
+use store::status::{Status, StoppedReplica};
 
 use super::{explain, tls};
 use crate::cli::actions;
@@ -123,20 +123,40 @@ impl Access {
 
     /// What the server at an address says of itself, if it is there and is the one that is meant.
     pub fn status_at(&self, address: &str, server: ServerId, cluster: u64) -> Option<Status> {
-        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
-        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
-        super::log_in(&client, self.token.as_ref()).ok()?;
-        match client.request(RequestBody::Admin(Admin::Status), self.timeout.min(STATUS_TIMEOUT)) {
+        match self.ask_at(address, RequestBody::Admin(Admin::Status)) {
             Ok(Answer::Status(status)) if status.server == server && status.cluster == cluster => Some(*status),
             _ => None,
         }
     }
 
-    /// Asks the server at an address; nothing if it does not answer.
-    pub fn ask_at(&self, address: &str, body: RequestBody) -> Option<Answer> {
-        let config = ClientConfig { go_to_leader: false, single_attempt: true, ..ClientConfig::default() };
-        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
-        client.request(body, self.timeout.min(STATUS_TIMEOUT)).ok()
+    /// Asks the server at an address, as whoever this is logged in.
+    pub fn ask_at(&self, address: &str, body: RequestBody) -> Result<Answer, Error> {
+        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
+        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config)?;
+        if let Some(token) = &self.token {
+            client.log_in(token.clone())?;
+        }
+        client.request(body, self.timeout.min(STATUS_TIMEOUT))
+    }
+
+    /// Asks several servers something, all at once; of those that do not say it, why.
+    pub fn ask_each<'a, T: Send>(
+        &self,
+        members: impl IntoIterator<Item = &'a Member>,
+        admin: &Admin,
+        read: impl Fn(Answer) -> Option<T> + Sync,
+    ) -> BTreeMap<ServerId, Result<T, String>> {
+        std::thread::scope(|scope| {
+            let ask = |member: &Member| {
+                let (id, address, read) = (member.id, member.address.clone(), &read);
+                let body = RequestBody::Admin(admin.clone());
+                scope.spawn(move || (id, self.ask_at(&address, body).map(read).map_err(|error| error.to_string())))
+            };
+            let threads: Vec<_> = members.into_iter().map(ask).collect();
+            let said = threads.into_iter().map(|thread| thread.join().expect("a question does not panic"));
+            said.map(|(id, said)| (id, said.and_then(|said| said.ok_or_else(|| "it says something else".to_owned()))))
+                .collect()
+        })
     }
 
     /// Replicas that have stopped. Only servers are asked that lack a replica which the map wants there: those of protocol version 1
@@ -146,26 +166,15 @@ impl Access {
             let held = |shard| status.groups.iter().any(|group| group.shard == shard);
             status.map.shards().keys().any(|shard| status.map.desired_replicas(*shard).contains(**id) && !held(*shard))
         };
-        let ask = |(id, status): (&ServerId, &Status)| {
-            let address = status.map.members().get(id)?.address.clone();
-            let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
-            let client = Client::with_config(&[address], self.tls.as_ref(), config).ok()?;
-            match client.request(RequestBody::Admin(Admin::StoppedReplicas), self.timeout.min(STATUS_TIMEOUT)) {
-                Ok(Answer::StoppedReplicas(stopped)) if !stopped.is_empty() => Some((*id, stopped)),
-                _ => None,
-            }
-        };
-        servers.iter().filter(lacks).filter_map(ask).collect()
-    }
-
-    /// How the server at an address says that it is; none if it does not say so, or is a release older than the question.
-    pub fn health_at(&self, address: &str) -> Option<Health> {
-        let config = ClientConfig { go_to_leader: false, ..ClientConfig::default() };
-        let client = Client::with_config(&[address.to_owned()], self.tls.as_ref(), config).ok()?;
-        match client.request(RequestBody::Admin(Admin::Health), self.timeout.min(STATUS_TIMEOUT)) {
-            Ok(Answer::Health(health)) => Some(*health),
+        let lacking = servers.iter().filter(lacks).filter_map(|(id, status)| status.map.members().get(id));
+        let said = self.ask_each(lacking, &Admin::StoppedReplicas, |answer| match answer {
+            Answer::StoppedReplicas(stopped) => Some(stopped),
             _ => None,
-        }
+        });
+        said.into_iter()
+            .filter_map(|(id, stopped)| Some((id, stopped.ok()?)))
+            .filter(|(_, it)| !it.is_empty())
+            .collect()
     }
 
     /// For clients of another kind.

@@ -7,7 +7,7 @@ use miette::Report;
 use placement::ShardId;
 use serde_json::json;
 use store::alarm::{Alarms, Kind};
-use store::protocol::{Admin, Answer, RequestBody};
+use store::protocol::{Admin, Answer};
 
 use super::access::Access;
 use super::view::View;
@@ -15,19 +15,18 @@ use crate::Ending;
 use crate::cli::Format;
 use crate::output::{Rows, put};
 
-/// What servers say somebody should look at, by server; all asked at once. Servers of an older release don't answer.
-pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Alarms> {
-    std::thread::scope(|scope| {
-        let ask = |id: ServerId, address: &str| {
-            let address = address.to_owned();
-            scope.spawn(move || match access.ask_at(&address, RequestBody::Admin(Admin::Alarms)) {
-                Some(Answer::Alarms(alarms)) => Some((id, *alarms)),
-                _ => None,
-            })
-        };
-        let members = view.map.members().values().filter(|member| view.servers.contains_key(&member.id));
-        let threads: Vec<_> = members.map(|member| ask(member.id, &member.address)).collect();
-        threads.into_iter().filter_map(|thread| thread.join().expect("a question does not panic")).collect()
+/// A server is down, or not reached.
+const NO_ANSWER: &str = "no-answer";
+
+/// A server is up and does not say.
+const NOT_ASKED: &str = "not-asked";
+
+/// What the servers that are up say somebody should look at; of those that do not say it, why.
+pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Result<Alarms, String>> {
+    let up = view.map.members().values().filter(|member| view.servers.contains_key(&member.id));
+    access.ask_each(up, &Admin::Alarms, |answer| match answer {
+        Answer::Alarms(alarms) => Some(*alarms),
+        _ => None,
     })
 }
 
@@ -40,10 +39,10 @@ struct Row {
 }
 
 /// One row for each thing, however many servers say so.
-fn rows(view: &View, said: &BTreeMap<ServerId, Alarms>) -> Vec<Row> {
+fn rows(view: &View, said: &BTreeMap<ServerId, Result<Alarms, String>>) -> Vec<Row> {
     // What a server says of itself is one thing for each server.
     let mut found: BTreeMap<(Kind, Option<ShardId>, ServerId), Row> = BTreeMap::new();
-    for (id, alarms) in said {
+    for (id, alarms) in said.iter().filter_map(|(id, alarms)| Some((id, alarms.as_ref().ok()?))) {
         for alarm in &alarms.alarms {
             let shard =
                 |shard: ShardId| view.map.shards().get(&shard).map_or_else(|| shard.to_string(), |it| it.name.clone());
@@ -58,17 +57,19 @@ fn rows(view: &View, said: &BTreeMap<ServerId, Alarms>) -> Vec<Row> {
         }
     }
     let mut rows: Vec<Row> = found.into_values().collect();
-    let heard = |id: &ServerId| view.servers.contains_key(id);
-    for member in view.map.members().values().filter(|member| !heard(&member.id)) {
-        rows.push(Row {
-            alarm: "no-answer",
-            about: format!("server {}", member.name),
-            seen_by: Vec::new(),
-            text: format!(
-                "{} does not answer this command; hint: is it running, and is it reached from here?",
-                member.address
+    for member in view.map.members().values() {
+        let (alarm, text) = match said.get(&member.id) {
+            Some(Ok(_)) => continue,
+            Some(Err(reason)) => (NOT_ASKED, format!("it does not say whether it has alarms: {reason}")),
+            None => (
+                NO_ANSWER,
+                format!(
+                    "{} does not answer this command; hint: is it running, and is it reached from here?",
+                    member.address
+                ),
             ),
-        });
+        };
+        rows.push(Row { alarm, about: format!("server {}", member.name), seen_by: Vec::new(), text });
     }
     rows
 }
@@ -98,9 +99,8 @@ pub fn list(access: &Access, format: Format) -> Result<Ending, Report> {
     Ok(if found.is_empty() { Ending::Passed } else { Ending::Missed })
 }
 
-/// The texts of all alarms, for a status.
-pub fn texts(view: &View, said: &BTreeMap<ServerId, Alarms>) -> Vec<String> {
-    // The status has the rest already.
-    let is_news = |row: &Row| row.alarm != Kind::ReplicaStopped.name() && row.alarm != "no-answer";
+/// The texts of all alarms, for a status, which says by itself who does not answer and what has stopped.
+pub fn texts(view: &View, said: &BTreeMap<ServerId, Result<Alarms, String>>) -> Vec<String> {
+    let is_news = |row: &Row| ![Kind::ReplicaStopped.name(), NO_ANSWER, NOT_ASKED].contains(&row.alarm);
     rows(view, said).into_iter().filter(is_news).map(|row| format!("ALARM {}: {}", row.alarm, row.text)).collect()
 }

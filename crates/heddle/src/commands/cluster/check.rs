@@ -171,7 +171,8 @@ fn progress(quiet: bool, requests: u64) -> ProgressBar {
 fn judge(measured: &Measured, rate: u64, verdicts: &mut Verdicts) {
     let failed = measured.failed;
     let reason = measured.first_failure.as_deref().unwrap_or("none");
-    verdicts.judge(failed == 0, "failed requests", format!("{failed}, the first one with: {reason}"));
+    let detail = if failed == 0 { "none".to_owned() } else { format!("{failed}, the first one with: {reason}") };
+    verdicts.judge(failed == 0, "failed requests", detail);
     let (reached, wanted) = (measured.per_second(), rate as f64 * RATE_PERCENT / 100.0);
     let detail = format!("{reached:.1} writes a second, expected {wanted:.0} at least");
     verdicts.judge(reached >= wanted, "throughput", detail);
@@ -196,18 +197,19 @@ fn judge(measured: &Measured, rate: u64, verdicts: &mut Verdicts) {
 /// How long the servers' disks took meanwhile.
 fn log_writes(
     view: &View,
-    before: &BTreeMap<ServerId, Health>,
-    after: &BTreeMap<ServerId, Health>,
+    before: &BTreeMap<ServerId, Result<Health, String>>,
+    after: &BTreeMap<ServerId, Result<Health, String>>,
     verdicts: &mut Verdicts,
 ) {
     for (id, member) in view.map.members() {
         let what = format!("log writes of {}", member.name);
-        let Some(after) = after.get(id) else {
+        let (Some(Ok(after)), before) = (after.get(id), before.get(id)) else {
             verdicts.note(&what, "it does not say".to_owned());
             continue;
         };
         let none = Latencies::default();
-        let writes = after.log_writes.since(before.get(id).map_or(&none, |before| &before.log_writes));
+        let before = before.and_then(|before| before.as_ref().ok()).map_or(&none, |before| &before.log_writes);
+        let writes = after.log_writes.since(before);
         let ms = |per_mille| writes.quantile_us(per_mille).map_or(0.0, |us| us as f64 / 1e3);
         let detail = format!("{}, each with its sync: p50 < {} ms, p99 < {} ms", writes.count(), ms(500), ms(990));
         verdicts.note(&what, detail);

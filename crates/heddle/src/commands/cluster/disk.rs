@@ -17,7 +17,7 @@ use crate::output::{Rows, put};
 pub fn rows(access: &Access, view: &View) -> Rows {
     let mut rows = Rows::new(&["server", "log-bytes", "log-segments", "snapshot-bytes", "log-in-memory", "data-bytes"]);
     for (id, member) in view.map.members().iter().filter(|(id, _)| view.servers.contains_key(*id)) {
-        let disk = ask(access, member, Admin::Disk);
+        let disk = ask(access, member, Admin::Disk).ok();
         rows.push([
             json!(view.name(*id)),
             json!(disk.map(|disk| disk.log_bytes)),
@@ -37,20 +37,15 @@ pub fn defragment(access: &Access, server: Option<&str>, format: Format) -> Resu
         Some(server) => vec![view::server(&map, server)?.clone()],
         None => map.members().values().cloned().collect(),
     };
-    let mut before = BTreeMap::new();
-    for member in &members {
-        let Some(disk) = ask(access, member, Admin::Defragment) else {
-            return Err(miette!(
-                help = "`heddle cluster status` shows which servers are up; a server of an older version has to be upgraded first",
-                "{} at {} does not answer",
-                member.name,
-                member.address
-            ));
-        };
-        before.insert(member.id, disk);
-    }
     let mut rows = Rows::new(&["server", "log-bytes-before", "log-bytes", "snapshot-bytes-before", "snapshot-bytes"]);
+    let (mut before, mut failures) = (BTreeMap::new(), Vec::new());
     for member in &members {
+        match ask(access, member, Admin::Defragment) {
+            Ok(disk) => drop(before.insert(member.id, disk)),
+            Err(reason) => failures.push(format!("{} at {}: {reason}", member.name, member.address)),
+        }
+    }
+    for member in members.iter().filter(|member| before.contains_key(&member.id)) {
         let (before, after) = (before[&member.id], wait(access, member)?);
         rows.push([
             json!(member.name),
@@ -60,12 +55,24 @@ pub fn defragment(access: &Access, server: Option<&str>, format: Format) -> Resu
             json!(after.snapshot_bytes),
         ]);
     }
-    put(&rows.render(format))
+    if !before.is_empty() {
+        put(&rows.render(format))?;
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let others = if before.is_empty() { "" } else { "; the others are done" };
+    Err(miette!(
+        help =
+            "`heddle cluster status` shows which servers are up; a server of an older version has to be upgraded first",
+        "not everywhere: {}{others}",
+        failures.join("; ")
+    ))
 }
 
 /// Waits until a server is done.
 fn wait(access: &Access, member: &Member) -> Result<DiskStatus, Report> {
-    let done = access.wait(|| Ok(ask(access, member, Admin::Disk).filter(|disk| !disk.is_defragmenting)))?;
+    let done = access.wait(|| Ok(ask(access, member, Admin::Disk).ok().filter(|disk| !disk.is_defragmenting)))?;
     done.ok_or_else(|| {
         miette!(
             help = "it goes on by itself; --timeout waits longer, `heddle cluster status -v` shows how far it is",
@@ -75,9 +82,10 @@ fn wait(access: &Access, member: &Member) -> Result<DiskStatus, Report> {
     })
 }
 
-fn ask(access: &Access, member: &Member, admin: Admin) -> Option<DiskStatus> {
+fn ask(access: &Access, member: &Member, admin: Admin) -> Result<DiskStatus, String> {
     match access.ask_at(&member.address, RequestBody::Admin(admin)) {
-        Some(Answer::Disk(disk)) => Some(disk),
-        _ => None,
+        Ok(Answer::Disk(disk)) => Ok(disk),
+        Ok(_) => Err("it says something else".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }

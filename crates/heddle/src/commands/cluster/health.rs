@@ -7,6 +7,7 @@ use miette::Report;
 use placement::ShardId;
 use serde_json::{Value, json};
 use store::alarm::Kind;
+use store::protocol::{Admin, Answer};
 use store::status::Health;
 
 use super::access::Access;
@@ -17,15 +18,12 @@ use crate::Ending;
 use crate::cli::Format;
 use crate::output::{Rows, put};
 
-/// What the servers that could be reached say of themselves, by server; all asked at once.
-pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Health> {
-    std::thread::scope(|scope| {
-        let ask = |id: ServerId, address: &str| {
-            let address = address.to_owned();
-            scope.spawn(move || Some((id, access.health_at(&address)?)))
-        };
-        let threads: Vec<_> = view.map.members().values().map(|member| ask(member.id, &member.address)).collect();
-        threads.into_iter().filter_map(|thread| thread.join().expect("a question does not panic")).collect()
+/// How the servers that are up say that they are; of those that do not say it, why.
+pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Result<Health, String>> {
+    let up = view.map.members().values().filter(|member| view.servers.contains_key(&member.id));
+    access.ask_each(up, &Admin::Health, |answer| match answer {
+        Answer::Health(health) => Some(*health),
+        _ => None,
     })
 }
 
@@ -41,17 +39,26 @@ pub fn check(access: &Access, format: Format) -> Result<Ending, Report> {
             None => verdicts.judge(false, &what, format!("{} does not answer", member.address)),
             Some(status) => verdicts.judge(true, &what, format!("answers at {}, {}", member.address, status.version)),
         }
-        let Some(health) = health.get(&member.id) else { continue };
         let what = format!("disk of {}", member.name);
-        match &health.disk {
-            Some(reason) => verdicts.judge(false, &what, reason.clone()),
-            None => verdicts.judge(true, &what, "takes writes".to_owned()),
+        match health.get(&member.id) {
+            Some(Ok(Health { disk: None, .. })) => verdicts.judge(true, &what, "takes writes".to_owned()),
+            Some(Ok(Health { disk: Some(reason), .. })) => verdicts.judge(false, &what, reason.clone()),
+            Some(Err(reason)) => verdicts.judge(false, &what, format!("it does not say: {reason}")),
+            None => continue,
         }
-        let Some(alarms) = alarms.get(&member.id) else { continue };
+        let what = format!("data of {}", member.name);
+        let alarms = match alarms.get(&member.id) {
+            Some(Ok(alarms)) => alarms,
+            Some(Err(reason)) => {
+                verdicts.judge(false, &what, format!("it does not say: {reason}"));
+                continue;
+            }
+            None => continue,
+        };
         let near = alarms.alarms.iter().find(|alarm| matches!(alarm.kind, Kind::QuotaNear | Kind::QuotaReached));
         let of = alarms.quota_bytes.map_or_else(|| "no quota".to_owned(), |quota| format!("of a quota of {quota}"));
         let detail = near.map_or_else(|| format!("{} bytes, {of}", alarms.content_bytes), |alarm| alarm.text.clone());
-        verdicts.judge(near.is_none(), &format!("data of {}", member.name), detail);
+        verdicts.judge(near.is_none(), &what, detail);
     }
     let shards = view.map.shards().values().map(|shard| (shard.id, shard.name.as_str()));
     for (id, name) in std::iter::once((ShardId::META, "meta")).chain(shards.filter(|(id, _)| *id != ShardId::META)) {
@@ -77,6 +84,13 @@ pub fn refusals(access: &Access, format: Format) -> Result<(), Report> {
     let mut rows = Rows::new(&["server", "host", "client", "what", "reason", "count", "last"]);
     let mut others = 0;
     for (id, health) in ask(access, &view) {
+        let health = match health {
+            Ok(health) => health,
+            Err(reason) => {
+                eprintln!("server {} does not say whom it has refused: {reason}", view.name(id));
+                continue;
+            }
+        };
         others += health.other_refusals;
         for row in health.refusals {
             let texts = [row.host, row.client, row.what, row.reason].map(Value::from);

@@ -16,7 +16,7 @@ use crate::cli::Format;
 
 /// What nobody knows who could put it into a command.
 const SAME_OPTIONS: &str =
-    "If the others were started with --election-timeout, --reads or --no-pre-vote, give it the same";
+    "If the others were started with --election-timeout, --reads, --no-pre-vote or --quota, give it the same";
 
 /// A server that was invited has to join within this.
 const INVITED_FOR: Duration = Duration::from_secs(3_600);

@@ -65,8 +65,8 @@ fn text(access: &Access, view: &View, verbose: bool) -> String {
 }
 
 /// The version of the protocol that all servers speak, with a separator.
-fn protocol(said: &BTreeMap<ServerId, Alarms>) -> String {
-    let newest = said.values().map(|alarms| alarms.protocol).max();
+fn protocol(said: &BTreeMap<ServerId, Result<Alarms, String>>) -> String {
+    let newest = said.values().flatten().map(|alarms| alarms.protocol).max();
     newest.map_or_else(String::new, |version| format!("protocol {version}; "))
 }
 

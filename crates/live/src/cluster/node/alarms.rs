@@ -2,31 +2,44 @@
 
 use machine::{ServerId, Time};
 use placement::ShardId;
-use store::alarm::Kind;
+use store::alarm::{Alarm, Kind};
 
 use super::Node;
 
 /// What an alarm is about: its words change all the time.
 type Subject = (Kind, Option<ShardId>, Option<ServerId>);
 
-/// Alarms that were noted and are not over.
+/// What was there at the last look, and what of it was noted.
 #[derive(Default)]
-pub(super) struct Noted(Vec<Subject>);
+pub(super) struct Noted(Vec<(Subject, bool)>);
 
 impl Node {
-    /// Notes what has changed since the last look.
+    /// Notes what has changed. What is there at one look and not at the next, as an election, is no news.
     pub(super) fn note_alarms(&mut self, now: Time) {
         let alarms = self.parts.server.alarms(now).alarms;
-        let subject = |alarm: &store::alarm::Alarm| (alarm.kind, alarm.shard, alarm.server);
-        for alarm in alarms.iter().filter(|alarm| !self.noted.0.contains(&subject(alarm))) {
-            tracing::warn!("alarm {}: {}", alarm.kind.name(), alarm.text);
+        let last = std::mem::take(&mut self.noted.0);
+        for alarm in &alarms {
+            let subject = subject(alarm);
+            let before = last.iter().find(|(it, _)| *it == subject);
+            if before.is_some_and(|(_, is_noted)| !is_noted) {
+                tracing::warn!("alarm {}: {}", alarm.kind.name(), alarm.text);
+            }
+            self.noted.0.push((subject, before.is_some()));
         }
-        let now: Vec<Subject> = alarms.iter().map(subject).collect();
-        for (kind, shard, server) in self.noted.0.iter().filter(|subject| !now.contains(subject)) {
-            let shard = shard.map_or_else(String::new, |shard| format!(" of shard {shard}"));
-            let server = server.map_or_else(String::new, |server| format!(" of server {server}"));
-            tracing::info!("alarm {}{shard}{server} is over", kind.name());
+        let map = self.parts.server.map();
+        for ((kind, shard, server), is_noted) in last {
+            if !is_noted || alarms.iter().any(|alarm| subject(alarm) == (kind, shard, server)) {
+                continue;
+            }
+            let shard = shard.and_then(|id| map.shards().get(&id)).map(|shard| format!(" of shard {}", shard.name));
+            let server =
+                server.and_then(|id| map.members().get(&id)).map(|member| format!(" of server {}", member.name));
+            let about = shard.or(server).unwrap_or_default();
+            tracing::info!("alarm {}{about} is over", kind.name());
         }
-        self.noted.0 = now;
     }
+}
+
+fn subject(alarm: &Alarm) -> Subject {
+    (alarm.kind, alarm.shard, alarm.server)
 }
