@@ -6,9 +6,9 @@
 //! there, late is only slow.
 //!
 //! A controller's threads run for some ten microseconds at a time, and six wake-ups lie between a write and its answer. Beside programs that
-//! want all cores, one wake-up in 200 waited for up to 4 ms, always until a tick of the clock: a thread that is woken within 0.3 ms of its last
+//! want all cores, one wake-up in 200 waited for up to 4 ms, mostly until a tick of the clock: a thread that is woken within 0.3 ms of its last
 //! run has had its share of the core for the moment, so the scheduler does not let it in, and looks again at the next tick only. Shorter slices
-//! help a little (p99 of a write 4.5 ms in place of 5.3), a larger share more (one wake-up in 1,000); docs/benchmarks.md has the figures.
+//! help a little (p99 of an update 4.1 ms in place of 4.8), a larger share more (one wake-up in 1,000); docs/benchmarks.md has the figures.
 #![allow(unsafe_code)]
 
 use std::io;
