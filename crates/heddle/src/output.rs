@@ -91,10 +91,19 @@ impl Rows {
     }
 }
 
+/// A text that somebody else chose, for a terminal: what would move the cursor, colour or turn what follows is shown by its number.
+pub fn harmless(text: &str) -> String {
+    let is_harmful = |c: char| {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        (c.is_control() && c != '\n') || turns
+    };
+    text.chars().map(|c| if is_harmful(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
 fn text(cell: &Value) -> String {
     match cell {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => harmless(text),
         other => other.to_string(),
     }
 }
@@ -108,6 +117,19 @@ mod tests {
         rows.push(["h1".into(), 12.into(), "a, \"b\"".into()]);
         rows.push(["leaf1".into(), 3.into(), Value::Null]);
         rows
+    }
+
+    #[test]
+    fn nothing_that_somebody_else_chose_reaches_the_terminal_as_a_command() {
+        let name = "\u{1b}]0;x\u{7}\u{9b}1m\u{202e}y\r";
+        let mut rows = Rows::new(&["name"]);
+        rows.push([name.into()]);
+        for format in [Format::Table, Format::Csv] {
+            let shown = rows.render(format);
+            assert!(shown.contains("\\u{1b}]0;x\\u{7}\\u{9b}1m\\u{202e}y\\u{d}"), "{shown}");
+            assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+        }
+        assert_eq!(harmless("a\nb \u{e4}"), "a\nb \u{e4}");
     }
 
     #[test]

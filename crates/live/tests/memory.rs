@@ -90,9 +90,8 @@ fn metric(controller: &Controller, name: &str) -> u64 {
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
-#[test]
-fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
-    let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+/// Three controllers that all vote.
+fn three(folders: &[tempfile::TempDir]) -> Vec<Controller> {
     let mut three: Vec<Controller> = Vec::new();
     for (n, folder) in folders.iter().enumerate() {
         let join = three.first().map(|first| first.address.clone());
@@ -107,6 +106,30 @@ fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
         let groups = status(&everybody).groups;
         groups.len() >= 2 && groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
     });
+    three
+}
+
+#[test]
+fn what_was_sent_to_peers_is_given_back() {
+    let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let three = three(&folders);
+    let everybody = client(&three.iter().collect::<Vec<_>>());
+    // Long enough that not all of an envelope is sent at once.
+    let value = |key: u64| Change::Put { at: car(key), value: vec![7; 1 << 20].into() };
+    for _ in 0..30 {
+        let transaction = Transaction { conditions: Vec::new(), changes: (0..7).map(value).collect() };
+        everybody.request(RequestBody::Write(transaction), PATIENCE).unwrap();
+    }
+    for one in &three {
+        eventually("nothing waits for peers", || metric(one, "heddle_memory_bytes{kind=\"peers\"}") == 0);
+    }
+}
+
+#[test]
+fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
+    let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let three = three(&folders);
+    let everybody = client(&three.iter().collect::<Vec<_>>());
     put(&everybody, 1, b"before", PATIENCE).unwrap();
     for stopped in &three[1..] {
         stopped.signal(Signal::SIGSTOP);

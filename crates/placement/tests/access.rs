@@ -432,3 +432,19 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_name_that_nobody_can_have_is_refused_before_it_is_in_a_log() {
+    let long = "x".repeat(1 << 20);
+    let (user, role) = (long.clone(), long.clone());
+    for command in [
+        AccessCommand::DeleteRole { role: long.clone() },
+        AccessCommand::DeleteUser { user: long.clone() },
+        AccessCommand::Assign { user: user.clone(), role: "drivers".into() },
+        AccessCommand::Unassign { user: "ann".into(), role: role.clone() },
+        AccessCommand::SetToken { user, token: None },
+    ] {
+        let refusal = Command::Access { revision: None, command }.check().unwrap_err().to_string();
+        assert!(refusal.contains("too long for a name") && refusal.len() < 500, "{refusal}");
+    }
+}

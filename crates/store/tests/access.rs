@@ -472,3 +472,48 @@ fn requests_that_wait_for_their_check_are_in_the_budget() {
     cluster.run(Span::from_secs(5));
     assert_eq!(cluster.server(alone).memory().used_bytes, 0);
 }
+
+#[test]
+fn what_waits_is_counted_whatever_it_is() {
+    let mut cluster = Cluster::checked(3);
+    let alone = (1..=3).find(|id| !leads_meta(&cluster, *id)).expect("one leads, and two don't");
+    cluster.cut_off.insert(ServerId(alone));
+    let value = || vec![0; 900_000];
+    let condition = Condition { at: at("/car:cars"), expect: Expect::NotValue(value().into()) };
+    let transaction = Transaction { conditions: vec![condition], changes: Vec::new() };
+    let name = "x".repeat(900_000);
+    let command = placement::Command::EnsureModule { module: name.clone() };
+    for body in [
+        RequestBody::Write(transaction),
+        RequestBody::Offer { offers: vec![(name.clone(), None)] },
+        RequestBody::Call { name, path: None, input: Vec::new(), idempotent: false },
+        RequestBody::Admin(Admin::Placement(command)),
+    ] {
+        let before = cluster.server(alone).memory().used_bytes;
+        cluster.send_as(STRANGER, alone, body.clone());
+        cluster.run(Span::from_ms(1));
+        assert!(cluster.server(alone).memory().used_bytes >= before + 900_000, "{body:?}");
+    }
+}
+
+#[test]
+fn an_offer_that_is_made_a_million_times_is_one() {
+    let mut cluster = Cluster::of(1);
+    let distinct: Vec<_> = (0..4_000).map(|n| (format!("car:stop{n}"), None)).collect();
+    assert_eq!(cluster.ask(1, RequestBody::Offer { offers: distinct }), Ok(Answer::Done));
+    let same = vec![("car:stop".to_owned(), None); 1_000_000];
+    assert_eq!(cluster.ask(1, RequestBody::Offer { offers: same }), Ok(Answer::Done));
+}
+
+#[test]
+fn an_entry_that_would_fit_no_message_is_refused() {
+    let mut cluster = Cluster::of(3);
+    let leader = (1..=3).find(|id| leads_meta(&cluster, *id)).expect("one leads");
+    let servers = (0..3_000_000).map(|n| ServerId(n + (1 << 40))).collect();
+    let command =
+        placement::Command::SetReplicas { id: ShardId::DEFAULT, replicas: placement::Replicas::Servers(servers) };
+    let answer = cluster.ask_as(OURSELVES, leader, RequestBody::Admin(Admin::Placement(command)));
+    assert!(matches!(&answer, Err(Error::Invalid(text)) if text.contains("an entry of the log")), "{answer:?}");
+    // And meta goes on.
+    cluster.change(add_user("rita", &[ROOT]));
+}

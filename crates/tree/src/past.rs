@@ -5,7 +5,8 @@
 //! rare, looks through the changes since.
 //! See `docs/decisions/0021-old-revisions.md`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
 use std::iter::Peekable;
 
 use serde::{Deserialize, Serialize};
@@ -108,9 +109,8 @@ impl Past {
         revision: u64,
     ) -> Result<Subtree, Compacted> {
         self.check(tree, revision)?;
-        let changed = self.changed_since(at, after, revision);
         let mut now = tree.range(at.datastore, &at.path, &[], after).peekable();
-        let mut then = changed.into_iter().peekable();
+        let mut then = self.changed_since(at, after, revision).peekable();
         let mut values = Vec::new();
         while let Some((path, value)) = next_of(&mut now, &mut then) {
             let Some(value) = value else { continue };
@@ -127,18 +127,31 @@ impl Past {
         if (window.oldest..=window.newest).contains(&revision) { Ok(()) } else { Err(window) }
     }
 
-    /// What the first change after a revision found, at each location of a subtree that changed.
-    fn changed_since(&self, at: &Location, after: Option<&Path>, revision: u64) -> BTreeMap<&Path, Option<&Value>> {
-        let (start, end) = (after.unwrap_or(&at.path).max(&at.path), at.path.subtree_end());
-        let mut changed = BTreeMap::new();
-        for change in self.since(revision).filter(|change| change.at.datastore == at.datastore) {
+    /// What the first change after a revision found, at each location of a subtree that changed, in the order of paths: as far as it is
+    /// asked for, since most of it may be of no use.
+    fn changed_since<'a>(
+        &'a self,
+        at: &'a Location,
+        after: Option<&Path>,
+        revision: u64,
+    ) -> impl Iterator<Item = (&'a Path, Option<&'a Value>)> + use<'a> {
+        let (start, end) = (after.unwrap_or(&at.path).max(&at.path).clone(), at.path.subtree_end());
+        let is_meant = |change: &&Replaced| {
             let path = &change.at.path;
-            if (start..&end).contains(&path) && after != Some(path) {
-                // The first change found what was there at the revision that is asked for.
-                changed.entry(path).or_insert(change.before.as_ref());
+            change.at.datastore == at.datastore && *path >= start && *path < end && after != Some(path)
+        };
+        let meant = self.since(revision).filter(is_meant).enumerate();
+        let mut heap: BinaryHeap<_> = meant.map(|(nth, change)| Reverse(Nth { nth, change })).collect();
+        let mut last = None;
+        std::iter::from_fn(move || {
+            loop {
+                let Reverse(Nth { change, .. }) = heap.pop()?;
+                // The first change of a place found what was there at the revision that is asked for.
+                if last.replace(&change.at.path) != Some(&change.at.path) {
+                    return Some((&change.at.path, change.before.as_ref()));
+                }
             }
-        }
-        changed
+        })
     }
 
     /// The changes after a revision, the first of them first.
@@ -156,6 +169,32 @@ impl Past {
         }
     }
 }
+
+/// A change by its path, then in the order in which it was made.
+struct Nth<'a> {
+    nth: usize,
+    change: &'a Replaced,
+}
+
+impl Ord for Nth<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.change.at.path.cmp(&other.change.at.path).then(self.nth.cmp(&other.nth))
+    }
+}
+
+impl PartialOrd for Nth<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Nth<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Nth<'_> {}
 
 impl Replaced {
     fn weight(&self) -> usize {

@@ -13,7 +13,7 @@ use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::{Committed, Outcome, Refusal};
+use crate::{Committed, LeaseId, Location, Outcome, Path, Refusal};
 
 /// The most outcomes that are kept a session; more are forgotten, oldest first.
 pub const MAX_OUTCOMES: usize = 1_024;
@@ -32,23 +32,40 @@ pub struct SessionId(pub u64);
 pub enum Begin {
     /// Apply it, then call [`Sessions::finish`].
     New,
-    /// It was applied before, with this outcome.
+    /// It was applied before, with this outcome; where something exists or is missing it names the root, see [`Command::named`].
+    ///
+    /// [`Command::named`]: crate::Command
     Repeat(Outcome),
     /// It may have been applied before; nobody knows any more.
     Forgotten,
 }
 
-/// An outcome in 16 bytes: most are plain commits.
+/// An outcome in 16 bytes: there may be millions, and a client can have as many refusals as it likes. Where something exists or is
+/// missing is not kept: the write that is sent again says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stored {
     Committed(u64),
+    ConditionFailed(u32, u64),
+    ConditionFailedAbsent(u32),
+    Exists,
+    Missing,
+    Full,
+    NoLease(LeaseId),
     Refused(Box<Refusal>),
 }
+
+const _: () = assert!(size_of::<Stored>() == 16);
 
 impl From<Outcome> for Stored {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Ok(committed) => Stored::Committed(committed.revision),
+            Err(Refusal::ConditionFailed { index, actual: Some(tag) }) => Stored::ConditionFailed(index, tag),
+            Err(Refusal::ConditionFailed { index, actual: None }) => Stored::ConditionFailedAbsent(index),
+            Err(Refusal::Exists { .. }) => Stored::Exists,
+            Err(Refusal::Missing { .. }) => Stored::Missing,
+            Err(Refusal::Full) => Stored::Full,
+            Err(Refusal::NoLease { lease }) => Stored::NoLease(lease),
             Err(refusal) => Stored::Refused(Box::new(refusal)),
         }
     }
@@ -58,6 +75,12 @@ impl From<&Stored> for Outcome {
     fn from(stored: &Stored) -> Self {
         match stored {
             Stored::Committed(revision) => Ok(Committed { revision: *revision }),
+            Stored::ConditionFailed(index, tag) => Err(Refusal::ConditionFailed { index: *index, actual: Some(*tag) }),
+            Stored::ConditionFailedAbsent(index) => Err(Refusal::ConditionFailed { index: *index, actual: None }),
+            Stored::Exists => Err(Refusal::Exists { at: Location::config(Path::root()) }),
+            Stored::Missing => Err(Refusal::Missing { at: Location::config(Path::root()) }),
+            Stored::Full => Err(Refusal::Full),
+            Stored::NoLease(lease) => Err(Refusal::NoLease { lease: *lease }),
             Stored::Refused(refusal) => Err((**refusal).clone()),
         }
     }

@@ -108,3 +108,44 @@ fn a_move_brings_what_it_brings() {
     }
     assert!(to.state.is_full && to.state.tree.get(&config("/bus:buses/bus=1")).is_some());
 }
+
+#[test]
+fn a_refusal_that_is_kept_names_the_place_of_the_write_that_is_repeated() {
+    let mut shard = Shard::default();
+    let long = format!("/car:cars/car={}", "x".repeat(900));
+    let replace = |path: &str| Change::Replace { at: config(path), value: b"1"[..].into() };
+    let create = |path: &str| Change::Create { at: config(path), value: b"1"[..].into() };
+    shard.write(vec![put("/car:cars/car=1", "1")]).unwrap();
+    for (sequence, changes, expected) in [
+        (10, vec![replace(&long)], Refusal::Missing { at: config(&long) }),
+        (
+            11,
+            vec![put("/car:cars/car=2", "1"), create("/car:cars/car=1")],
+            Refusal::Exists { at: config("/car:cars/car=1") },
+        ),
+        (12, vec![Change::Delete { at: config("/bus:buses") }], Refusal::Missing { at: config("/bus:buses") }),
+    ] {
+        let command = write(sequence, changes);
+        assert_eq!(shard.apply(&command), Err(expected.clone()));
+        assert_eq!(shard.apply(&command), Err(expected.clone()));
+        let mut restored = shard.restored(100);
+        assert_eq!(restored.apply(shard.index + 1, &command, &mut |_| {}), Err(expected));
+    }
+}
+
+#[test]
+fn refusals_that_nobody_acknowledges_cost_little() {
+    let mut shard = Shard::default();
+    let long = format!("/car:cars/car={}", "x".repeat(900));
+    for sequence in 1..=1_000 {
+        let replace = Change::Replace { at: config(&long), value: b"1"[..].into() };
+        assert!(shard.apply(&write(sequence, vec![replace])).is_err());
+    }
+    let mut bytes = 0;
+    let mut reader = shard.state.snapshot();
+    while let Some(piece) = reader.next(1 << 20) {
+        bytes += piece.len();
+    }
+    // They were 940 each.
+    assert!(bytes < 20_000, "{bytes}");
+}

@@ -478,7 +478,7 @@ impl Node {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         connection.stream.deregister(self.parts.poll.registry());
         self.handshakes.remove(&token);
-        self.forget_waiting(now, token, connection.kind, connection.stream.waiting());
+        self.forget_waiting(now, token, connection.kind);
         match connection.kind {
             Kind::Unknown { .. } | Kind::Challenged { .. } => {
                 self.strangers.remove(token);

@@ -103,13 +103,26 @@ impl AccessCommand {
                 Ok(())
             }
             Self::Invite { server, .. } => check_name(server),
-            Self::DeleteRole { .. }
-            | Self::DeleteUser { .. }
-            | Self::Assign { .. }
-            | Self::Unassign { .. }
-            | Self::SetToken { .. }
-            | Self::Enable
-            | Self::Disable => Ok(()),
+            // Nobody of such a name is there, and the log takes no entry that is too long for a message.
+            Self::DeleteRole { role: name } | Self::DeleteUser { user: name } | Self::SetToken { user: name, .. } => {
+                check_length(name)
+            }
+            Self::Assign { user, role } | Self::Unassign { user, role } => {
+                check_length(user)?;
+                check_length(role)
+            }
+            Self::Enable | Self::Disable => Ok(()),
         }
     }
+}
+
+/// Longest name of a user or a role, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+
+fn check_length(name: &str) -> Result<(), Refusal> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(64).collect();
+    Err(refused(&format!("{shown:?}... is too long for a name"), "names have 128 bytes at most"))
 }

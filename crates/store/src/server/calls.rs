@@ -1,5 +1,7 @@
 //! The RPC registry and broker, and how clients and peers reach them.
 
+use std::collections::BTreeSet;
+
 use machine::{Control, ServerId, Span, Step, Time};
 use tree::Path;
 
@@ -39,11 +41,12 @@ impl Server {
         offers: Vec<(String, Option<Path>)>,
     ) -> Result<(), Error> {
         let provider = rpc::ProviderId(client.0);
-        let offers: Vec<rpc::Offer> = offers.into_iter().map(|(name, path)| rpc::Offer { name, path }).collect();
+        // Each once: whoever names one a million times must not keep all others waiting.
+        let offers: BTreeSet<rpc::Offer> = offers.into_iter().map(|(name, path)| rpc::Offer { name, path }).collect();
         let before = self.rpc.offers_of(provider);
         let withdrawn = before.into_iter().filter(|offer| !offers.contains(offer)).collect();
         self.rpc.handle(now, rpc::Input::Withdraw { provider, offers: withdrawn });
-        self.rpc.handle(now, rpc::Input::Offer { provider, offers });
+        self.rpc.handle(now, rpc::Input::Offer { provider, offers: offers.into_iter().collect() });
         if let Some(error) = self.poll_rpc_until_refused(now, provider) {
             return Err(Error::Rpc(error));
         }

@@ -6,6 +6,7 @@ use placement::ShardId;
 use tree::Path;
 
 use super::operations::{Operation, Origin, Purpose, Route, Stage, What};
+use super::peers::ENTRY_BYTES_MAX;
 use super::{DISK_BACKLOG_MAX, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
@@ -14,6 +15,9 @@ use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessag
 use crate::read::{Found, Read};
 use crate::server::ClientId;
 use crate::status::Refused;
+
+/// Reads of old revisions that are answered before all else is looked at again; more are told to come back.
+const PAST_READS_MAX: usize = 4;
 
 impl Server {
     /// Begins an operation.
@@ -93,6 +97,14 @@ impl Server {
 
     fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Bytes) {
         let (me, bytes) = (self.config.server, data.len());
+        if bytes > ENTRY_BYTES_MAX {
+            // It would fit no message to the other replicas, and hold up the log for ever.
+            let text = format!(
+                "it has {bytes} bytes, and an entry of the log {ENTRY_BYTES_MAX} at most: ask for less at once"
+            );
+            self.finish(now, id, Err(Error::Invalid(text)));
+            return;
+        }
         let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX || !self.may_propose(bytes);
         match self.groups.get_mut(&shard).filter(|group| group.is_leader()) {
             Some(_) if is_behind => self.operations.set_behind(id, now),
@@ -231,6 +243,15 @@ impl Server {
     }
 
     fn evaluate(&mut self, now: Time, id: u64, shard: ShardId, read: &Read) {
+        if matches!(read, Read::GetAt { .. } | Read::ListAt { .. }) {
+            // Each looks through all recent changes: many of them must not keep everybody else waiting.
+            self.past_reads += 1;
+            if self.past_reads > PAST_READS_MAX {
+                self.counters.busy += 1;
+                let error = self.overloaded(now, "too many ask for old revisions at once");
+                return self.finish(now, id, Err(error));
+            }
+        }
         let data = self.groups.get(&shard).and_then(|group| group.content.data_and_past());
         #[cfg(feature = "planted-bugs")]
         let found = data.map(|(state, past)| match read {

@@ -5,7 +5,7 @@ use machine::{Span, Time};
 use super::operations::{Operation, Origin};
 use super::{ClientId, Output, Server};
 use crate::budget::{Kind, Owner, Usage};
-use crate::protocol::{Answer, Error, RequestBody, Response, ServerMessage};
+use crate::protocol::{Admin, Answer, Error, RequestBody, Response, ServerMessage};
 use crate::read::Read;
 
 /// What a request costs beside its data: its place in tables, and a short answer.
@@ -95,7 +95,7 @@ impl Server {
     /// Whether there is room for what a client asks.
     pub(super) fn check_room(&mut self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Error> {
         // Whoever wants less is always heard.
-        if matches!(body, RequestBody::Unwatch { .. } | RequestBody::Admin(crate::protocol::Admin::Status)) {
+        if matches!(body, RequestBody::Unwatch { .. } | RequestBody::Admin(Admin::Status)) {
             return Ok(());
         }
         let bytes = request_bytes(body);
@@ -166,7 +166,13 @@ pub(super) fn request_bytes(body: &RequestBody) -> usize {
                     .map(|change| change.at().path.as_str().len() + 16 + change.value().map_or(0, |value| value.len()));
                 transaction_bytes(transaction) + values.sum::<usize>()
             }
-            RequestBody::Call { input, .. } => input.len(),
+            RequestBody::Call { name, input, .. } => name.len() + input.len(),
+            RequestBody::Offer { offers } => {
+                let path = |path: &Option<tree::Path>| path.as_ref().map_or(0, |path| path.as_str().len());
+                offers.iter().map(|(name, at)| name.len() + path(at) + 64).sum()
+            }
+            RequestBody::Admin(Admin::Placement(command)) => command.encode().len(),
+            RequestBody::Admin(Admin::Join { name, address, .. }) => name.len() + address.len(),
             _ => 0,
         }
 }
@@ -174,10 +180,8 @@ pub(super) fn request_bytes(body: &RequestBody) -> usize {
 /// Bytes of a transaction, about.
 fn transaction_bytes(transaction: &tree::Transaction) -> usize {
     let values = transaction.changes.iter().filter_map(tree::Change::value).map(|value| value.len());
-    let expected = transaction.conditions.iter().map(|condition| match &condition.expect {
-        tree::Expect::Value(value) => value.len(),
-        _ => 0,
-    });
+    let expected =
+        transaction.conditions.iter().map(|condition| condition.expect.bytes().map_or(0, |value| value.len()));
     let paths = transaction.locations().map(|at| at.path.as_str().len() + 16);
     values.chain(expected).chain(paths).sum()
 }

@@ -99,6 +99,8 @@ pub struct Server {
     peers: Peers,
     timeout: ElectionTimeout,
     opened: Time,
+    /// Reads of old revisions since the last time that all else was looked at.
+    past_reads: usize,
     /// When it was called last, and when it was called again after it had stood still.
     seen: Time,
     stalled: Time,
@@ -214,6 +216,7 @@ impl Server {
             self.next_tick = self.next_upkeep;
             return;
         }
+        self.past_reads = 0;
         self.tick(now);
         if now >= self.next_upkeep {
             self.next_upkeep = now + UPKEEP;

@@ -152,6 +152,7 @@ impl Server {
             address: members.get(&me).unwrap_or(&config.address).clone(),
             is_full: false,
             opened: now,
+            past_reads: 0,
             leaving: false,
             out_of_meta: false,
             witnesses: super::trust::Witnesses::new(),

@@ -15,6 +15,7 @@ use store::status::{Status, StoppedReplica};
 
 use super::{explain, tls};
 use crate::cli::actions;
+use crate::output::harmless;
 
 /// An endpoint that does not take a connection within this is passed over.
 const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -79,7 +80,7 @@ impl Access {
     /// What went wrong, and what may mend it.
     pub fn explain(&self, error: Error) -> Report {
         let Error::Request(request) = &error else { return explain(error) };
-        let text = request.to_string();
+        let text = harmless(&request.to_string());
         let hint = match request {
             // Others that were tried are leaders that were known, and may be down.
             store::protocol::Error::Timeout { reason, .. }

@@ -40,7 +40,7 @@ use serde_json::{Map, Value};
 use crate::Ending;
 use crate::cli::actions::{Action, CheckAction, Cluster};
 use crate::cli::{Endpoints, Format};
-use crate::output::{Rows, print_json, put};
+use crate::output::{Rows, harmless, print_json, put};
 use access::Access;
 
 /// Does what is asked of the cluster.
@@ -94,7 +94,7 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
 /// A failure of a controller or a client of it, with its hint, as a report.
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 pub fn explain(error: live::cluster::Error) -> Report {
-    let text = error.to_string();
+    let text = harmless(&error.to_string());
     match (error.hint(), text.split_once("; hint: ")) {
         (Some(hint), _) => miette::miette!(help = hint, "{text}"),
         // What servers say has its hint within.
@@ -135,7 +135,7 @@ fn log_in(client: &Client, token: Option<&LoginToken>) -> Result<(), Report> {
 /// Says what was done: a sentence for people, the same as data for programs.
 fn tell<const N: usize>(format: Format, sentence: &str, data: [(&'static str, Value); N]) -> Result<(), Report> {
     match format {
-        Format::Table => put(&format!("{sentence}\n")),
+        Format::Table => put(&format!("{}\n", harmless(sentence))),
         Format::Json => {
             print_json(&data.map(|(name, value)| (name.to_owned(), value)).into_iter().collect::<Map<_, _>>())
         }

@@ -32,7 +32,9 @@ pub(super) struct Waiting {
     partial: HashMap<Token, (Time, usize)>,
     /// Bytes of these.
     received: usize,
-    /// Bytes for all peers, and what of it the server knows of.
+    /// Bytes that wait in each connection to a peer.
+    to_peers: HashMap<Token, usize>,
+    /// Bytes of these.
     peers: usize,
     /// Envelopes that were dropped.
     pub dropped_envelopes: u64,
@@ -64,7 +66,6 @@ impl Node {
         }
         match connection.stream.put(envelope) {
             Ok(()) => {
-                self.waiting.peers += connection.stream.waiting() - before;
                 self.dirty.push(token);
             }
             Err(error) => {
@@ -131,14 +132,11 @@ impl Node {
     /// Sends what waits for one connection; `false` if it is lost by that.
     pub(super) fn send(&mut self, now: Time, token: Token) -> bool {
         let Some(connection) = self.connections.get_mut(&token) else { return true };
-        let before = connection.stream.waiting();
         let outcome = connection.stream.flush();
         let waiting = connection.stream.waiting();
         let kind = connection.kind;
         if matches!(kind, Kind::To { .. }) {
-            self.waiting.peers = self.waiting.peers.saturating_sub(before - waiting);
-            let bytes = self.waiting.peers;
-            self.parts.server.handle(now, Input::Held { kind: Held::Peers, bytes });
+            self.note_waiting(now, token, waiting);
         }
         if let Err(reason) = outcome {
             self.close(now, token, &reason);
@@ -182,9 +180,22 @@ impl Node {
         }
     }
 
+    /// So many bytes wait for a peer now, whoever has sent some of them.
+    fn note_waiting(&mut self, now: Time, token: Token, bytes: usize) {
+        let before =
+            if bytes == 0 { self.waiting.to_peers.remove(&token) } else { self.waiting.to_peers.insert(token, bytes) };
+        self.waiting.peers = self.waiting.peers + bytes - before.unwrap_or_default();
+        let bytes = self.waiting.peers;
+        self.parts.server.handle(now, Input::Held { kind: Held::Peers, bytes });
+    }
+
     /// A connection has been read: what it holds of a frame that is not whole. Of those who hold long parts, the ones that have
     /// done so for the longest make room.
     pub(super) fn note_received(&mut self, now: Time, token: Token) {
+        let to_peer = self.connections.get(&token).filter(|connection| matches!(connection.kind, Kind::To { .. }));
+        if let Some(waiting) = to_peer.map(|connection| connection.stream.waiting()) {
+            self.note_waiting(now, token, waiting);
+        }
         let bytes = self.connections.get(&token).map_or(0, |connection| connection.stream.received());
         let since = self.waiting.partial.get(&token).copied();
         if bytes == since.map_or(0, |(_, bytes)| bytes) {
@@ -210,16 +221,14 @@ impl Node {
     }
 
     /// A connection is closed: nothing waits in it any more.
-    pub(super) fn forget_waiting(&mut self, now: Time, token: Token, kind: Kind, unsent: usize) {
+    pub(super) fn forget_waiting(&mut self, now: Time, token: Token, kind: Kind) {
         if let Some((_, bytes)) = self.waiting.partial.remove(&token) {
             self.waiting.received -= bytes;
             let bytes = self.waiting.received;
             self.parts.server.handle(now, Input::Held { kind: Held::Received, bytes });
         }
         if matches!(kind, Kind::To { .. }) {
-            self.waiting.peers = self.waiting.peers.saturating_sub(unsent);
-            let bytes = self.waiting.peers;
-            self.parts.server.handle(now, Input::Held { kind: Held::Peers, bytes });
+            self.note_waiting(now, token, 0);
         }
     }
 }
