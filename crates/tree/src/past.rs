@@ -164,8 +164,8 @@ impl Past {
     fn drop_oldest(&mut self) {
         let Some(first) = self.changes.front() else { return };
         self.oldest = first.revision;
-        while let Some(change) = self.changes.pop_front_if(|change| change.revision <= self.oldest) {
-            self.bytes -= change.weight();
+        while self.changes.front().is_some_and(|change| change.revision <= self.oldest) {
+            self.bytes -= self.changes.pop_front().expect("there is a first").weight();
         }
     }
 }
