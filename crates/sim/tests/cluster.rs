@@ -74,6 +74,12 @@ fn a_server_that_lies_harms_nobody_else() {
 }
 
 #[test]
+fn a_learner_follows_the_leader_after_another_has_claimed_to_be_it() {
+    let report = run(3_409, &Scenario::hostile(3_409));
+    assert!(report.is_good(), "{report}");
+}
+
+#[test]
 fn messages_of_a_liar_that_nobody_checks_stop_replicas() {
     let mut scenario = Scenario { lies: Some(Lies::Bounded), faults: (0, 3), ..Scenario::default() };
     scenario.configure = |config| config.planted.unchecked_peers = true;

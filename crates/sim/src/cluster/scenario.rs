@@ -212,7 +212,7 @@ impl Scenario {
             return;
         }
         self.watch_message_bytes = [1, 500, 5_000][rng.below(3) as usize];
-        self.reader_bytes_s = [2_000, 20_000, 200_000][rng.below(3) as usize];
+        self.reader_bytes_s = [10_000, 20_000, 200_000][rng.below(3) as usize];
         self.memory_bytes = [128 << 10, 512 << 10, 2 << 20][rng.below(3) as usize];
     }
 }
