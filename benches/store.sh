@@ -22,6 +22,7 @@ rows=${RESULTS:-$work/rows.jsonl}
 : >"$rows"
 
 # stop PATTERN: ends servers that this script started, and waits until they are gone.
+# shellcheck disable=SC2053  # It is a pattern.
 stop() {
     local node
     for node in "${!pids[@]}"; do [[ $node != $1 ]] || kill "${pids[$node]}" 2>/dev/null || true; done
