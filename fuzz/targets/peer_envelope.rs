@@ -4,41 +4,19 @@
 //! whether the server leads or follows when they come.
 #![no_main]
 
-use std::collections::BTreeMap;
+mod founder;
 
+use founder::{ME, server};
 use libfuzzer_sys::fuzz_target;
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::{Control, ServerId, Span, Step, Time};
 use placement::ShardId;
 use store::message::Kind;
 use store::peer::{Envelope, Item};
 use store::protocol::{decode, encode_frame, split_frame};
-use store::{Config, Founding, Input, Output, Server};
+use store::{Input, Output, Server};
 
-const CLUSTER: u64 = 1;
-const ME: ServerId = ServerId(1);
 const FRIEND: ServerId = ServerId(2);
 const LIAR: ServerId = ServerId(3);
-
-fn server() -> Server {
-    let config = wal::Config { cluster: Some(CLUSTER.into()), ..wal::Config::default() };
-    let mut disk = wal::MemoryDisk::new();
-    let (mut log, _) = wal::Log::recover(&disk, config).expect("an empty folder is fine");
-    let identity = wal::Identity { format: wal::FORMAT, cluster: CLUSTER.into(), server: ME, name: "n1".into() };
-    log.identify(identity).expect("it is valid");
-    let servers = (1..=3).map(|id| (ServerId(id), (format!("n{id}"), format!("127.0.0.1:664{id}")))).collect();
-    Founding {
-        cluster: CLUSTER,
-        servers,
-        strategy: placement::Strategy::Distributed,
-        protocol: store::protocol::VERSION,
-        secret: None,
-    }
-    .write(&mut log);
-    disk.carry_out(&log.take_batch().expect("there is something to write")).expect("it has room");
-    let (log, recovered) = wal::Log::recover(&disk, config).expect("it was just written");
-    let config = Config::new(CLUSTER, ME, "n1");
-    Server::open(config, log, recovered, &disk, BTreeMap::new(), Rng::new(1), Time::ZERO).expect("it is new")
-}
 
 /// Lets the server say all it has to say; gives what it says to the second server.
 fn drain(server: &mut Server, now: Time) -> Vec<Item> {
@@ -90,7 +68,7 @@ fn answers(said: Vec<Item>) -> Vec<Item> {
 fuzz_target!(|bytes: &[u8]| {
     let _ = decode::<Envelope>(bytes);
     let Some((&leads, mut rest)) = bytes.split_first() else { return };
-    let mut server = server();
+    let mut server = server(3);
     let mut now = Time::ZERO;
     let mut said = drain(&mut server, now);
     for _ in 0..if leads % 2 == 0 { 0 } else { 400 } {

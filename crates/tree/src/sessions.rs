@@ -32,9 +32,7 @@ pub struct SessionId(pub u64);
 pub enum Begin {
     /// Apply it, then call [`Sessions::finish`].
     New,
-    /// It was applied before, with this outcome; where something exists or is missing it names the root, see [`Command::named`].
-    ///
-    /// [`Command::named`]: crate::Command
+    /// It was applied before, with this outcome; where something exists or is missing it names the root in place of the path.
     Repeat(Outcome),
     /// It may have been applied before; nobody knows any more.
     Forgotten,

@@ -98,6 +98,7 @@ pub struct Server {
     wanted: BTreeSet<ShardId>,
     peers: Peers,
     timeout: ElectionTimeout,
+    /// When it started.
     opened: Time,
     /// Reads of old revisions since the last time that all else was looked at.
     past_reads: usize,
@@ -224,7 +225,7 @@ impl Server {
         }
         self.poll_rpc(now);
         self.advance(now);
-        if !self.is_full && self.content_bytes() >= self.config.quota_bytes.unwrap_or(u64::MAX) {
+        if !self.is_full && self.config.quota_bytes.is_some_and(|quota| self.content_bytes() >= quota) {
             self.quota_due();
             self.advance(now);
         }

@@ -34,7 +34,7 @@ const ENVELOPE_BYTES: usize = 4 << 20;
 const ITEM_BYTES_MAX: usize = FRAME_MAX - (64 << 10);
 
 /// The largest entry of a log: with what is around it, it is an item. A client's transaction has 8 MiB and its places; a chunk
-/// of a move is cut at 256 KiB, or at as many outcomes of writes, which are 12 MiB if all were refusals with long paths.
+/// of a move is cut at 256 KiB, and its last item may be the largest value or session.
 pub(super) const ENTRY_BYTES_MAX: usize = 14 << 20;
 
 /// What a read of another server is taken to cost.

@@ -23,8 +23,7 @@ const NOT_ASKED: &str = "not-asked";
 
 /// What the servers that are up say somebody should look at; of those that do not say it, why.
 pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Result<Alarms, String>> {
-    let up = view.map.members().values().filter(|member| view.servers.contains_key(&member.id));
-    access.ask_each(up, &Admin::Alarms, |answer| match answer {
+    access.ask_each(view.up(), &Admin::Alarms, |answer| match answer {
         Answer::Alarms(alarms) => Some(*alarms),
         _ => None,
     })
@@ -77,16 +76,7 @@ fn rows(view: &View, said: &BTreeMap<ServerId, Result<Alarms, String>>) -> Vec<R
 /// Lists all alarms; [`Ending::Missed`] if there are any.
 pub fn list(access: &Access, format: Format) -> Result<Ending, Report> {
     let view = View::take(access)?;
-    let said = ask(access, &view);
-    for member in view.map.members().values() {
-        if view.servers.contains_key(&member.id) && !said.contains_key(&member.id) {
-            eprintln!(
-                "server {} cannot be asked for alarms: it is of an older release, or you may not ask it",
-                member.name
-            );
-        }
-    }
-    let found = rows(&view, &said);
+    let found = rows(&view, &ask(access, &view));
     let mut table = Rows::new(&["alarm", "about", "seen-by", "text"]);
     for row in &found {
         table.push([json!(row.alarm), json!(row.about), json!(row.seen_by.join(", ")), json!(row.text)]);

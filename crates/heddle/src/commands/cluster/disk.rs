@@ -11,15 +11,15 @@ use store::status::DiskStatus;
 use super::access::Access;
 use super::view::{self, View};
 use crate::cli::Format;
-use crate::output::{Rows, put};
+use crate::output::{Rows, harmless, put};
 
 /// What each server takes on its disk, as far as it answers.
 pub fn rows(access: &Access, view: &View) -> Rows {
     let mut rows = Rows::new(&["server", "log-bytes", "log-segments", "snapshot-bytes", "log-in-memory", "data-bytes"]);
-    for (id, member) in view.map.members().iter().filter(|(id, _)| view.servers.contains_key(*id)) {
+    for member in view.up() {
         let disk = ask(access, member, Admin::Disk).ok();
         rows.push([
-            json!(view.name(*id)),
+            json!(member.name),
             json!(disk.map(|disk| disk.log_bytes)),
             json!(disk.map(|disk| disk.log_segments)),
             json!(disk.map(|disk| disk.snapshot_bytes)),
@@ -86,6 +86,6 @@ fn ask(access: &Access, member: &Member, admin: Admin) -> Result<DiskStatus, Str
     match access.ask_at(&member.address, RequestBody::Admin(admin)) {
         Ok(Answer::Disk(disk)) => Ok(disk),
         Ok(_) => Err("it says something else".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(harmless(&error.to_string())),
     }
 }

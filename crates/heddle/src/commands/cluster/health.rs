@@ -20,8 +20,7 @@ use crate::output::{Rows, put};
 
 /// How the servers that are up say that they are; of those that do not say it, why.
 pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Result<Health, String>> {
-    let up = view.map.members().values().filter(|member| view.servers.contains_key(&member.id));
-    access.ask_each(up, &Admin::Health, |answer| match answer {
+    access.ask_each(view.up(), &Admin::Health, |answer| match answer {
         Answer::Health(health) => Some(*health),
         _ => None,
     })

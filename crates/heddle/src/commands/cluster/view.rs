@@ -44,6 +44,11 @@ impl View {
         Ok(Self { map: newest.map.clone(), cluster, asked, servers, stopped })
     }
 
+    /// The servers that have answered.
+    pub fn up(&self) -> impl Iterator<Item = &Member> {
+        self.map.members().values().filter(|member| self.servers.contains_key(&member.id))
+    }
+
     /// Whether a server has answered, or another hears from it.
     pub fn is_live(&self, server: ServerId) -> bool {
         let heard = |status: &Status| status.peers.iter().any(|peer| peer.server == server && peer.live);
