@@ -153,8 +153,12 @@ func (n *nemesis) lookForRemoved() error {
 	for number := 1; number <= len(n.servers.all); number++ {
 		_, is := got.number(n.servers.name(number))
 		if n.servers.sawMember(number, is) && !is {
-			n.servers.kill(number)
+			// It goes on until nobody needs it, and then ends: before that its folder may hold what nobody else has.
 			n.servers.leave(number, true)
+			if !n.servers.ends(number, time.Minute) {
+				n.logf("server %d was removed a minute ago and still runs", number)
+			}
+			n.servers.kill(number)
 		}
 	}
 	return n.settle()

@@ -127,7 +127,7 @@ func (s *servers) await(one *server, command *exec.Cmd, ended chan struct{}) {
 	close(ended)
 	if one.process == command {
 		one.process = nil
-		if !s.closed {
+		if !s.closed && !one.leaving {
 			s.deaths = append(s.deaths, fmt.Sprintf("server %d: %v: %s", one.number, err, lastLine(s.log(one.number))))
 		}
 	}
@@ -152,6 +152,23 @@ func (s *servers) kill(number int) {
 	if command != nil {
 		_ = command.Process.Kill()
 		<-ended
+	}
+}
+
+// ends waits until a server has ended by itself, and says whether it has.
+func (s *servers) ends(number int, patience time.Duration) bool {
+	s.mutex.Lock()
+	one := s.all[number-1]
+	command, ended := one.process, one.ended
+	s.mutex.Unlock()
+	if command == nil {
+		return true
+	}
+	select {
+	case <-ended:
+		return true
+	case <-time.After(patience):
+		return false
 	}
 }
 

@@ -124,7 +124,7 @@ impl Item {
         match self {
             // The many are weighed without being written.
             Self::Raft { message, .. } if message.snapshot().is_none() => SMALL + message.weight(),
-            Self::Ask { ask: Ask::Propose(data), .. } => SMALL + data.len(),
+            Self::Ask { ask: Ask::Propose(data) | Ask::Force(data), .. } => SMALL + data.len(),
             Self::Told { told: Ok(Told::Outcome(Ok(_)) | Told::Index(_) | Told::Done), .. }
             | Self::Ask { ask: Ask::ReadIndex | Ask::MoveLeader(_), .. }
             | Self::SnapshotTaken { .. }
@@ -149,6 +149,8 @@ pub enum Ask {
     MoveLeader(ServerId),
     /// What only the leader knows of leases (since version 2). Answered by `Read`, or by a refusal in `Outcome`.
     Lease(LeaseAsk),
+    /// Propose this removal to meta, though a shard may lose its majority by it (since version 3).
+    Force(#[serde(with = "serde_bytes")] Vec<u8>),
 }
 
 /// What is asked of leases at their shard's leader, which counts their time.

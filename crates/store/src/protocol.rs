@@ -329,6 +329,8 @@ pub enum Admin {
     Health,
     /// What the asked server thinks that somebody should look at (since version 3); answered by [`Answer::Alarms`].
     Alarms,
+    /// Remove a server, though a shard may lose its majority by it, for good (since version 3).
+    ForceRemove(ServerId),
 }
 
 /// From a server to a client.

@@ -125,6 +125,7 @@ fn one_of_each() -> Vec<RequestBody> {
         Admin::StoppedReplicas,
         Admin::Health,
         Admin::Alarms,
+        Admin::ForceRemove(ServerId(3)),
     ];
     for admin in &admin {
         match admin {
@@ -139,7 +140,8 @@ fn one_of_each() -> Vec<RequestBody> {
             | Admin::BackupLasting { .. }
             | Admin::StoppedReplicas
             | Admin::Health
-            | Admin::Alarms => {}
+            | Admin::Alarms
+            | Admin::ForceRemove(_) => {}
         }
     }
     let (home, lease) = (|| path("/car:cars"), LeaseId(7));

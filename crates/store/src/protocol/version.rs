@@ -79,7 +79,7 @@ impl RequestBody {
                 | Admin::Access
                 | Admin::StoppedReplicas
                 | Admin::Health => 2,
-                Admin::Alarms => 3,
+                Admin::Alarms | Admin::ForceRemove(_) => 3,
                 Admin::Status
                 | Admin::Join { .. }
                 | Admin::Placement(_)

@@ -490,7 +490,7 @@ fn operation_of(admin: &Admin) -> Operation {
     use placement::Command;
     match admin {
         Admin::Status | Admin::Disk | Admin::StoppedReplicas | Admin::Health | Admin::Alarms => Operation::Status,
-        Admin::Join { .. } => Operation::Members,
+        Admin::Join { .. } | Admin::ForceRemove(_) => Operation::Members,
         Admin::MoveLeader { .. } => Operation::Leaders,
         Admin::Backup { .. } | Admin::BackupLasting { .. } => Operation::Backup,
         Admin::Defragment => Operation::Shards,

@@ -7,6 +7,7 @@ use tree::Path;
 
 use super::operations::{Operation, Origin, Purpose, Route, Stage, What};
 use super::peers::ENTRY_BYTES_MAX;
+use super::removal::Verdict;
 use super::{DISK_BACKLOG_MAX, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
@@ -53,7 +54,9 @@ impl Server {
         operation.shard = shard;
         let what = operation.what.clone();
         match what {
-            What::Propose(data) => self.drive_proposal(now, id, shard, data),
+            What::Propose(data) if self.is_held_up(now, id, shard, &data) => {}
+            What::Propose(data) => self.drive_proposal(now, id, shard, data, |data| Ask::Propose(data.into())),
+            What::Force(data) => self.drive_proposal(now, id, shard, data, |data| Ask::Force(data.into())),
             What::Read(read, _) if read.listed().is_some_and(|path| self.is_spread(path)) => {
                 let error = read.listed().map(|path| self.spans_shards(path)).expect("it lists a path");
                 self.finish(now, id, Err(error));
@@ -95,7 +98,20 @@ impl Server {
         self.wanted.contains(&shard) && self.groups.get(&shard).is_some_and(member)
     }
 
-    fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Bytes) {
+    /// Whether this is a removal, at the leader of meta, that may not be proposed, or not yet.
+    fn is_held_up(&mut self, now: Time, id: u64, shard: ShardId, data: &[u8]) -> bool {
+        if shard != ShardId::META || !self.groups.get(&shard).is_some_and(Group::is_leader) {
+            return false;
+        }
+        match self.judge_removal(now, data) {
+            Verdict::Go => return false,
+            Verdict::Wait => self.operations.set_behind(id, now),
+            Verdict::Refuse(why) => self.finish(now, id, Err(why)),
+        }
+        true
+    }
+
+    fn drive_proposal(&mut self, now: Time, id: u64, shard: ShardId, data: Bytes, ask: fn(Bytes) -> Ask) {
         let (me, bytes) = (self.config.server, data.len());
         if bytes > ENTRY_BYTES_MAX {
             // It would fit no message to the other replicas, and hold up the log for ever.
@@ -121,7 +137,7 @@ impl Server {
                 }
                 self.dirty.insert(shard);
             }
-            None => self.ask_leader(now, id, shard, Ask::Propose(data.into())),
+            None => self.ask_leader(now, id, shard, ask(data)),
         }
     }
 
@@ -168,13 +184,7 @@ impl Server {
             (Asker::Here(id), Err(_)) => self.operations.set_idle(id),
             (Asker::Nobody, _) => {}
             (Asker::There(to, group, id), Ok(told)) => self.answer_there(to, id, group, Ok(told)),
-            (Asker::There(to, group, id), Err(miss)) => {
-                let reason = match miss {
-                    Miss::NotLeader => "this server does not lead the shard",
-                    Miss::NotNow => "the leader takes nothing now",
-                };
-                self.answer_there(to, id, group, Err(Error::Elsewhere { reason: reason.into(), servers: Vec::new() }));
-            }
+            (Asker::There(to, group, id), Err(miss)) => self.answer_there(to, id, group, Err(elsewhere(miss))),
         }
     }
 
@@ -238,7 +248,7 @@ impl Server {
             Some(What::Read(read, _)) => self.evaluate(now, id, shard, &read),
             Some(What::Confirm) => self.finish(now, id, Ok(Told::Done)),
             Some(What::Lease(ask)) => self.answer_lease(now, id, shard, &ask),
-            Some(What::Propose(_) | What::MoveLeader(_)) | None => {}
+            Some(What::Propose(_) | What::Force(_) | What::MoveLeader(_)) | None => {}
         }
     }
 
@@ -386,4 +396,13 @@ impl Server {
             self.finish(now, id, Err(error));
         }
     }
+}
+
+/// What another server is told whose request this one cannot take.
+pub(super) fn elsewhere(miss: Miss) -> Error {
+    let reason = match miss {
+        Miss::NotLeader => "this server does not lead the shard",
+        Miss::NotNow => "the leader takes nothing now",
+    };
+    Error::Elsewhere { reason: reason.into(), servers: Vec::new() }
 }

@@ -20,9 +20,7 @@ impl Server {
         if self.speaks_2() {
             return Ok(());
         }
-        Err(Error::Invalid(format!(
-            "{what} are not known to all servers of the cluster yet; hint: upgrade all of them first, then try again"
-        )))
+        Err(not_upgraded(what))
     }
 
     /// Whether all servers know what came with version 2 of the protocol.
@@ -206,4 +204,11 @@ fn waits(state: &State, map: &Map, shard: ShardId, id: LeaseId) -> bool {
     state.is_lease_at_rest(id).is_err()
         || (!lease.values.is_empty() && lease.place(is_here).is_none())
         || (!is_here(&lease.home) && arrives(&lease.home))
+}
+
+/// The error for what older servers of the cluster do not understand.
+pub(super) fn not_upgraded(what: &str) -> Error {
+    Error::Invalid(format!(
+        "{what} are not known to all servers of the cluster yet; hint: upgrade all of them first, then try again"
+    ))
 }

@@ -36,7 +36,7 @@ impl Operation {
         use super::operations::What;
         REQUEST_BYTES
             + match &self.what {
-                What::Propose(data) => data.len(),
+                What::Propose(data) | What::Force(data) => data.len(),
                 What::Read(Read::Export { except, .. }, _) => except.iter().map(|path| path.as_str().len() + 24).sum(),
                 What::Read(..) | What::MoveLeader(_) | What::Lease(_) | What::Confirm => 0,
             }

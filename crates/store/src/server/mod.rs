@@ -14,6 +14,7 @@
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
 //! | `reclaim` | the log kept short, in memory and on the disk |
+//! | `removal` | whether a server may be taken out of the cluster |
 //! | `trust` | what another server's word is worth |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `leasing` | leases of data, at their shard's leader |
@@ -36,6 +37,7 @@ mod open;
 mod operations;
 mod peers;
 mod reclaim;
+mod removal;
 mod replicas;
 mod requests;
 mod trust;
@@ -141,6 +143,7 @@ pub struct Server {
     leaving: bool,
     /// Not even meta counts on it any more, though its own log doesn't say so.
     out_of_meta: bool,
+    removals: removal::Questions,
     /// Others that say the same.
     witnesses: trust::Witnesses,
     stopped: bool,

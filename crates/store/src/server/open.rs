@@ -147,6 +147,7 @@ impl Server {
             mover: Mover::new(),
             leadership: Leadership::new(leadership::Config::default()),
             own_leads: crate::peer::Leads::default(),
+            removals: super::removal::Questions::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
             address: members.get(&me).unwrap_or(&config.address).clone(),

@@ -76,6 +76,8 @@ pub(super) enum Route {
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Propose(Bytes),
+    /// A removal for meta, whatever becomes of shards that need the server.
+    Force(Bytes),
     Read(Read, Consistency),
     MoveLeader(ServerId),
     Lease(LeaseAsk),
@@ -281,13 +283,21 @@ impl Operation {
     /// Whether this can be the answer to what was asked.
     pub(super) fn is_answered_by(&self, told: &Told) -> bool {
         match (&self.what, told) {
-            (What::Propose(_), Told::Placed(_)) => self.shard == ShardId::META,
+            (What::Propose(_) | What::Force(_), Told::Placed(_)) => self.shard == ShardId::META,
             (What::Propose(_), Told::Outcome(_)) => self.shard != ShardId::META,
             (What::Read(..), Told::Read(_) | Told::Index(_))
             | (What::Lease(_), Told::Read(_))
             | (What::Confirm, Told::Index(_))
             | (What::MoveLeader(_), Told::Done) => true,
-            (What::Propose(_) | What::Read(..) | What::Lease(_) | What::Confirm | What::MoveLeader(_), _) => false,
+            (
+                What::Propose(_)
+                | What::Force(_)
+                | What::Read(..)
+                | What::Lease(_)
+                | What::Confirm
+                | What::MoveLeader(_),
+                _,
+            ) => false,
         }
     }
 

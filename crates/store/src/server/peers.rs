@@ -13,7 +13,9 @@ use crate::peer::{Ask, Envelope, Item, Leads, Told};
 use crate::protocol::{Consistency, Error, FRAME_MAX};
 use crate::status::{PeerStatus, Refused};
 
+use super::drive::elsewhere;
 use super::operations::{Origin, Route, What};
+use super::removal::Verdict;
 
 /// Items for one peer at most; more are dropped, and Raft or the asker repeats them.
 const ITEMS_MAX: usize = 65_536;
@@ -54,6 +56,8 @@ struct Peer {
     /// Its last stamp and when it came.
     stamp: Option<(Time, Time)>,
     round_trip: Option<Span>,
+    /// When the last envelope of ours was sent that it has answered.
+    answered: Option<Time>,
     leads: Leads,
     /// For how long it refuses to elect another leader, and when it said so last.
     promise: Option<(Span, Time)>,
@@ -183,6 +187,16 @@ impl Peers {
         self.all.get(&server).and_then(|peer| peer.heard).is_some_and(|heard| now.since(heard) <= patience)
     }
 
+    /// Whether it was heard and had heard something that was sent at `since` or later.
+    pub(super) fn has_answered(&self, server: ServerId, since: Time) -> bool {
+        self.all.get(&server).and_then(|peer| peer.answered).is_some_and(|sent| sent >= since)
+    }
+
+    /// What a server has said that it leads.
+    pub(super) fn leads_of(&self, server: ServerId) -> Option<&Leads> {
+        self.all.get(&server).map(|peer| &peer.leads)
+    }
+
     pub(super) fn live(&self, now: Time, patience: Span) -> Vec<ServerId> {
         self.all.keys().copied().filter(|id| self.is_live(*id, now, patience)).collect()
     }
@@ -228,6 +242,7 @@ impl Server {
         if let Some((sent, delay_ps)) = envelope.echo {
             let round_trip = Span::from_ps(now.since(sent).as_ps().saturating_sub(delay_ps));
             peer.round_trip = Some(round_trip);
+            peer.answered = peer.answered.max(Some(sent.min(now)));
             // What was on its way while this server stood still says nothing of the network.
             if sent >= self.stalled {
                 self.timeout.sample(now, from, round_trip + self.disk.latency());
@@ -330,8 +345,21 @@ impl Server {
     fn asked(&mut self, now: Time, (from, id): (ServerId, u64), shard: ShardId, ask: Ask) {
         let asker = Asker::There(from, shard, id);
         let mut effects = Effects::default();
-        let bytes = if let Ask::Propose(data) = &ask { data.len() } else { 0 };
+        let bytes = if let Ask::Propose(data) | Ask::Force(data) = &ask { data.len() } else { 0 };
         let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX || !self.may_propose(bytes);
+        if let Ask::Propose(data) = &ask
+            && shard == ShardId::META
+            && self.groups.get(&shard).is_some_and(Group::is_leader)
+        {
+            let told = match self.judge_removal(now, data) {
+                Verdict::Go => None,
+                Verdict::Wait => Some(elsewhere(Miss::NotNow)),
+                Verdict::Refuse(why) => Some(why),
+            };
+            if let Some(why) = told {
+                return self.answer_there(from, id, shard, Err(why));
+            }
+        }
         let taken = match (ask, self.groups.get_mut(&shard)) {
             (Ask::Read(_), Some(_)) if self.operations.len() >= self.config.operations_max => Err(Miss::NotNow),
             (Ask::Read(_), Some(_)) if !self.budget.admits(Owner::Peer(from), FOREIGN_BYTES) => Err(Miss::NotNow),
@@ -346,8 +374,8 @@ impl Server {
                 self.start(now, origin, Route::Shard(shard), What::Lease(lease), now + FOREIGN_DEADLINE);
                 Ok(())
             }
-            (Ask::Propose(_), Some(_)) if is_behind => Err(Miss::NotNow),
-            (Ask::Propose(data), Some(group)) => {
+            (Ask::Propose(_) | Ask::Force(_), Some(_)) if is_behind => Err(Miss::NotNow),
+            (Ask::Propose(data) | Ask::Force(data), Some(group)) => {
                 self.unlogged += data.len();
                 if data.len() <= ENTRY_BYTES_MAX && is_command(shard, &data) {
                     *group.load.entry(from).or_default() += 1;

@@ -6,6 +6,7 @@ use machine::{Span, Time};
 use placement::ShardId;
 use tree::{Change, Command, Path, SessionId, Transaction};
 
+use super::leasing::not_upgraded;
 use super::operations::{Origin, Purpose, Route, What};
 use super::{ClientId, Server};
 use crate::protocol::{
@@ -274,6 +275,13 @@ impl Server {
             Admin::Access => {
                 let view = Box::new(self.access_view());
                 self.respond_ok(client, sequence, Answer::Access(view));
+            }
+            Admin::ForceRemove(id) => {
+                if self.protocol() < 3 {
+                    return Err(not_upgraded("forced removals"));
+                }
+                let command = placement::Command::RemoveServer { id };
+                self.start(now, origin(Purpose::Plain), meta, What::Force(command.encode().into()), deadline);
             }
             Admin::Placement(command) if command.is_internal() => {
                 return Err(Error::Invalid("only servers propose such a change".into()));

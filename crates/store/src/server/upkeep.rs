@@ -68,12 +68,14 @@ impl Server {
         }
     }
 
-    fn ready_replicas(&mut self, shard: ShardId, leader: Option<ServerId>) -> Vec<ServerId> {
-        if leader == Some(self.config.server) {
-            return self.own_leads.ready.get(&shard).cloned().unwrap_or_default();
-        }
-        let told = self.peers.leads().find(|(id, _)| Some(*id) == leader);
-        told.and_then(|(_, leads)| leads.ready.get(&shard).cloned()).unwrap_or_default()
+    /// Voters of a shard that could lead it, as its leader says.
+    pub(super) fn ready_replicas(&self, shard: ShardId, leader: Option<ServerId>) -> Vec<ServerId> {
+        let leads = match leader {
+            Some(leader) if leader == self.config.server => Some(&self.own_leads),
+            Some(leader) => self.peers.leads_of(leader),
+            None => None,
+        };
+        leads.and_then(|leads| leads.ready.get(&shard).cloned()).unwrap_or_default()
     }
 
     fn take_loads(&mut self) -> Vec<(ShardId, std::collections::BTreeMap<ServerId, u64>)> {

@@ -187,7 +187,12 @@ impl Access {
 
     /// Changes the map of shards and servers.
     pub fn place(&self, command: Command) -> Result<Effect, Report> {
-        match self.ask(RequestBody::Admin(Admin::Placement(command)))? {
+        self.administer(Admin::Placement(command))
+    }
+
+    /// Asks for what changes the map.
+    pub fn administer(&self, change: Admin) -> Result<Effect, Report> {
+        match self.ask(RequestBody::Admin(change))? {
             Answer::Placed(effect) => Ok(effect),
             other => unreachable!("a change of the map is not answered by {other:?}"),
         }

@@ -7,7 +7,7 @@ use miette::{Report, miette};
 use placement::access::Invitation;
 use placement::{AccessCommand, Command, Map, ShardId};
 use serde_json::json;
-use store::protocol::{Answer, RequestBody};
+use store::protocol::{Admin, Answer, RequestBody};
 
 use super::access::Access;
 use super::view::{self, View};
@@ -94,7 +94,7 @@ pub fn replace(
         let stuck = stuck(&view, old.id);
         if !stuck.is_empty() {
             eprintln!(
-                "Too few servers of {} are running without it: the new one gets these only after the old one was there again",
+                "Too few servers of {} are running without it: the new one is let in as soon as enough of them run",
                 stuck.join(", ")
             );
         }
@@ -156,7 +156,8 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
     let endangered = endangered(&view, member.id);
     if !force && !endangered.is_empty() {
         return Err(miette!(
-            help = "start the servers that are down, or remove those first; --force removes it all the same",
+            help = "start the servers that are down, or remove those first; --force removes it all the same, and what only it could \
+                    complete is lost",
             "without {} too few servers of {} would be running",
             member.name,
             endangered.join(", ")
@@ -167,7 +168,11 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
     let others: Vec<String> = others.map(|it| it.address.clone()).collect();
     let by_others = if others.is_empty() { None } else { Some(access.by_way_of(&others)?) };
     let access = by_others.as_ref().unwrap_or(access);
-    access.place(Command::RemoveServer { id: member.id }).map_err(|report| {
+    let admin = match endangered.is_empty() {
+        true => Admin::Placement(Command::RemoveServer { id: member.id }),
+        false => Admin::ForceRemove(member.id),
+    };
+    access.administer(admin).map_err(|report| {
         if force && endangered.contains(&view.map.shards()[&ShardId::META].name) {
             no_majority(&report)
         } else {

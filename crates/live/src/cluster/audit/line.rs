@@ -233,6 +233,10 @@ fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static 
             details.insert("change".into(), json!(cut(&access_command(command), ERROR_CHARACTERS_MAX)));
             ("change users", false)
         }
+        Admin::ForceRemove(id) => {
+            details.insert("server".into(), json!(id.0));
+            ("remove by force", false)
+        }
         Admin::Placement(command) => {
             details.insert("change".into(), json!(cut(&format!("{command:?}"), ERROR_CHARACTERS_MAX)));
             ("change the map", false)

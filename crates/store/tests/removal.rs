@@ -1,0 +1,114 @@
+//! Servers that are removed or replaced: never so that a shard loses its majority for good.
+
+mod bed;
+
+use std::collections::BTreeSet;
+
+use bed::{Cluster, Setup, address, put};
+use machine::{ServerId, Span};
+use placement::{Command, Prefix, Replicas, ShardId};
+use store::protocol::{Admin, Answer, Error, RequestBody};
+
+const NEEDED: ServerId = ServerId(2);
+
+/// Three servers; a shard has its replicas on the first two.
+fn two_of_three() -> (Cluster, ShardId) {
+    let mut cluster = Cluster::found(Setup::default());
+    cluster.run(Span::from_secs(2));
+    cluster.make_shard("pair", "/car:cars");
+    let shard = cluster.server(1).map().shard_named("pair").expect("it was just made").id;
+    let replicas = Replicas::Servers(BTreeSet::from([ServerId(1), NEEDED]));
+    administer(&mut cluster, 1, Admin::Placement(Command::SetReplicas { id: shard, replicas })).unwrap();
+    await_voters(&mut cluster, shard, &[1, 2]);
+    cluster.ask(1, put("/car:cars/car-entry=1", "kept")).unwrap();
+    (cluster, shard)
+}
+
+fn administer(cluster: &mut Cluster, at: u64, admin: Admin) -> Result<Answer, Error> {
+    cluster.ask(at, RequestBody::Admin(admin))
+}
+
+fn remove(id: ServerId) -> Admin {
+    Admin::Placement(Command::RemoveServer { id })
+}
+
+fn replace(old: ServerId) -> Admin {
+    Admin::Join { name: "new".into(), address: address(ServerId(4)), nonce: 4, replaces: Some(old) }
+}
+
+fn await_voters(cluster: &mut Cluster, shard: ShardId, voters: &[u64]) {
+    for _ in 0..1_000 {
+        cluster.run(Span::from_ms(20));
+        let group = cluster.server(1).replicas(cluster.now).into_iter().find(|group| group.shard == shard);
+        let group = group.expect("the first server always has a replica");
+        if group.voters.iter().map(|id| id.0).eq(voters.iter().copied()) {
+            return;
+        }
+    }
+    panic!("the voters do not become {voters:?}");
+}
+
+fn is_member(cluster: &Cluster, id: ServerId) -> bool {
+    cluster.server(1).map().members().contains_key(&id)
+}
+
+/// Asked right after the server fell silent, when it still counts as alive, and later; of the leader of meta, and of another.
+#[test]
+fn a_silent_server_that_a_shard_needs_stays_a_member() {
+    let (mut cluster, _) = two_of_three();
+    cluster.cut_off.insert(NEEDED);
+    for admin in [remove(NEEDED), replace(NEEDED)] {
+        for at in [1, 3] {
+            let refused = administer(&mut cluster, at, admin.clone()).unwrap_err().to_string();
+            assert!(refused.contains("server n2 is not heard") && refused.contains("shard pair"), "{refused}");
+            assert!(is_member(&cluster, NEEDED));
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_there_hands_over_and_leaves() {
+    for at in [1, 3] {
+        let (mut cluster, shard) = two_of_three();
+        cluster.cut_off.insert(NEEDED);
+        administer(&mut cluster, at, remove(NEEDED)).unwrap_err();
+        cluster.cut_off.clear();
+        cluster.may_stop.insert(NEEDED);
+        administer(&mut cluster, at, remove(NEEDED)).unwrap();
+        await_voters(&mut cluster, shard, &[1]);
+        assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("kept"));
+    }
+}
+
+#[test]
+fn a_silent_server_that_nobody_needs_may_be_removed_and_replaced() {
+    for admin in [remove(ServerId(3)), replace(ServerId(3))] {
+        let (mut cluster, _) = two_of_three();
+        cluster.cut_off.insert(ServerId(3));
+        administer(&mut cluster, 1, admin).unwrap();
+        assert!(!is_member(&cluster, ServerId(3)));
+    }
+}
+
+#[test]
+fn who_insists_removes_a_needed_server() {
+    for at in [1, 3] {
+        let (mut cluster, _) = two_of_three();
+        cluster.cut_off.insert(NEEDED);
+        administer(&mut cluster, at, Admin::ForceRemove(NEEDED)).unwrap();
+        cluster.run(Span::from_secs(1));
+        assert!(!is_member(&cluster, NEEDED));
+    }
+}
+
+/// Nothing that is no removal has to wait for anybody.
+#[test]
+fn other_changes_of_the_map_do_not_wait() {
+    let (mut cluster, shard) = two_of_three();
+    cluster.cut_off.insert(NEEDED);
+    let prefixes = BTreeSet::from([Prefix::Path(bed::path("/people:people"))]);
+    let create = Command::CreateShard { name: "more".into(), prefixes, replicas: Replicas::All };
+    administer(&mut cluster, 1, Admin::Placement(create)).unwrap();
+    let all = Command::SetReplicas { id: shard, replicas: Replicas::All };
+    administer(&mut cluster, 1, Admin::Placement(all)).unwrap();
+}
