@@ -39,9 +39,10 @@ pub(super) enum Verdict {
 impl Server {
     /// Looks at an encoded command for meta, at its leader.
     pub(super) fn judge_removal(&mut self, now: Time, command: &[u8]) -> Verdict {
-        let leaving = match Command::decode(command) {
-            Ok(Command::RemoveServer { id } | Command::ReplaceServer { old: id, .. }) => id,
-            _ => return Verdict::Go,
+        let Ok(Command::RemoveServer { id: leaving } | Command::ReplaceServer { old: leaving, .. }) =
+            Command::decode(command)
+        else {
+            return Verdict::Go;
         };
         if !self.map.members().contains_key(&leaving) {
             // The map refuses it, or it was done already.

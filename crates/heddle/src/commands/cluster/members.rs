@@ -168,11 +168,12 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
     let others: Vec<String> = others.map(|it| it.address.clone()).collect();
     let by_others = if others.is_empty() { None } else { Some(access.by_way_of(&others)?) };
     let access = by_others.as_ref().unwrap_or(access);
-    let admin = match endangered.is_empty() {
-        true => Admin::Placement(Command::RemoveServer { id: member.id }),
-        false => Admin::ForceRemove(member.id),
+    let removal = if endangered.is_empty() {
+        Admin::Placement(Command::RemoveServer { id: member.id })
+    } else {
+        Admin::ForceRemove(member.id)
     };
-    access.administer(admin).map_err(|report| {
+    access.administer(removal).map_err(|report| {
         if force && endangered.contains(&view.map.shards()[&ShardId::META].name) {
             no_majority(&report)
         } else {
