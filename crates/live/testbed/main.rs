@@ -77,6 +77,7 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         match option.as_str() {
             "--join" => options.join.push(value()?),
             "--http" => options.http = Some(value()?),
+            "--election-timeout" => options.election = fixed_election_timeout(value()?.parse()?),
             "--memory" => options.memory_bytes = value()?.parse()?,
             "--tls" => {
                 let (folder, name) = (std::path::PathBuf::from(value()?), value()?);
@@ -92,6 +93,11 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         println!("{} {http} {:016x} {}", ready.advertise, ready.cluster, ready.server);
     })?;
     Ok(())
+}
+
+fn fixed_election_timeout(seconds: u64) -> placement::TimeoutConfig {
+    let span = machine::Span::from_secs(seconds);
+    placement::TimeoutConfig { min: span, max: span, fixed: Some(span) }
 }
 
 fn up(name: &str, file: &str) -> Result<(), Box<dyn Error>> {

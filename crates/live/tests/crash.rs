@@ -25,8 +25,8 @@ fn clean_removes_what_a_killed_daemon_left() {
     let other = Instance::start(&StartOptions { ephemeral: false, ..Bed::options("other") }).unwrap();
     other.apply(&bed::source(PAIR), &fabric::Overrides::default()).unwrap();
     let network = bed.up("crashed", PAIR);
-    let sleeper = Running::start(network.command("h1", "sh", ["-c", "trap '' TERM; sleep 60 & wait"]));
-    let bystander = Running::start(other.command("h1", "sleep", ["60"]));
+    let sleeper = Running::start(network.command("h1", "sh", ["-c", "trap '' TERM; sleep 600 & wait"]));
+    let bystander = Running::start(other.command("h1", "sleep", ["600"]));
     let pid = network.status().unwrap().pid;
     kill(pid);
     assert!(network.status().is_err());
@@ -66,7 +66,7 @@ fn an_ephemeral_network_ends_with_its_client() {
     let network = bed.up("short", PAIR);
     assert_eq!(Instance::list().unwrap(), [""; 0], "it belongs to its client");
     assert_eq!(Instance::list_all().unwrap(), ["short"]);
-    let sleeper = Running::start(network.command("h1", "sleep", ["60"]));
+    let sleeper = Running::start(network.command("h1", "sleep", ["600"]));
     let pid = network.status().unwrap().pid;
     drop(network);
     assert!(soon(|| !alive(pid) && !alive(sleeper.pid())));

@@ -2,6 +2,7 @@
 
 mod bed;
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use bed::{Bed, GuestTap, output, source};
 use fabric::Overrides;
 use live::Instance;
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, socket};
+use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
 
 /// `guest` is behind `dev0`; `h1` is made.
 const ONE: &str = "
@@ -122,14 +123,13 @@ fn with_guest(devices: usize, test: impl FnOnce(&Bed, &Guest) + Send + 'static) 
     }
 }
 
-/// Waits until something is so; how long it took.
-fn wait_until(what: &str, so: impl Fn() -> bool) -> Duration {
+/// Waits until something is so.
+fn wait_until(what: &str, so: impl Fn() -> bool) {
     let started = Instant::now();
     while !so() {
         assert!(started.elapsed() < bed::PATIENCE, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
-    started.elapsed()
 }
 
 fn pings(network: &Instance, from: &str, to: &str) {
@@ -183,7 +183,8 @@ fn frames_that_a_device_refuses_are_counted() {
             let (drops, packets, bytes) = count();
             let args = ["-c", "5", "-i", "0.01", "-s", "1200", "-W", "0.2", "10.0.0.2"];
             assert!(!network.command("h1", "ping", args).unwrap().output().unwrap().status.success());
-            assert_eq!(count(), (drops + 5, packets, bytes));
+            let counted = (drops + 5, packets, bytes);
+            assert!(bed::soon(|| count() == counted), "{:?}, expected {counted:?}", count());
             pings(&network, "h1", "10.0.0.2");
         }
     });
@@ -227,6 +228,7 @@ fn a_switch_learns_behind_which_device_a_host_is() {
         pings(&network, "h1", "guest");
         guest.ip("addr flush dev eth0");
         guest.ip("link set eth0 down");
+        wait_until("the link is down", || !network.counters().unwrap().links[1].up);
         guest.has_addresses_of(BOND, "eth1");
         pings(&network, "h1", "guest");
         guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "60", "10.0.0.1"]);
@@ -261,7 +263,7 @@ fn devices_come_go_and_change_places() {
         network.set_link("guest", "s1", Some(1), true).unwrap();
         assert_eq!(up(), [false, false], "a link whose device has no carrier can't be put in");
         network.set_link("guest", "s1", Some(2), true).unwrap();
-        assert_eq!(up(), [false, true]);
+        wait_until("the other can be put in", || up() == [false, true]);
         // The guest becomes a host of ours, and one behind devices again.
         apply(&BOND.replace(", devices: [dev0, dev1]", ""));
         assert_eq!(up(), [true, true]);
@@ -280,22 +282,52 @@ fn devices_come_go_and_change_places() {
     });
 }
 
-/// Of a TAP the kernel tells others only once a second; its link loses its carrier and has it back at once all the same.
+/// The kernel's news of the devices of the thread's network namespace.
+struct News(OwnedFd);
+
+impl News {
+    fn new() -> Self {
+        let family = AddressFamily::Netlink;
+        let socket = socket(family, SockType::Datagram, SockFlag::SOCK_NONBLOCK, SockProtocol::NetlinkRoute).unwrap();
+        // RTMGRP_LINK
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 1)).unwrap();
+        Self(socket)
+    }
+
+    /// Whether any has come of this device since this was asked last.
+    fn came(&self, index: u32) -> bool {
+        let mut buffer = [0; 8_192];
+        let mut came = false;
+        while let Ok(len) = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+            // `struct ifinfomsg` behind `struct nlmsghdr`.
+            came |= len >= 24 && buffer[20..24] == index.to_ne_bytes();
+        }
+        came
+    }
+}
+
+/// Of a TAP the kernel tells others only once a second; its link loses its carrier and has it back before. The kernel tells at once of a
+/// device whose carrier somebody asks for: what it holds back is seen at another one that changes at the same time.
 #[test]
-fn the_carrier_of_a_tap_is_seen_at_once() {
+fn the_carrier_of_a_tap_is_seen_before_the_kernel_tells_of_it() {
     with_guest(0, |bed, _| {
         let tap = GuestTap::new("dev0");
         run("ip", "link set dev0 up");
         let network = bed.up("one", ONE);
         let is_up = || network.counters().unwrap().links[1].up;
         assert!(is_up());
-        let took = |up: bool| {
+        let other = GuestTap::new("other");
+        run("ip", "link set other up");
+        let (news, index) = (News::new(), nix::net::if_::if_nametoindex("other").unwrap());
+        let is_first = |up: bool| {
+            news.came(index);
+            other.set_carrier(up);
             tap.set_carrier(up);
-            wait_until("the link has followed", || is_up() == up)
+            wait_until("the link has followed", || is_up() == up);
+            !news.came(index)
         };
-        // The kernel would tell of all but the first a second later. On a busy machine one may take as long, but not each.
-        let took: Vec<Duration> = [false, true, false, true, false, true].map(took).into();
-        assert!(took[1..].iter().any(|took| *took < Duration::from_secs(1)), "{took:?}");
+        // Of one change the kernel tells at once, and a busy machine may take a second to see the next: not of each, for a minute.
+        assert!(bed::soon(|| is_first(false) | is_first(true)), "the link only ever follows the kernel's word");
     });
 }
 
@@ -313,14 +345,14 @@ bonds:
   - { host: guest, mode: balance-xor }
 ";
 
-/// How many packets `pings` of each of `hosts` to the guest put on each of its two members; nobody answers.
-fn spread(network: &Instance, hosts: &[&str], pings: u32) -> [u64; 2] {
+/// How many packets `pings` of each of `hosts` to the guest put on each of its two members; nobody answers, and all are waited for.
+fn spread(network: &Instance, hosts: &[&str], number: u32) -> [u64; 2] {
     let count = || -> Vec<u64> {
         let links = network.counters().unwrap().links;
         links.iter().filter(|link| link.a == "guest").map(|link| link.backward.packets).collect()
     };
     let before = count();
-    let pings = pings.to_string();
+    let pings = number.to_string();
     let ping = |host: &&str| {
         let args = ["-c", &pings, "-i", "0.01", "-s", "1000", "-W", "0.1", "10.0.0.4"];
         network.command(host, "ping", args).unwrap().stdout(Stdio::null()).spawn().unwrap()
@@ -329,8 +361,10 @@ fn spread(network: &Instance, hosts: &[&str], pings: u32) -> [u64; 2] {
     for mut ping in pinging {
         ping.wait().unwrap();
     }
-    let after = count();
-    [0, 1].map(|member| after[member] - before[member])
+    let put = || [0, 1].map(|member| count()[member] - before[member]);
+    let expected = hosts.len() as u64 * u64::from(number);
+    assert!(bed::soon(|| put().iter().sum::<u64>() >= expected), "{:?} of {expected}", put());
+    put()
 }
 
 /// Two senders that share a member of a bond with a foreign partner: with `rebalance`, one of them moves to the other member.
@@ -346,8 +380,12 @@ fn load_is_balanced_towards_a_foreign_partner() {
         assert!(before[member] >= 100 && before[1 - member] < 10, "{shared:?} share a member: {before:?}");
         let follows = HASHED.replace("balance-xor }", "balance-xor, rebalance: { interval: 200ms, gap: 1ms } }");
         network.apply(&source(&follows), &Overrides::default()).unwrap();
-        let after = spread(&network, &shared, 200);
-        assert!(after.iter().all(|packets| *packets >= 120), "{shared:?}: {after:?}");
+        let mut after = [0, 0];
+        let moved = bed::soon(|| {
+            after = spread(&network, &shared, 50);
+            after.iter().all(|packets| *packets >= 40)
+        });
+        assert!(moved, "{shared:?}: {after:?}");
     });
 }
 
@@ -383,8 +421,7 @@ fn a_device_that_is_made_again_is_in_use_again() {
         run("ip", "link del dev0");
         run("ip", "tuntap add dev dev0 mode tun");
         run("ip", "link set dev0 up");
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(!is_up());
+        wait_until("the link is down", || !is_up());
         run("ip", "link del dev0");
         guest.make_device(0, "");
         wait_until("the link is up", is_up);
@@ -402,15 +439,20 @@ bonds:
   - { between: [h1, guest], mode: active-backup }
 ";
 
-/// Whether a report of the group 239.1.2.3 comes to the guest in time.
-fn hears_of_group(socket: &impl std::os::fd::AsRawFd) -> bool {
+/// Whether a report of the group 239.1.2.3 comes to the guest within a second.
+fn hears_of_group(socket: &impl AsRawFd) -> bool {
     let mut frame = [0; 2_048];
     let is_report = |frame: &[u8]| {
         frame.starts_with(&[1, 0, 0x5e]) && frame.get(23) == Some(&2) && frame.windows(4).any(|at| at == [239, 1, 2, 3])
     };
-    bed::soon(|| {
-        let received = recv(socket.as_raw_fd(), &mut frame, MsgFlags::MSG_DONTWAIT);
-        received.is_ok_and(|len| is_report(&frame[..len]))
+    (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        while let Ok(len) = recv(socket.as_raw_fd(), &mut frame, MsgFlags::MSG_DONTWAIT) {
+            if is_report(&frame[..len]) {
+                return true;
+            }
+        }
+        false
     })
 }
 
@@ -419,12 +461,18 @@ fn hears_of_group(socket: &impl std::os::fd::AsRawFd) -> bool {
 fn groups_are_reported_again_after_a_fail_over() {
     with_guest(2, |bed, guest| {
         let network = bed.up("direct", DIRECT);
-        output(network.command("h1", "ip", ["addr", "add", "239.1.2.3/32", "dev", "eth0", "autojoin"]));
-        std::thread::sleep(Duration::from_millis(500));
         let namespace = std::fs::File::open(format!("/proc/{}/ns/net", guest.process.id())).unwrap();
         nix::sched::setns(&namespace, CloneFlags::CLONE_NEWNET).unwrap();
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
-        network.set_link("h1", "guest", Some(1), false).unwrap();
-        assert!(hears_of_group(&socket), "no report after the fail-over");
+        output(network.command("h1", "ip", ["addr", "add", "239.1.2.3/32", "dev", "eth0", "autojoin"]));
+        // What the host itself reports is for nobody here. A busy machine may not have shown it to the bond at the first fail-over.
+        let reported = bed::soon(|| {
+            let fails_over = |(member, up)| {
+                network.set_link("h1", "guest", Some(member), up).unwrap();
+                !up && hears_of_group(&socket)
+            };
+            [(1, false), (1, true), (2, false), (2, true)].into_iter().any(fails_over)
+        });
+        assert!(reported, "no report after a fail-over");
     });
 }

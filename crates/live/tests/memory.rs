@@ -127,16 +127,18 @@ fn what_was_sent_to_peers_is_given_back() {
 
 #[test]
 fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
+    // None that the flood writes, which may go on for a while.
+    const OTHER: u64 = 1_000;
     let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     let three = three(&folders);
     let everybody = client(&three.iter().collect::<Vec<_>>());
-    put(&everybody, 1, b"before", PATIENCE).unwrap();
+    put(&everybody, OTHER, b"before", PATIENCE).unwrap();
     for stopped in &three[1..] {
         stopped.signal(Signal::SIGSTOP);
     }
     let flooded = &three[0];
     let mut floods: Vec<Raw> = (0..12).map(|session| Raw::connect(&flooded.address, session)).collect();
-    for flood in &mut floods {
+    let flood = |flood: &mut Raw| {
         // Who is not read for so long has sent what it can.
         flood.stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a timeout");
         // 100 MiB each at most.
@@ -147,17 +149,27 @@ fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
         }
         let resident = resident_bytes(flooded);
         assert!(resident < MEMORY_BYTES + BASE_BYTES, "{} MiB are resident", resident >> 20);
-    }
-    let peak = metric(flooded, "heddle_memory_peak_bytes");
-    assert!(peak > MEMORY_BYTES as u64 / 8 && peak <= MEMORY_BYTES as u64, "{peak} bytes were held");
+    };
+    floods.iter_mut().for_each(flood);
+    let peak = || metric(flooded, "heddle_memory_peak_bytes");
+    eventually("it holds what it may", || {
+        // A busy machine may have read little within those seconds.
+        let is_much = peak() > MEMORY_BYTES as u64 / 8;
+        if !is_much {
+            floods.push(Raw::connect(&flooded.address, floods.len() as u64));
+            floods.last_mut().into_iter().for_each(flood);
+        }
+        is_much
+    });
+    assert!(peak() <= MEMORY_BYTES as u64, "{} bytes were held", peak());
     // Others are heard meanwhile.
     let other = client_with(flooded, None);
     assert_eq!(status(&other).server.0, flooded.server);
     for stopped in &three[1..] {
         stopped.signal(Signal::SIGCONT);
     }
-    put(&everybody, 1, b"after", Duration::from_secs(60)).unwrap();
-    assert_eq!(get(&other, 1).unwrap(), Some(b"after".to_vec()));
+    put(&everybody, OTHER, b"after", PATIENCE).unwrap();
+    assert_eq!(get(&other, OTHER).unwrap(), Some(b"after".to_vec()));
     // Who has gone holds nothing.
     drop(floods);
     eventually("everything is given back", || metric(flooded, "heddle_memory_bytes{kind=\"requests\"}") == 0);

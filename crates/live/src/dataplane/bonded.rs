@@ -38,6 +38,8 @@ pub struct Place {
     pub quota: Quota,
     /// What was let through to all of what the other end told.
     pub announced: Allowance,
+    /// What arrives until then was sent before this end was made: it does not say where the other end sends now.
+    pub stale_until: Option<Time>,
 }
 
 /// What is at an end.
@@ -66,7 +68,8 @@ impl Place {
                 What::Bonded(Box::new(End::new(now, &plan)))
             }
         };
-        Self { what, has_foreign_partner, due: now, quota: Quota::default(), announced: Allowance::default() }
+        let (quota, announced) = (Quota::default(), Allowance::default());
+        Self { what, has_foreign_partner, due: now, quota, announced, stale_until: None }
     }
 
     /// The end, where one of ours sends.
@@ -364,7 +367,9 @@ impl Worker {
         let end = match &mut place.what {
             What::Bonded(end) => end,
             What::Learning(learning) => {
-                learning.saw(member, packet.frame.bytes()[SOURCE].try_into().expect("six bytes"));
+                if place.stale_until.is_none_or(|until| at > until) {
+                    learning.saw(member, packet.frame.bytes()[SOURCE].try_into().expect("six bytes"));
+                }
                 self.released = released;
                 match packet.bonded {
                     Bonded::Control => self.take_control(at, (index, member), packet.frame),

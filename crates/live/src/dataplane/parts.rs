@@ -159,9 +159,11 @@ impl Parts {
             }
         }
         parts.tell_new_bonds(new, now);
+        let mut is_new = vec![true; parts.bonds.len()];
         for (index, mut place) in self.bonds.into_iter().enumerate().filter_map(|(at, place)| Some((at, place?))) {
             if let Some(is) = same_bond((old, new), index, &nodes, &links) {
                 parts.bonds[is] = Some(place);
+                is_new[is] = false;
             } else {
                 // What waits for others goes on: as if it came now, over the first member.
                 let over = Direction(old.members(index)[0].0 ^ 1);
@@ -179,6 +181,11 @@ impl Parts {
                 continue;
             };
             (arrival.over, arrival.packet.forwarding.to) = (over, to);
+            if let Some((end, _)) = new.far_bond(over).filter(|(end, _)| is_new[*end])
+                && let Some(place) = &mut parts.bonds[end]
+            {
+                place.stale_until = place.stale_until.max(Some(arrival.at));
+            }
             parts.flight.add(arrival);
         }
         (parts.flows, parts.refused, parts.counters) = (self.flows, self.refused, self.counters);

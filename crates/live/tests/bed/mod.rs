@@ -3,6 +3,7 @@
 // What needs a bed takes one, so that no test does without.
 #![allow(clippy::unused_self)]
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
@@ -136,11 +137,24 @@ impl Drop for Running {
     }
 }
 
-/// CPU time that a process has used, in ticks of 10 ms.
-pub fn cpu_ticks(pid: i32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+/// How often the threads of a process have been given a CPU (proc(5), `schedstat`), by their number.
+fn turns(pid: i32) -> BTreeMap<String, u64> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|entry| entry.unwrap());
+    let turns = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).unwrap();
+        (thread.file_name().into_string().unwrap(), text.split_whitespace().nth(2).unwrap().parse().unwrap())
+    };
+    threads.map(turns).collect()
+}
+
+/// Waits until no thread of a process runs for a second; whether that came at last. Whoever spins, or looks every now and then, always
+/// runs again.
+pub fn falls_asleep(pid: i32) -> bool {
+    soon(|| {
+        let before = turns(pid);
+        std::thread::sleep(Duration::from_secs(1));
+        turns(pid) == before
+    })
 }
 
 /// What does not happen within this does not happen: tests run beside programs that use all cores.
