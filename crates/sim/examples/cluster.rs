@@ -2,7 +2,10 @@
 //! cores and sums them up; with the word `hostile` behind the numbers one of the servers lies to the others.
 //! `cluster --resume FILE --until N --for SECONDS` goes on where the last call with this file ended, seeds 0 to N, for so
 //! long: many seeds can be done in slices. Of ten seeds the last is hostile there. The file says which are done, and by which
-//! commit (`--commit`, else what git says).
+//! commit (`--commit`, else what git says): always all up to some seed, however many are under way (`--jobs`, else as many
+//! as there are cores).
+//! `cluster --fingerprints FIRST COUNT` prints a number for each seed that stands for all that happened: what makes the
+//! simulation faster leaves them as they are.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -13,14 +16,60 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 use sim::cluster::{Report, Scenario, run};
 
-/// Seeds that are done together before the file is written again.
+/// Large values come and go all the time: the system's allocator gives their pages back and asks for them again, which
+/// is a tenth of what seeds cost.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Seeds that are done before the file is written again.
 const BATCH: u64 = 200;
+
+/// Does the work of each seed on so many threads, until there are no more or `goes_on` says no, and takes what came of it
+/// one seed after the other. No seed is left out: those that were begun are finished.
+fn in_order<T: Send>(
+    seeds: std::ops::Range<u64>,
+    jobs: usize,
+    goes_on: impl Fn() -> bool + Sync,
+    work: impl Fn(u64) -> T + Sync,
+    mut take: impl FnMut(u64, T),
+) {
+    let next = AtomicU64::new(seeds.start);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (next, goes_on, work, sender) = (&next, &goes_on, &work, sender.clone());
+            scope.spawn(move || {
+                while goes_on() {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || sender.send((seed, work(seed))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let (mut due, mut waiting) = (seeds.start, BTreeMap::new());
+        for (seed, done) in receiver {
+            waiting.insert(seed, done);
+            while let Some(done) = waiting.remove(&due) {
+                take(due, done);
+                due += 1;
+            }
+        }
+        assert!(waiting.is_empty(), "every seed before the last was begun, and is done");
+    });
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into)
+}
 
 /// Sums over many runs.
 #[derive(Default)]
@@ -41,14 +90,18 @@ struct Sum {
 
 impl Sum {
     fn of(first: u64, count: u64, scenario: fn(u64) -> Scenario) -> Self {
-        let seeds = (first..first + count).into_par_iter();
-        let mut sum =
-            seeds.map(|seed| Self::default().add(run(seed, &scenario(seed)))).reduce(Self::default, Self::and);
-        sum.bad.sort_by_key(|report| report.seed);
+        let mut sum = Self::default();
+        in_order(
+            first..first + count,
+            cores(),
+            || true,
+            |seed| run(seed, &scenario(seed)),
+            |_, report| sum.add(report),
+        );
         sum
     }
 
-    fn add(mut self, report: Report) -> Self {
+    fn add(&mut self, report: Report) {
         self.seeds += 1;
         self.operations += report.operations.checked;
         self.unknown += report.operations.unknown;
@@ -65,25 +118,6 @@ impl Sum {
         if !report.is_good() {
             self.bad.push(report);
         }
-        self
-    }
-
-    fn and(mut self, other: Self) -> Self {
-        self.seeds += other.seeds;
-        self.operations += other.operations;
-        self.unknown += other.unknown;
-        self.stale += other.stale;
-        self.elections += other.elections;
-        self.events += other.events;
-        self.snapshots += other.snapshots;
-        self.simulated_ms += other.simulated_ms;
-        self.disk_bytes_max = self.disk_bytes_max.max(other.disk_bytes_max);
-        self.recovered_ms.extend(other.recovered_ms);
-        for (kind, count) in other.faults {
-            *self.faults.entry(kind).or_default() += count;
-        }
-        self.bad.extend(other.bad);
-        self
     }
 }
 
@@ -170,11 +204,13 @@ struct Slices {
     until: u64,
     seconds: u64,
     commit: String,
+    jobs: usize,
 }
 
 impl Slices {
     fn parse(args: &[String]) -> Option<Self> {
-        let mut slices = Self { file: PathBuf::new(), until: u64::MAX, seconds: u64::MAX, commit: String::new() };
+        let (file, jobs) = (PathBuf::new(), cores());
+        let mut slices = Self { file, until: u64::MAX, seconds: u64::MAX, commit: String::new(), jobs };
         for pair in args.chunks(2) {
             let [name, value] = pair else { return None };
             match name.as_str() {
@@ -182,6 +218,7 @@ impl Slices {
                 "--until" => slices.until = value.parse().ok()?,
                 "--for" => slices.seconds = value.parse().ok()?,
                 "--commit" => slices.commit.clone_from(value),
+                "--jobs" => slices.jobs = value.parse().ok().filter(|jobs| *jobs > 0)?,
                 _ => return None,
             }
         }
@@ -194,16 +231,33 @@ impl Slices {
     fn run(&self) -> ExitCode {
         let mut progress = Progress::read(&self.file);
         let start = Instant::now();
-        while progress.next() < self.until && start.elapsed() < Duration::from_secs(self.seconds) {
-            let (first, began) = (progress.next(), Instant::now());
-            let sum = Sum::of(first, BATCH.min(self.until - first), mixed);
+        let goes_on = || start.elapsed() < Duration::from_secs(self.seconds);
+        let (mut first, mut began, mut sum) = (progress.next(), start, Sum::default());
+        let mut keep = |first: u64, sum: Sum, seconds: f64| {
             let (seeds, bad) = (sum.seeds, sum.bad.len());
-            sum.bad.iter().for_each(|report| print!("{report}"));
-            let seconds = began.elapsed().as_secs_f64();
             progress.add(&self.commit, first, sum, seconds);
             progress.write(&self.file);
             println!("seeds {first} to {}: bad {bad}, {seconds:.1} s", first + seeds - 1);
             let _ = std::io::stdout().flush();
+        };
+        in_order(
+            first..self.until,
+            self.jobs,
+            goes_on,
+            |seed| run(seed, &mixed(seed)),
+            |seed, report| {
+                if !report.is_good() {
+                    print!("{report}");
+                }
+                sum.add(report);
+                if sum.seeds == BATCH {
+                    keep(first, std::mem::take(&mut sum), began.elapsed().as_secs_f64());
+                    (first, began) = (seed + 1, Instant::now());
+                }
+            },
+        );
+        if sum.seeds > 0 {
+            keep(first, sum, began.elapsed().as_secs_f64());
         }
         progress.tell();
         if progress.bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -222,10 +276,37 @@ fn commit() -> String {
     text.map_or_else(|| "an unknown commit".to_owned(), |text| String::from_utf8_lossy(&text).trim().to_owned())
 }
 
+/// Prints a number for each seed that stands for its report and for the record of what happened.
+fn fingerprints(first: u64, count: u64) -> ExitCode {
+    let fingerprint = |seed| {
+        let report = run(seed, &Scenario { trace: true, ..mixed(seed) });
+        let bytes = serde_json::to_vec(&report).expect("numbers and text are always JSON");
+        (report.is_good(), bytes.iter().fold(0, |sum, byte| machine::mix(sum ^ u64::from(*byte))))
+    };
+    let mut all_good = true;
+    in_order(
+        first..first + count,
+        cores(),
+        || true,
+        fingerprint,
+        |seed, (is_good, number)| {
+            println!("seed {seed}: {number:016x}{}", if is_good { "" } else { " bad" });
+            all_good &= is_good;
+        },
+    );
+    if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(slices) = Slices::parse(&args).filter(|_| args.iter().any(|arg| arg == "--resume")) {
         return slices.run();
+    }
+    if let [word, first, count] = args.as_slice()
+        && word == "--fingerprints"
+        && let (Ok(first), Ok(count)) = (first.parse(), count.parse())
+    {
+        return fingerprints(first, count);
     }
     let scenario = if args.pop_if(|word| word == "hostile").is_some() { Scenario::hostile } else { Scenario::drawn };
     let numbers: Option<Vec<u64>> = args.iter().map(|text| text.parse().ok()).collect();
@@ -234,7 +315,7 @@ fn main() -> ExitCode {
         Some([first, count]) => many(*first, *count, scenario),
         _ => {
             eprintln!(
-                "usage: cluster SEED [hostile] | cluster FIRST COUNT [hostile] | cluster --resume FILE [--until SEED] [--for SECONDS] [--commit NAME]"
+                "usage: cluster SEED [hostile] | cluster FIRST COUNT [hostile] | cluster --fingerprints FIRST COUNT | cluster --resume FILE [--until SEED] [--for SECONDS] [--commit NAME] [--jobs THREADS]"
             );
             ExitCode::from(2)
         }

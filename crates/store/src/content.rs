@@ -126,10 +126,14 @@ impl Content {
     }
 
     /// A number that is the same for the same content.
-    pub(crate) fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self, cache: &mut tree::DigestCache) -> u64 {
         match self {
-            Self::Meta(map) => map.encode().iter().fold(0, |sum, byte| machine::mix(sum ^ u64::from(*byte))),
-            Self::Data { state, .. } => state.digest(),
+            Self::Meta(map) => {
+                let bytes = map.encode();
+                let word = |part: &[u8]| part.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                bytes.chunks(8).map(word).fold(bytes.len() as u64, |sum, word| machine::mix(sum ^ word))
+            }
+            Self::Data { state, .. } => state.digest_with(cache),
         }
     }
 }

@@ -665,6 +665,11 @@ pub fn encode_frame<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
+/// Bytes of a message's frame, without making it.
+pub fn frame_bytes<T: Serialize>(message: &T) -> usize {
+    FRAME_HEADER + postcard::experimental::serialized_size(message).expect("every message can be encoded")
+}
+
 /// The body of the first whole frame in `bytes` and how many bytes the frame has; `None` while it is not whole.
 ///
 /// # Errors

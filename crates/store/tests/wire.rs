@@ -2,7 +2,7 @@
 
 use store::protocol::{
     ClientMessage, Consistency, FRAME_MAX, FrameError, Hello, Request, RequestBody, Role, decode, encode_frame,
-    split_frame,
+    frame_bytes, split_frame,
 };
 use tree::{Change, Location, Path, Transaction};
 
@@ -13,6 +13,7 @@ fn hex(bytes: &[u8]) -> String {
 fn frame<T: serde::Serialize>(message: &T) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_frame(message, &mut bytes).unwrap();
+    assert_eq!(frame_bytes(message), bytes.len());
     bytes
 }
 

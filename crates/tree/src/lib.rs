@@ -38,6 +38,7 @@ pub mod watch;
 
 pub use bytes::Bytes;
 pub use command::Command;
+pub use digest::DigestCache;
 pub use error::TreeError;
 pub use leases::{Lease, LeaseId, LeaseRecord, Leases};
 pub use marks::{Import, Mark};

@@ -17,7 +17,7 @@ mod leasing;
 
 use std::collections::BTreeMap;
 
-use crate::digest::Digest;
+use crate::digest::{Digest, DigestCache};
 use crate::marks::{covers, share};
 use crate::{
     Begin, Change, Command, Committed, Datastore, Entry, Event, EventKind, Import, LeaseId, Leases, Location, Mark,
@@ -221,8 +221,13 @@ impl State {
 
     /// A hash over all content, equal on servers that applied the same log. Takes time in proportion to the content.
     pub fn digest(&self) -> u64 {
+        self.digest_with(&mut DigestCache::default())
+    }
+
+    /// The same; of large values that were digested with this cache before, nothing is read.
+    pub fn digest_with(&self, cache: &mut DigestCache) -> u64 {
         let mut digest = Digest::new();
-        self.tree.digest(&mut digest);
+        self.tree.digest(&mut digest, cache);
         self.sessions.digest(&mut digest);
         for marks in [&self.moved, &self.frozen] {
             digest.number(marks.len() as u64);

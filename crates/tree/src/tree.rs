@@ -8,7 +8,7 @@ use core::ops::Range;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Digest;
+use crate::digest::{Digest, DigestCache};
 use crate::{
     Bytes, Change, Committed, Condition, Datastore, Entry, Event, EventKind, Expect, Location, Path, Refusal,
     Transaction,
@@ -283,14 +283,14 @@ impl Tree {
     }
 
     /// Mixes all content into a digest.
-    pub(crate) fn digest(&self, digest: &mut Digest) {
+    pub(crate) fn digest(&self, digest: &mut Digest, cache: &mut DigestCache) {
         digest.number(self.revision);
         for map in &self.maps {
             digest.number(map.len() as u64);
             for (path, value) in map {
                 digest.bytes(path.as_str().as_bytes());
                 digest.number(value.etag);
-                digest.bytes(&value.bytes);
+                digest.value(&value.bytes, cache);
             }
         }
     }

@@ -68,6 +68,7 @@ mod config;
 mod disk;
 mod entry;
 mod error;
+mod extents;
 mod group;
 mod identity;
 mod log;

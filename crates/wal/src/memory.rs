@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use bytes::Bytes;
 use machine::Rng;
 
+use crate::extents::Extents;
 use crate::{DiskError, FileName, Folder, Operation, SECTOR_BYTES, Write, temporary_name};
 
 /// A file's content: what processes see, and what a loss of power leaves for sure.
 #[derive(Clone, Debug, Default)]
 struct Content {
-    visible: Vec<u8>,
-    durable: Vec<u8>,
+    visible: Extents,
+    durable: Extents,
     /// The only bytes in which the two may differ, in length too: a sync costs no more than what was written.
     changed: Range<usize>,
 }
@@ -27,24 +29,22 @@ impl Content {
     /// Cuts it, or extends it with zeros.
     fn resize(&mut self, len: usize) {
         let old = self.visible.len();
-        self.visible.resize(len, 0);
+        self.visible.resize(len);
         self.change(old.min(len)..old.max(len));
     }
 
     /// Puts bytes at an offset that is not behind the end.
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        let end = offset + bytes.len();
-        self.visible.resize(self.visible.len().max(end), 0);
-        self.visible[offset..end].copy_from_slice(bytes);
-        self.change(offset..end);
+    fn write(&mut self, offset: usize, bytes: Bytes) {
+        self.change(offset..offset + bytes.len());
+        self.visible.write(offset, bytes);
     }
 
     fn sync(&mut self) {
-        self.durable.resize(self.visible.len(), 0);
+        self.durable.resize(self.visible.len());
         let Range { start, end } = std::mem::take(&mut self.changed);
         let end = end.min(self.visible.len());
         if start < end {
-            self.durable[start..end].copy_from_slice(&self.visible[start..end]);
+            self.durable.copy_from(&self.visible, start..end);
         }
     }
 }
@@ -214,23 +214,23 @@ impl MemoryDisk {
         usize::try_from(room.saturating_sub(self.used_bytes())).unwrap_or(usize::MAX)
     }
 
-    fn append(&mut self, file: &FileName, bytes: &[u8]) -> Result<(), DiskError> {
+    fn append(&mut self, file: &FileName, bytes: &Bytes) -> Result<(), DiskError> {
         let len = self.created(file).visible.len();
         self.write(file, len, bytes)
     }
 
-    fn write(&mut self, file: &FileName, offset: usize, bytes: &[u8]) -> Result<(), DiskError> {
+    fn write(&mut self, file: &FileName, offset: usize, bytes: &Bytes) -> Result<(), DiskError> {
         if let Some((fits, text)) = self.write_failure.take() {
             // A kernel takes whole pages, or none of one: what is left of a sector is not written.
             let end = (offset + fits.min(bytes.len())) / SECTOR_BYTES * SECTOR_BYTES;
-            self.created(file).write(offset, &bytes[..end.saturating_sub(offset)]);
+            self.created(file).write(offset, bytes.slice(..end.saturating_sub(offset)));
             return Err(DiskError::Failed(text));
         }
         let free = self.free();
         let content = self.created(file);
         let inside = content.visible.len() - offset;
         let fits = bytes.len().min(inside.saturating_add(free));
-        content.write(offset, &bytes[..fits]);
+        content.write(offset, bytes.slice(..fits));
         if fits < bytes.len() { Err(DiskError::Full) } else { Ok(()) }
     }
 
@@ -267,6 +267,9 @@ impl MemoryDisk {
 
     /// Makes the last of the changes that concern a name durable, and all before it that these depend on.
     fn sync_name(&mut self, file: &FileName) {
+        if self.changes.is_empty() {
+            return;
+        }
         let mut concerned = vec![file.clone()];
         for change in self.changes.iter().rev() {
             if let Change::Rename(from, to) = change
@@ -299,7 +302,7 @@ impl MemoryDisk {
                 continue;
             }
             content.durable = torn(content, rng);
-            content.visible.clone_from(&content.durable);
+            content.visible = content.durable.clone();
             content.changed = 0..0;
         }
         self.sync_failure = None;
@@ -345,24 +348,21 @@ impl MemoryDisk {
         let Some(content) = self.content_mut(file) else { return false };
         let mut found = false;
         for bytes in [&mut content.visible, &mut content.durable] {
-            if let Some(byte) = bytes.get_mut(byte) {
-                *byte ^= flip;
-                found = true;
-            }
+            found |= bytes.flip(byte, flip);
         }
         found
     }
 
     /// All files as a process sees them.
     pub fn files(&self) -> BTreeMap<FileName, Vec<u8>> {
-        let content = |(name, number): (&FileName, &u64)| (name.clone(), self.contents[number].visible.clone());
+        let content = |(name, number): (&FileName, &u64)| (name.clone(), self.contents[number].visible.to_vec());
         self.visible.iter().map(content).collect()
     }
 }
 
 /// What a loss of power leaves of a file: a length between the durable and the visible one, and of each sector the
 /// visible content or the durable one, or zeros where there was none.
-fn torn(content: &Content, rng: &mut Rng) -> Vec<u8> {
+fn torn(content: &Content, rng: &mut Rng) -> Extents {
     let (visible, durable) = (&content.visible, &content.durable);
     let (low, high) = (visible.len().min(durable.len()), visible.len().max(durable.len()));
     let len = match rng.below(4) {
@@ -372,12 +372,13 @@ fn torn(content: &Content, rng: &mut Rng) -> Vec<u8> {
     };
     let kept_of_4 = rng.below(5);
     let mut left = durable.clone();
-    left.resize(len, 0);
+    left.resize(len);
     let (first, last) = (content.changed.start / SECTOR_BYTES, content.changed.end.div_ceil(SECTOR_BYTES));
-    for (k, sector) in left.chunks_mut(SECTOR_BYTES).enumerate().take(last).skip(first) {
-        let kept = if rng.below(4) < kept_of_4 { [visible, durable] } else { [durable, durable] };
-        for (byte, place) in sector.iter_mut().zip(k * SECTOR_BYTES..) {
-            *byte = kept.iter().find_map(|source| source.get(place)).copied().unwrap_or(0);
+    for sector in first..last.min(len.div_ceil(SECTOR_BYTES)) {
+        if rng.below(4) < kept_of_4 {
+            // Behind the visible end the durable bytes are all that there is.
+            let (start, end) = (sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES);
+            left.copy_from(visible, start..end.min(len).min(visible.len()).max(start));
         }
     }
     left
@@ -390,6 +391,6 @@ impl Folder for MemoryDisk {
 
     fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {
         let number = self.visible.get(file).ok_or_else(|| DiskError::Failed(format!("{file}: no such file")))?;
-        Ok(self.contents[number].visible.clone())
+        Ok(self.contents[number].visible.to_vec())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use machine::{Calendar, Rng, ServerId, Span, Time};
 use placement::ShardId;
-use store::protocol::{ClientMessage, ServerMessage};
+use store::protocol::{ClientMessage, FRAME_HEADER, FRAME_MAX, ServerMessage};
 use store::status::RaftRole;
 use store::{ClientId, Input, Output};
 use wal::Lane;
@@ -463,9 +463,9 @@ impl Core {
 
 /// Bytes of a message on a connection.
 fn frame_bytes(message: &ServerMessage) -> usize {
-    let mut frame = Vec::new();
-    store::protocol::encode_frame(message, &mut frame).expect("what a server says fits into a frame");
-    frame.len()
+    let bytes = store::protocol::frame_bytes(message);
+    assert!(bytes <= FRAME_HEADER + FRAME_MAX, "what a server says fits into a frame");
+    bytes
 }
 
 /// Whose connection it is.

@@ -1,11 +1,13 @@
 //! One run: the loop over events, and what is looked at meanwhile and at the end.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
 use store::Founding;
 use store::status::RaftRole;
+use tree::DigestCache;
 
 use super::admin::ADMINISTRATOR;
 use super::byzantine::Lies;
@@ -42,6 +44,8 @@ pub struct World {
     led: BTreeMap<(ShardId, u64), ServerId>,
     /// What a replica held when it had applied so much.
     held: BTreeMap<(ShardId, u64), u64>,
+    /// Digests of values that replicas hold.
+    digests: RefCell<DigestCache>,
     /// What was put down last of the replicas.
     noted: Vec<String>,
     /// The most that a disk held beyond three times the content, in bytes.
@@ -82,6 +86,7 @@ impl World {
             events: 0,
             led: BTreeMap::new(),
             held: BTreeMap::new(),
+            digests: RefCell::default(),
             noted: Vec::new(),
             disk_bytes_max: 0,
         }
@@ -215,6 +220,8 @@ impl World {
     /// No term has two leaders, and replicas that applied as much hold the same.
     fn sample(&mut self) {
         let mut findings = Vec::new();
+        let cache = self.digests.get_mut();
+        cache.sweep();
         for node in self.core.nodes.values() {
             let Some(server) = node.server() else { continue };
             for group in server.replicas(node.clock.shows(self.core.now)) {
@@ -232,7 +239,7 @@ impl World {
             if memory.peak_bytes > memory.limit_bytes {
                 findings.push(Finding::OverBudget { server: node.id.0, limit: memory.limit_bytes });
             }
-            for (shard, (index, digest)) in server.digests() {
+            for (shard, (index, digest)) in server.digests_with(cache) {
                 if *self.held.entry((shard, index)).or_insert(digest) != digest {
                     findings.push(Finding::Diverged { shard: shard.0, index, server: node.id.0 });
                 }
@@ -285,12 +292,16 @@ impl World {
         if let Some((id, it)) = map.moves().iter().next() {
             return Some(format!("move {id} of {} from shard {} to {} is {}", it.prefix, it.from, it.to, it.phase));
         }
+        let servers = self.core.nodes.values().filter_map(|node| {
+            let cache = &mut self.digests.borrow_mut();
+            Some((node.id, node.server()?.digests_with(cache)))
+        });
+        let digests: BTreeMap<ServerId, _> = servers.collect();
         for shard in map.shards().keys() {
             let desired = map.desired_replicas(*shard);
             let mut agreed = None;
             for id in desired.voters.iter().chain(&desired.learners) {
-                let server = self.core.nodes.get(id).and_then(super::node::Node::server);
-                let Some(held) = server.and_then(|server| server.digests().get(shard).copied()) else {
+                let Some(held) = digests.get(id).and_then(|held| held.get(shard).copied()) else {
                     return Some(format!("server {id} has no replica of shard {shard}"));
                 };
                 if *agreed.get_or_insert(held) != held {

@@ -351,7 +351,12 @@ impl Server {
 
     /// A number for each replica here that is the same on every server that has applied as much: for tests of agreement.
     pub fn digests(&self) -> BTreeMap<ShardId, (u64, u64)> {
-        self.groups.iter().map(|(id, group)| (*id, (group.applied(), group.content.digest()))).collect()
+        self.digests_with(&mut tree::DigestCache::default())
+    }
+
+    /// The same, for a caller that asks again and again.
+    pub fn digests_with(&self, cache: &mut tree::DigestCache) -> BTreeMap<ShardId, (u64, u64)> {
+        self.groups.iter().map(|(id, group)| (*id, (group.applied(), group.content.digest(cache)))).collect()
     }
 
     /// Replicas here that have stopped, why, and what to do.
