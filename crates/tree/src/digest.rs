@@ -88,7 +88,9 @@ impl Digest {
                 *lane = Self::mixed(*lane, u64::from_le_bytes(*word));
             }
         }
-        lanes.into_iter().for_each(|lane| self.number(lane));
+        for lane in lanes {
+            self.number(lane);
+        }
         rest
     }
 

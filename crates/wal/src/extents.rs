@@ -6,6 +6,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+/// Fewer bytes are copied: they may be a small part of a large buffer, such as a batch's, which would be kept with them.
+const SHARED_BYTES: usize = 16 << 10;
+
 /// A file's bytes. Pieces are not empty, don't overlap, and end at `len` or before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
@@ -30,6 +33,7 @@ impl Extents {
         if bytes.is_empty() {
             return;
         }
+        let bytes = if bytes.len() < SHARED_BYTES { Bytes::copy_from_slice(&bytes) } else { bytes };
         let end = offset + bytes.len();
         self.erase(offset..end);
         self.len = self.len.max(end);
@@ -140,11 +144,15 @@ mod tests {
                     4 => {
                         let offset = rng.below(60) as usize;
                         assert_eq!(extents.flip(offset, 4), offset < bytes.len());
-                        bytes.get_mut(offset).into_iter().for_each(|byte: &mut u8| *byte ^= 4);
+                        if let Some(byte) = bytes.get_mut(offset) {
+                            *byte ^= 4;
+                        }
                     }
                     _ => files.swap(0, 1),
                 }
-                files.iter().for_each(|(extents, bytes)| check(extents, bytes));
+                for (extents, bytes) in &files {
+                    check(extents, bytes);
+                }
             }
         }
     }

@@ -281,6 +281,9 @@ impl MemoryDisk {
         let is_synced = |change: &Change| concerned.iter().any(|name| change.concerns(name));
         let (synced, rest): (Vec<_>, _) = std::mem::take(&mut self.changes).into_iter().partition(is_synced);
         self.changes = rest;
+        if synced.is_empty() {
+            return;
+        }
         for change in synced {
             change.apply(&mut self.durable);
         }
