@@ -27,7 +27,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
     after_long_help = "\
 EXIT STATUS
   0  it worked, and every expectation of the file held
-  1  an expectation was missed; of `cluster`: nothing was there, or a condition did not hold
+  1  an expectation was missed; of `cluster`: nothing was there, a condition did not hold, or there are alarms
   2  an error; nothing was started or changed unless the message says so
 
 FILES

@@ -432,7 +432,8 @@ fn without_a_majority_only_stale_reads_are_answered() {
     cluster.nodes[0].kill();
     cluster.nodes[1].kill();
     let ask = |status: i32, args: &[&str]| ask_within(&cluster, "60s", status, args);
-    for args in [&["put", path, "blue"][..], &["get", path], &["shards", "create", "cars", "--module", "car"]] {
+    let bench = ["bench", "--requests", "1", "--repeat", "1"];
+    for args in [&["put", path, "blue"][..], &["get", path], &["shards", "create", "cars", "--module", "car"], &bench] {
         let (_, stderr) = ask_within(&cluster, "1s", 2, args);
         assert!(stderr.contains("1000 ms") && stderr.contains("majority"), "{args:?}: {stderr}");
     }
@@ -583,12 +584,19 @@ fn without_a_cluster_the_way_to_one_is_shown() {
     assert!(stderr.contains("500 ms") && stderr.contains("--tls-cert"), "{stderr}");
     let (_, stderr) = desk.expect(2, &["cluster", "get", "/car:cars", "--timeout", "5"]);
     assert!(stderr.contains("500ms, 5s or 1m"), "{stderr}");
+    // An empty variable of the environment is none; an empty option is a script's mistake.
+    let unset = desk.command(&["cluster", "status", "--timeout", "500ms"]).env("HEDDLE_ENDPOINTS", "").output();
+    let unset = unset.expect("it can be started");
+    assert!(!String::from_utf8_lossy(&unset.stderr).contains("is no address"), "{unset:?}");
+    let (_, stderr) = desk.expect(2, &["cluster", "status", "--endpoints", ""]);
+    assert!(stderr.contains("expected HOST:PORT") && stderr.contains("variable"), "{stderr}");
     let (_, stderr) = desk.expect(2, &["cluster", "status", "--tls-cert", "c.pem"]);
     assert!(stderr.contains("--tls-key") && stderr.contains("--tls-ca"), "{stderr}");
     let (_, stderr) = desk.expect(2, &["cluster", "put", "/car:cars", "x", "--create", "--replace"]);
     assert!(stderr.contains("cannot be used with"), "{stderr}");
     desk.expect(0, &["man", "pages"]);
-    assert!(desk.read("pages/heddle-cluster.1").contains("EXIT STATUS"));
+    let page = desk.read("pages/heddle-cluster.1");
+    assert!(page.contains("EXIT STATUS") && page.contains("HEDDLE_ENDPOINTS") && page.contains("alarms"));
     assert!(desk.read("pages/heddle-cluster-shards-create.1").contains("replicas"));
     let (script, _) = desk.expect(0, &["completions", "bash"]);
     assert!(script.contains("move-leader"));

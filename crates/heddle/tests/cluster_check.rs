@@ -163,6 +163,18 @@ fn the_quota_warns_refuses_and_lifts_itself() {
     );
     let (_, rows) = ask(&desk, &node, &["refusals"]);
     assert!(rows.as_array().expect("rows").iter().any(|row| row["reason"] == "quota"), "{rows:#}");
+    // A backup of it has no room in a cluster with the same quota, and that is said before anything is written.
+    desk.expect(0, &[&access[..], &["backup", "full.heddle", "--quiet"]].concat());
+    let second = Node::start(controller(&desk, "d1", &["--quota", "16MiB"]));
+    let to_second = ["cluster", "--endpoints", &second.address, "--timeout", "20s"];
+    let (_, errors) = desk.expect(2, &[&to_second[..], &["restore", "full.heddle", "--quiet"]].concat());
+    let errors = errors.replace(['\n', '│'], " ");
+    let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["larger than the quota", "server d1", "less than 16.0 MiB", "nothing was written", "--quota none"] {
+        assert!(errors.contains(said), "{said}: {errors}");
+    }
+    assert_eq!(ask(&desk, &second, &["list", "/", "--limit", "1"]).1, Value::Array(Vec::new()));
+    drop(second);
     // What adds nothing goes on, and what is taken away makes room.
     desk.expect(0, &[&access[..], &["put", "/car:cars/car-entry=0", "small"]].concat());
     for key in 1..12 {
@@ -176,6 +188,24 @@ fn the_quota_warns_refuses_and_lifts_itself() {
     assert_eq!(alarm(), (1, Some("quota-near".to_owned()), Some("server c1".to_owned())));
     desk.expect(0, &[&access[..], &["delete", "/car:cars"]].concat());
     assert_eq!(alarm(), (0, None, None));
+}
+
+#[test]
+fn different_quotas_are_an_alarm() {
+    let desk = Desk::new();
+    let first = Node::start(controller(&desk, "c1", &["--quota", "16MiB"]));
+    let _second = Node::start(controller(&desk, "c2", &["--join", &first.address]));
+    let found = (0..600).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let (status, rows) = ask(&desk, &first, &["alarms"]);
+        let row = rows.as_array()?.iter().find(|row| row["alarm"] == "quotas-differ")?.clone();
+        Some((status, row))
+    });
+    let (status, row) = found.expect("it is said");
+    let text = row["text"].as_str().expect("a text");
+    assert!(status == 1 && text.contains("16.0 MiB of c1; 2.00 GiB of c2") && text.contains("hint:"), "{row:#}");
+    let access = ["cluster", "--endpoints", &first.address, "--timeout", "20s"];
+    assert!(desk.expect(0, &[&access[..], &["status"]].concat()).0.contains("ALARM quotas-differ: the servers"));
 }
 
 #[test]

@@ -233,6 +233,23 @@ fn a_lock_is_held_by_one_command_at_a_time() {
     cluster.expect(0, &["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "true"]);
     cluster.expect(126, &["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "/does/not/exist"]);
 
+    // Whoever says how long he waits gives up then, and is out of the queue.
+    let mut holds = cluster.spawn(&["lock", "/job:jobs/job=night", "--", "sh", "-c", "echo in; exec sleep 1000"]);
+    assert_eq!(line(&mut holds), "in\n");
+    let impatient = |status: i32, args: &[&str]| {
+        cluster.desk.expect(status, &[&["cluster", "--endpoints", &endpoints, "--timeout", "500ms"], args].concat()).1
+    };
+    let stderr = impatient(125, &["lock", "/job:jobs/job=night", "--", "touch", "too-late"]);
+    assert!(stderr.contains("was not free within 500ms"), "{stderr}");
+    let stderr = impatient(2, &["elect", "/job:jobs/job=night", "me"]);
+    assert!(stderr.contains("me was not elected within 500ms"), "{stderr}");
+    assert!(!cluster.desk.path().join("too-late").exists());
+    Cluster::wait("they are out of the queue", || {
+        cluster.json(&["list", "/job:jobs/job=night"]).as_array().map(Vec::len) == Some(1)
+    });
+    signal(&holds, "-TERM");
+    assert_eq!(holds.0.wait().expect("it ends").code(), Some(128 + 15));
+
     // One that loses its lease ends its command.
     let mut loses =
         cluster.spawn(&["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "sh", "-c", "echo in; exec sleep 1000"]);

@@ -9,7 +9,7 @@ use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
-       heddle-live-testbed controller NAME DATA LISTEN [--join HOST:PORT] [--http HOST:PORT] [--memory BYTES] [--tls FOLDER CERTIFICATE]";
+       heddle-live-testbed controller NAME DATA LISTEN [--join HOST:PORT] [--http HOST:PORT] [--memory BYTES] [--quota BYTES] [--tls FOLDER CERTIFICATE]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -79,6 +79,7 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
             "--http" => options.http = Some(value()?),
             "--election-timeout" => options.election = fixed_election_timeout(value()?.parse()?),
             "--memory" => options.memory_bytes = value()?.parse()?,
+            "--quota" => options.quota_bytes = Some(value()?.parse()?),
             "--tls" => {
                 let (folder, name) = (std::path::PathBuf::from(value()?), value()?);
                 let file = |ending: &str| folder.join(format!("{name}.{ending}"));

@@ -69,6 +69,33 @@ fn a_folder_is_used_by_one_process_of_one_node() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_nothing_behind() {
+    let root = tempfile::tempdir().unwrap();
+    let entries = || fs::read_dir(root.path()).unwrap().count();
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    let data = root.path().join("deep/er");
+    for (listen, options, option) in
+        [(taken.as_str(), &[][..], "--listen"), ("127.0.0.1:0", &["--http", &taken][..], "--http")]
+    {
+        let text = refusal(at("c1", &data, listen, options));
+        assert!(text.contains(&format!("cannot listen at {taken} ({option})")), "{text}");
+        assert!(text.contains(&format!("choose another with {option} HOST:PORT")), "{text}");
+        assert_eq!(entries(), 0, "{text}");
+    }
+    // What was empty is empty again.
+    fs::create_dir_all(&data).unwrap();
+    refusal(at("c1", &data, &taken, &[]));
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
+    fs::remove_dir_all(root.path().join("deep")).unwrap();
+    // Nor does one stay that the cluster did not take in.
+    let first = Controller::start(command("c1", &root.path().join("first"), &[]));
+    let text = refusal(command("c1", &data, &["--join", &first.address]));
+    assert!(text.contains("cannot join"), "{text}");
+    assert_eq!(entries(), 1, "{text}");
+}
+
+#[test]
 fn a_folder_of_another_cluster_is_refused() {
     let (own, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let controller = Controller::start(command("c1", own.path(), &[]));
@@ -321,6 +348,15 @@ fn only_holders_of_a_certificate_get_in() {
     let error = put(&client_with(&controller, None), 2, b"x", short).unwrap_err().to_string();
     assert!(error.contains("no answer within 1000 ms"), "{error}");
     assert_eq!(get(&good, 2).unwrap(), None);
+    // A file that cannot be used is named, with what it should be.
+    let gone = live::cluster::TlsFiles { key: ours.path().join("gone.key"), ..tls_files(ours.path(), "client") };
+    let swapped = live::cluster::TlsFiles { key: ours.path().join("ca.pem"), ..tls_files(ours.path(), "client") };
+    for (files, said) in [(gone, "cannot read it: No such file"), (swapped, "there is no private key in it")] {
+        let error = Tls::load(&files).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with(&files.key.display().to_string()) && text.contains("(--tls-key)"), "{text}");
+        assert!(text.contains(said) && error.hint().is_some_and(|hint| hint.contains("certificates --out")), "{text}");
+    }
     // By a name that is not in the certificate.
     let port = controller.address.rsplit_once(':').unwrap().1;
     let misnamed = Client::connect(&[format!("127.0.0.2:{port}")], Some(&tls)).unwrap();
@@ -416,6 +452,25 @@ fn a_watcher_that_does_not_look_is_told_that_it_skipped() {
     assert_eq!((told.skipped, told.events.len()), (false, 1));
 }
 
+/// Whoever sends it requests would have writes fail.
+#[test]
+fn a_server_that_takes_no_writes_is_not_ready() {
+    let data = tempfile::tempdir().unwrap();
+    let quota = (1 << 20).to_string();
+    let options = ["--http", "127.0.0.1:0", "--quota", &quota];
+    let controller = Controller::start(command("c1", data.path(), &options));
+    let client = client(&[&controller]);
+    let refused = (0..1_000).find_map(|key| put(&client, key, &vec![7; 100_000], PATIENCE).err());
+    assert!(matches!(refused, Some(Error::Request(Refused::Refused(tree::Refusal::Full)))), "{refused:?}");
+    let (code, text) = controller.page("/readyz");
+    assert!(code == 503 && text.starts_with("[-]quota failed: the data of server c1 take 1."), "{text}");
+    assert!(text.contains("hint:") && text.ends_with("\nnot ready\n"), "{text}");
+    assert!(controller.page("/metrics").1.contains("\nheddle_ready 0\n"));
+    assert_eq!(controller.page("/healthz").0, 200);
+    // As of etcd: whoever only reads leaves that out.
+    assert_eq!(controller.page("/readyz?exclude=quota"), (200, "ready\n".to_owned()));
+}
+
 #[test]
 fn those_who_watch_over_it_can_ask() {
     let data = tempfile::tempdir().unwrap();
@@ -425,6 +480,11 @@ fn those_who_watch_over_it_can_ask() {
     assert_eq!(controller.page("/healthz"), (200, "ok\n".to_owned()));
     assert_eq!(controller.page("/readyz"), (200, "ready\n".to_owned()));
     assert_eq!(controller.page("/nowhere").0, 404);
+    let (code, text) = controller.page("/readyz?verbose&exclude=disk");
+    assert_eq!((code, text.as_str()), (200, "[+]leader ok\n[+]replicas ok\n[+]stopped ok\n[+]quota ok\nready\n"));
+    for wrong in ["/readyz?exclude=luck", "/readyz?quiet"] {
+        assert_eq!(controller.page(wrong).0, 400);
+    }
     let (code, text) = controller.page("/metrics");
     assert_eq!(code, 200);
     let info = format!("node=\"c1\",server=\"1\",cluster=\"{}\"", controller.cluster);

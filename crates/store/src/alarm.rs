@@ -16,6 +16,15 @@ pub const NEAR_PERCENT: u64 = 80;
 /// Once the quota was reached, the data may grow again when they take less than this, in percent.
 pub const LIFT_PERCENT: u64 = 95;
 
+/// A number of bytes for people.
+pub fn size_text(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+        _ => format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30)),
+    }
+}
+
 /// What an alarm is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Kind {

@@ -75,13 +75,11 @@ pub enum Kind {
     Received,
     /// Messages for peers that are not sent.
     Peers,
-    /// Parts of snapshots on their way.
-    Snapshots,
 }
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Requests,
         Self::Proposals,
         Self::Answers,
@@ -90,7 +88,6 @@ impl Kind {
         Self::Calls,
         Self::Received,
         Self::Peers,
-        Self::Snapshots,
     ];
 
     /// Its name in metrics.
@@ -104,7 +101,6 @@ impl Kind {
             Self::Calls => "calls",
             Self::Received => "received",
             Self::Peers => "peers",
-            Self::Snapshots => "snapshots",
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Config {
     pub watch_message_bytes: usize,
     /// Raised with every start of this server (wall clock or counter): orders its words in the RPC registry.
     pub incarnation: u64,
-    /// Replicas that are emptied when the server starts, to be filled again by their leaders: those that have stopped.
+    /// Replicas that are emptied if they have stopped, to be filled again by their leaders, each once. Those that are whole are left alone.
     pub rebuild: BTreeSet<ShardId>,
     /// Bytes of one snapshot that another server may send, at most.
     pub snapshot_bytes_max: u64,

@@ -1,13 +1,18 @@
 //! What a group's log produces: the map of shards and servers in group 0, data in all others.
 
+use std::collections::BTreeMap;
+
 use placement::{Map, ShardId};
-use tree::{History, Past, SnapshotBuilder, SnapshotReader, State};
+use tree::{Command, History, Past, SnapshotBuilder, SnapshotReader, State};
 
 use crate::group::Effects;
 use crate::peer::Told;
 
 /// Bytes of a snapshot's chunk, about.
 pub(crate) const CHUNK_BYTES: usize = 128 << 10;
+
+/// Of so many moves, the newest, it is known how much they have brought. Far fewer are under way at a time.
+const ARRIVALS_MAX: usize = 256;
 
 /// The state machine of a group.
 pub(crate) enum Content {
@@ -21,6 +26,8 @@ pub(crate) enum Content {
         history: History,
         /// What recent changes replaced, for reads of old revisions.
         past: Past,
+        /// Bytes that each move has brought here, as far as this process has seen it: what came by a snapshot is not in it.
+        arrived: BTreeMap<u64, u64>,
     },
 }
 
@@ -32,7 +39,7 @@ pub(crate) enum Outcome {
 
 /// Whether these bytes are a command that the group's log may hold.
 pub(crate) fn is_command(group: ShardId, data: &[u8]) -> bool {
-    if group == ShardId::META { placement::Command::decode(data).is_ok() } else { tree::Command::decode(data).is_ok() }
+    if group == ShardId::META { placement::Command::decode(data).is_ok() } else { Command::decode(data).is_ok() }
 }
 
 impl Outcome {
@@ -53,7 +60,7 @@ impl Content {
     fn data(state: State) -> Self {
         let history = History::new(tree::watch::HISTORY_EVENTS, state.tree.revision());
         let past = Past::new(tree::past::PAST_CHANGES, state.tree.revision());
-        Self::Data { state, history, past }
+        Self::Data { state, history, past, arrived: BTreeMap::new() }
     }
 
     /// Applies an entry. Replicas that have the same log come to the same content.
@@ -78,13 +85,23 @@ impl Content {
                 }
                 Outcome::Meta(outcome)
             }
-            Self::Data { state, history, past } => {
-                let command = tree::Command::decode(data).map_err(|error| error.to_string())?;
-                Outcome::Data(state.apply_with_past(index, &command, &mut |event, before| {
+            Self::Data { state, history, past, arrived } => {
+                let command = Command::decode(data).map_err(|error| error.to_string())?;
+                let bytes_before = state.tree.bytes();
+                let outcome = state.apply_with_past(index, &command, &mut |event, before| {
                     past.push(&event, before);
                     effects.events.push((group, event.clone()));
                     history.push(event);
-                }))
+                });
+                if let Command::Import { move_id, .. } = command {
+                    // A move that begins anew takes away what it had brought.
+                    let bytes = arrived.entry(move_id).or_default();
+                    *bytes = (*bytes + state.tree.bytes() as u64).saturating_sub(bytes_before as u64);
+                    if arrived.len() > ARRIVALS_MAX {
+                        arrived.pop_first();
+                    }
+                }
+                Outcome::Data(outcome)
             }
         })
     }
@@ -116,6 +133,16 @@ impl Content {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.state().map_or(0, |state| state.tree.bytes() as u64)
+    }
+
+    /// The moves that take data away from here, as long as the data are still here.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = u64> {
+        self.state().into_iter().flat_map(|state| state.frozen.values().map(|mark| mark.number))
+    }
+
+    /// Bytes that a move has brought here, about.
+    pub(crate) fn arrived_bytes(&self, move_id: u64) -> u64 {
+        if let Self::Data { arrived, .. } = self { arrived.get(&move_id).copied().unwrap_or(0) } else { 0 }
     }
 
     pub(crate) fn revision(&self) -> u64 {

@@ -24,7 +24,7 @@ const PROPOSE_AGAIN: Span = Span::from_secs(1);
 /// The time of one lease.
 #[derive(Debug)]
 struct Running {
-    birth: u64,
+    granted_at: u64,
     until: Time,
     /// The index of the entry that ends it.
     ending: Option<u64>,
@@ -58,7 +58,7 @@ impl Expiry {
         }
         let due = &mut self.due;
         self.running.retain(|id, running| {
-            let stays = leases.get(*id).is_some_and(|lease| lease.birth == running.birth);
+            let stays = leases.get(*id).is_some_and(|lease| lease.granted_at == running.granted_at);
             if !stays {
                 due.remove(&(running.until, *id));
             }
@@ -68,7 +68,7 @@ impl Expiry {
             self.running.entry(id).or_insert_with(|| {
                 let until = now + Span::from_ms(lease.ttl_ms);
                 due.insert((until, id));
-                Running { birth: lease.birth, until, ending: None }
+                Running { granted_at: lease.granted_at, until, ending: None }
             });
         }
         self.known = leases.clone();
@@ -105,7 +105,7 @@ impl Expiry {
         self.running.get(&id).map_or(Span::ZERO, |running| running.until.since(now))
     }
 
-    /// Leases whose time is over, with their births; those for which `waits` get their time once more.
+    /// Leases whose time is over, with the log index at which each was granted; those for which `waits` get their time once more.
     pub(crate) fn over(&mut self, now: Time, applied: u64, waits: impl Fn(LeaseId) -> bool) -> Vec<(LeaseId, u64)> {
         let mut over = Vec::new();
         let due: Vec<LeaseId> = self.due.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect();
@@ -120,7 +120,7 @@ impl Expiry {
                 let ttl_ms = self.known.get(id).map_or(0, |lease| lease.ttl_ms);
                 self.set(id, now + Span::from_ms(ttl_ms));
             } else {
-                over.push((id, running.birth));
+                over.push((id, running.granted_at));
             }
         }
         over

@@ -74,17 +74,17 @@ pub enum Role {
         /// As of [`Role::Client`].
         session: u64,
         /// The token.
-        token: Secret,
+        token: Token,
     },
 }
 
 /// A token as it was drawn: nothing shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Secret(pub [u8; 32]);
+pub struct Token(pub [u8; 32]);
 
-impl std::fmt::Debug for Secret {
+impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(...)")
+        f.write_str("Token(...)")
     }
 }
 

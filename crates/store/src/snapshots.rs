@@ -20,6 +20,10 @@ const RESEND: Span = Span::from_ms(200);
 /// A transfer in which nothing happens for so long is over.
 const GIVE_UP: Span = Span::from_secs(5);
 
+/// Snapshots being sent at most; what Raft wants to have sent beyond is asked for again. Each holds a window of chunks in memory, a
+/// megabyte and a little, which the memory budget does not count.
+const SENDING_MAX: usize = 32;
+
 /// Snapshots being received at most; others wait for their sender to try again.
 const RECEIVING_MAX: usize = 16;
 
@@ -84,6 +88,8 @@ pub(crate) struct Snapshots {
     sending: BTreeMap<u64, Sending>,
     receiving: BTreeMap<ShardId, Receiving>,
     transfers: u64,
+    /// There was no room to send these.
+    put_off: Vec<(ShardId, ServerId)>,
     pub(crate) sent: u64,
 }
 
@@ -98,6 +104,10 @@ impl Snapshots {
         out: &mut Vec<(ServerId, Item)>,
     ) {
         if self.sending.values().any(|sending| sending.to == to && sending.group == group) {
+            return;
+        }
+        if self.sending.len() >= SENDING_MAX {
+            self.put_off.push((group, to));
             return;
         }
         self.transfers += 1;
@@ -143,7 +153,7 @@ impl Snapshots {
 
     /// Sends again what may be lost; gives the transfers that have failed.
     pub(crate) fn tick(&mut self, now: Time, out: &mut Vec<(ServerId, Item)>) -> Vec<(ShardId, ServerId)> {
-        let mut failed = Vec::new();
+        let mut failed = std::mem::take(&mut self.put_off);
         self.sending.retain(|_, sending| {
             if now.since(sending.progress) > GIVE_UP {
                 failed.push((sending.group, sending.to));

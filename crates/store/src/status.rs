@@ -188,6 +188,46 @@ pub struct StoppedReplica {
     pub reason: String,
 }
 
+/// What a server has to be able to do before it is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyCheck {
+    /// A leader is known of each shard that has a replica here, and of meta.
+    Leader,
+    /// Replicas here have applied what is committed, but for a little.
+    Replicas,
+    /// No replica here has stopped.
+    Stopped,
+    /// The disk takes writes.
+    Disk,
+    /// The data may grow.
+    Quota,
+}
+
+impl ReadyCheck {
+    /// All of them, in their order.
+    pub const ALL: [Self; 5] = [Self::Leader, Self::Replicas, Self::Stopped, Self::Disk, Self::Quota];
+
+    /// Its name in `/readyz`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Replicas => "replicas",
+            Self::Stopped => "stopped",
+            Self::Disk => "disk",
+            Self::Quota => "quota",
+        }
+    }
+}
+
+/// What keeps a server from being ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unready {
+    /// The check that failed.
+    pub check: ReadyCheck,
+    /// What is wrong, and what to do.
+    pub reason: String,
+}
+
 /// Counters since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {

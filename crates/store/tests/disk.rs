@@ -5,9 +5,9 @@ mod bed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bed::{CLIENT, Cluster, Setup, put};
+use bed::{CLIENT, Cluster, Setup, put, recover};
 use machine::{ServerId, Span};
-use placement::{Command, Prefix, Replicas, Strategy};
+use placement::{Command, Prefix, Replicas, ShardId, Strategy};
 use store::protocol::{Admin, RequestBody};
 use store::status::DiskStatus;
 
@@ -227,4 +227,48 @@ fn a_disk_without_room_is_not_filled_by_what_is_given_up() {
         cluster.write(1, &cars(16), MIB);
     }
     assert_eq!(snapshots(&cluster), 2, "of meta and of the shard");
+}
+
+/// An entry that no program knows stands at the end of a replica's log.
+fn spoil(cluster: &mut Cluster, id: u64, shard: ShardId) {
+    let disk = &mut cluster.members.get_mut(&ServerId(id)).expect("it runs").disk;
+    let (mut log, recovered) = recover(disk);
+    let group = &recovered.groups[&shard.0];
+    let last = group.entries.last().expect("there is an entry");
+    let (index, data) = (last.index + 1, b"this is no command"[..].into());
+    log.append(shard.0, &[wal::Entry { index, term: last.term, data, ..wal::Entry::default() }]).unwrap();
+    log.hard_state(shard.0, wal::HardState { commit: index, ..group.hard_state });
+    while let Some(write) = log.take_batch() {
+        disk.carry_out(&write).unwrap();
+        log.done(write.id);
+    }
+}
+
+#[test]
+fn a_replica_that_has_stopped_holds_on_to_nothing() {
+    let small = |config: &mut store::Config| {
+        config.log_disk_bytes = 20 * MIB;
+        config.log_memory_bytes = 8 * MIB;
+        config.snapshot_log_bytes = 4 * MIB;
+        config.keep_log_bytes = MIB;
+    };
+    let mut cluster = Cluster::found(Setup { tune: small, ..Setup::default() });
+    cluster.timeout_ms = 60_000;
+    cluster.run(Span::from_secs(2));
+    spoil(&mut cluster, 2, ShardId::META);
+    cluster.may_stop.insert(ServerId(2));
+    cluster.restart(2);
+    cluster.run(Span::from_secs(2));
+    let stopped = |cluster: &Cluster| cluster.server(2).stopped_replicas();
+    assert_eq!(stopped(&cluster).iter().map(|it| it.shard).collect::<Vec<_>>(), [ShardId::META]);
+    cluster.write(1, &cars(16), 120 * MIB);
+    let status = cluster.disk_status(2);
+    assert!(status.log_bytes < 80 * MIB, "{status:?}");
+    // It stays stopped, and says so, until somebody starts the server again.
+    let said = stopped(&cluster);
+    assert!(said.len() == 1 && said[0].reason.contains("Its log is given up"), "{said:?}");
+    cluster.restart(2);
+    cluster.run(Span::from_secs(8));
+    assert_eq!(stopped(&cluster), []);
+    cluster.assert_agreement();
 }

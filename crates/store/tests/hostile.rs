@@ -311,7 +311,10 @@ fn an_appended_entry_that_is_no_command_is_not_taken() {
 /// An entry that this program does not know stands in a server's log.
 fn spoil(cluster: &mut Cluster, id: ServerId, shard: ShardId) {
     cluster.stop(id);
-    let disk = &mut cluster.nodes.get_mut(&id).unwrap().disk;
+    spoil_log(&mut cluster.nodes.get_mut(&id).unwrap().disk, shard);
+}
+
+fn spoil_log(disk: &mut MemoryDisk, shard: ShardId) {
     let (mut log, recovered) = recover(disk);
     let group = &recovered.groups[&shard.0];
     let last = group.entries.last().unwrap();
@@ -377,6 +380,9 @@ fn an_emptied_replica_elects_nobody_before_it_has_what_it_had() {
     // What was written just now is on 1 and 2 alone. 2 loses it; then 3, which never had it, must not be elected by 2.
     cluster.stop(ServerId(2));
     cluster.stop(ServerId(1));
+    for shard in BOTH {
+        spoil(&mut cluster, ServerId(2), shard);
+    }
     cluster.rebuild = BTreeSet::from(BOTH);
     cluster.start(ServerId(2));
     cluster.start(ServerId(3));
@@ -392,6 +398,33 @@ fn an_emptied_replica_elects_nobody_before_it_has_what_it_had() {
     cluster.start(ServerId(1));
     cluster.run(Span::from_secs(10));
     cluster.assert_works(3, 2);
+}
+
+/// The option may stand in a unit file: it is for replicas that have stopped, once each.
+#[test]
+fn a_replica_that_is_whole_is_not_emptied() {
+    let mut cluster = Cluster::of_three();
+    cluster.run(Span::from_secs(3));
+    cluster.assert_works(1, 2);
+    spoil(&mut cluster, ServerId(2), ShardId::DEFAULT);
+    for is_emptied in [true, false] {
+        cluster.rebuild = BTreeSet::from(BOTH);
+        cluster.start(ServerId(2));
+        let emptied: Vec<ShardId> = cluster.server(2).emptied_replicas().iter().copied().collect();
+        assert_eq!(emptied, if is_emptied { vec![ShardId::DEFAULT] } else { vec![] });
+        cluster.run(Span::from_secs(8));
+        assert_eq!(cluster.server(2).stopped_replicas(), []);
+        cluster.assert_works(2, 1);
+        cluster.run(Span::from_secs(1));
+        cluster.stop(ServerId(2));
+    }
+    // Nor is anything lost while nobody is there who could fill it again.
+    cluster.stop(ServerId(1));
+    cluster.stop(ServerId(3));
+    cluster.rebuild = BTreeSet::from(BOTH);
+    cluster.start(ServerId(2));
+    cluster.run(Span::from_secs(1));
+    assert!(cluster.server(2).replicas(cluster.now).iter().all(|replica| replica.applied > 0));
 }
 
 #[test]
@@ -411,11 +444,15 @@ fn the_only_replica_is_not_emptied() {
     }
     .write(&mut log);
     write(&mut log, &mut disk);
-    let (log, recovered) = recover(&disk);
-    let mut config = Config::new(CLUSTER, id, "n1");
-    config.rebuild = BTreeSet::from([ShardId::DEFAULT]);
-    let opened = Server::open(config, log, recovered, &disk.files(), BTreeMap::new(), Rng::new(1), Time::ZERO);
-    assert!(matches!(opened, Err(store::OpenError::OnlyReplica(ShardId::DEFAULT))));
+    let open = |disk: &MemoryDisk| {
+        let (log, recovered) = recover(disk);
+        let mut config = Config::new(CLUSTER, id, "n1");
+        config.rebuild = BTreeSet::from([ShardId::DEFAULT]);
+        Server::open(config, log, recovered, &disk.files(), BTreeMap::new(), Rng::new(1), Time::ZERO)
+    };
+    assert!(open(&disk).is_ok_and(|server| server.emptied_replicas().is_empty()));
+    spoil_log(&mut disk, ShardId::DEFAULT);
+    assert!(matches!(open(&disk), Err(store::OpenError::OnlyReplica(ShardId::DEFAULT))));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use machine::{ServerId, Span};
 use placement::ShardId;
 use store::alarm::Kind;
 use store::protocol::{Admin, Answer, Error, RequestBody, VERSION};
+use store::status::{ReadyCheck, Unready};
 use store::{ClientId, Config};
 use tree::{Change, Command, Refusal, Transaction};
 
@@ -124,7 +125,13 @@ impl Cluster {
             assert_eq!(self.ask(id, put(&car(number), &longer)), full(), "at server {id}");
             let replaced = self.ask(id, put(&car(number), VALUE));
             assert!(replaced.is_ok(), "{replaced:?} at server {id}");
+            // Whoever looks where to send writes is told, also where only the leader's server has reached it.
+            assert_eq!(self.failed_checks(id), [ReadyCheck::Quota], "at server {id}");
         }
+    }
+
+    fn failed_checks(&self, id: u64) -> Vec<ReadyCheck> {
+        self.server(id).unready().iter().map(|unready| unready.check).collect()
     }
 
     /// Every server that is up says so.
@@ -182,6 +189,7 @@ fn what_would_add_is_refused_and_all_else_goes_on() {
     for id in 1..=3 {
         assert_eq!(cluster.kinds(id), [Kind::QuotaNear]);
         assert!(cluster.ask(id, put(&car(3_000 + id), "1")).is_ok());
+        assert_eq!(cluster.failed_checks(id), []);
         assert_eq!(cluster.growths(id, ShardId::DEFAULT), [false, true]);
     }
     assert!(cluster.ask(1, delete("/car:cars")).is_ok());
@@ -327,6 +335,24 @@ fn shards_reach_it_together() {
     }
 }
 
+/// For a while they are in both shards: counted twice they would reach the quota, and the logs would say so.
+#[test]
+fn data_that_move_count_once() {
+    let mut cluster = Cluster::with(with_quota);
+    for number in 0..30 {
+        cluster.ask(1, put(&car(number), VALUE)).unwrap();
+    }
+    let content = cluster.content(1);
+    assert!((QUOTA * 55 / 100..QUOTA * 75 / 100).contains(&content), "{content}");
+    cluster.make_shard("cars", "/car:cars");
+    cluster.run(Span::from_secs(1));
+    let cars = cluster.server(1).map().shard_named("cars").expect("it was made").id;
+    for id in 1..=3 {
+        assert_eq!((cluster.content(id), cluster.group(id, cars).bytes), (content, content));
+        assert_eq!((cluster.growths(id, ShardId::DEFAULT), cluster.growths(id, cars)), (vec![], vec![]));
+    }
+}
+
 #[test]
 fn silent_servers_and_shards_without_a_leader_are_alarms() {
     let mut cluster = Cluster::with(with_quota);
@@ -347,6 +373,10 @@ fn silent_servers_and_shards_without_a_leader_are_alarms() {
         [ShardId::META, ShardId::DEFAULT].map(Some)
     );
     assert!(leaderless.iter().all(|alarm| alarm.text.contains("hint:")));
+    let unready = cluster.server(away.0).unready();
+    let [Unready { check: ReadyCheck::Leader, reason }] = &unready[..] else { panic!("{unready:?}") };
+    assert!(reason.contains("shards meta, default") && reason.contains("hint:"), "{reason}");
+    assert!(cluster.ids().into_iter().all(|id| cluster.server(id).is_ready()));
     let silent = alarms.iter().filter(|alarm| alarm.kind == Kind::Silent).filter_map(|alarm| alarm.server);
     assert_eq!(silent.map(|id| id.0).collect::<Vec<_>>(), cluster.ids());
     cluster.cut_off.clear();
@@ -370,6 +400,7 @@ fn servers_of_version_2_never_see_it() {
         let alarms = cluster.server(id).alarms(cluster.now).alarms;
         let [alarm] = &alarms[..] else { panic!("{alarms:?}") };
         assert!(alarm.kind == Kind::QuotaReached && alarm.text.contains("version 3"), "{alarm:?}");
+        assert!(cluster.server(id).is_ready());
     }
     assert!(cluster.ask(1, put(&car(60), VALUE)).is_ok());
     cluster.connect(|_| VERSION);

@@ -112,7 +112,7 @@ pub enum Command {
     },
     /// Ends leases whose time is over, says the shard's leader, and takes their values away.
     Expire {
-        /// Each with its birth ([`crate::leases::Lease::birth`]).
+        /// Each with the log index at which it was granted ([`crate::leases::Lease::granted_at`]).
         leases: Vec<(LeaseId, u64)>,
     },
     /// Brings leases ahead of a prefix's content; they count when all of that is here.

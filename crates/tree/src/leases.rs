@@ -5,7 +5,7 @@
 //! and the part at the home knows a path in each of the others, so that its keeper can keep all of them alive.
 //!
 //! There is no clock here. The shard's leader counts the time of each lease and says by a command which are over; what
-//! that command names is the lease's *birth*, the log index since which it is here, so that a lease that was granted or
+//! that command names is `granted_at`, the log index since which it is here, so that a lease that was granted or
 //! brought anew is not taken for the one before.
 
 use core::fmt;
@@ -64,8 +64,8 @@ pub struct Lease {
     pub ttl_ms: u64,
     /// The path that it was granted for.
     pub home: Path,
-    /// Since which log index it is in this shard.
-    pub birth: u64,
+    /// The log index at which it was granted, or came here with what was moved.
+    pub granted_at: u64,
     /// The values that go with it.
     pub values: OrdSet<Location>,
     /// A path in each other part of it, as far as is known.
@@ -89,7 +89,7 @@ pub struct LeaseRecord {
     /// The path that it was granted for.
     pub home: Path,
     /// Since which log index it is in the shard that the record comes from.
-    pub birth: u64,
+    pub granted_at: u64,
     /// The values that go with it, ascending.
     pub values: Vec<Location>,
     /// A path in each other part of it.
@@ -166,7 +166,7 @@ impl Leases {
             return Err(Refusal::TooManyLeases);
         }
         let (home, values, parts) = (home.clone(), OrdSet::new(), BTreeSet::new());
-        self.all.insert(id, Arc::new(Lease { ttl_ms, home, birth: index, values, parts }));
+        self.all.insert(id, Arc::new(Lease { ttl_ms, home, granted_at: index, values, parts }));
         Ok(())
     }
 
@@ -308,11 +308,11 @@ impl Leases {
         for LeaseRecord { id, ttl_ms, home, values, parts, .. } in records {
             let known = self.all.remove(&id);
             let mut lease = known.map_or_else(
-                || Lease { ttl_ms, home, birth: index, values: OrdSet::new(), parts: BTreeSet::new() },
+                || Lease { ttl_ms, home, granted_at: index, values: OrdSet::new(), parts: BTreeSet::new() },
                 |lease| Lease::clone(&lease),
             );
             // Its time begins anew: its keeper could not know where it was.
-            lease.birth = index;
+            lease.granted_at = index;
             lease.parts.extend(parts);
             lease.parts.retain(|path| !covers(prefix, except, path) && lease.values.iter().all(|at| at.path != *path));
             while lease.parts.len() > MAX_LEASE_PARTS {
@@ -328,7 +328,7 @@ impl Leases {
 
     /// Puts a record of a snapshot of these very leases back. `false` if it cannot be one of them.
     pub(crate) fn restore(&mut self, record: LeaseRecord, is_there: impl Fn(&Location) -> bool) -> bool {
-        let LeaseRecord { id, ttl_ms, home, birth, values, parts } = record;
+        let LeaseRecord { id, ttl_ms, home, granted_at, values, parts } = record;
         if self.all.contains_key(&id) || !values.iter().all(|at| is_there(at) && !self.attached.contains_key(at)) {
             return false;
         }
@@ -336,7 +336,7 @@ impl Leases {
             self.attached.insert(at.clone(), id);
         }
         let (values, parts) = (values.into_iter().collect(), parts.into_iter().collect());
-        self.all.insert(id, Arc::new(Lease { ttl_ms, home, birth, values, parts }));
+        self.all.insert(id, Arc::new(Lease { ttl_ms, home, granted_at, values, parts }));
         true
     }
 
@@ -353,14 +353,14 @@ fn record(id: LeaseId, lease: &Lease) -> LeaseRecord {
         id,
         ttl_ms: lease.ttl_ms,
         home: lease.home.clone(),
-        birth: lease.birth,
+        granted_at: lease.granted_at,
         values: lease.values.iter().cloned().collect(),
         parts: lease.parts.iter().cloned().collect(),
     }
 }
 
 pub(crate) fn digest_record(digest: &mut Digest, record: &LeaseRecord) {
-    for number in [record.id.0, record.ttl_ms, record.birth, record.values.len() as u64] {
+    for number in [record.id.0, record.ttl_ms, record.granted_at, record.values.len() as u64] {
         digest.number(number);
     }
     digest.bytes(record.home.as_str().as_bytes());

@@ -22,6 +22,10 @@ pub const MAX_SESSIONS: usize = 4_096;
 /// Of how many expired sessions it is still known how far they came, so that a retry is not taken for a new write.
 pub const MAX_EXPIRED: usize = 65_536;
 
+/// Of how many outcomes another shard is told when data move there, newest sessions first. Of other sessions it is told how far they came:
+/// a write of theirs that is repeated there is not applied again, and its outcome not known.
+pub const MAX_EXPORTED_OUTCOMES: usize = 65_536;
+
 /// A client's session. The client chooses it at random, or is given it; it must be unique in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -212,6 +216,34 @@ impl Sessions {
                 Some(SessionRecord { id, used, floor, expired: true, outcomes: Vec::new() })
             }
         })
+    }
+
+    /// The same for another shard: no more outcomes than [`MAX_EXPORTED_OUTCOMES`], those of the sessions that were used last.
+    pub(crate) fn exported(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionRecord> + '_ {
+        let oldest = self.oldest_exported();
+        self.records(after).map(move |record| {
+            if record.expired || (record.used, record.id) >= oldest {
+                return record;
+            }
+            let next = record.outcomes.last().map_or(0, |(last, _)| last.saturating_add(1));
+            SessionRecord { floor: record.floor.max(next), expired: true, outcomes: Vec::new(), ..record }
+        })
+    }
+
+    /// The session from which on, in the order of their use, all outcomes are within the bound.
+    fn oldest_exported(&self) -> (u64, SessionId) {
+        let mut sessions: Vec<_> =
+            self.live.iter().map(|(id, session)| ((session.used, *id), session.outcomes.len())).collect();
+        sessions.sort_unstable();
+        let (mut outcomes, mut oldest) = (0, (u64::MAX, SessionId(u64::MAX)));
+        for (session, count) in sessions.into_iter().rev() {
+            outcomes += count;
+            if outcomes > MAX_EXPORTED_OUTCOMES {
+                return oldest;
+            }
+            oldest = session;
+        }
+        (0, SessionId(0))
     }
 
     /// Puts a record of a snapshot of this very table back.

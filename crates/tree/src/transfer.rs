@@ -14,6 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tree::ENTRY_OVERHEAD_BYTES;
 use crate::{Datastore, Location, Path, SessionId, SessionRecord, State, Value};
 
 /// What an entry is taken to cost in a chunk beside its path and value: lengths and entity tag.
@@ -28,6 +29,13 @@ pub struct Entry {
     pub at: Location,
     /// What, with its entity tag.
     pub value: Value,
+}
+
+impl Entry {
+    /// About how many bytes of memory it takes in a tree: as [`Tree::bytes`](crate::Tree::bytes) counts.
+    pub fn bytes(&self) -> usize {
+        self.value.bytes.len() + self.at.path.as_str().len() + ENTRY_OVERHEAD_BYTES
+    }
 }
 
 /// How far an export or a snapshot has come: behind which item it goes on.
@@ -53,7 +61,8 @@ pub struct Chunk {
 }
 
 impl State {
-    /// A part of the values at and below `prefix` but not at and below `except`, and of all sessions.
+    /// A part of the values at and below `prefix` but not at and below `except`, and of all sessions, of which those that were not used
+    /// lately come without outcomes ([`MAX_EXPORTED_OUTCOMES`](crate::sessions::MAX_EXPORTED_OUTCOMES)).
     ///
     /// Starts behind `after`, and ends with the first item that brings it to `limit_bytes` or more. Export from one clone,
     /// or under a freeze: else chunks are of different states.
@@ -84,7 +93,7 @@ impl State {
                 }
             }
         }
-        for record in self.sessions.records(sessions_after) {
+        for record in self.sessions.exported(sessions_after) {
             bytes += ENTRY_BYTES + record.outcomes.len() * OUTCOME_BYTES;
             let id = record.id;
             chunk.sessions.push(record);

@@ -16,7 +16,7 @@ use crate::{
 
 /// What a value costs in memory beside its path and its bytes: two shared allocations with their counts, and its
 /// place in a node that is half full. Measured by `examples/memory.rs`.
-const ENTRY_OVERHEAD_BYTES: usize = 136;
+pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 136;
 
 /// A value and its entity tag.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

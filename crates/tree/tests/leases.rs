@@ -22,12 +22,12 @@ impl Shard {
         self.apply(&Command::Revoke { session, sequence, acknowledged: 0, lease, at })
     }
 
-    fn birth(&self, lease: u64) -> u64 {
-        self.state.leases.get(LeaseId(lease)).map_or(0, |lease| lease.birth)
+    fn granted_at(&self, lease: u64) -> u64 {
+        self.state.leases.get(LeaseId(lease)).map_or(0, |lease| lease.granted_at)
     }
 
     fn expire(&mut self, lease: u64) {
-        let leases = vec![(LeaseId(lease), self.birth(lease))];
+        let leases = vec![(LeaseId(lease), self.granted_at(lease))];
         self.apply(&Command::Expire { leases }).expect("never refused");
     }
 
@@ -109,6 +109,10 @@ proptest! {
         for step in steps {
             let owner = |path: &Path, away: bool| usize::from(away && prefix.contains(path));
             match step {
+                // A number is used again only when all of the lease has ended, by whoever drew it.
+                Step::Grant(lease, home)
+                    if shards[owner(&home, away)].state.leases.get(LeaseId(lease)).is_none()
+                        && shards[1 - owner(&home, away)].state.leases.get(LeaseId(lease)).is_some() => {}
                 Step::Grant(lease, home) => {
                     let shard = &mut shards[owner(&home, away)];
                     let is_there = shard.state.leases.get(LeaseId(lease)).is_some();
@@ -192,11 +196,11 @@ fn an_expiry_takes_all_values_away_at_once_and_says_so() {
     shard.grant(9, &parse("/m:a")).unwrap();
     shard.write(vec![with_lease(&a, &"1".into(), 9), with_lease(&b, &"2".into(), 9)]).unwrap();
     shard.write(vec![Change::Put { at: c.clone(), value: "3".into() }]).unwrap();
-    let birth = shard.birth(9);
+    let granted_at = shard.granted_at(9);
     // Of an older one of that number: not meant.
-    let (outcome, events) = shard.watched(&Command::Expire { leases: vec![(LeaseId(9), birth - 1)] });
+    let (outcome, events) = shard.watched(&Command::Expire { leases: vec![(LeaseId(9), granted_at - 1)] });
     assert_eq!((outcome, events), (Ok(Committed { revision: 2 }), vec![]));
-    let (outcome, events) = shard.watched(&Command::Expire { leases: vec![(LeaseId(9), birth), (LeaseId(8), 1)] });
+    let (outcome, events) = shard.watched(&Command::Expire { leases: vec![(LeaseId(9), granted_at), (LeaseId(8), 1)] });
     assert_eq!(outcome, Ok(Committed { revision: 3 }));
     let gone = |at: &Location| Event { revision: 3, kind: EventKind::Deleted, at: at.clone() };
     assert_eq!(events, [gone(&a), gone(&b)]);
@@ -226,10 +230,10 @@ fn a_lease_that_arrives_begins_its_time_anew() {
     let at = config("/m:a/b");
     from.grant(9, &parse("/m:a")).unwrap();
     from.write(vec![with_lease(&at, &"1".into(), 9)]).unwrap();
-    let old = from.birth(9);
+    let old = from.granted_at(9);
     carry(&mut from, &mut to, &parse("/m:a"), 1, 64);
     assert!(from.state.leases.is_empty());
-    assert!(to.birth(9) > 100);
+    assert!(to.granted_at(9) > 100);
     to.apply(&Command::Expire { leases: vec![(LeaseId(9), old)] }).unwrap();
     assert_eq!(to.content().len(), 1);
     // The old shard says where it went instead of that there is none.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use common::{Shard, config, imports, parse, path, put, transaction};
 use proptest::prelude::*;
+use tree::sessions::MAX_EXPORTED_OUTCOMES;
 use tree::{
     Bytes, Change, Command, Committed, Condition, Datastore, EventKind, Expect, Location, Path, Refusal, SessionId,
     Transaction,
@@ -265,4 +266,39 @@ fn an_unsound_chunk_is_refused() {
     assert_eq!(import(5, 6), unsound);
     assert_eq!(import(u64::MAX, 6), unsound);
     assert_eq!(import(5, 5), Ok(Committed { revision: 6 }));
+}
+
+/// A table of sessions may be large: what goes along with each move is bounded, and what was left out is never done twice.
+#[test]
+fn only_sessions_that_were_used_lately_take_their_outcomes_along() {
+    const SESSIONS: u64 = 70;
+    const WRITES: u64 = 1_000;
+    let command = |session: u64, sequence| {
+        let changes = vec![Change::Put { at: config("/m:a"), value: b"1"[..].into() }];
+        let transaction = Transaction { changes, ..Transaction::default() };
+        Command::Write { session: SessionId(session), sequence, acknowledged: 0, transaction }
+    };
+    let (mut source, mut target) = (Shard::default(), Shard::default());
+    for session in 1..=SESSIONS {
+        for sequence in 0..WRITES {
+            source.apply(&command(session, sequence)).expect("it is a new one");
+        }
+    }
+    let prefix = parse("/m:");
+    source.apply(&freeze(&prefix, &[], 5)).expect("nothing stands in the way");
+    let imports = imports(&source.state, &prefix, &[], 5, 100_000);
+    let outcomes = |import: &Command| match import {
+        Command::Import { sessions, .. } => sessions.iter().map(|record| record.outcomes.len()).sum::<usize>(),
+        _ => 0,
+    };
+    let all: usize = imports.iter().map(outcomes).sum();
+    assert!((MAX_EXPORTED_OUTCOMES - WRITES as usize..=MAX_EXPORTED_OUTCOMES).contains(&all), "{all}");
+    for import in &imports {
+        target.apply(import).expect("chunks are in order");
+    }
+    let before = target.content();
+    assert_eq!(target.apply(&command(1, WRITES - 1)), Err(Refusal::Forgotten));
+    assert!(target.apply(&command(SESSIONS, WRITES - 1)).is_ok());
+    assert_eq!(target.content(), before, "both were done at the source");
+    assert!(target.apply(&command(1, WRITES)).is_ok(), "it goes on with what is new");
 }

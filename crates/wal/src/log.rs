@@ -289,6 +289,11 @@ impl Log {
         self.pending.is_due |= !known || (old.term, old.vote) != (state.term, state.vote);
     }
 
+    /// A group's hard state, as it was set last.
+    pub fn hard_state_of(&self, group: u64) -> Option<HardState> {
+        self.groups.get(&group).map(|group| group.status.hard_state)
+    }
+
     /// Lets a group's entries go up to `up_to`. Nothing happens if they are gone already.
     ///
     /// # Panics

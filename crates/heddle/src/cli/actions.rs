@@ -17,7 +17,7 @@ them.
 
 EXIT STATUS
   0  it worked
-  1  `check` found something; or the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
+  1  `check` or `alarms` found something; or the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
   2  an error; nothing was changed unless the message says so
 
 ENVIRONMENT
@@ -46,16 +46,8 @@ pub struct Cluster {
 /// How the cluster is reached; may stand anywhere behind `cluster`.
 #[derive(Debug, Args)]
 pub struct Access {
-    /// Controllers to ask; one that answers is enough
-    #[arg(
-        long,
-        global = true,
-        value_name = "HOST:PORT,..",
-        env = "HEDDLE_ENDPOINTS",
-        value_delimiter = ',',
-        default_values_t = [format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT)],
-        help_heading = "Access"
-    )]
+    /// Controllers to ask; one that answers is enough [default: those of `HEDDLE_ENDPOINTS`, else 127.0.0.1:6640]
+    #[arg(long, global = true, value_name = "HOST:PORT,..", value_delimiter = ',', help_heading = "Access")]
     pub endpoints: Vec<String>,
     /// Our certificate (PEM), for a cluster with TLS
     #[arg(
@@ -96,23 +88,42 @@ pub struct Access {
         help_heading = "Access"
     )]
     pub token_file: Option<PathBuf>,
-    /// Give up after this long, as in 500ms, 5s or 1m
+    /// Give up after this long, as in 500ms, 5s or 1m [default: 5s; `bench` and `check perf` 10s, `restore` 60s a step; `lock` and
+    /// `elect` wait for their turn as long as it takes]
     #[arg(
         long,
         global = true,
         value_name = "TIME",
-        default_value = "5s",
         value_parser = duration,
         help_heading = "Access"
     )]
-    pub timeout: Duration,
+    pub timeout: Option<Duration>,
 }
 
 impl Access {
+    /// How long a request may take, unless told otherwise so long.
+    pub fn timeout_or(&self, default: Duration) -> Duration {
+        self.timeout.unwrap_or(default)
+    }
+
+    /// Whom to ask. An empty variable of the environment is none; an empty option is a mistake, as when a script's variable is not set.
+    fn endpoints(&self) -> Vec<String> {
+        if !self.endpoints.is_empty() {
+            return self.endpoints.clone();
+        }
+        let from_environment = std::env::var("HEDDLE_ENDPOINTS").unwrap_or_default();
+        let named = from_environment.trim().split(',').map(|it| it.trim().to_owned());
+        if from_environment.trim().is_empty() {
+            vec![format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT)]
+        } else {
+            named.collect()
+        }
+    }
+
     /// The same without the timeout.
     pub fn connection(&self) -> Endpoints {
         Endpoints {
-            endpoints: self.endpoints.clone(),
+            endpoints: self.endpoints(),
             tls: Tls {
                 certificate: self.certificate.clone(),
                 key: self.key.clone(),

@@ -66,8 +66,8 @@ pub struct Controller {
     /// extension; for comparisons, the same on all nodes
     #[arg(long)]
     pub no_pre_vote: bool,
-    /// Empty this node's replica of a shard and let its leader fill it again: for a replica that has stopped, as `heddle cluster
-    /// status` says. It takes part in no election before it has again all that it had
+    /// Empty this node's replica of a shard if it has stopped, as `heddle cluster status` says, and let its leader fill it again; a
+    /// replica that is whole is left alone. It takes part in no election before it has again all that it had
     #[arg(long, value_name = "SHARD-NUMBER")]
     pub rebuild: Vec<u64>,
     /// How modules are spread over shards in a cluster that this node founds

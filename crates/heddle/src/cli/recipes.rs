@@ -91,7 +91,8 @@ COMMAND gets these in its environment:
 
 EXIT STATUS
   that of COMMAND; 128 and the signal's number if it was killed by one
-  125  the lock could not be had, or was lost: then COMMAND was ended first (SIGTERM, after 5 s SIGKILL)
+  125  the lock could not be had, within --timeout if that was given, or was lost: then COMMAND was ended first (SIGTERM, after
+       5 s SIGKILL)
   126  COMMAND cannot be run")]
 pub struct Lock {
     #[command(flatten)]

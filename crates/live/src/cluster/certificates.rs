@@ -115,11 +115,18 @@ fn read_authority(folder: &Path) -> Result<Option<Issuer<'static, KeyPair>>, Err
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(Error::path(&key, "read it"))?,
     };
-    let bad =
-        |path: &Path, error: &rcgen::Error| Error::Certificate { path: path.to_owned(), reason: error.to_string() };
+    let bad = |path: &Path, error: &rcgen::Error| Error::Certificate {
+        path: path.to_owned(),
+        what: "the authority",
+        reason: error.to_string(),
+    };
     let pair = KeyPair::from_pem(&text).map_err(|error| bad(&key, &error))?;
     if !certificate.exists() {
-        return Err(Error::Certificate { path: certificate, reason: "it is missing, while its key is there".into() });
+        return Err(Error::Certificate {
+            path: certificate,
+            what: "the authority",
+            reason: "it is missing, while its key is there".into(),
+        });
     }
     // Certificates are tied to the authority by its name and key, which are all that a signature takes from it.
     Ok(Some(Issuer::new(authority_parameters(), pair)))

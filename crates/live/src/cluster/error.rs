@@ -116,10 +116,12 @@ pub enum Error {
         address: SocketAddr,
     },
     /// The port is taken, or not ours.
-    #[error("cannot listen at {address}: {source}")]
+    #[error("cannot listen at {address} ({option}): {source}")]
     Listen {
         /// Where.
         address: SocketAddr,
+        /// What says so on the command line.
+        option: &'static str,
         /// What the system said.
         source: io::Error,
     },
@@ -148,10 +150,12 @@ pub enum Error {
     #[error("`{0}` cannot name a node: expected 1 to 64 letters, digits, `-`, `_`, `.`, and a letter or `_` first")]
     Name(String),
     /// A certificate or key that cannot be used.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: not usable as {what}: {reason}", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
+        /// What it is to be, with its option.
+        what: &'static str,
         /// What is wrong with it.
         reason: String,
     },
@@ -226,6 +230,9 @@ impl Error {
             Self::OtherCluster { .. } => {
                 "leave --join away to go on in the folder's cluster, or give --data another folder to join the other one"
             }
+            Self::Address(address) if address.is_empty() => {
+                "an address is empty: is a variable of a script not set, or a comma too much?"
+            }
             Self::Unspecified { .. } => "say how others reach this server with --advertise HOST:PORT",
             Self::NotLoopback { .. } => {
                 "make certificates with `heddle controller certificates --out DIR HOST...`, and give each controller \
@@ -234,11 +241,21 @@ impl Error {
             Self::FewFiles { .. } => {
                 "raise the limit: `ulimit -Hn` shows it, LimitNOFILE sets it for a service of systemd"
             }
-            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-                "another process has this port: choose another with --listen HOST:PORT"
+            Self::Listen { source, option, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                return Some(format!("another process has this port: choose another with {option} HOST:PORT"));
             }
-            Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
-                "this machine has no such address: --listen takes one of its own, --advertise what others use"
+            Self::Listen { source, option, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
+                return Some(format!(
+                    "this machine has no such address: {option} takes one of its own, --advertise what others use"
+                ));
+            }
+            Self::Listen { source, option, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                return Some(format!("ports below 1024 are root's: choose a higher one with {option} HOST:PORT"));
+            }
+            Self::Certificate { .. } => {
+                "--tls-cert, --tls-key and --tls-ca name PEM files that belong together, and that this user may read; `heddle controller \
+                 certificates --out DIR HOST...` makes DIR/HOST.pem and DIR/HOST.key for each controller, DIR/client.pem and DIR/client.key \
+                 for clients, and DIR/ca.pem for all"
             }
             Self::LogLost { .. } => {
                 "put the missing files back. If they are lost: where the cluster has other servers, replace this one (`heddle cluster \

@@ -6,11 +6,14 @@
 //!   DIR/STARTED    whose the folder is, written once its log is on the disk: from then on the log has to be there
 //!   DIR/identity   and all other files: the log's (see `wal`)
 //! ```
+//!
+//! A start that fails leaves nothing behind: what it made in a folder that was empty goes, and the folder if it was made for it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use machine::ServerId;
@@ -66,6 +69,12 @@ pub(super) struct Joined {
 pub(super) struct DataFolder {
     path: PathBuf,
     _lock: Flock<File>,
+    /// Folders that were made for this start, the innermost first.
+    made: Vec<PathBuf>,
+    /// There was nothing in it: what is there now is of this start.
+    was_empty: bool,
+    /// What was made is to stay.
+    is_kept: Cell<bool>,
 }
 
 impl DataFolder {
@@ -74,6 +83,16 @@ impl DataFolder {
     /// # Errors
     /// [`Error::Locked`] if another process has it, [`Error::Path`] if it cannot be used.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        let made: Vec<PathBuf> =
+            path.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists()).map(Path::to_owned).collect();
+        let opened = Self::open_in(path, made.clone());
+        if opened.is_err() {
+            remove_folders(&made);
+        }
+        opened
+    }
+
+    fn open_in(path: &Path, made: Vec<PathBuf>) -> Result<Self, Error> {
         match DirBuilder::new().mode(0o700).recursive(true).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::path(path, "make this folder")(error));
@@ -83,6 +102,7 @@ impl DataFolder {
         if !path.is_dir() {
             return Err(Error::path(path, "use it as a folder")(io::ErrorKind::NotADirectory.into()));
         }
+        let was_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         let name = path.join(LOCK);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name);
         let file = file.map_err(Error::path(&name, "open it"))?;
@@ -92,9 +112,19 @@ impl DataFolder {
             let _ = file.read_to_string(&mut holder);
             Error::Locked { path: path.to_owned(), holder: holder.trim().to_owned() }
         })?;
+        // One whose start failed may have taken the file away between the two steps: then another could lock a new one.
+        let is_there = fs::metadata(&name).is_ok_and(|there| lock.metadata().is_ok_and(|own| own.ino() == there.ino()));
+        if !is_there {
+            return Err(Error::Locked { path: path.to_owned(), holder: "that is ending".to_owned() });
+        }
         // A disk that is full does not keep a server from reading its log.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self { path: path.to_owned(), _lock: lock, made, was_empty, is_kept: Cell::new(false) })
+    }
+
+    /// What this start has made is to stay, however it ends.
+    pub fn keep(&self) {
+        self.is_kept.set(true);
     }
 
     /// Where it is.
@@ -161,6 +191,29 @@ impl DataFolder {
     }
 }
 
+impl Drop for DataFolder {
+    fn drop(&mut self) {
+        if self.is_kept.get() || !self.was_empty {
+            return;
+        }
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        // It has the lock, and there was nothing: all of it is its own. Folders are not.
+        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
+            let _ = fs::remove_file(entry.path());
+        }
+        remove_folders(&self.made);
+    }
+}
+
+/// Takes folders away in which there is nothing.
+fn remove_folders(folders: &[PathBuf]) {
+    for folder in folders {
+        if fs::remove_dir(folder).is_err() {
+            return;
+        }
+    }
+}
+
 impl wal::Folder for DataFolder {
     fn list(&self) -> Result<Vec<(FileName, u64)>, DiskError> {
         let failed = |error: io::Error| DiskError::Failed(error.to_string());
@@ -196,6 +249,31 @@ mod tests {
         assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
         drop(first);
         DataFolder::open(&path).unwrap();
+    }
+
+    #[test]
+    fn only_what_is_kept_stays() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("deep/er");
+        let folder = DataFolder::open(&path).unwrap();
+        folder.set_joining(&Joining { nonce: 1, joined: None }).unwrap();
+        drop(folder);
+        assert!(!temporary.path().join("deep").exists());
+        // What was there before stays, whatever it is.
+        fs::create_dir_all(&path).unwrap();
+        drop(DataFolder::open(&path).unwrap());
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        fs::write(path.join("log-1"), b"not of this start").unwrap();
+        drop(DataFolder::open(&path).unwrap());
+        assert!(path.join("log-1").exists());
+        let new = temporary.path().join("new");
+        let folder = DataFolder::open(&new).unwrap();
+        folder.keep();
+        drop(folder);
+        assert!(new.join(LOCK).exists());
+        // Where no folder can be made, none is made in part.
+        fs::write(temporary.path().join("file"), b"").unwrap();
+        assert!(DataFolder::open(&temporary.path().join("file/deep")).is_err());
     }
 
     #[test]

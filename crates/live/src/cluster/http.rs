@@ -11,13 +11,13 @@ use std::thread;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mio::Waker;
 use store::alarm::Alarms;
-use store::status::{Latencies, RefusalCount, Status, StoppedReplica};
+use store::status::{Latencies, ReadyCheck, RefusalCount, Status, StoppedReplica, Unready};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
@@ -41,7 +41,8 @@ impl Question {
 /// How a server is.
 pub(super) struct View {
     pub status: Status,
-    pub is_ready: bool,
+    /// What keeps it from serving, as the server itself knows.
+    pub unready: Vec<Unready>,
     /// Replicas that have stopped.
     pub stopped: Vec<StoppedReplica>,
     /// The disk does not take writes now, and why.
@@ -68,6 +69,18 @@ pub(super) struct View {
     pub refused: Vec<(&'static str, u64)>,
 }
 
+impl View {
+    /// What keeps it from serving: what the driver knows of the disk as well.
+    pub fn failed_checks(&self) -> Vec<Unready> {
+        let mut failed = self.unready.clone();
+        let knows_disk = failed.iter().any(|unready| unready.check == ReadyCheck::Disk);
+        if let Some(reason) = self.disk_trouble.clone().filter(|_| !knows_disk) {
+            failed.push(Unready { check: ReadyCheck::Disk, reason });
+        }
+        failed
+    }
+}
+
 /// Asks the server's thread.
 #[derive(Clone)]
 struct Asker {
@@ -88,21 +101,31 @@ impl Asker {
     }
 }
 
+/// Takes the port; nobody is served yet.
+///
+/// # Errors
+/// [`Error::Listen`].
+pub(super) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Error> {
+    let bind = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|source| Error::Listen { address, option: "--http", source })
+}
+
 /// Serves until the process ends, so many connections at a time. With `tls`, only to those who have a certificate.
 ///
 /// # Errors
-/// [`Error::Listen`], [`Error::System`].
+/// [`Error::System`].
 pub(super) fn start(
-    address: SocketAddr,
+    listener: std::net::TcpListener,
     tls: Option<&Tls>,
     connections_max: usize,
     questions: Sender<Question>,
     waker: Arc<Waker>,
 ) -> Result<SocketAddr, Error> {
-    let listen = |source| Error::Listen { address, source };
-    let listener = std::net::TcpListener::bind(address).map_err(listen)?;
-    listener.set_nonblocking(true).map_err(listen)?;
-    let bound = listener.local_addr().map_err(listen)?;
+    let bound = listener.local_addr().map_err(Error::system("see where HTTP listens"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::system("make an event loop"))?;
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.server()));
@@ -149,16 +172,62 @@ async fn health(State(asker): State<Asker>) -> Response {
     }
 }
 
-async fn readiness(State(asker): State<Asker>) -> Response {
+/// As etcd's page: `?verbose` lists all checks, `?exclude=CHECK` leaves one out, as often as it is said.
+async fn readiness(State(asker): State<Asker>, RawQuery(query): RawQuery) -> Response {
+    let asked = match Asked::parse(query.as_deref().unwrap_or_default()) {
+        Ok(asked) => asked,
+        Err(reason) => return (StatusCode::BAD_REQUEST, reason + "\n").into_response(),
+    };
     match asker.ask().await {
-        Ok(view) if view.is_ready => "ready\n".into_response(),
-        Ok(view) if !view.status.leaders.contains_key(&placement::ShardId::META) => {
-            unwell("the cluster has no leader that is known here".into())
-        }
-        Ok(View { stopped, .. }) if !stopped.is_empty() => {
-            unwell(stopped.into_iter().map(|replica| replica.reason).collect::<Vec<_>>().join("\n"))
-        }
-        Ok(_) => unwell("replicas here are behind".into()),
+        Ok(view) => asked.answer(&view.failed_checks()),
         Err(reason) => unwell(reason),
+    }
+}
+
+/// What is asked of `/readyz`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Asked {
+    is_verbose: bool,
+    excluded: Vec<ReadyCheck>,
+}
+
+impl Asked {
+    fn parse(query: &str) -> Result<Self, String> {
+        let mut asked = Self::default();
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=').unwrap_or((part, "")) {
+                ("verbose", _) => asked.is_verbose = true,
+                ("exclude", name) => {
+                    let check = ReadyCheck::ALL.into_iter().find(|check| check.name() == name);
+                    let names = ReadyCheck::ALL.map(ReadyCheck::name).join(", ");
+                    asked
+                        .excluded
+                        .push(check.ok_or_else(|| format!("there is no such check: expected one of {names}"))?);
+                }
+                _ => return Err("expected `verbose` or `exclude=CHECK`".to_owned()),
+            }
+        }
+        Ok(asked)
+    }
+
+    fn answer(&self, failed: &[Unready]) -> Response {
+        let checks = ReadyCheck::ALL.into_iter().filter(|check| !self.excluded.contains(check));
+        let (mut is_ready, mut lines) = (true, Vec::new());
+        for check in checks {
+            let name = check.name();
+            match failed.iter().find(|unready| unready.check == check) {
+                Some(unready) => {
+                    is_ready = false;
+                    lines.push(format!("[-]{name} failed: {}\n", unready.reason));
+                }
+                None if self.is_verbose => lines.push(format!("[+]{name} ok\n")),
+                None => {}
+            }
+        }
+        let text = lines.concat();
+        if is_ready {
+            return (text + "ready\n").into_response();
+        }
+        (StatusCode::SERVICE_UNAVAILABLE, text + "not ready\n").into_response()
     }
 }

@@ -67,7 +67,8 @@ pub(super) fn page(view: &View) -> String {
     page.family("heddle_info", "gauge", "Who this is.");
     let labels = [("version", env!("CARGO_PKG_VERSION")), ("node", name), ("server", &server), ("cluster", &cluster)];
     page.sample("heddle_info", &labels, 1);
-    page.gauge("heddle_ready", "Whether this server can serve requests (1) or not (0).", u8::from(view.is_ready));
+    let is_ready = u8::from(view.failed_checks().is_empty());
+    page.gauge("heddle_ready", "Whether this server can serve requests, writes as well (1), or not (0).", is_ready);
     page.gauge("heddle_members", "Servers of the cluster, as far as is known here.", status.map.members().len());
     page.gauge("heddle_connections", "Open connections of clients and peers.", view.connections);
     page.counter(

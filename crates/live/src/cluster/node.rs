@@ -335,7 +335,7 @@ impl Node {
         while let Ok(question) = self.parts.questions.try_recv() {
             question.answer(View {
                 status: self.parts.server.status(now),
-                is_ready: self.parts.server.is_ready(),
+                unready: self.parts.server.unready(),
                 stopped: self.parts.server.stopped_replicas(),
                 refusals: self.refusals.counts(),
                 other_refusals: self.refusals.others(),

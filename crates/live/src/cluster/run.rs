@@ -69,7 +69,7 @@ pub struct ControllerOptions {
     pub strategy: Strategy,
     /// Whether leaders move to where requests come from.
     pub balance_leaders: bool,
-    /// Replicas that are emptied at the start, to be filled again by their leaders.
+    /// Replicas that are emptied if they have stopped, to be filled again by their leaders.
     pub rebuild: BTreeSet<placement::ShardId>,
     /// How reads are made linearizable.
     pub reads: store::Reads,
@@ -111,7 +111,7 @@ pub struct Ready {
 /// `ready` is called once, when it listens.
 ///
 /// # Errors
-/// Whatever kept it from starting (nothing is lost or changed then), or [`Error::Stopped`].
+/// Whatever kept it from starting (nothing is lost or changed then, and nothing stays that was made for it), or [`Error::Stopped`].
 pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<End, Error> {
     check_name(&options.node)?;
     let signals = take_signals()?;
@@ -122,6 +122,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
         return Err(Error::NotLoopback { address: listen });
     }
     check_join(options, listen)?;
+    let http = options.http.as_deref().map(|address| http_address(address, tls.as_ref())).transpose()?;
     let folder = DataFolder::open(&options.data)?;
     check_log_is_there(&folder)?;
     let (log, recovered) = Log::recover(&folder, wal::Config::default())
@@ -132,8 +133,10 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
             recovered.discarded_tail_bytes
         );
     }
-    let listener = TcpListener::bind(listen).map_err(|source| Error::Listen { address: listen, source })?;
-    let listen = listener.local_addr().map_err(|source| Error::Listen { address: listen, source })?;
+    let taken = |source| Error::Listen { address: listen, option: "--listen", source };
+    let listener = TcpListener::bind(listen).map_err(taken)?;
+    let http = http.map(http::listen).transpose()?;
+    let listen = listener.local_addr().map_err(taken)?;
     let advertise = advertised(options, listen)?;
     let restarted = recovered.identity.is_some();
     let mut secrets = Secrets::open(folder.path())?;
@@ -142,14 +145,10 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let poll = Poll::new().map_err(Error::system("make an event loop"))?;
     let waker = Arc::new(Node::waker(&poll).map_err(Error::system("make an event loop"))?);
     let (asker, questions) = mpsc::channel();
-    let http = match &options.http {
-        Some(address) => {
-            let address = single(address)?;
-            let is_open = !address.ip().is_loopback();
-            if is_open && tls.is_none() {
-                return Err(Error::NotLoopback { address });
-            }
-            Some(http::start(address, tls.as_ref().filter(|_| is_open), shares.http, asker, Arc::clone(&waker))?)
+    let http = match http {
+        Some(listener) => {
+            let is_open = listener.local_addr().is_ok_and(|address| !address.ip().is_loopback());
+            Some(http::start(listener, tls.as_ref().filter(|_| is_open), shares.http, asker, Arc::clone(&waker))?)
         }
         None => None,
     };
@@ -172,6 +171,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let mut server = Server::open(config, begun.log, begun.recovered, &folder, begun.members, rng.fork(1), clock.now())
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     check_secret(&mut server, &secrets, begun.cluster)?;
+    note_rebuilt(&server, &options.rebuild);
     let disk = Disk::start(folder.path(), &waker)?;
     let audit = options.audit.clone().map(|options| Audit::start(options, begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
@@ -199,9 +199,21 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
         metrics: http.map(|bound| reached(bound, &advertise)),
     };
     let node = Node::new(parts)?;
+    folder.keep();
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
     thread_priority::hasten();
     node.run()
+}
+
+/// Says of each replica that was to be emptied whether it was: the option may have stayed in a unit file.
+fn note_rebuilt(server: &Server, asked: &BTreeSet<placement::ShardId>) {
+    for shard in asked {
+        if server.emptied_replicas().contains(shard) {
+            tracing::info!("the replica of shard {shard} has stopped: it is emptied, and its leader fills it again");
+        } else {
+            tracing::info!("--rebuild {shard}: there is nothing to rebuild, the replica has not stopped");
+        }
+    }
 }
 
 /// Without the cluster's secret nobody lets this server in, unless it is alone and may make another.
@@ -237,6 +249,15 @@ fn check_join(options: &ControllerOptions, listen: SocketAddr) -> Result<(), Err
         return Err(Error::JoinsItself { addresses: options.join.join(", ") });
     }
     Ok(())
+}
+
+/// Where to listen for HTTP: without certificates on loopback only.
+fn http_address(address: &str, tls: Option<&Tls>) -> Result<SocketAddr, Error> {
+    let address = single(address)?;
+    if !address.ip().is_loopback() && tls.is_none() {
+        return Err(Error::NotLoopback { address });
+    }
+    Ok(address)
 }
 
 /// The first address behind a `host:port`.
@@ -449,6 +470,7 @@ fn join(
         });
         match client.request(body, JOIN_ATTEMPT) {
             Ok(answer @ (Answer::Joined { .. } | Answer::Admitted { .. })) => {
+                folder.keep();
                 let (cluster, server, members) = match answer {
                     Answer::Admitted { cluster, server, members, secret } => {
                         // Before it is noted that it has joined: otherwise it would not ask again.
@@ -466,6 +488,8 @@ fn join(
             }
             Ok(other) => unreachable!("a request to join is not answered by {other:?}"),
             Err(Error::Request(error)) if error.is_transient() && Instant::now() < give_up => {
+                // It may have been carried out: the next start has to ask as the same server.
+                folder.keep();
                 if signals.read_signal().is_ok_and(|signal| signal.is_some()) {
                     return Err(Error::Join {
                         addresses,

@@ -4,6 +4,7 @@
 //! name the host by which it is reached (RFC 9525), and to be for servers (extended key usage, RFC 5280, 4.2.1.12): no client can
 //! pass for one, neither to those who connect to it nor to those it connects to.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,24 +42,25 @@ impl Tls {
     /// # Errors
     /// [`Error::Certificate`] with the file that cannot be used.
     pub fn load(files: &TlsFiles) -> Result<Self, Error> {
-        let own: Vec<CertificateDer<'static>> = certificates(&files.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
+        let own: Vec<CertificateDer<'static>> = certificates(&files.certificate, CERTIFICATE)?;
+        let bytes = read(&files.key, KEY)?;
+        let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| bad(&files.key, KEY, &in_words(&error)))?;
         let mut roots = RootCertStore::empty();
-        for authority in certificates(&files.authority)? {
-            roots.add(authority).map_err(|error| bad(&files.authority, &error))?;
+        for authority in certificates(&files.authority, AUTHORITY)? {
+            roots.add(authority).map_err(|error| bad(&files.authority, AUTHORITY, &error))?;
         }
         let roots = Arc::new(roots);
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
-            .map_err(|error| bad(&files.authority, &error))?;
+            .map_err(|error| bad(&files.authority, AUTHORITY, &error))?;
         let versions = [&rustls::version::TLS13];
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .expect("ring knows TLS 1.3")
             .with_client_cert_verifier(verifier)
             .with_single_cert(own.clone(), key.clone_key())
-            .map_err(|error| bad(&files.key, &error))?;
+            .map_err(|error| bad(&files.key, KEY, &error))?;
         // A connection lasts: there is nothing to resume.
         server.send_tls13_tickets = 0;
         let client = ClientConfig::builder_with_provider(provider)
@@ -66,7 +68,7 @@ impl Tls {
             .expect("ring knows TLS 1.3")
             .with_root_certificates(Arc::clone(&roots))
             .with_client_auth_cert(own, key)
-            .map_err(|error| bad(&files.key, &error))?;
+            .map_err(|error| bad(&files.key, KEY, &error))?;
         Ok(Self { client: Arc::new(client), server: Arc::new(server), roots })
     }
 
@@ -111,15 +113,44 @@ impl Tls {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| bad(path, &error))?;
-    let all: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| bad(path, &error))?;
+/// What each file is for, with its option.
+const CERTIFICATE: &str = "the certificate (--tls-cert)";
+const KEY: &str = "the certificate's private key (--tls-key)";
+const AUTHORITY: &str = "the authority's certificate (--tls-ca)";
+
+/// Keys and chains are a few kilobytes: what is longer is no file of them.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let bytes = read(path, what)?;
+    let all: Vec<_> = CertificateDer::pem_slice_iter(&bytes)
+        .collect::<Result<_, _>>()
+        .map_err(|error| bad(path, what, &in_words(&error)))?;
     if all.is_empty() {
-        return Err(bad(path, &"there is no certificate in it (expected PEM)"));
+        return Err(bad(path, what, &"there is no certificate in it, expected PEM: -----BEGIN CERTIFICATE-----"));
     }
     Ok(all)
 }
 
-fn bad(path: &Path, reason: &dyn std::fmt::Display) -> Error {
-    Error::Certificate { path: path.to_owned(), reason: reason.to_string() }
+fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
+        .map_err(|error| bad(path, what, &format!("cannot read it: {error}")))?;
+    Ok(bytes)
+}
+
+/// The library names a file without a key in words of its own.
+fn in_words(error: &rustls::pki_types::pem::Error) -> String {
+    match error {
+        rustls::pki_types::pem::Error::NoItemsFound => {
+            "there is no private key in it, expected PEM: -----BEGIN PRIVATE KEY-----".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
+fn bad(path: &Path, what: &'static str, reason: &dyn Display) -> Error {
+    Error::Certificate { path: path.to_owned(), what, reason: reason.to_string() }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use placement::access::TokenHash;
-use store::protocol::Secret;
+use store::protocol::Token;
 
 use super::Error;
 use super::clock::random_bits;
@@ -19,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 4_096;
 
 /// A token. Nothing but [`LoginToken::reveal`] shows it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct LoginToken(Secret);
+pub struct LoginToken(Token);
 
 impl LoginToken {
     /// A new one.
@@ -28,7 +28,7 @@ impl LoginToken {
         for part in bytes.chunks_exact_mut(8) {
             part.copy_from_slice(&random_bits().to_le_bytes());
         }
-        Self(Secret(bytes))
+        Self(Token(bytes))
     }
 
     /// The token in a text: a mark and 64 hexadecimal digits.
@@ -41,7 +41,7 @@ impl LoginToken {
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
         }
-        Some(Self(Secret(bytes)))
+        Some(Self(Token(bytes)))
     }
 
     /// The token in a file that nobody else may read.
@@ -76,7 +76,7 @@ impl LoginToken {
         text
     }
 
-    pub(super) fn secret(&self) -> &Secret {
+    pub(super) fn secret(&self) -> &Token {
         &self.0
     }
 }
@@ -88,7 +88,7 @@ impl fmt::Debug for LoginToken {
 }
 
 /// The SHA-256 of a token.
-pub(super) fn hash(secret: &Secret) -> TokenHash {
+pub(super) fn hash(secret: &Token) -> TokenHash {
     let digest = ring::digest::digest(&ring::digest::SHA256, &secret.0);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
@@ -110,7 +110,7 @@ mod tests {
         assert_ne!(token, LoginToken::draw());
         let text = token.reveal();
         assert_eq!(LoginToken::parse(&format!("{text}\n")), Some(token.clone()));
-        assert_eq!(format!("{token:?} {:?}", token.secret()), "LoginToken(...) Secret(...)");
+        assert_eq!(format!("{token:?} {:?}", token.secret()), "LoginToken(...) Token(...)");
         for bad in ["", "heddle-", "heddle-12", &text[7..], &text.replace("heddle-", "heddle_"), &format!("{text}0")] {
             assert_eq!(LoginToken::parse(bad), None, "{bad}");
         }

@@ -4,19 +4,22 @@ use machine::{Span, Time};
 use tree::Command;
 
 use super::Server;
-use crate::alarm::{Alarm, Alarms, Kind, LIFT_PERCENT, NEAR_PERCENT};
+use crate::alarm::{Alarm, Alarms, Kind, LIFT_PERCENT, NEAR_PERCENT, size_text};
 use crate::group::{Asker, Group};
 
 /// A server that has started says nothing of others for so long.
 const LISTENING: Span = Span::from_secs(5);
 
 /// The version of the protocol that knows of quotas.
-const VERSION_WITH_QUOTA: u32 = 3;
+pub(super) const VERSION_WITH_QUOTA: u32 = 3;
 
 impl Server {
-    /// Bytes of data here, about.
+    /// Bytes of data here, about. What a move copies from one replica here to another counts once: it will be there once.
     pub(super) fn content_bytes(&self) -> u64 {
-        self.groups.values().map(|group| group.content.bytes()).sum()
+        let leaving = self.groups.values().flat_map(|group| group.content.leaving());
+        let twice: u64 =
+            leaving.map(|id| self.groups.values().map(|group| group.content.arrived_bytes(id)).sum::<u64>()).sum();
+        self.groups.values().map(|group| group.content.bytes()).sum::<u64>().saturating_sub(twice)
     }
 
     /// Lets the logs of shards that are led here say whether their data may grow.
@@ -73,7 +76,7 @@ impl Server {
         }
     }
 
-    fn quota_alarm(&self) -> Option<Alarm> {
+    pub(super) fn quota_alarm(&self) -> Option<Alarm> {
         let (bytes, quota, name) = (self.content_bytes(), self.config.quota_bytes?, &self.config.name);
         let (kind, then) = if self.is_full && self.protocol() < VERSION_WITH_QUOTA {
             let then =
@@ -81,7 +84,10 @@ impl Server {
             (Kind::QuotaReached, then)
         } else if self.is_full {
             let lift = percent(quota, LIFT_PERCENT);
-            (Kind::QuotaReached, format!("what would add to them is refused until they take less than {}", size(lift)))
+            (
+                Kind::QuotaReached,
+                format!("what would add to them is refused until they take less than {}", size_text(lift)),
+            )
         } else if bytes >= percent(quota, NEAR_PERCENT) {
             (Kind::QuotaNear, "at the quota, what would add to them is refused".to_owned())
         } else {
@@ -89,19 +95,10 @@ impl Server {
         };
         let text = format!(
             "the data of server {name} take {} of {}: {then}; hint: delete something, or start all servers again with a higher --quota",
-            size(bytes),
-            size(quota)
+            size_text(bytes),
+            size_text(quota)
         );
         Some(Alarm { kind, shard: None, server: None, text })
-    }
-}
-
-/// A number of bytes for people.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
-        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
-        _ => format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30)),
     }
 }
 
@@ -112,7 +109,7 @@ fn percent(bytes: u64, percent: u64) -> u64 {
 
 impl Group {
     /// Whether the log, as far as it is applied here, says that the data may not grow.
-    fn refuses_growth(&self) -> bool {
+    pub(super) fn refuses_growth(&self) -> bool {
         self.content.state().is_some_and(|state| state.is_full)
     }
 

@@ -22,6 +22,7 @@
 //! | `memory` | what is held for clients and peers, and what is said when that is too much |
 //! | `backups` | content that is kept while it is backed up |
 //! | `calls` | the RPC registry and broker |
+//! | `alarms`, `readiness` | what somebody should look at, and what keeps it from serving |
 //! | `access` | who may ask for what |
 
 mod access;
@@ -36,6 +37,7 @@ mod memory;
 mod open;
 mod operations;
 mod peers;
+mod readiness;
 mod reclaim;
 mod removal;
 mod replicas;
@@ -91,6 +93,10 @@ pub struct Server {
     removed: BTreeMap<ShardId, wal::HardState>,
     /// Replicas that cannot go on; their logs stay as they are.
     halted: BTreeMap<ShardId, StoppedReplica>,
+    /// Replicas that are emptied once, if they stop.
+    rebuild: BTreeSet<ShardId>,
+    /// Those that were.
+    emptied: BTreeSet<ShardId>,
     /// Groups that Raft may have something to say about.
     dirty: BTreeSet<ShardId>,
     /// Groups that wait for the disk.
@@ -337,16 +343,6 @@ impl Server {
         // A replica that was left behind remembers an older leader than the one that others tell of.
         let here = self.groups.get(&shard).and_then(|group| Some((group.term(), group.leader()?)));
         here.max(self.peers.term_and_leader(shard)).map(|(_, leader)| leader)
-    }
-
-    /// Whether it can serve: meta has a leader that is known here, and no replica here lags.
-    pub fn is_ready(&self) -> bool {
-        !self.stopped
-            && self.halted.is_empty()
-            && self.leader_of(ShardId::META).is_some()
-            && (self.groups.values())
-                .filter(|group| self.map.desired_replicas(group.id).contains(self.config.server))
-                .all(|group| group.applied() > 0 && group.unapplied() < READY_LAG)
     }
 
     /// A number for each replica here that is the same on every server that has applied as much: for tests of agreement.

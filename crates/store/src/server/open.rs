@@ -117,6 +117,8 @@ impl Server {
             groups: BTreeMap::new(),
             removed: BTreeMap::new(),
             halted: BTreeMap::new(),
+            rebuild: BTreeSet::new(),
+            emptied: BTreeSet::new(),
             dirty: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             map: Map::new(),
@@ -193,9 +195,8 @@ impl Server {
             self.removed.insert(shard, group.hard_state);
             return Ok(());
         }
-        if self.config.rebuild.contains(&shard) {
-            return self.empty_replica(shard, &group);
-        }
+        let me = self.config.server;
+        let is_only = self.config.rebuild.contains(&shard).then(|| is_only_replica(me, &group));
         if let Some(mark) = &group.snapshot {
             self.disk.snapshot_bytes.insert(shard, mark.bytes);
         }
@@ -205,30 +206,56 @@ impl Server {
             Ok((storage, content, start)) => self.open_replica(shard, storage, content, start, floor),
             Err(reason) => self.note_stopped(shard, applied, &reason),
         }
+        match is_only {
+            Some(true) if self.halted.contains_key(&shard) => return Err(OpenError::OnlyReplica(shard)),
+            // One that is whole so far may still stop when it is applied.
+            Some(false) => _ = self.rebuild.insert(shard),
+            Some(true) | None => {}
+        }
+        self.rebuild_stopped();
         Ok(())
     }
 
-    /// Lets go of what a replica holds; its leader fills it again. It takes part in no election before it has what it had.
-    fn empty_replica(&mut self, shard: ShardId, group: &wal::RecoveredGroup) -> Result<(), OpenError> {
-        let me = self.config.server;
-        let meta = group.snapshot.as_ref().and_then(|mark| postcard::from_bytes::<SnapshotMeta>(&mark.meta).ok());
-        let founding = group.entries.first().filter(|entry| entry.kind == FOUNDING);
-        let founders = founding.and_then(|entry| postcard::from_bytes::<Members>(&entry.data).ok());
-        let members = meta.map(|meta| meta.members).or(founders).unwrap_or_default();
-        let mut changes = group.entries.iter().filter(|entry| entry.kind == CHANGE_OF_MEMBERS);
-        if members.voters == [me.0] && changes.next().is_none() {
-            return Err(OpenError::OnlyReplica(shard));
+    /// Empties the replicas that have stopped and are to be filled again, each once.
+    pub(super) fn rebuild_stopped(&mut self) {
+        let is_due = |shard: &ShardId| self.halted.contains_key(shard) && !self.disk.has_job_of(*shard);
+        let due: Vec<ShardId> = self.rebuild.iter().copied().filter(is_due).collect();
+        for shard in due {
+            self.rebuild.remove(&shard);
+            self.empty_replica(shard);
         }
-        let last = group.entries.last().map_or(0, |entry| entry.index);
-        let last = last.max(group.snapshot.as_ref().map_or(0, |mark| mark.index)).max(group.hard_state.commit);
-        let kept = group.hard_state.term <= TERM_MAX;
-        let (term, vote) = if kept { (group.hard_state.term, group.hard_state.vote) } else { (0, 0) };
+    }
+
+    /// The replicas that were emptied since the start, to be filled again by their leaders.
+    pub fn emptied_replicas(&self) -> &BTreeSet<ShardId> {
+        &self.emptied
+    }
+
+    /// Lets go of what a stopped replica holds; its leader fills it again. It takes part in no election before it has what it had.
+    pub(super) fn empty_replica(&mut self, shard: ShardId) {
+        let wal::HardState { term, vote, commit } = self.log.hard_state_of(shard.0).unwrap_or_default();
+        let last = self.log.held(shard.0).map_or(0, |(_, last)| last).max(self.log.marked(shard.0)).max(commit);
+        // No election comes to such a term: it was never voted in.
+        let (term, vote) = if term <= TERM_MAX { (term, vote) } else { (0, 0) };
         let hard_state = wal::HardState { term, vote, commit: last.min(INDEX_MAX) };
         self.log.hard_state(shard.0, hard_state);
         self.log.remove_group(shard.0);
+        self.disk.snapshot_bytes.remove(&shard);
         self.removed.insert(shard, hard_state);
-        Ok(())
+        self.halted.remove(&shard);
+        self.outputs.retain(|output| !matches!(output, Output::ReplicaStopped(stopped) if stopped.shard == shard));
+        self.emptied.insert(shard);
     }
+}
+
+/// Whether it has the shard alone: nobody could fill it again.
+fn is_only_replica(me: ServerId, group: &wal::RecoveredGroup) -> bool {
+    let meta = group.snapshot.as_ref().and_then(|mark| postcard::from_bytes::<SnapshotMeta>(&mark.meta).ok());
+    let founding = group.entries.first().filter(|entry| entry.kind == FOUNDING);
+    let founders = founding.and_then(|entry| postcard::from_bytes::<Members>(&entry.data).ok());
+    let members = meta.map(|meta| meta.members).or(founders).unwrap_or_default();
+    let mut changes = group.entries.iter().filter(|entry| entry.kind == CHANGE_OF_MEMBERS);
+    members.voters == [me.0] && changes.next().is_none()
 }
 
 /// What a replica begins with, or why it cannot.

@@ -16,7 +16,7 @@ use placement::ShardId;
 use super::Server;
 use super::replicas::Job;
 use crate::group::Group;
-use crate::status::DiskStatus;
+use crate::status::{DiskStatus, StoppedReplica};
 
 /// The log of a group may grow to a part of its content before a new snapshot is worth while, but not beyond this: it is
 /// in memory.
@@ -122,7 +122,10 @@ impl Server {
     /// Has one group leave the segments before `end`. Gives how many bytes it has written again for that.
     fn leave_segments(&mut self, shard: ShardId, end: u64, written: u64) -> u64 {
         self.release(shard);
-        let Some(group) = self.groups.get(&shard) else { return 0 };
+        let Some(group) = self.groups.get(&shard) else {
+            self.let_go_of_stopped(shard);
+            return 0;
+        };
         if !self.log.lives_before(shard.0, end) {
             return 0;
         }
@@ -138,6 +141,22 @@ impl Server {
         }
         group.rewrite(&mut self.log);
         bytes
+    }
+
+    /// A replica that has stopped would keep all of the log from its own on. It is filled again by its leader as soon as somebody has
+    /// decided so, and needs none of it for that; but where no other server leads the shard, its log may be the last one there is.
+    fn let_go_of_stopped(&mut self, shard: ShardId) {
+        let is_led = self.peers.leader_of(shard).is_some_and(|leader| leader != self.config.server);
+        let Some(stopped) = self.halted.get(&shard).filter(|_| is_led && !self.disk.has_job_of(shard)).cloned() else {
+            return;
+        };
+        self.empty_replica(shard);
+        // Until the next start: nothing fills it while somebody may look into why it has stopped.
+        let reason = format!(
+            "{}. Its log is given up, as it took room on the disk: the next start fills it again",
+            stopped.reason
+        );
+        self.halted.insert(shard, StoppedReplica { reason, ..stopped });
     }
 
     /// Begins to give back all that can be, now: snapshots of all groups, and no segment but the one that is written.

@@ -18,6 +18,7 @@ const STEP_TIMEOUT: Span = Span::from_secs(5);
 
 impl Server {
     pub(super) fn upkeep(&mut self, now: Time) {
+        self.rebuild_stopped();
         self.adopt_map(now);
         self.operations_due(now);
         self.leases_due(now);

@@ -218,7 +218,9 @@ impl Cluster {
                 self.kept.push((id, from, secret));
             }
             Output::Peers(_) => {}
-            Output::ReplicaStopped(stopped) => panic!("a replica of server {id} stops: {stopped:?}"),
+            Output::ReplicaStopped(stopped) => {
+                assert!(self.may_stop.contains(&id), "a replica of server {id} stops: {stopped:?}");
+            }
             Output::Stop(reason) => {
                 assert!(self.may_stop.contains(&id), "server {id} stops: {reason}");
                 self.stopped.insert(id, reason);

@@ -93,8 +93,8 @@ impl State {
         leases: &[(LeaseId, u64)],
         note: &mut impl FnMut(Event, Option<Value>),
     ) -> Committed {
-        for (id, birth) in leases {
-            let is_meant = self.leases.get(*id).is_some_and(|lease| lease.birth == *birth);
+        for (id, granted_at) in leases {
+            let is_meant = self.leases.get(*id).is_some_and(|lease| lease.granted_at == *granted_at);
             if is_meant && self.is_lease_at_rest(*id).is_ok() {
                 self.end_lease(*id, note);
             }

@@ -17,6 +17,9 @@ use super::{explain, tls};
 use crate::cli::actions;
 use crate::output::harmless;
 
+/// A request takes so long at most, unless `--timeout` says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
 /// An endpoint that does not take a connection within this is passed over.
 const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -46,9 +49,10 @@ impl Access {
         let client = Client::connect(&connection.endpoints, tls.as_ref()).map_err(explain)?;
         let token = super::token(connection.token_file.as_deref())?;
         super::log_in(&client, token.as_ref())?;
-        knock(&connection.endpoints, args.timeout.min(KNOCK_TIMEOUT))?;
+        let timeout = args.timeout_or(TIMEOUT);
+        knock(&connection.endpoints, timeout.min(KNOCK_TIMEOUT))?;
         let (endpoints, authority) = (connection.endpoints, args.authority.clone());
-        Ok(Self { client, timeout: args.timeout, endpoints, tls, token, authority })
+        Ok(Self { client, timeout, endpoints, tls, token, authority })
     }
 
     /// The same by way of other controllers.

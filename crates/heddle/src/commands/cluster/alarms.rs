@@ -6,7 +6,7 @@ use machine::ServerId;
 use miette::Report;
 use placement::ShardId;
 use serde_json::json;
-use store::alarm::{Alarms, Kind};
+use store::alarm::{Alarms, Kind, size_text};
 use store::protocol::{Admin, Answer};
 
 use super::access::Access;
@@ -20,6 +20,9 @@ const NO_ANSWER: &str = "no-answer";
 
 /// A server is up and does not say.
 const NOT_ASKED: &str = "not-asked";
+
+/// Servers that have different quotas.
+const QUOTAS_DIFFER: &str = "quotas-differ";
 
 /// What the servers that are up say somebody should look at; of those that do not say it, why.
 pub fn ask(access: &Access, view: &View) -> BTreeMap<ServerId, Result<Alarms, String>> {
@@ -70,7 +73,29 @@ fn rows(view: &View, said: &BTreeMap<ServerId, Result<Alarms, String>>) -> Vec<R
         };
         rows.push(Row { alarm, about: format!("server {}", member.name), seen_by: Vec::new(), text });
     }
+    rows.extend(different_quotas(view, said));
     rows
+}
+
+/// A shard takes what the quota of its leader's server lets in: with different quotas that changes with each leader, and the server
+/// with the smallest one gets more than it is to hold.
+fn different_quotas(view: &View, said: &BTreeMap<ServerId, Result<Alarms, String>>) -> Option<Row> {
+    let mut servers: BTreeMap<Option<u64>, Vec<String>> = BTreeMap::new();
+    for (id, alarms) in said.iter().filter_map(|(id, alarms)| Some((id, alarms.as_ref().ok()?))) {
+        servers.entry(alarms.quota_bytes).or_default().push(view.name(*id));
+    }
+    if servers.len() < 2 {
+        return None;
+    }
+    let quota = |(quota, names): (Option<u64>, Vec<String>)| {
+        format!("{} of {}", quota.map_or_else(|| "none".to_owned(), size_text), names.join(", "))
+    };
+    let quotas: Vec<String> = servers.into_iter().map(quota).collect();
+    let text = format!(
+        "the servers have different quotas on data: {}; what is refused depends on who leads; hint: start all of them with the same --quota",
+        quotas.join("; ")
+    );
+    Some(Row { alarm: QUOTAS_DIFFER, about: "cluster".to_owned(), seen_by: Vec::new(), text })
 }
 
 /// Lists all alarms; [`Ending::Missed`] if there are any.

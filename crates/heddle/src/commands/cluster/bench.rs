@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use live::cluster::load::{Load, Measured, Operation, run};
-use live::cluster::{Call, Client, Tls};
+use live::cluster::{Call, Client};
 use miette::{Report, miette};
 use serde_json::{Value, json};
 use store::client::ClientConfig;
-use store::protocol::{Admin, Answer, RequestBody};
+use store::protocol::RequestBody;
 use store::status::Status;
 use tree::{Change, Location, Path, Transaction};
 
-use super::{connect, election, explain, tls};
+use super::access::Access;
+use super::{election, explain};
 use crate::Ending;
-use crate::cli::{At, Bench, BenchOperation, Endpoints, Format};
+use crate::cli::{At, Bench, BenchOperation, Format, actions};
 use crate::output::{Rows, put};
 
-/// A request that takes longer has failed.
+/// A request that takes longer has failed, unless `--timeout` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// So many clients at least prepare what is not measured.
@@ -38,28 +39,28 @@ pub(super) const COLUMNS: [&str; 11] = [
 ];
 
 /// Measures; [`Ending::Missed`] if requests failed.
-pub fn bench(args: &Bench, connection: &Endpoints, format: Format) -> Result<Ending, Report> {
-    let tls = tls(connection)?;
+pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
     if args.operations.contains(&BenchOperation::Election) {
-        return election::election(args, connection, tls.as_ref(), format);
+        return election::election(args, connection, format);
     }
-    let client = connect(connection)?;
+    let mut access = Access::open(connection)?;
+    access.timeout = connection.timeout_or(TIMEOUT);
     let operations: Vec<Operation> = args.operations.iter().map(|operation| (*operation).into()).collect();
-    warm_up(&client)?;
-    let provider = if operations.contains(&Operation::Rpc) { Some(provide(&client, tls.as_ref())?) } else { None };
+    warm_up(&access)?;
+    let provider = if operations.contains(&Operation::Rpc) { Some(provide(&access)?) } else { None };
     let mut totals: Vec<Option<Measured>> = operations.iter().map(|_| None).collect();
     for _ in 0..args.repeat {
         let mut cars = Cars { are_there: false };
         for (operation, total) in operations.iter().zip(&mut totals) {
-            cars.prepare(*operation, args, &client, tls.as_ref())?;
-            let measured = run(&load(args, &client, *operation)?, tls.as_ref()).map_err(explain)?;
+            cars.prepare(*operation, args, &access)?;
+            let measured = run(&load(args, &access, *operation)?, access.tls()).map_err(explain)?;
             match total {
                 Some(total) => total.add(&measured),
                 None => *total = Some(measured),
             }
         }
         // The next repetition begins like this one, and nothing stays behind.
-        cars.prepare(Operation::Create, args, &client, tls.as_ref())?;
+        cars.prepare(Operation::Create, args, &access)?;
     }
     drop(provider);
     let mut rows = Rows::new(&COLUMNS);
@@ -82,13 +83,7 @@ struct Cars {
 
 impl Cars {
     /// Makes or removes all of them, unmeasured, if the operation needs that; knows what there is after it.
-    fn prepare(
-        &mut self,
-        operation: Operation,
-        args: &Bench,
-        client: &Client,
-        tls: Option<&Tls>,
-    ) -> Result<(), Report> {
+    fn prepare(&mut self, operation: Operation, args: &Bench, access: &Access) -> Result<(), Report> {
         let needed = match operation {
             Operation::Create => false,
             Operation::Read | Operation::StaleRead | Operation::Update | Operation::Delete => true,
@@ -96,8 +91,8 @@ impl Cars {
         };
         if needed != self.are_there {
             let change = if needed { Operation::Create } else { Operation::Delete };
-            let load = Load { clients: args.clients.max(PREPARING_CLIENTS), ..load(args, client, change)? };
-            let prepared = run(&load, tls).map_err(explain)?;
+            let load = Load { clients: args.clients.max(PREPARING_CLIENTS), ..load(args, access, change)? };
+            let prepared = run(&load, access.tls()).map_err(explain)?;
             if let Some(failure) = prepared.first_failure {
                 return Err(miette!("cannot prepare for {}: {failure}", operation.name()));
             }
@@ -150,8 +145,8 @@ impl From<BenchOperation> for Operation {
 }
 
 /// What is loaded, at the endpoint that is to be asked.
-fn load(args: &Bench, client: &Client, operation: Operation) -> Result<Load, Report> {
-    let status = status(client)?;
+fn load(args: &Bench, access: &Access, operation: Operation) -> Result<Load, Report> {
+    let status = access.status()?;
     let data = if operation == Operation::Rpc { people() } else { cars() };
     let endpoints = match args.at {
         At::Leader => vec![leader(&status, &data)?],
@@ -169,7 +164,7 @@ fn load(args: &Bench, client: &Client, operation: Operation) -> Result<Load, Rep
         below: None,
         every: Duration::ZERO,
         client: ClientConfig { go_to_leader: args.at == At::Leader, ..ClientConfig::default() },
-        timeout: TIMEOUT,
+        timeout: access.timeout,
     })
 }
 
@@ -182,22 +177,15 @@ fn people() -> Path {
 }
 
 /// Both modules have been written once, so that their shards are there, and nothing is left of earlier runs.
-pub(super) fn warm_up(client: &Client) -> Result<(), Report> {
+pub(super) fn warm_up(access: &Access) -> Result<(), Report> {
     for path in [cars(), people()] {
         let at = Location::config(path);
         let put = Change::Put { at: at.clone(), value: b"warm-up".into() };
         for change in [put, Change::Remove { at }] {
-            client.request(RequestBody::Write(Transaction::of(change)), TIMEOUT).map_err(explain)?;
+            access.ask(RequestBody::Write(Transaction::of(change)))?;
         }
     }
     Ok(())
-}
-
-pub(super) fn status(client: &Client) -> Result<Status, Report> {
-    match client.request(RequestBody::Admin(Admin::Status), TIMEOUT).map_err(explain)? {
-        Answer::Status(status) => Ok(*status),
-        other => unreachable!("a status is not answered by {other:?}"),
-    }
 }
 
 pub(super) fn leader(status: &Status, path: &Path) -> Result<String, Report> {
@@ -218,17 +206,17 @@ fn follower(status: &Status, path: &Path) -> Result<String, Report> {
 }
 
 /// Somebody who offers the RPC, at the leader of its data: it writes the person.
-fn provide(client: &Client, tls: Option<&Tls>) -> Result<Client, Report> {
-    let at_leader = vec![leader(&status(client)?, &people())?];
-    let provider = Client::connect(&at_leader, tls).map_err(explain)?;
-    let writer = Client::connect(&at_leader, tls).map_err(explain)?;
+fn provide(access: &Access) -> Result<Client, Report> {
+    let at_leader = vec![leader(&access.status()?, &people())?];
+    let (provider, writer) = (access.by_way_of(&at_leader)?.client, access.by_way_of(&at_leader)?.client);
+    let timeout = access.timeout;
     let add_person = move |call: Call| {
         let path = call.path.ok_or("a person has a path")?;
         let put = Change::Put { at: Location::config(path), value: call.input.as_slice().into() };
-        let written = writer.request(RequestBody::Write(Transaction::of(put)), TIMEOUT);
+        let written = writer.request(RequestBody::Write(Transaction::of(put)), timeout);
         written.map(|_| Vec::new()).map_err(|error| error.to_string())
     };
     let offers = vec![("people:add-person".to_owned(), Some(people()))];
-    provider.serve(offers, TIMEOUT, add_person).map_err(explain)?;
+    provider.serve(offers, timeout, add_person).map_err(explain)?;
     Ok(provider)
 }

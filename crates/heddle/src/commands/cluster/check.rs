@@ -20,7 +20,7 @@ use crate::Ending;
 use crate::cli::{CHECK_PREFIX, CheckLoad, CheckPerf, Format, actions};
 use crate::output::{Rows, put};
 
-/// A request that takes longer has failed.
+/// A request that takes longer has failed, unless `--timeout` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a value, as etcd's check has them.
@@ -85,7 +85,7 @@ pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> R
     prepare(&access, &args.prefix)?;
     let view = View::take(&access)?;
     let before = health::ask(&access, &view);
-    let outcome = load(args, &access, &view);
+    let outcome = load(args, (&access, connection.timeout_or(TIMEOUT)), &view);
     let after = health::ask(&access, &view);
     // Also when it failed.
     let cleaned = empty(&access, &args.prefix);
@@ -134,7 +134,7 @@ fn empty(access: &Access, prefix: &Path) -> Result<(), Report> {
     access.ask(RequestBody::Write(Transaction::of(remove))).map(drop)
 }
 
-fn load(args: &CheckPerf, access: &Access, view: &View) -> Result<Measured, Report> {
+fn load(args: &CheckPerf, (access, timeout): (&Access, Duration), view: &View) -> Result<Measured, Report> {
     let (clients, per_second) = args.load.size();
     let requests = (args.duration.as_secs_f64() * per_second as f64).ceil().max(1.0) as u64;
     let load = Load {
@@ -148,7 +148,7 @@ fn load(args: &CheckPerf, access: &Access, view: &View) -> Result<Measured, Repo
         below: Some(args.prefix.clone()),
         every: Duration::from_secs(u64::from(clients)) / u32::try_from(per_second).expect("it is a few thousand"),
         client: ClientConfig::default(),
-        timeout: TIMEOUT,
+        timeout,
     };
     let bar = progress(args.quiet, requests);
     let measured = run_with(&load, access.tls(), |answered| bar.set_position(answered)).map_err(explain);

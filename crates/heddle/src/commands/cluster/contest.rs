@@ -19,6 +19,7 @@ use tree::{Location, Path};
 use super::access::Access;
 use super::data::text_or_hex;
 use super::lease::ttl;
+use super::turn::Wait;
 use super::{explain, tell};
 use crate::Ending;
 use crate::cli::Format;
@@ -28,6 +29,8 @@ use crate::output::put;
 
 /// The exit status when the lock could not be had, or was lost.
 const NO_LOCK: i32 = 125;
+/// The exit status when somebody was not elected in time: that of every error.
+const NOT_ELECTED: i32 = 2;
 /// The exit status when the command cannot be run.
 const NO_COMMAND: i32 = 126;
 /// How long a command may take to end when the lock was lost.
@@ -58,9 +61,22 @@ pub fn lock(args: &actions::Access, lock: &Lock) -> Result<Ending, Report> {
     let (releaser, inbox) = queue();
     let running: Running = Arc::default();
     forward_signals(signals, running.clone(), releaser.clone());
+    let late = args.timeout.map(|limit| {
+        format!(
+            "The lock at {} was not free within {limit:?}; hint: `heddle cluster list {0}` shows who is before",
+            lock.at.path
+        )
+    });
+    let said = late.clone();
+    let wait = Wait::begin(args.timeout, releaser.clone(), move || {
+        eprintln!("{}", said.unwrap_or_default());
+        std::process::exit(NO_LOCK);
+    });
     let mut status = NO_LOCK;
     let ended: Arc<Mutex<Option<i32>>> = Arc::default();
     let outcome = contend(&access.client, contest, (&releaser, &inbox), |turn| match turn {
+        // It is given back.
+        Turn::Acquired { .. } if !wait.has_come() => {}
         Turn::Acquired { token, entry } if lock.command.is_empty() => {
             eprintln!("Holding the lock at {} with token {token}, entry {}", lock.at.path, entry.path);
             *ended.lock().expect("nobody panics with it") = Some(0);
@@ -94,6 +110,10 @@ pub fn lock(args: &actions::Access, lock: &Lock) -> Result<Ending, Report> {
     });
     outcome.map_err(explain)?;
     drop(access);
+    if wait.is_over() {
+        eprintln!("{}", late.unwrap_or_default());
+        status = NO_LOCK;
+    }
     std::process::exit(status);
 }
 
@@ -163,8 +183,16 @@ pub fn elect(args: &actions::Access, elect: &Elect, format: Format) -> Result<En
     let contest = Contest { at: elect.at.location(), lease: random_lease(), ttl: ttl(elect.ttl)?, value };
     let (releaser, inbox) = queue();
     forward_signals(signals, Arc::default(), releaser.clone());
+    let late = format!("{name} was not elected within {:?}", args.timeout.unwrap_or_default());
+    let said = late.clone();
+    let wait = Wait::begin(args.timeout, releaser.clone(), move || {
+        eprintln!("{said}");
+        std::process::exit(NOT_ELECTED);
+    });
     let mut outcome = Ok(Ending::Passed);
     let contended = contend(&access.client, contest, (&releaser, &inbox), |turn| match turn {
+        // Another one is elected in its place.
+        Turn::Acquired { .. } if !wait.has_come() => {}
         Turn::Acquired { token, entry } => {
             let data = [("name", json!(name)), ("token", json!(token)), ("entry", json!(entry.path.as_str()))];
             let text = format!("{name} is elected with token {token}, entry {}", entry.path);
@@ -180,6 +208,10 @@ pub fn elect(args: &actions::Access, elect: &Elect, format: Format) -> Result<En
         Turn::Released => {}
     });
     contended.map_err(explain)?;
+    if wait.is_over() {
+        let hint = "without --timeout it waits as long as it takes; `elect --listen` shows who is elected";
+        return Err(miette!(help = hint, "{late}"));
+    }
     outcome
 }
 

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::cluster::{Client, Tls};
+use live::cluster::Client;
 use machine::Span;
 use miette::{IntoDiagnostic as _, Report, miette};
 use nix::sys::signal::{Signal, kill};
@@ -15,40 +15,43 @@ use store::protocol::RequestBody;
 use store::status::Status;
 use tree::{Change, Location, Transaction};
 
-use super::bench::{COLUMNS, cars, leader, status, warm_up};
-use super::{connect, explain};
+use super::access::Access;
+use super::bench::{COLUMNS, cars, leader, warm_up};
+use super::explain;
 use crate::Ending;
-use crate::cli::{Bench, BenchOperation, Endpoints, Format};
+use crate::cli::{Bench, BenchOperation, Format, actions};
 use crate::output::{Rows, put};
 
 /// One attempt to write. As long as the peer's in `benches/etcd`.
 const ATTEMPT: Duration = Duration::from_millis(20);
 
-/// A cluster that takes no write for so long has not elected.
+/// A cluster that takes no write for so long has not elected, unless `--timeout` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Kills the leader of the cars' shard.
-pub fn election(args: &Bench, connection: &Endpoints, tls: Option<&Tls>, format: Format) -> Result<Ending, Report> {
-    if args.operations != [BenchOperation::Election] || args.pids.len() != connection.endpoints.len() {
+pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
+    let endpoints = connection.connection().endpoints;
+    if args.operations != [BenchOperation::Election] || args.pids.len() != endpoints.len() {
         return Err(miette!(
             help = "as in: --operations election --endpoints A,B,C --pids 1,2,3",
             "`election` stands alone and needs as many --pids as there are --endpoints"
         ));
     }
-    let client = connect(connection)?;
-    warm_up(&client)?;
-    let address = leader(&settled(&client)?, &cars())?;
-    let place = connection.endpoints.iter().position(|endpoint| *endpoint == address);
+    let access = Access::open(connection)?;
+    let patience = connection.timeout_or(PATIENCE);
+    warm_up(&access)?;
+    let address = leader(&settled(&access, patience)?, &cars())?;
+    let place = endpoints.iter().position(|endpoint| *endpoint == address);
     let place = place.ok_or_else(|| miette!("the leader, {address}, is not among the endpoints"))?;
-    let others: Vec<&String> = connection.endpoints.iter().filter(|endpoint| **endpoint != address).collect();
+    let others: Vec<&String> = endpoints.iter().filter(|endpoint| **endpoint != address).collect();
     let (told, first) = mpsc::channel();
     let (go, starts): (Vec<_>, Vec<_>) = others.iter().map(|_| mpsc::channel::<Instant>()).unzip();
     for (endpoint, start) in others.iter().zip(starts) {
-        let writer = writer(endpoint, tls)?;
+        let writer = writer(&access, endpoint)?;
         let told = told.clone();
         thread::spawn(move || {
             let Ok(killed) = start.recv() else { return };
-            while killed.elapsed() < PATIENCE {
+            while killed.elapsed() < patience {
                 if writer.request(write(), ATTEMPT).is_ok() {
                     let _ = told.send(killed.elapsed());
                     return;
@@ -61,24 +64,24 @@ pub fn election(args: &Bench, connection: &Endpoints, tls: Option<&Tls>, format:
     for start in &go {
         let _ = start.send(killed);
     }
-    let took = first.recv_timeout(PATIENCE).map_err(|_| miette!("no write succeeded for {PATIENCE:?}"))?;
+    let took = first.recv_timeout(patience).map_err(|_| miette!("no write succeeded for {patience:?}"))?;
     put(&rows(took, others.len()).render(format))?;
     Ok(Ending::Passed)
 }
 
 /// The status once the cars' shard has all the voters that it should have: those who joined a moment ago as well.
-fn settled(client: &Client) -> Result<Status, Report> {
+fn settled(access: &Access, patience: Duration) -> Result<Status, Report> {
     let begun = Instant::now();
     loop {
-        let status = status(client)?;
+        let status = access.status()?;
         let shard = status.map.route(&cars());
         let desired = status.map.desired_replicas(shard).voters;
         let voters = status.groups.iter().find(|group| group.shard == shard).map(|group| &group.voters);
         if voters.is_some_and(|voters| voters.iter().copied().eq(desired.iter().copied())) {
             return Ok(status);
         }
-        if begun.elapsed() > PATIENCE {
-            return Err(miette!("shard {shard} has not got its voters for {PATIENCE:?}: {voters:?} of {desired:?}"));
+        if begun.elapsed() > patience {
+            return Err(miette!("shard {shard} has not got its voters for {patience:?}: {voters:?} of {desired:?}"));
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -89,11 +92,11 @@ fn write() -> RequestBody {
 }
 
 /// A client that asks this endpoint only, connected already.
-fn writer(endpoint: &str, tls: Option<&Tls>) -> Result<Client, Report> {
+fn writer(access: &Access, endpoint: &str) -> Result<Client, Report> {
     let attempt_timeout = Span::from_ns(ATTEMPT.as_nanos() as u64);
     let config = ClientConfig { go_to_leader: false, attempt_timeout, ..ClientConfig::default() };
-    let client = Client::with_config(&[endpoint.to_owned()], tls, config).map_err(explain)?;
-    client.request(write(), Duration::from_secs(10)).map_err(explain)?;
+    let client = Client::with_config(&[endpoint.to_owned()], access.tls(), config).map_err(explain)?;
+    client.request(write(), access.timeout).map_err(|error| access.explain(error))?;
     Ok(client)
 }
 

@@ -8,7 +8,7 @@
 //! | `disk` | what servers take on their disks, and giving it back |
 //! | `backup`, `restore` | all of its data, out and in |
 //! | `data`, `watch` | reads, writes, calls |
-//! | `txn`, `lease`, `contest` | transactions, leases, locks and elections |
+//! | `txn`, `lease`, `contest`, `turn` | transactions, leases, locks and elections, how long a turn is waited for |
 //! | `users` | who may do what |
 //! | `bench` | measures |
 //! | `check`, `health` | is it fast enough, is it well, who was refused |
@@ -28,6 +28,7 @@ mod members;
 mod restore;
 mod shards;
 mod status;
+mod turn;
 mod txn;
 mod users;
 mod view;
@@ -45,9 +46,6 @@ use access::Access;
 
 /// Does what is asked of the cluster.
 pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, Report> {
-    if let Action::Bench(bench) = &args.action {
-        return bench::bench(bench, &args.access.connection(), format);
-    }
     let open = || Access::open(&args.access);
     match &args.action {
         Action::Status => status::status(&open()?, format, verbose)?,
@@ -86,7 +84,7 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
         Action::Check { action: CheckAction::Perf(perf) } => return check::perf(perf, &args.access, format),
         Action::Alarms => return alarms::list(&open()?, format),
         Action::Refusals => health::refusals(&open()?, format)?,
-        Action::Bench(_) => unreachable!("it was done above"),
+        Action::Bench(bench) => return bench::bench(bench, &args.access, format),
     }
     Ok(Ending::Passed)
 }
@@ -118,13 +116,6 @@ pub fn token(file: Option<&std::path::Path>) -> Result<Option<LoginToken>, Repor
     token
         .map(Some)
         .ok_or_else(|| miette::miette!("HEDDLE_TOKEN is no token: expected `heddle-` and 64 hexadecimal digits"))
-}
-
-/// A client of the cluster.
-fn connect(connection: &Endpoints) -> Result<Client, Report> {
-    let client = Client::connect(&connection.endpoints, tls(connection)?.as_ref()).map_err(explain)?;
-    log_in(&client, token(connection.token_file.as_deref())?.as_ref())?;
-    Ok(client)
 }
 
 /// Has a client log in, if there is a token.

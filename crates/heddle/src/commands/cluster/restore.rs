@@ -8,9 +8,11 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use machine::ServerId;
 use miette::{Report, miette};
 use placement::{Command, Effect, Map, PREFIXES_PER_SHARD_MAX, Prefix, Replicas, Shard, ShardId, Strategy};
 use serde_json::json;
+use store::alarm::{Alarms, size_text};
 use store::backup::{BackupError, Content, Part, Reader};
 use store::protocol::RequestBody;
 use tree::{Change, Entry, Transaction};
@@ -18,10 +20,10 @@ use tree::{Change, Entry, Transaction};
 use super::access::Access;
 use super::backup::{at_rest, progress, read_shard};
 use super::view::View;
-use super::{count, shards, tell};
+use super::{alarms, count, shards, tell};
 use crate::cli::{Format, actions};
 
-/// Shards have to be made first, on all their servers: that takes longer than a request.
+/// Shards have to be made first, on all their servers: that takes longer than a request. Unless `--timeout` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Read from the file at once.
@@ -34,6 +36,8 @@ const CHANGE_BYTES: usize = 1 << 20;
 /// What a backup was found to hold.
 struct Found {
     map: Map,
+    /// Bytes of each shard, as servers count them.
+    bytes: BTreeMap<ShardId, u64>,
     /// Modules with data in `default`.
     modules: BTreeSet<String>,
 }
@@ -42,8 +46,10 @@ struct Found {
 pub fn restore(args: &actions::Access, file: &Path, quiet: bool, format: Format) -> Result<(), Report> {
     let found = check(file, quiet)?;
     let mut access = Access::open(args)?;
-    access.timeout = access.timeout.max(PATIENCE);
-    empty(&View::take(&access)?)?;
+    access.timeout = args.timeout_or(PATIENCE);
+    let view = View::take(&access)?;
+    empty(&view)?;
+    fits(&access, &view, &found)?;
     let contents = fill(&access, file, &found, quiet).map_err(|report| {
         let hint = report.help().map_or_else(String::new, |help| format!(" ({help})"));
         miette!(
@@ -60,8 +66,11 @@ pub fn restore(args: &actions::Access, file: &Path, quiet: bool, format: Format)
 /// Reads the whole file and checks all of it.
 fn check(file: &Path, quiet: bool) -> Result<Found, Report> {
     let mut map = None;
-    let mut modules = BTreeSet::new();
+    let (mut modules, mut bytes) = (BTreeSet::new(), BTreeMap::<ShardId, u64>::new());
     parts(file, quiet, "check", |part| {
+        if let Part::Entries(shard, entries) = &part {
+            *bytes.entry(*shard).or_default() += entries.iter().map(|entry| entry.bytes() as u64).sum::<u64>();
+        }
         match part {
             Part::Head(head) => map = Some(head.1),
             Part::Entries(ShardId::DEFAULT, entries) => {
@@ -76,7 +85,7 @@ fn check(file: &Path, quiet: bool) -> Result<Found, Report> {
         }
         Ok(())
     })?;
-    Ok(Found { map: map.expect("a backup without a head is refused"), modules })
+    Ok(Found { map: map.expect("a backup without a head is refused"), bytes, modules })
 }
 
 /// Hands the parts of a backup to `each`.
@@ -135,6 +144,55 @@ fn empty(view: &View) -> Result<(), Report> {
         "this cluster is not empty: it has {}{shards}",
         count(entries, "entry")
     ))
+}
+
+/// Refuses a backup that cannot be within the quotas of the servers that are up.
+fn fits(access: &Access, view: &View, found: &Found) -> Result<(), Report> {
+    let quota = |alarms: Result<Alarms, String>| alarms.ok().and_then(|alarms| alarms.quota_bytes);
+    let quotas = alarms::ask(access, view).into_iter().filter_map(|(id, said)| Some((id, quota(said)?))).collect();
+    let Some(Lack { server, bytes, quota }) = lack(&view.map, &quotas, &found.map, &found.bytes) else { return Ok(()) };
+    let (bytes, quota) = (size_text(bytes), size_text(quota));
+    let whose = match server {
+        Some(server) => {
+            format!("server {} would hold {bytes} of it, and may hold less than {quota}", view.name(server))
+        }
+        None => format!("with all its replicas it takes {bytes}, and all servers together may hold less than {quota}"),
+    };
+    Err(miette!(
+        help = "start the controllers of this cluster with a higher --quota, or with --quota none, and restore again",
+        "the backup is larger than the quota: {whose}; nothing was written"
+    ))
+}
+
+/// Where there is no room: at one server, or at all together.
+#[derive(Debug, PartialEq, Eq)]
+struct Lack {
+    server: Option<ServerId>,
+    bytes: u64,
+    quota: u64,
+}
+
+/// Where there is certainly too little room for these shards. Which servers get a shard that only some of them hold is the cluster's
+/// business, so of those only the sum counts.
+fn lack(here: &Map, quotas: &BTreeMap<ServerId, u64>, old: &Map, bytes_of: &BTreeMap<ShardId, u64>) -> Option<Lack> {
+    let servers = here.members().len() as u64;
+    let (mut everywhere, mut all) = (0_u64, 0_u64);
+    for (shard, bytes) in bytes_of {
+        let replicas = match old.shards().get(shard).map(|shard| &shard.replicas) {
+            Some(Replicas::Count(count)) => u64::from(*count),
+            Some(Replicas::Servers(named)) => named.len() as u64,
+            Some(Replicas::All) | None => servers,
+        };
+        let replicas = replicas.clamp(1, servers.max(1));
+        everywhere += if replicas == servers { *bytes } else { 0 };
+        all = all.saturating_add(bytes.saturating_mul(replicas));
+    }
+    let smallest = quotas.iter().min_by_key(|(_, quota)| **quota);
+    if let Some((server, quota)) = smallest.filter(|(_, quota)| everywhere >= **quota) {
+        return Some(Lack { server: Some(*server), bytes: everywhere, quota: *quota });
+    }
+    let quota = quotas.values().fold(0_u64, |sum, quota| sum.saturating_add(*quota));
+    (quotas.len() as u64 == servers && all >= quota).then_some(Lack { server: None, bytes: all, quota })
 }
 
 /// Makes the shards, writes everything, reads it back.

@@ -128,11 +128,15 @@ pub fn user(access: &Access, action: &UserAction, format: Format) -> Result<(), 
         }
         UserAction::Revoke { name, role } => {
             change(access, AccessCommand::Unassign { user: name.clone(), role: role.clone() })?;
-            tell(format, &format!("{name} has not the role {role}"), [("user", json!(name)), ("role", json!(role))])
+            tell(
+                format,
+                &format!("{name} no longer has the role {role}"),
+                [("user", json!(name)), ("role", json!(role))],
+            )
         }
         UserAction::Token { name, remove: true, .. } => {
             change(access, AccessCommand::SetToken { user: name.clone(), token: None })?;
-            tell(format, &format!("{name} has no token"), [("user", json!(name))])
+            tell(format, &format!("{name} no longer has a token"), [("user", json!(name))])
         }
         UserAction::Token { name, expires, .. } => {
             let (token, kept) = draw(*expires);
@@ -212,7 +216,7 @@ pub fn role(access: &Access, action: &RoleAction, format: Format) -> Result<(), 
                     grant.scope
                 ));
             }
-            let sentence = format!("{} may not {} on {}", args.role, named(&grant.operations), grant.scope);
+            let sentence = format!("{} may no longer {} on {}", args.role, named(&grant.operations), grant.scope);
             change(access, AccessCommand::Revoke { role: args.role.clone(), grant })?;
             tell(format, &sentence, [("role", json!(args.role)), ("granted", json!(false))])
         }

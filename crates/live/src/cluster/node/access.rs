@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use machine::{Control, Time};
 use placement::access::Credentials;
-use store::protocol::{ClientMessage, Response, Secret, ServerMessage};
+use store::protocol::{ClientMessage, Response, ServerMessage, Token};
 use store::{Caller, ClientId, Input};
 
 use super::{Connection, Node, OURSELVES};
@@ -30,7 +30,7 @@ impl Node {
         now: Time,
         client: ClientId,
         connection: &Connection,
-        token: Option<&Secret>,
+        token: Option<&Token>,
     ) -> Result<(), String> {
         let address = connection.stream.peer_address();
         let certificates = connection.stream.certificates();
