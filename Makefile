@@ -30,7 +30,9 @@ setup: ## Install what is missing (root), or say what to ask for
 # Status 3 says that live runs are not possible here: tests that need them say so themselves.
 .PHONY: test
 test: ready format clippy ## Format, lints, all tests
-	$(CARGO) test $(CARGO_FLAGS) --workspace
+	@# Examples are no tests: clippy has compiled them.
+	$(CARGO) test $(CARGO_FLAGS) --workspace --lib --bins --tests
+	$(CARGO) test $(CARGO_FLAGS) --workspace --doc
 
 .PHONY: ready
 ready:

@@ -27,8 +27,7 @@ const H1: [(&str, &str); 2] = [("-4", "10.0.0.1"), ("-6", "fd68:6564:646c::1")];
 /// Pings `h1` in both families.
 fn ping(network: &Instance, from: &str) {
     for (family, to) in H1 {
-        let text = output(network.command(from, "ping", [family, "-c", "3", "-i", "0.02", "-W", "60", to]));
-        assert!(text.contains(" 0% packet loss") && !text.contains("DUP!"), "{from}: {text}");
+        bed::ping(network, from, &[family], 3, to);
     }
 }
 

@@ -48,8 +48,7 @@ fn hosts_reach_each_other_by_name() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("pair", PAIR);
     for family in ["-4", "-6"] {
-        let ping = output(network.command("h1", "ping", [family, "-c", "2", "-i", "0.1", "-W", "60", "h2"]));
-        assert!(ping.contains(" 0% packet loss"), "{ping}");
+        bed::ping(&network, "h1", &[family], 2, "h2");
     }
     assert_eq!(output(network.command("h2", "hostname", ["-s"])).trim(), "h2");
     let counters = network.counters().unwrap();
@@ -64,15 +63,14 @@ fn hosts_reach_each_other_by_name() {
 fn two_hosts_on_one_link_need_no_switch() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("direct", DIRECT);
-    let ping = output(network.command("h1", "ping", ["-c", "2", "-i", "0.1", "-W", "60", "h2"]));
-    assert!(ping.contains(" 0% packet loss"), "{ping}");
+    bed::ping(&network, "h1", &[], 2, "h2");
 }
 
 #[test]
 fn links_have_their_rate_and_delay() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("slow", SLOW);
-    let ping = output(network.command("h1", "ping", ["-c", "5", "-i", "0.05", "-W", "60", "h2"]));
+    let ping = bed::ping(&network, "h1", &[], 5, "h2");
     let mut times: Vec<f64> =
         ping.split("time=").skip(1).filter_map(|rest| rest.split(' ').next()?.parse().ok()).collect();
     times.sort_by(f64::total_cmp);
@@ -106,8 +104,7 @@ fn a_faster_link_sends_what_waits_at_its_new_rate() {
     assert!(bed::soon(crowded), "the link is crowded");
     let fast = Overrides { rate_bps: Some(1_000_000_000), ..Overrides::default() };
     network.apply(&source(&slow), &fast).unwrap();
-    let ping = output(network.command("h1", "ping", ["-c", "2", "-i", "0.1", "-W", "60", "h2"]));
-    assert!(ping.contains(" 0% packet loss"), "{ping}");
+    bed::ping(&network, "h1", &[], 2, "h2");
     drop(crowd);
 }
 

@@ -619,6 +619,9 @@ pub enum Error {
         /// What there is too much of.
         reason: String,
     },
+    /// A server stays since a shard needs it (since version 3). This attempt changed nothing; an earlier one may still do so.
+    #[error("{0}")]
+    Needed(String),
 }
 
 impl Error {

@@ -109,6 +109,7 @@ pub(super) const fn reason(error: &Error) -> Option<&'static str> {
         Error::TooLarge(_) => Some("too large"),
         Error::Denied(_) => Some("denied"),
         Error::Refused(tree::Refusal::Full) => Some("quota"),
+        Error::Needed(_) => Some("needed"),
         Error::Refused(_)
         | Error::Timeout { .. }
         | Error::Elsewhere { .. }

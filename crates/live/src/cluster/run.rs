@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use placement::{Strategy, TimeoutConfig};
 use store::client::ClientConfig;
-use store::protocol::{Admin, Answer, RequestBody};
+use store::protocol::{Admin, Answer, Error as RequestError, RequestBody};
 use store::{Founding, Server};
 use wal::{FORMAT, Identity, Log, Recovered};
 
@@ -487,7 +487,10 @@ fn join(
                 return Ok(joined);
             }
             Ok(other) => unreachable!("a request to join is not answered by {other:?}"),
-            Err(Error::Request(error)) if error.is_transient() && Instant::now() < give_up => {
+            // The server that it replaces may be needed until another one of its shard is there again.
+            Err(Error::Request(error))
+                if (error.is_transient() || matches!(error, RequestError::Needed(_))) && Instant::now() < give_up =>
+            {
                 // It may have been carried out: the next start has to ask as the same server.
                 folder.keep();
                 if signals.read_signal().is_ok_and(|signal| signal.is_some()) {

@@ -92,6 +92,18 @@ pub fn output(command: Result<Command, live::Error>) -> String {
     text
 }
 
+/// Pings until so many requests are answered, and gives what `ping` printed. The first ones must all be among them, each once.
+///
+/// With `-c` alone ping waits for the last answers for two round trips only, once it had one: a busy machine is late more than that.
+pub fn ping(network: &Instance, from: &str, options: &[&str], count: usize, to: &str) -> String {
+    let count_text = count.to_string();
+    let arguments = options.iter().copied().chain(["-c", &count_text, "-i", "0.02", "-w", "60", to]);
+    let text = output(network.command(from, "ping", arguments));
+    let all = (1..=count).all(|number| text.contains(&format!("icmp_seq={number} ")));
+    assert!(all && !text.contains("DUP!"), "{from} to {to}: {text}");
+    text
+}
+
 /// A program that is ended with the test.
 pub struct Running(Option<Child>);
 

@@ -118,6 +118,8 @@ impl Administrator {
         let Some(running) = self.tasks.get(&number) else { return };
         match (running.task.clone(), response.result) {
             (_, Err(error)) if error.is_transient() => return,
+            // An attempt that another server was asked for may still be carried out: only an answer to one ends the task.
+            (Task::Join { .. } | Task::Remove(_), Err(Error::Needed(_))) => return,
             (Task::Join { .. }, Ok(Answer::Joined { server, members, .. })) => {
                 self.joined(core, number, server, members);
             }

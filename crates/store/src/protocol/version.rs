@@ -114,7 +114,8 @@ impl Error {
             return None;
         }
         if version > 1 {
-            return (*self == Self::Refused(Refusal::Full)).then(|| Self::Invalid(self.to_string()));
+            let is_unknown = matches!(self, Self::Refused(Refusal::Full) | Self::Needed(_));
+            return is_unknown.then(|| Self::Invalid(self.to_string()));
         }
         match self {
             // Only requests of version 2 are answered with the second.
@@ -128,7 +129,7 @@ impl Error {
             | Self::Rpc(_)
             | Self::Disk(_)
             | Self::TooLarge(_) => None,
-            Self::Denied(text) => Some(Self::Invalid(text.clone())),
+            Self::Denied(text) | Self::Needed(text) => Some(Self::Invalid(text.clone())),
             Self::Overloaded { retry_after_ms, .. } => Some(Self::Busy(u64::from(*retry_after_ms))),
         }
     }

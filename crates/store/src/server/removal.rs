@@ -88,11 +88,12 @@ impl Server {
         let name =
             |id: ServerId| self.map.members().get(&id).map_or_else(|| id.to_string(), |member| member.name.clone());
         let shard = self.map.shards().get(&shard).map_or_else(|| shard.to_string(), |shard| shard.name.clone());
-        Error::Invalid(format!(
+        let text = format!(
             "server {} is not heard, and without it too few servers of shard {shard} are there to agree on anything; hint: start it, or \
              another server of that shard, and try again; `heddle cluster remove --force` removes it all the same, and what only \
              it could complete is lost",
             name(leaving)
-        ))
+        );
+        if self.protocol() >= 3 { Error::Needed(text) } else { Error::Invalid(text) }
     }
 }
