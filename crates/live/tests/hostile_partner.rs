@@ -6,7 +6,7 @@ mod far_ends;
 
 use std::time::{Duration, Instant};
 
-use bed::{Bed, output};
+use bed::Bed;
 use far_ends::with_far_ends;
 use live::port::{Port, Unsent};
 use live::{Instance, VNET_HEADER};

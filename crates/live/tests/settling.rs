@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{Bed, output};
+use bed::Bed;
 use bond::lacp::{Lacp, Output, Settings};
 use bond::{Carrier, MemberId};
 use far_ends::with_far_ends;
