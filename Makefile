@@ -15,6 +15,9 @@ SECONDS_EACH ?= 60
 target := $(or $(CARGO_TARGET_DIR),target)
 heddle := $(target)/release/heddle
 
+# Tests of networks and clusters wait most of their time.
+export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
+
 .PHONY: help
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the whole built suite again and again while another program keeps all cores busy: no test may depend on speed.
 #
-#   scripts/soak-tests.sh N [ARGUMENT...]     N rounds; the arguments are cargo test's, --workspace if there are none
+#   scripts/soak-tests.sh N [ARGUMENT...]     N rounds; the arguments are cargo test's, all tests if there are none
 #
 # Each round's output is kept if it failed. Exit status 1: a round failed; which tests, it says.
 set -euo pipefail
@@ -13,7 +13,10 @@ if [[ ! ${1-} =~ ^[1-9][0-9]*$ ]]; then
 fi
 rounds=$1
 shift
-[[ $# -gt 0 ]] || set -- --workspace
+[[ $# -gt 0 ]] || set -- --workspace --lib --bins --tests
+
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
+export RUST_TEST_THREADS
 
 logs=$(mktemp -d "${TMPDIR:-/tmp}/heddle-soak.XXXXXX")
 busy=()

@@ -244,6 +244,31 @@ fn files_stay_small_and_finished() {
     assert_none(&complaints);
 }
 
+/// A crate's tests are modules of one program or two (`autotests = false`): a file that no program names would not run.
+#[test]
+fn every_file_of_tests_is_part_of_a_program() {
+    let mut complaints = Vec::new();
+    for name in dependencies().into_keys() {
+        let folder = root().join("crates").join(&name).join("tests");
+        if !folder.exists() {
+            continue;
+        }
+        let manifest = read(&root().join("crates").join(&name).join("Cargo.toml"));
+        let programs: Vec<_> =
+            manifest.lines().filter_map(|line| line.strip_prefix("path = \"tests/")?.strip_suffix(".rs\"")).collect();
+        let named: String = programs.iter().map(|program| read(&folder.join(program).with_extension("rs"))).collect();
+        for file in files(&folder, ".rs") {
+            let within = file.strip_prefix(&folder).expect("it was found there").with_extension("");
+            let module = within.iter().next().expect("a name").to_string_lossy();
+            let declaration = format!("mod {module};");
+            if !programs.contains(&&*module) && !named.lines().any(|line| line == declaration) {
+                complaints.push(format!("{}: no program of its crate says `{declaration}`", file.display()));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
 #[test]
 fn input_and_output_are_banned_where_they_should_be() {
     let crates = root().join("crates");

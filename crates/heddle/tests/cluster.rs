@@ -1,14 +1,12 @@
 //! `heddle cluster` against real controllers: processes on loopback, each with a data folder of its own.
 
-mod program;
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::program::Desk;
 use live::cluster::Client;
-use program::Desk;
 use serde_json::Value;
 
 /// What does not happen within this does not happen.

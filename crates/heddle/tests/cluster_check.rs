@@ -1,12 +1,9 @@
 //! `heddle cluster check` and `refusals` against real controllers.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod program;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use program::Desk;
+use crate::program::Desk;
 use serde_json::Value;
 
 /// A controller process, ended with the test.
@@ -166,7 +163,7 @@ fn the_quota_warns_refuses_and_lifts_itself() {
     // A backup of it has no room in a cluster with the same quota, and that is said before anything is written.
     desk.expect(0, &[&access[..], &["backup", "full.heddle", "--quiet"]].concat());
     let second = Node::start(controller(&desk, "d1", &["--quota", "16MiB"]));
-    let to_second = ["cluster", "--endpoints", &second.address, "--timeout", "20s"];
+    let to_second = ["cluster", "--endpoints", &second.address, "--timeout", "60s"];
     let (_, errors) = desk.expect(2, &[&to_second[..], &["restore", "full.heddle", "--quiet"]].concat());
     let errors = errors.replace(['\n', '│'], " ");
     let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -204,7 +201,7 @@ fn different_quotas_are_an_alarm() {
     let (status, row) = found.expect("it is said");
     let text = row["text"].as_str().expect("a text");
     assert!(status == 1 && text.contains("16.0 MiB of c1; 2.00 GiB of c2") && text.contains("hint:"), "{row:#}");
-    let access = ["cluster", "--endpoints", &first.address, "--timeout", "20s"];
+    let access = ["cluster", "--endpoints", &first.address, "--timeout", "60s"];
     assert!(desk.expect(0, &[&access[..], &["status"]].concat()).0.contains("ALARM quotas-differ: the servers"));
 }
 

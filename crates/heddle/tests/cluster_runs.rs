@@ -1,8 +1,6 @@
 //! Experiments that ask controllers, as processes on this machine.
 
-mod program;
-
-use program::Desk;
+use crate::program::Desk;
 use serde_json::Value;
 
 const FAULTS: &str = "\

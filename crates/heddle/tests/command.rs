@@ -1,8 +1,6 @@
 //! The program from outside, where nothing is started: files in, text and exit status out.
 
-mod program;
-
-use program::Desk;
+use crate::program::Desk;
 use serde_json::Value;
 
 /// Small enough to be simulated in a moment.

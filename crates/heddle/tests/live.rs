@@ -1,10 +1,8 @@
 //! The program with real networks. Needs /dev/net/tun, and user namespaces or root.
 
-mod program;
-
 use std::time::{Duration, Instant};
 
-use program::Desk;
+use crate::program::Desk;
 use serde_json::Value;
 
 /// What does not happen within this does not happen.

@@ -1,12 +1,10 @@
 //! `heddle cluster lease`, `txn`, `lock`, `elect`, and old revisions, against real controllers on loopback.
 
-mod program;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use program::Desk;
+use crate::program::Desk;
 use serde_json::Value;
 
 /// What does not happen within this does not happen.
@@ -234,7 +232,8 @@ fn a_lock_is_held_by_one_command_at_a_time() {
     cluster.expect(126, &["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "/does/not/exist"]);
 
     // Whoever says how long he waits gives up then, and is out of the queue.
-    let mut holds = cluster.spawn(&["lock", "/job:jobs/job=night", "--", "sh", "-c", "echo in; exec sleep 1000"]);
+    let mut holds =
+        cluster.spawn(&["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "sh", "-c", "echo in; exec sleep 1000"]);
     assert_eq!(line(&mut holds), "in\n");
     let impatient = |status: i32, args: &[&str]| {
         cluster.desk.expect(status, &[&["cluster", "--endpoints", &endpoints, "--timeout", "500ms"], args].concat()).1

@@ -1,13 +1,11 @@
 //! Users and roles by real processes: who may do what, from when on not any more, and what is noted of it.
 
-mod program;
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use program::Desk;
+use crate::program::Desk;
 use serde_json::Value;
 
 /// What does not happen within this does not happen.

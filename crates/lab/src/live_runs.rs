@@ -63,7 +63,7 @@ impl<'a> LiveRuns<'a> {
     /// Brings the network up as the file has it.
     pub fn start(source: &'a Source, fabric: &'a Fabric, options: &'a Options) -> Result<Self, Error> {
         let name = format!("run-{}", std::process::id());
-        let start = StartOptions { name, ephemeral: true, program: options.program.clone() };
+        let start = StartOptions { name, ephemeral: true, program: options.program.clone(), workers: None };
         let network = Instance::start(&start)?;
         network.apply(source, &Overrides::default())?;
         let own_buffers = own_buffers(&network, fabric)?;

@@ -36,6 +36,8 @@ pub struct StartOptions {
     pub ephemeral: bool,
     /// The program whose subcommand `daemon` calls [`crate::daemon::serve`]: usually the running one.
     pub program: PathBuf,
+    /// How many threads forward; none: as many as the environment says, or half of the cores.
+    pub workers: Option<u32>,
 }
 
 /// A connection to a network that is up.
@@ -67,6 +69,8 @@ impl Instance {
         if options.ephemeral {
             command.arg("--ephemeral");
         }
+        command.envs(crate::runtime::own().map(|folder| ("XDG_RUNTIME_DIR", folder)));
+        command.envs(options.workers.map(|workers| ("HEDDLE_WORKERS", workers.to_string())));
         command::leave_descriptors(&mut command);
         let mut child = command.spawn().map_err(Error::path(&options.program, "start it"))?;
         let lifeline = child.stdin.take();

@@ -45,5 +45,6 @@ pub use control::{Applied, Counters, LinksSet, Status};
 pub use error::Error;
 pub use instance::{Instance, StartOptions};
 pub use network::difference;
+pub use runtime::use_runtime_folder;
 pub use settling::{SETTLE_MAX, Unsettled, UnsettledMember};
 pub use tap::VNET_HEADER;

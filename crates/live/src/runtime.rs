@@ -8,6 +8,7 @@
 //!     INSTANCE/log             what the daemon has to say
 //! ```
 
+use std::cell::RefCell;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -117,9 +118,26 @@ fn is_safe_parent(found: &FileStat) -> bool {
     is_ours && (found.st_mode & 0o022 == 0 || found.st_mode & libc::S_ISVTX != 0)
 }
 
+thread_local! {
+    /// Where this thread's networks are, if not where the environment says.
+    static OWN: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+}
+
+/// From now on the networks of the calling thread are below `folder`, whatever the environment says: a program that has several sets of
+/// networks keeps them apart by that, as the tests do.
+pub fn use_runtime_folder(folder: &Path) {
+    OWN.set(Some(folder.to_owned()));
+}
+
+/// What [`use_runtime_folder`] was told.
+pub fn own() -> Option<PathBuf> {
+    OWN.with_borrow(Clone::clone)
+}
+
 /// Where the session's runtime folder is said to be.
 fn told() -> Option<PathBuf> {
-    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
+    let told = own().or_else(|| std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+    told.filter(|dir| dir.is_absolute())
 }
 
 /// The user whose session's runtime folder this is said to be, if it is another one's: his networks are not ours to enter.

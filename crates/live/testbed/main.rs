@@ -107,7 +107,7 @@ fn up(name: &str, file: &str) -> Result<(), Box<dyn Error>> {
         network
     } else {
         let program = std::env::current_exe()?;
-        Instance::start(&StartOptions { name: name.to_owned(), ephemeral: false, program })?
+        Instance::start(&StartOptions { name: name.to_owned(), ephemeral: false, program, workers: None })?
     };
     println!("{:?}", network.apply(&source, &Overrides::default())?);
     Ok(())

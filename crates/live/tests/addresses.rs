@@ -1,10 +1,8 @@
 //! Which address peers know a host by whose bond has several: with `fail_over_mac` at made hosts, and what hosts behind devices tell.
 
-mod bed;
-
 use std::io::{BufRead, BufReader};
 
-use bed::{Bed, output};
+use crate::bed::{self, Bed, output};
 use live::Instance;
 
 /// A host with two members, and two peers.

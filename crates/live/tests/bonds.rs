@@ -1,8 +1,6 @@
 //! Bonds that carry real TCP of real programs.
 
-mod bed;
-
-use bed::{Bed, Running, output, source};
+use crate::bed::{self, Bed, Running, output, source};
 use fabric::{Overrides, Reordering};
 use live::Instance;
 

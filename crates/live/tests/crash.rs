@@ -1,12 +1,10 @@
 //! What is left when something dies: nothing, or what `clean` removes.
 
-mod bed;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use bed::{Bed, Running, alive, soon};
+use crate::bed::{self, Bed, Running, alive, soon};
 use live::{Instance, StartOptions};
 
 const PAIR: &str = "
@@ -22,7 +20,7 @@ fn kill(pid: i32) {
 #[test]
 fn clean_removes_what_a_killed_daemon_left() {
     let Some(bed) = Bed::new() else { return };
-    let other = Instance::start(&StartOptions { ephemeral: false, ..Bed::options("other") }).unwrap();
+    let other = Instance::start(&StartOptions { ephemeral: false, ..bed.options("other") }).unwrap();
     other.apply(&bed::source(PAIR), &fabric::Overrides::default()).unwrap();
     let network = bed.up("crashed", PAIR);
     let sleeper = Running::start(network.command("h1", "sh", ["-c", "trap '' TERM; sleep 600 & wait"]));
@@ -50,7 +48,7 @@ fn clean_removes_what_a_killed_daemon_left() {
 fn a_network_can_be_started_again_after_a_crash() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("twice", PAIR);
-    let error = Instance::start(&Bed::options("twice")).unwrap_err();
+    let error = Instance::start(&bed.options("twice")).unwrap_err();
     assert!(error.to_string().contains("already up"), "{error}");
     kill(network.status().unwrap().pid);
     drop(network);
@@ -76,7 +74,7 @@ fn an_ephemeral_network_ends_with_its_client() {
 #[test]
 fn a_lasting_network_outlives_its_client_and_ends_by_a_signal() {
     let Some(bed) = Bed::new() else { return };
-    let network = Instance::start(&StartOptions { ephemeral: false, ..Bed::options("long") }).unwrap();
+    let network = Instance::start(&StartOptions { ephemeral: false, ..bed.options("long") }).unwrap();
     let pid = network.status().unwrap().pid;
     drop(network);
     let again = Instance::connect("long").unwrap().expect("it is up");

@@ -1,14 +1,11 @@
 //! The data folder of a controller that was stopped: whatever is missing, cut or of an earlier day, it is noticed, or it
 //! changes nothing.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod controllers;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path as FilePath;
 
-use controllers::{Controller, PATIENCE, Refusal, at, client, command, eventually, get, put, status};
+use crate::controllers::{Controller, PATIENCE, Refusal, at, client, command, eventually, get, put, status};
 use live::cluster::Client;
 use nix::sys::signal::Signal;
 use store::protocol::{Admin, Answer, Consistency, RequestBody};

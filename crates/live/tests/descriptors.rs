@@ -1,15 +1,12 @@
 //! Descriptors: whatever strangers and clients take, those of the disk and of peers stay.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod controllers;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use controllers::{Controller, PATIENCE, client, client_with, command, eventually, get, put, status, tls_files};
+use crate::controllers::{Controller, PATIENCE, client, client_with, command, eventually, get, put, status, tls_files};
 use live::cluster::{Client, Tls, certificates};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use store::protocol::{Admin, Answer, FRAME_HEADER, Hello, RequestBody, Role, Welcome, decode, encode_frame};

@@ -1,17 +1,14 @@
 //! A bond of another program that tells its peers its members' addresses: balance-alb as Linux has it, and active-backup with
 //! `fail_over_mac=active`. What it tells is let through, and what is sent to those addresses comes to it.
 
-mod bed;
-mod far_ends;
-
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use bed::{output, source};
+use crate::bed::{self, output, source};
+use crate::far_ends::{ip, with_far_ends};
 use fabric::Overrides;
-use far_ends::{ip, with_far_ends};
 use live::packet::PacketPort;
 use live::port::Port;
 use live::{Instance, VNET_HEADER};

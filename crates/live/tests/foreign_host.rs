@@ -1,12 +1,10 @@
 //! Hosts that are not made: behind veth pairs that lead out of the test's own network namespace into a guest's.
 
-mod bed;
-
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bed::{Bed, GuestTap, output, source};
+use crate::bed::{self, Bed, GuestTap, output, source};
 use fabric::Overrides;
 use live::Instance;
 use nix::sched::{CloneFlags, unshare};
@@ -208,7 +206,7 @@ fn a_link_has_the_carrier_of_its_device() {
 #[test]
 fn a_device_that_is_not_there_is_named() {
     with_guest(1, |bed, _| {
-        let network = Instance::start(&Bed::options("none")).unwrap();
+        let network = Instance::start(&bed.options("none")).unwrap();
         let missing = source(&ONE.replace("dev0", "dev7"));
         let error = network.apply(&missing, &Overrides::default()).unwrap_err();
         assert!(error.to_string().contains("the device `dev7` of host `guest` can't be opened"), "{error}");

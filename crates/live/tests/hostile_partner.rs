@@ -1,13 +1,10 @@
 //! What is behind devices of the machine may be broken or hostile: LACPDUs that lie, that are no LACPDUs, that are this bond's own, and
 //! more of them than anybody needs.
 
-mod bed;
-mod far_ends;
-
 use std::time::{Duration, Instant};
 
-use bed::Bed;
-use far_ends::with_far_ends;
+use crate::bed::{self, Bed};
+use crate::far_ends::with_far_ends;
 use live::port::{Port, Unsent};
 use live::{Instance, VNET_HEADER};
 use machine::Rng;

@@ -1,8 +1,6 @@
 //! Programs in hosts that change what is the network's.
 
-mod bed;
-
-use bed::{Bed, output, source};
+use crate::bed::{self, Bed, output, source};
 use fabric::Overrides;
 
 const PAIR: &str = "

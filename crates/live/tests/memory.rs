@@ -1,14 +1,11 @@
 //! However much clients ask for, and however little they read, a controller holds no more for them than it was given.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod controllers;
-
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use controllers::{Controller, PATIENCE, car, client, client_with, command, eventually, get, put, status};
+use crate::controllers::{Controller, PATIENCE, car, client, client_with, command, eventually, get, put, status};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use store::protocol::{

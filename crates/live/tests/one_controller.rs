@@ -1,14 +1,13 @@
 //! A controller alone: what it was given is there when it comes back, and what it cannot be sure of it does not touch.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod controllers;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use controllers::{Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files};
+use crate::controllers::{
+    self, Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files,
+};
 use live::cluster::load::{Load, Operation, run};
 use live::cluster::{Client, Error, Tls, certificates};
 use nix::sys::signal::Signal;

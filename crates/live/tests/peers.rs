@@ -1,7 +1,5 @@
 //! Who may speak as a server: processes that must not, and what comes of it.
 
-mod controllers;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +8,9 @@ use std::path::Path as FilePath;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use controllers::{Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files};
+use crate::controllers::{
+    Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files,
+};
 use live::cluster::{Client, Tls, TlsFiles, certificates};
 use machine::ServerId;
 use nix::sys::signal::Signal;
@@ -211,7 +211,7 @@ fn another_user_is_refused() {
     let copy = program.path().join("stranger");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let output = Command::new(&copy)
-        .args(["--ignored", "--exact", "stranger", "--nocapture"])
+        .args(["--ignored", "--exact", "peers::stranger", "--nocapture"])
         .env("HEDDLE_STRANGER", format!("{} {} {}", controller.address, controller.cluster, controller.server))
         .current_dir(program.path())
         .uid(65_534)

@@ -1,12 +1,9 @@
 //! What a client gets wrong it is told, and the connection goes on; and it is known who was refused what.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod controllers;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use controllers::{Controller, PATIENCE, car, client, client_with, command, tls_files};
+use crate::controllers::{Controller, PATIENCE, car, client, client_with, command, tls_files};
 use live::cluster::{Client, Tls, certificates};
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, FRAME_HEADER, Hello, Request, RequestBody, Response, Role,

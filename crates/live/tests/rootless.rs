@@ -1,7 +1,6 @@
 //! An ordinary user brings a network up.
 
-mod bed;
-
+use crate::bed;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;

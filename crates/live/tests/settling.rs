@@ -1,16 +1,13 @@
 //! Waiting until bonds carry all that they can: our own ends, and partners behind devices of the machine that LACP does not agree with.
 
-mod bed;
-mod far_ends;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::Bed;
+use crate::bed::{self, Bed};
+use crate::far_ends::with_far_ends;
 use bond::lacp::{Lacp, Output, Settings};
 use bond::{Carrier, MemberId};
-use far_ends::with_far_ends;
 use live::packet::PacketPort;
 use live::port::Port;
 use live::{Instance, SETTLE_MAX, Unsettled, VNET_HEADER};

@@ -1,12 +1,11 @@
 //! Three controllers: one may be lost, whichever it is, and nothing that was confirmed goes with it.
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-mod controllers;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use controllers::{Controller, PATIENCE, at, car, client, client_with, command, eventually, get, put, status};
+use crate::controllers::{
+    self, Controller, PATIENCE, at, car, client, client_with, command, eventually, get, put, status,
+};
 use live::cluster::{Client, Tls, certificates};
 use machine::ServerId;
 use nix::sys::signal::Signal;

@@ -1,10 +1,8 @@
 //! A small network comes up, carries packets, changes, and goes.
 
-mod bed;
-
 use std::time::Instant;
 
-use bed::{Bed, output, source};
+use crate::bed::{self, Bed, output, source};
 use fabric::Overrides;
 
 const PAIR: &str = "

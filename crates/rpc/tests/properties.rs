@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-mod net;
-
+use crate::net::{Faults, Net, PERFECT};
 use machine::{Rng, ServerId, Span, Time};
-use net::{Faults, Net, PERFECT};
 use proptest::prelude::*;
 use rpc::{Call, CallId, Config, DeliveryId, Error, Input, Offer, Output, Path, ProviderId, Rpc};
 

@@ -18,10 +18,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-mod net;
-
+use crate::net::Net;
 use machine::{ServerId, Span};
-use net::Net;
 use rpc::Path;
 use rpc::{Call, CallId, Config, DeliveryId, Input, Offer, Output, ProviderId};
 

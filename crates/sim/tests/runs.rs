@@ -1,10 +1,8 @@
 //! Small networks whose outcome is known beforehand.
 
-mod network;
-
+use crate::network::{self, GIGABIT, reno};
 use fabric::{Fabric, LinkSpec, NodeId, Routes, Spread, TransportKind, TransportSpec};
 use machine::{Span, Time};
-use network::{GIGABIT, reno};
 use sim::{FlowSpec, Outcome, Scenario};
 
 fn flow(from: u32, to: u32) -> FlowSpec {

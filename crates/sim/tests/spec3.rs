@@ -4,8 +4,7 @@
 //! Which of several equal paths ns-2 calls the first depends on the order in which its nodes are created. In the order of
 //! our node ids both of its routing protocols choose as [`Spread::Single`] does; in another order, other flows collide.
 
-mod network;
-
+use crate::network;
 use fabric::{NodeId, Routes, Spread};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};

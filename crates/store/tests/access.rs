@@ -1,10 +1,8 @@
 //! Users and roles: what is refused, and from when on.
 
-mod bed;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use bed::{CLIENT, Cluster, Setup, location as at, path};
+use crate::bed::{self, CLIENT, Cluster, Setup, location as at, path};
 use machine::{Rng, ServerId, Span};
 use placement::access::{Credentials, Grant, Invitation, Operation, ROOT, Scope, Token};
 use placement::{AccessCommand, ShardId};
@@ -26,7 +24,7 @@ fn certificate(name: &str) -> Credentials {
 }
 
 impl Cluster {
-    fn of(servers: u64) -> Self {
+    fn with_callers(servers: u64) -> Self {
         let mut cluster = Self::found(Setup { servers, ..Setup::default() });
         cluster.timeout_ms = 3_000;
         cluster.run(Span::from_secs(2));
@@ -42,7 +40,7 @@ impl Cluster {
 
     /// With users checked, and a role `drivers` that may do everything to cars' data but watch, which `ann` has.
     fn checked(servers: u64) -> Self {
-        let mut cluster = Self::of(servers);
+        let mut cluster = Self::with_callers(servers);
         cluster.change(add_user("rita", &[ROOT]));
         cluster.change(AccessCommand::AddRole { role: "drivers".into() });
         cluster.change(grant(&[Operation::Read, Operation::Write, Operation::Delete], "/car:cars"));
@@ -72,7 +70,7 @@ impl Cluster {
         assert!(matches!(answer, Ok(Answer::Placed(_))), "{command:?}: {answer:?}");
     }
 
-    fn put(&mut self, client: ClientId, to: u64, path: &str) -> Result<Answer, Error> {
+    fn put_as(&mut self, client: ClientId, to: u64, path: &str) -> Result<Answer, Error> {
         self.ask_as(client, to, put(path))
     }
 }
@@ -265,7 +263,7 @@ fn a_right_that_was_taken_away_is_gone_at_a_server_that_did_not_hear_of_it() {
     let mut cluster = Cluster::checked(3);
     let leader = (1..=3).find(|id| leads_meta(&cluster, *id)).unwrap();
     let away = (1..=3).rev().find(|id| *id != leader && *id != 1).unwrap();
-    assert!(cluster.put(ANN, away, "/car:cars/car-entry=1").is_ok());
+    assert!(cluster.put_as(ANN, away, "/car:cars/car-entry=1").is_ok());
     cluster.cut_off.insert(ServerId(away));
     cluster.change(revoke(&[Operation::Read, Operation::Write], "/car:cars"));
     let get = RequestBody::Get { at: at("/car:cars/car-entry=1"), consistency: Consistency::Linearizable };
@@ -280,7 +278,7 @@ fn a_right_that_was_taken_away_is_gone_at_a_server_that_did_not_hear_of_it() {
         assert!(is_denied(&answer) || answer.as_ref().is_err_and(Error::is_transient), "{answer:?}");
     }
     cluster.run(Span::from_secs(3));
-    assert!(is_denied(&cluster.put(ANN, away, "/car:cars/car-entry=1")));
+    assert!(is_denied(&cluster.put_as(ANN, away, "/car:cars/car-entry=1")));
 }
 
 fn leads_meta(cluster: &Cluster, id: u64) -> bool {
@@ -294,14 +292,14 @@ fn a_watch_ends_when_the_right_to_it_does() {
     let sequence = cluster.send_as(ANN, 2, watch("/car:cars"));
     cluster.run(Span::from_ms(500));
     assert!(matches!(cluster.answer_to(ANN, sequence), Some(Ok(Answer::Watching { .. }))));
-    cluster.put(ROOT_CLIENT, 1, "/car:cars/car-entry=1").unwrap();
+    cluster.put_as(ROOT_CLIENT, 1, "/car:cars/car-entry=1").unwrap();
     cluster.run(Span::from_ms(200));
     assert_eq!(cluster.events.len(), 1);
     // Either right is enough to end it.
     cluster.change(revoke(&[Operation::Read], "/car:cars"));
     cluster.run(Span::from_ms(500));
     assert!(is_denied(&cluster.answer_to(ANN, sequence).expect("the watch was ended")));
-    cluster.put(ROOT_CLIENT, 1, "/car:cars/car-entry=2").unwrap();
+    cluster.put_as(ROOT_CLIENT, 1, "/car:cars/car-entry=2").unwrap();
     cluster.run(Span::from_ms(500));
     assert_eq!(cluster.events.len(), 1, "nothing is told any more");
 }
@@ -337,26 +335,26 @@ fn an_open_connection_is_worth_nothing_when_its_user_or_token_is_gone() {
     cluster.change(add("guest", token(2, Some(1_000))));
     cluster.call_by(bob, &client(1));
     cluster.call_by(guest, &client(2));
-    assert!(cluster.put(bob, 3, "/car:cars/car-entry=1").is_ok());
+    assert!(cluster.put_as(bob, 3, "/car:cars/car-entry=1").is_ok());
     assert!(
-        is_denied(&cluster.put(guest, 3, "/car:cars/car-entry=1")),
+        is_denied(&cluster.put_as(guest, 3, "/car:cars/car-entry=1")),
         "a server without a clock takes no token that expires"
     );
     cluster.queue.push_back((ServerId(3), Input::WallClock(990)));
-    assert!(cluster.put(guest, 3, "/car:cars/car-entry=1").is_ok());
+    assert!(cluster.put_as(guest, 3, "/car:cars/car-entry=1").is_ok());
     cluster.run(Span::from_secs(11));
-    assert!(is_denied(&cluster.put(guest, 3, "/car:cars/car-entry=1")), "it has expired");
+    assert!(is_denied(&cluster.put_as(guest, 3, "/car:cars/car-entry=1")), "it has expired");
     cluster.change(AccessCommand::SetToken { user: "bob".into(), token: Some(token(3, None)) });
-    assert!(is_denied(&cluster.put(bob, 3, "/car:cars/car-entry=1")), "it has another token");
+    assert!(is_denied(&cluster.put_as(bob, 3, "/car:cars/car-entry=1")), "it has another token");
     assert!(cluster.bad_tokens.contains(&bob) && cluster.bad_tokens.contains(&guest));
-    assert!(cluster.put(ANN, 2, "/car:cars/car-entry=1").is_ok());
+    assert!(cluster.put_as(ANN, 2, "/car:cars/car-entry=1").is_ok());
     cluster.change(AccessCommand::DeleteUser { user: "ann".into() });
-    assert!(is_denied(&cluster.put(ANN, 2, "/car:cars/car-entry=1")));
+    assert!(is_denied(&cluster.put_as(ANN, 2, "/car:cars/car-entry=1")));
 }
 
 #[test]
 fn only_root_switches_it_on_and_an_invited_server_may_join_and_nothing_else() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = Cluster::with_callers(3);
     cluster.change(add_user("rita", &[ROOT]));
     let enable = RequestBody::Admin(Admin::Placement(placement::Command::Access {
         revision: None,
@@ -500,7 +498,7 @@ fn what_waits_is_counted_whatever_it_is() {
 
 #[test]
 fn an_offer_that_is_made_a_million_times_is_one() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = Cluster::with_callers(1);
     let distinct: Vec<_> = (0..4_000).map(|n| (format!("car:stop{n}"), None)).collect();
     assert_eq!(cluster.ask(1, RequestBody::Offer { offers: distinct }), Ok(Answer::Done));
     let same = vec![("car:stop".to_owned(), None); 1_000_000];
@@ -509,7 +507,7 @@ fn an_offer_that_is_made_a_million_times_is_one() {
 
 #[test]
 fn an_entry_that_would_fit_no_message_is_refused() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = Cluster::with_callers(3);
     let leader = (1..=3).find(|id| leads_meta(&cluster, *id)).expect("one leads");
     let servers = (0..3_000_000).map(|n| ServerId(n + (1 << 40))).collect();
     let command =

@@ -1,10 +1,8 @@
 //! What a server does when all goes well, and that it stays up when peers, disks and clients do not behave.
 
-mod bed;
-
 use std::collections::BTreeMap;
 
-use bed::{CLIENT, Cluster, Member, Setup, address, location, path, put};
+use crate::bed::{self, CLIENT, Cluster, Member, Setup, address, location, path, put};
 use machine::{Control, Rng, ServerId, Span, Time};
 use placement::ShardId;
 use store::peer::{Envelope, Item};
@@ -13,7 +11,7 @@ use store::{ClientId, Config, Input, LEASE_MAX};
 use tree::{Change, Transaction};
 
 impl Cluster {
-    fn of(servers: u64, strategy: placement::Strategy) -> Self {
+    fn by(servers: u64, strategy: placement::Strategy) -> Self {
         Self::tuned(servers, strategy, |_| {})
     }
 
@@ -28,7 +26,7 @@ impl Cluster {
 
 #[test]
 fn one_server_alone_writes_reads_and_comes_back() {
-    let mut cluster = Cluster::of(1, placement::Strategy::Single);
+    let mut cluster = Cluster::by(1, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=1", "red");
     assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("red"));
     cluster.restart(1);
@@ -37,7 +35,7 @@ fn one_server_alone_writes_reads_and_comes_back() {
 
 #[test]
 fn three_servers_elect_replicate_and_forward() {
-    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    let mut cluster = Cluster::by(3, placement::Strategy::Single);
     for id in 1..=3 {
         cluster.put(id, &format!("/car:cars/car-entry={id}"), "blue");
     }
@@ -52,7 +50,7 @@ fn three_servers_elect_replicate_and_forward() {
 
 #[test]
 fn a_lost_leader_is_replaced_and_comes_back() {
-    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    let mut cluster = Cluster::by(3, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=1", "old");
     let leader = cluster.leader(ShardId::DEFAULT).unwrap();
     let gone = cluster.members.remove(&leader).unwrap();
@@ -67,7 +65,7 @@ fn a_lost_leader_is_replaced_and_comes_back() {
 
 #[test]
 fn modules_get_shards_of_their_own_whose_leaders_spread() {
-    let mut cluster = Cluster::of(3, placement::Strategy::Distributed);
+    let mut cluster = Cluster::by(3, placement::Strategy::Distributed);
     for module in ["car", "people", "toaster", "topology", "inventory"] {
         cluster.put(1, &format!("/{module}:all/entry=1"), module);
     }
@@ -120,7 +118,7 @@ fn a_server_joins_takes_a_snapshot_and_replaces_another() {
 
 #[test]
 fn a_transaction_over_two_shards_is_refused_with_their_names() {
-    let mut cluster = Cluster::of(1, placement::Strategy::Distributed);
+    let mut cluster = Cluster::by(1, placement::Strategy::Distributed);
     cluster.put(1, "/car:cars/car-entry=1", "x");
     cluster.put(1, "/people:people/person=1", "x");
     cluster.run(Span::from_secs(3));
@@ -134,7 +132,7 @@ fn a_transaction_over_two_shards_is_refused_with_their_names() {
 
 #[test]
 fn a_watch_tells_every_change_in_order() {
-    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    let mut cluster = Cluster::by(3, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=0", "before");
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     cluster.ask(2, watch).unwrap();
@@ -150,7 +148,7 @@ fn a_watch_tells_every_change_in_order() {
 
 #[test]
 fn a_routed_call_reaches_the_provider_on_another_server() {
-    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    let mut cluster = Cluster::by(3, placement::Strategy::Single);
     cluster.put(1, "/people:people", "x");
     let path = path("/people:people");
     let name = "people:add-person".to_owned();
@@ -171,7 +169,7 @@ fn a_routed_call_reaches_the_provider_on_another_server() {
 #[test]
 fn damaged_envelopes_do_not_bring_a_server_down() {
     for seed in 0..20 {
-        let mut cluster = Cluster::of(3, placement::Strategy::Single);
+        let mut cluster = Cluster::by(3, placement::Strategy::Single);
         cluster.put(1, "/car:cars/car-entry=1", "before");
         cluster.damage = Some(Rng::new(seed));
         for entry in 0..20 {
@@ -256,7 +254,7 @@ impl Cluster {
 /// Raft would look for the data that come with a snapshot, which is not how they come.
 #[test]
 fn a_bare_snapshot_message_is_malformed_and_does_no_harm() {
-    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    let mut cluster = Cluster::by(3, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=1", "before");
     let (follower, leader, _) = cluster.parts();
     let members = (vec![1, 2, 3], Vec::new(), Vec::new(), Vec::new(), false);
@@ -300,7 +298,7 @@ fn a_follower_that_stood_still_keeps_its_promise() {
 /// It has forgotten what it promised, and to whom.
 #[test]
 fn a_restarted_server_gives_no_vote_for_as_long_as_a_lease_may_be() {
-    let mut cluster = Cluster::of(3, placement::Strategy::Single);
+    let mut cluster = Cluster::by(3, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=1", "x");
     let (follower, _, third) = cluster.parts();
     cluster.queue.clear();
@@ -325,7 +323,7 @@ fn a_restarted_server_gives_no_vote_for_as_long_as_a_lease_may_be() {
 fn a_disk_that_does_not_answer_holds_up_what_is_written_and_nothing_breaks() {
     const WRITES: u64 = 80;
     let modules = ["car", "people", "toaster", "topology", "inventory", "a", "b", "c"];
-    let mut cluster = Cluster::of(1, placement::Strategy::Distributed);
+    let mut cluster = Cluster::by(1, placement::Strategy::Distributed);
     for module in modules {
         cluster.put(1, &format!("/{module}:all/entry=1"), module);
     }
@@ -353,7 +351,7 @@ fn a_disk_that_does_not_answer_holds_up_what_is_written_and_nothing_breaks() {
 
 #[test]
 fn a_client_has_no_more_watches_than_its_server_can_bear() {
-    let mut cluster = Cluster::of(1, placement::Strategy::Single);
+    let mut cluster = Cluster::by(1, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=1", "x");
     let watch = || RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     let sent: Vec<u64> = (0..1_024).map(|_| cluster.send(1, watch())).collect();
@@ -368,7 +366,7 @@ fn a_client_has_no_more_watches_than_its_server_can_bear() {
 /// Everything that is told is less than a frame holds: the test encodes it.
 #[test]
 fn what_is_longer_than_a_frame_is_told_in_several() {
-    let mut cluster = Cluster::of(1, placement::Strategy::Single);
+    let mut cluster = Cluster::by(1, placement::Strategy::Single);
     let shard = ShardId::DEFAULT;
     cluster.put(1, "/car:cars/car-entry=0", "first");
     // As much as the history of a shard keeps; with paths it is more than a frame.

@@ -1,11 +1,9 @@
 //! How much of the disk a server takes, with the sizes that servers run with: what was written long ago and is not there
 //! any more must not stay on the disk for ever.
 
-mod bed;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use bed::{CLIENT, Cluster, Setup, put, recover};
+use crate::bed::{CLIENT, Cluster, Setup, put, recover};
 use machine::{ServerId, Span};
 use placement::{Command, Prefix, Replicas, ShardId, Strategy};
 use store::protocol::{Admin, RequestBody};
@@ -67,7 +65,7 @@ impl Cluster {
     }
 
     /// Writes values of [`VALUE_BYTES`] until so many bytes are written, in turn under `paths`.
-    fn write(&mut self, to: u64, paths: &[String], bytes: u64) {
+    fn fill_with(&mut self, to: u64, paths: &[String], bytes: u64) {
         let mut unanswered = Unanswered::default();
         for nth in 0..bytes / VALUE_BYTES as u64 {
             let path = &paths[nth as usize % paths.len()];
@@ -97,7 +95,7 @@ impl Cluster {
         self.members[&ServerId(id)].disk.used_bytes()
     }
 
-    fn content(&self, id: u64) -> u64 {
+    fn replicas_bytes(&self, id: u64) -> u64 {
         self.server(id).replicas(self.now).iter().map(|group| group.bytes).sum()
     }
 }
@@ -110,15 +108,15 @@ fn cars(count: u64) -> Vec<String> {
 fn a_small_content_written_over_and_over_stays_small_on_the_disk() {
     let mut cluster = Cluster::new(1, Strategy::Single);
     cluster.run(Span::from_secs(1));
-    cluster.write(1, &cars(32), 400 * MIB);
-    let (used, content) = (cluster.used(1), cluster.content(1));
+    cluster.fill_with(1, &cars(32), 400 * MIB);
+    let (used, content) = (cluster.used(1), cluster.replicas_bytes(1));
     assert!((2 * MIB..3 * MIB).contains(&content), "{content} bytes of content");
     assert!(used <= bound(content), "{} MiB on the disk for {content} bytes of content", used / MIB);
     assert!(cluster.used_max <= bound(content), "{} MiB at most", cluster.used_max / MIB);
     // And everything is there after a restart.
     cluster.restart(1);
     cluster.run(Span::from_secs(2));
-    assert_eq!(cluster.content(1), content);
+    assert_eq!(cluster.replicas_bytes(1), content);
 }
 
 #[test]
@@ -132,13 +130,13 @@ fn shards_that_are_idle_hold_on_to_nothing() {
         cluster.demand(1, put(path, b"second"));
     }
     assert!(cluster.server(1).map().shards().len() > 40);
-    cluster.write(1, &cars(16), 320 * MIB);
-    let (most, content) = (cluster.used_max, cluster.content(1));
+    cluster.fill_with(1, &cars(16), 320 * MIB);
+    let (most, content) = (cluster.used_max, cluster.replicas_bytes(1));
     assert!(most <= bound(content), "{} MiB at most for {content} bytes of content", most / MIB);
     assert!(cluster.disk_status(1).log_memory_bytes <= 64 * MIB);
     cluster.restart(1);
     cluster.run(Span::from_secs(2));
-    assert_eq!(cluster.content(1), content);
+    assert_eq!(cluster.replicas_bytes(1), content);
 }
 
 #[test]
@@ -148,13 +146,13 @@ fn a_server_that_is_cut_off_holds_on_to_nothing_at_the_others() {
     cluster.demand(1, put("/car:cars/car-entry=1", b"first"));
     cluster.cut_off.insert(ServerId(3));
     cluster.run(Span::from_secs(3));
-    cluster.write(1, &cars(16), 320 * MIB);
-    assert!(cluster.used_max <= bound(cluster.content(1)), "{} MiB at most", cluster.used_max / MIB);
+    cluster.fill_with(1, &cars(16), 320 * MIB);
+    assert!(cluster.used_max <= bound(cluster.replicas_bytes(1)), "{} MiB at most", cluster.used_max / MIB);
     cluster.cut_off.clear();
     cluster.run(Span::from_secs(6));
     let held = |id| cluster.server(id).digests();
     assert_eq!(held(1), held(3));
-    assert!(cluster.used_max <= bound(cluster.content(1)), "{} MiB at most", cluster.used_max / MIB);
+    assert!(cluster.used_max <= bound(cluster.replicas_bytes(1)), "{} MiB at most", cluster.used_max / MIB);
 }
 
 /// Its entries can't be committed, so no snapshot can take their place.
@@ -174,8 +172,8 @@ fn a_shard_without_a_majority_holds_on_to_nothing_of_others() {
     cluster.run(Span::from_secs(4));
     let last = cluster.group(leader, shard).last;
     assert!(last > cluster.group(leader, shard).commit, "it is there and not committed");
-    cluster.write(3, &cars(16), 320 * MIB);
-    let content = cluster.content(leader);
+    cluster.fill_with(3, &cars(16), 320 * MIB);
+    let content = cluster.replicas_bytes(leader);
     assert!(cluster.used(leader) <= bound(content), "{} MiB", cluster.used(leader) / MIB);
     assert!(cluster.disk_status(leader).log_segments < 9, "{:?}", cluster.disk_status(leader));
     // It is still there after a restart.
@@ -187,8 +185,8 @@ fn a_shard_without_a_majority_holds_on_to_nothing_of_others() {
 fn room_is_given_back_when_it_is_asked_for() {
     let mut cluster = Cluster::new(1, Strategy::Single);
     cluster.run(Span::from_secs(1));
-    cluster.write(1, &cars(16), 40 * MIB);
-    let content = cluster.content(1);
+    cluster.fill_with(1, &cars(16), 40 * MIB);
+    let content = cluster.replicas_bytes(1);
     assert!(cluster.disk_status(1).log_bytes > 30 * MIB, "{:?}", cluster.disk_status(1));
     cluster.admin(1, Admin::Defragment);
     cluster.run(Span::from_secs(1));
@@ -201,7 +199,7 @@ fn room_is_given_back_when_it_is_asked_for() {
     assert!(!cluster.disk_status(1).is_defragmenting);
     cluster.restart(1);
     cluster.run(Span::from_secs(2));
-    assert_eq!(cluster.content(1), content);
+    assert_eq!(cluster.replicas_bytes(1), content);
 }
 
 /// No file of a snapshot that was given up stays behind.
@@ -209,7 +207,7 @@ fn room_is_given_back_when_it_is_asked_for() {
 fn a_disk_without_room_is_not_filled_by_what_is_given_up() {
     let mut cluster = Cluster::new(1, Strategy::Single);
     cluster.run(Span::from_secs(1));
-    cluster.write(1, &cars(16), 4 * MIB);
+    cluster.fill_with(1, &cars(16), 4 * MIB);
     let snapshots = |cluster: &Cluster| {
         let files = cluster.members[&ServerId(1)].disk.files();
         files.keys().filter(|file| file.as_str().starts_with("snapshot-")).count()
@@ -224,7 +222,7 @@ fn a_disk_without_room_is_not_filled_by_what_is_given_up() {
         cluster.is_disk_full = false;
         cluster.run(Span::from_secs(1));
         assert!(snapshots(&cluster) <= 2, "{}", snapshots(&cluster));
-        cluster.write(1, &cars(16), MIB);
+        cluster.fill_with(1, &cars(16), MIB);
     }
     assert_eq!(snapshots(&cluster), 2, "of meta and of the shard");
 }
@@ -261,7 +259,7 @@ fn a_replica_that_has_stopped_holds_on_to_nothing() {
     cluster.run(Span::from_secs(2));
     let stopped = |cluster: &Cluster| cluster.server(2).stopped_replicas();
     assert_eq!(stopped(&cluster).iter().map(|it| it.shard).collect::<Vec<_>>(), [ShardId::META]);
-    cluster.write(1, &cars(16), 120 * MIB);
+    cluster.fill_with(1, &cars(16), 120 * MIB);
     let status = cluster.disk_status(2);
     assert!(status.log_bytes < 80 * MIB, "{status:?}");
     // It stays stopped, and says so, until somebody starts the server again.

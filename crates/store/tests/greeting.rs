@@ -1,10 +1,8 @@
 //! Which version of the protocol a cluster speaks, and on which secret its servers agree.
 
-mod bed;
-
 use std::collections::BTreeSet;
 
-use bed::{Cluster, Setup, put};
+use crate::bed::{Cluster, Setup, put};
 use machine::{ServerId, Span};
 use placement::ShardId;
 use store::protocol::VERSION;

@@ -1,10 +1,8 @@
 //! Leases, old revisions, transactions with an alternative, and the queue for a lock.
 
-mod bed;
-
 use std::collections::BTreeMap;
 
-use bed::{CLIENT, Cluster, Setup, location, path, text};
+use crate::bed::{CLIENT, Cluster, Setup, location, path, text};
 use machine::{Control, ServerId, Span, Step};
 use placement::ShardId;
 use store::contender::{self, Contender, Contest};
@@ -15,12 +13,12 @@ const TTL: Span = Span::from_secs(3);
 const LEASE: LeaseId = LeaseId(0x2f);
 
 impl Cluster {
-    fn of(servers: u64) -> Self {
-        Self::speaking(servers, store::protocol::VERSION)
+    fn steady(servers: u64) -> Self {
+        Self::steady_at(servers, store::protocol::VERSION)
     }
 
     /// Servers that speak this version of the protocol to each other.
-    fn speaking(servers: u64, protocol: u32) -> Self {
+    fn steady_at(servers: u64, protocol: u32) -> Self {
         Self::found(Setup { servers, protocol, tune: |config| config.balance_leaders = false, ..Setup::default() })
     }
 
@@ -31,7 +29,7 @@ impl Cluster {
         self.answer(sequence)
     }
 
-    fn write(&mut self, to: u64, changes: Vec<Change>) -> u64 {
+    fn change_data(&mut self, to: u64, changes: Vec<Change>) -> u64 {
         match self.ask(to, RequestBody::Write(Transaction { conditions: Vec::new(), changes })).unwrap() {
             Answer::Written { revision } => revision,
             other => panic!("{other:?}"),
@@ -92,12 +90,12 @@ fn no_lease() -> Error {
 
 #[test]
 fn values_go_when_nobody_keeps_their_lease_alive() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = Cluster::steady(3);
     cluster.grant(1, "/car:cars");
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     cluster.ask(2, watch).unwrap();
     let revision =
-        cluster.write(2, vec![leased("/car:cars/a", "1"), leased("/car:cars/b", "2"), put("/car:cars/c", "3")]);
+        cluster.change_data(2, vec![leased("/car:cars/a", "1"), leased("/car:cars/b", "2"), put("/car:cars/c", "3")]);
     for _ in 0..10 {
         cluster.run(Span::from_secs(1));
         cluster.keep(3, "/car:cars").unwrap();
@@ -119,9 +117,9 @@ fn values_go_when_nobody_keeps_their_lease_alive() {
 
 #[test]
 fn a_new_leader_gives_them_all_of_their_time_and_an_old_one_keeps_none_alive() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = Cluster::steady(3);
     cluster.grant(1, "/car:cars");
-    cluster.write(1, vec![leased("/car:cars/a", "1")]);
+    cluster.change_data(1, vec![leased("/car:cars/a", "1")]);
     cluster.run(Span::from_ms(2_500));
     let old = cluster.leads();
     cluster.cut_off.insert(ServerId(old));
@@ -145,9 +143,9 @@ fn a_new_leader_gives_them_all_of_their_time_and_an_old_one_keeps_none_alive() {
 
 #[test]
 fn leases_survive_the_end_of_all_servers() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = Cluster::steady(3);
     cluster.grant(1, "/car:cars");
-    cluster.write(1, vec![leased("/car:cars/a", "1")]);
+    cluster.change_data(1, vec![leased("/car:cars/a", "1")]);
     (1..=3).for_each(|id| cluster.restart(id));
     assert_eq!(cluster.get(1, "/car:cars/a").as_deref(), Some("1"));
     assert_eq!(cluster.show(1, "/car:cars").unwrap().values, [location("/car:cars/a")]);
@@ -158,9 +156,9 @@ fn leases_survive_the_end_of_all_servers() {
 #[test]
 fn a_lease_follows_its_values_into_another_shard() {
     for (home, prefix) in [("/car:cars", "/car:cars/moves"), ("/car:cars/moves", "/car:cars/moves")] {
-        let mut cluster = Cluster::of(3);
+        let mut cluster = Cluster::steady(3);
         cluster.grant(1, home);
-        cluster.write(1, vec![leased("/car:cars/moves/a", "1"), leased("/car:cars/stays", "2")]);
+        cluster.change_data(1, vec![leased("/car:cars/moves/a", "1"), leased("/car:cars/stays", "2")]);
         cluster.make_shard("other", prefix);
         // Its keeper knows the home alone.
         for _ in 0..8 {
@@ -173,7 +171,7 @@ fn a_lease_follows_its_values_into_another_shard() {
             assert!(cluster.get(3, at).is_some(), "{at} with home {home}");
         }
         // What is written with it in either shard goes with it.
-        cluster.write(1, vec![leased("/car:cars/moves/b", "3")]);
+        cluster.change_data(1, vec![leased("/car:cars/moves/b", "3")]);
         cluster.run(TTL + Span::from_secs(1));
         for at in ["/car:cars/moves/a", "/car:cars/moves/b", "/car:cars/stays"] {
             assert_eq!(cluster.get(3, at), None, "{at} with home {home}");
@@ -183,10 +181,10 @@ fn a_lease_follows_its_values_into_another_shard() {
 
 #[test]
 fn an_old_revision_is_read_as_long_as_the_window_has_it() {
-    let mut cluster = Cluster::of(3);
-    let first = cluster.write(1, vec![put("/car:cars/a", "1"), put("/car:cars/b", "1")]);
-    cluster.write(2, vec![put("/car:cars/a", "2")]);
-    let last = cluster.write(3, vec![Change::Delete { at: location("/car:cars/b") }]);
+    let mut cluster = Cluster::steady(3);
+    let first = cluster.change_data(1, vec![put("/car:cars/a", "1"), put("/car:cars/b", "1")]);
+    cluster.change_data(2, vec![put("/car:cars/a", "2")]);
+    let last = cluster.change_data(3, vec![Change::Delete { at: location("/car:cars/b") }]);
     for at in 1..=3 {
         assert_eq!(cluster.get_at(at, "/car:cars/b", first).unwrap().as_deref(), Some("1"));
         assert_eq!(cluster.get_at(at, "/car:cars/a", first).unwrap().as_deref(), Some("1"));
@@ -213,7 +211,7 @@ fn an_old_revision_is_read_as_long_as_the_window_has_it() {
 
 #[test]
 fn a_transaction_says_what_else_is_done() {
-    let mut cluster = Cluster::of(1);
+    let mut cluster = Cluster::steady(1);
     let condition = Condition { at: location("/car:lock"), expect: Expect::Absent };
     let transaction = Transaction { conditions: vec![condition], changes: vec![put("/car:lock", "me")] };
     let body = RequestBody::WriteOrElse { transaction, otherwise: vec![put("/car:loser", "me")] };
@@ -288,7 +286,7 @@ fn wait(cluster: &mut Cluster, waiters: &mut [&mut Waiter], until: impl Fn(&[&mu
 
 #[test]
 fn a_lock_goes_from_one_to_the_next_with_larger_tokens() {
-    let mut cluster = Cluster::of(3);
+    let mut cluster = Cluster::steady(3);
     let (mut a, mut b, mut c) = (Waiter::new(1), Waiter::new(2), Waiter::new(3));
     wait(&mut cluster, &mut [&mut a], |waiters| waiters[0].token().is_some());
     let first = a.token().unwrap();
@@ -326,7 +324,7 @@ fn a_lock_goes_from_one_to_the_next_with_larger_tokens() {
 
 #[test]
 fn nothing_of_version_2_is_taken_before_all_servers_speak_it() {
-    let mut cluster = Cluster::speaking(1, store::protocol::VERSION_MIN);
+    let mut cluster = Cluster::steady_at(1, store::protocol::VERSION_MIN);
     let consistency = Consistency::Linearizable;
     let transaction = Transaction::of(put("/car:cars", "1"));
     let grant = LeaseRequest::Grant { lease: LEASE, ttl_ms: 5_000, home: path("/car:cars") };

@@ -1,10 +1,8 @@
 //! A quota on data: what would add to them is refused while it is reached, and what servers say about it.
 
-mod bed;
-
 use std::collections::BTreeMap;
 
-use bed::{Cluster, Setup, location, put, recover};
+use crate::bed::{Cluster, Setup, location, put, recover};
 use machine::{ServerId, Span};
 use placement::ShardId;
 use store::alarm::Kind;
@@ -75,7 +73,7 @@ impl Cluster {
         self.members.keys().filter(|id| !self.cut_off.contains(id)).map(|id| id.0).collect()
     }
 
-    fn content(&self, id: u64) -> u64 {
+    fn content_bytes(&self, id: u64) -> u64 {
         self.server(id).alarms(self.now).content_bytes
     }
 
@@ -93,7 +91,7 @@ impl Cluster {
             // What was written while the leader did not look.
             written.retain(|at| *at + LATE > self.now);
             for id in self.ids() {
-                let content = self.content(id);
+                let content = self.content_bytes(id);
                 assert!(content < QUOTA + (written.len() as u64 + 1) * COST, "{content} bytes at server {id}");
             }
             if answer.is_err() {
@@ -149,7 +147,7 @@ impl Cluster {
             assert!(self.ask(to, delete(&car(number))).is_ok());
             self.run(LATE);
             let answer = self.ask(to, put(&car(2_000), "1"));
-            let content = self.content(to);
+            let content = self.content_bytes(to);
             assert_eq!(answer.is_ok(), content < LIFT, "{content} bytes: {answer:?}");
             if answer.is_ok() {
                 return;
@@ -195,7 +193,7 @@ fn what_would_add_is_refused_and_all_else_goes_on() {
     assert!(cluster.ask(1, delete("/car:cars")).is_ok());
     cluster.run(LATE);
     for id in 1..=3 {
-        assert_eq!((cluster.kinds(id), cluster.content(id)), (vec![], 0));
+        assert_eq!((cluster.kinds(id), cluster.content_bytes(id)), (vec![], 0));
     }
     cluster.assert_agreement();
 }
@@ -219,7 +217,7 @@ fn many_writes_at_once_add_no_more_than_what_was_on_its_way() {
         assert!(answer.is_ok() || answer == full(), "{answer:?}");
     }
     for id in 1..=3 {
-        let content = cluster.content(id);
+        let content = cluster.content_bytes(id);
         assert!((QUOTA..QUOTA + 20 * COST).contains(&content), "{content} bytes at server {id}");
     }
     cluster.assert_full_and_said(0);
@@ -277,11 +275,11 @@ fn it_comes_back_from_the_disks() {
         cluster.assert_full_and_said(0);
         // It stays so when they take a little less, after another restart as well.
         let mut last = filled.refused;
-        while cluster.content(1) >= QUOTA {
+        while cluster.content_bytes(1) >= QUOTA {
             last -= 1;
             cluster.ask(1, delete(&car(last))).unwrap();
         }
-        assert!(cluster.content(1) >= LIFT);
+        assert!(cluster.content_bytes(1) >= LIFT);
         cluster.assert_full_and_said(0);
         cluster.run(Span::from_secs(1));
         cluster.restart_all();
@@ -342,13 +340,13 @@ fn data_that_move_count_once() {
     for number in 0..30 {
         cluster.ask(1, put(&car(number), VALUE)).unwrap();
     }
-    let content = cluster.content(1);
+    let content = cluster.content_bytes(1);
     assert!((QUOTA * 55 / 100..QUOTA * 75 / 100).contains(&content), "{content}");
     cluster.make_shard("cars", "/car:cars");
     cluster.run(Span::from_secs(1));
     let cars = cluster.server(1).map().shard_named("cars").expect("it was made").id;
     for id in 1..=3 {
-        assert_eq!((cluster.content(id), cluster.group(id, cars).bytes), (content, content));
+        assert_eq!((cluster.content_bytes(id), cluster.group(id, cars).bytes), (content, content));
         assert_eq!((cluster.growths(id, ShardId::DEFAULT), cluster.growths(id, cars)), (vec![], vec![]));
     }
 }
@@ -392,7 +390,7 @@ fn servers_of_version_2_never_see_it() {
         assert!(taken.is_ok(), "{taken:?}");
         cluster.run(Span::from_ms(10));
     }
-    assert!((1..=3).all(|id| cluster.content(id) > QUOTA + 8 * COST));
+    assert!((1..=3).all(|id| cluster.content_bytes(id) > QUOTA + 8 * COST));
     cluster.restart_all();
     for id in 1..=3 {
         assert_eq!((cluster.server(id).protocol(), cluster.growths(id, ShardId::DEFAULT)), (2, vec![]));

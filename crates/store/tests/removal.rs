@@ -1,10 +1,8 @@
 //! Servers that are removed or replaced: never so that a shard loses its majority for good.
 
-mod bed;
-
 use std::collections::BTreeSet;
 
-use bed::{Cluster, Setup, address, put};
+use crate::bed::{self, Cluster, Setup, address, put};
 use machine::{ServerId, Span};
 use placement::{Command, Prefix, Replicas, ShardId};
 use store::protocol::{Admin, Answer, Error, RequestBody};

@@ -1,12 +1,10 @@
 //! Whatever the network does, all bytes arrive in order, and the machines never stand still.
 
-mod pair;
-
 use std::fmt::Write as _;
 
+use crate::pair::{Fate, Pair};
 use fabric::{TransportKind, TransportSpec};
 use machine::{Rng, Span, Time};
-use pair::{Fate, Pair};
 use proptest::prelude::*;
 
 const KINDS: [TransportKind; 3] = [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack];

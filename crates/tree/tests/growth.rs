@@ -1,8 +1,6 @@
 //! A quota that is reached: what would add to the data is refused, everything else goes on.
 
-mod common;
-
-use common::{Shard, config, imports, parse, put};
+use crate::common::{Shard, config, imports, parse, put};
 use tree::{Change, Command, Condition, Expect, LeaseId, Refusal, SessionId, Transaction};
 
 impl Shard {

@@ -1,10 +1,8 @@
 //! Leases: what they hold goes with them, wherever it was moved meanwhile, and with nothing else.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Shard, config, imports, location, parse, path, value};
+use crate::common::{Shard, config, imports, location, parse, path, value};
 use proptest::prelude::*;
 use tree::leases::{LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS, MAX_LEASE_VALUES, MAX_LEASES};
 use tree::{Bytes, Change, Command, Committed, Event, EventKind, LeaseId, Location, Path, Refusal, SessionId};
@@ -32,7 +30,7 @@ impl Shard {
     }
 
     /// Where there are values, and the lease of each.
-    fn content(&self) -> BTreeMap<Location, (Bytes, u64)> {
+    fn leased_content(&self) -> BTreeMap<Location, (Bytes, u64)> {
         let chunk = self.state.export(&Path::root(), &[], None, usize::MAX);
         let lease = |at: &Location| self.state.leases.of(at).map_or(0, |lease| lease.0);
         chunk.entries.into_iter().map(|entry| (entry.at.clone(), (entry.value.bytes, lease(&entry.at)))).collect()
@@ -40,7 +38,7 @@ impl Shard {
 
     /// Each value is known to its lease, and each lease's values to them.
     fn is_sound(&self) -> bool {
-        let content = self.content();
+        let content = self.leased_content();
         let of = |id: LeaseId, at: &Location| content.get(at).is_some_and(|(_, lease)| *lease == id.0);
         let held: usize = self.state.leases.iter().map(|(_, lease)| lease.values.len()).sum();
         self.state.leases.iter().all(|(id, lease)| lease.values.iter().all(|at| of(id, at)))
@@ -163,7 +161,7 @@ proptest! {
                     .filter(|(at, _)| owner(&at.path, away) == number)
                     .map(|(at, found)| (at.clone(), found.clone()))
                     .collect();
-                prop_assert_eq!(shard.content(), expected);
+                prop_assert_eq!(shard.leased_content(), expected);
                 prop_assert!(shard.is_sound());
                 let restored = shard.restored(limit_bytes);
                 prop_assert_eq!(&restored, &shard.state);
@@ -205,7 +203,7 @@ fn an_expiry_takes_all_values_away_at_once_and_says_so() {
     let gone = |at: &Location| Event { revision: 3, kind: EventKind::Deleted, at: at.clone() };
     assert_eq!(events, [gone(&a), gone(&b)]);
     // What lies below a value is not part of it.
-    assert_eq!(shard.content().into_keys().collect::<Vec<_>>(), [c]);
+    assert_eq!(shard.leased_content().into_keys().collect::<Vec<_>>(), [c]);
     assert_eq!(shard.write(vec![with_lease(&a, &"4".into(), 9)]), Err(Refusal::NoLease { lease: LeaseId(9) }));
 }
 
@@ -217,11 +215,11 @@ fn a_lease_on_its_way_is_not_ended_where_it_was_copied() {
     shard.write(vec![with_lease(&at, &"1".into(), 9)]).unwrap();
     shard.apply(&Command::Freeze { prefix: parse("/m:a"), except: vec![], move_id: 1 }).unwrap();
     shard.expire(9);
-    assert_eq!(shard.content().len(), 1);
+    assert_eq!(shard.leased_content().len(), 1);
     assert_eq!(shard.revoke(9), Err(Refusal::Moving { prefix: parse("/m:a") }));
     shard.apply(&Command::Thaw { prefix: parse("/m:a"), move_id: 1 }).unwrap();
     shard.expire(9);
-    assert_eq!(shard.content().len(), 0);
+    assert_eq!(shard.leased_content().len(), 0);
 }
 
 #[test]
@@ -235,12 +233,12 @@ fn a_lease_that_arrives_begins_its_time_anew() {
     assert!(from.state.leases.is_empty());
     assert!(to.granted_at(9) > 100);
     to.apply(&Command::Expire { leases: vec![(LeaseId(9), old)] }).unwrap();
-    assert_eq!(to.content().len(), 1);
+    assert_eq!(to.leased_content().len(), 1);
     // The old shard says where it went instead of that there is none.
     let moved = Refusal::Moved { prefix: parse("/m:a"), to: 2 };
     assert_eq!(from.state.finds_lease(LeaseId(9), &parse("/m:a")), Err(moved));
     to.expire(9);
-    assert_eq!(to.content().len(), 0);
+    assert_eq!(to.leased_content().len(), 0);
 }
 
 #[test]

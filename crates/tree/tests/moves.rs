@@ -1,10 +1,8 @@
 //! Content on its way from shard to shard: everything arrives once, nothing is done twice.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Shard, config, imports, parse, path, put, transaction};
+use crate::common::{Shard, config, imports, parse, path, put, transaction};
 use proptest::prelude::*;
 use tree::sessions::MAX_EXPORTED_OUTCOMES;
 use tree::{

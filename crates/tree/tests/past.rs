@@ -1,8 +1,6 @@
 //! Old revisions: what is read of one is what was there.
 
-mod common;
-
-use common::{config, location, put, transaction};
+use crate::common::{self, config, location, put, transaction};
 use proptest::prelude::*;
 use tree::past::PAST_CHANGES;
 use tree::{

@@ -1,8 +1,6 @@
 //! Paths: what is one, what is not, and how they are ordered.
 
-mod common;
-
-use common::{parse, path};
+use crate::common::{parse, path};
 use proptest::prelude::*;
 use tree::{Path, PathError};
 

@@ -1,8 +1,6 @@
 //! Snapshots: what comes out is what went in, and broken ones are refused.
 
-mod common;
-
-use common::{parse, put, transaction};
+use crate::common::{parse, put, transaction};
 use proptest::prelude::*;
 use tree::{Command, SessionId, SnapshotBuilder, State, Transaction, TreeError};
 

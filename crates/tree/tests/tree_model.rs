@@ -1,10 +1,8 @@
 //! The tree against a naive one.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{config, location, parse, path, put, transaction};
+use crate::common::{config, location, parse, path, put, transaction};
 use proptest::prelude::*;
 use tree::{
     Bytes, Change, Committed, Datastore, Event, EventKind, Expect, Invalid, Location, Path, Refusal, Transaction, Tree,

@@ -1,8 +1,6 @@
 //! Watches that are resumed: they miss nothing, or are told.
 
-mod common;
-
-use common::{config, location, parse, transaction};
+use crate::common::{config, location, parse, transaction};
 use proptest::prelude::*;
 use tree::{Event, EventKind, History, Location, Path, Skipped, Tree};
 

@@ -5,7 +5,7 @@ use bond::config::LacpRate;
 use bond::lacp::{ChurnState, Event, PeriodicState, ReceiveState, Settings, Standing};
 use machine::{Span, Time};
 
-use crate::world::{World, fast, member, system};
+use crate::lacp::world::{World, fast, member, system};
 
 fn passive(settings: Settings) -> Settings {
     Settings { active: false, ..settings }

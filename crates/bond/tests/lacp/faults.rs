@@ -4,7 +4,7 @@ use bond::Carrier;
 use bond::lacp::{ChurnState, Event, Lacp, Reason, Settings};
 use machine::{Span, Time};
 
-use crate::world::{World, fast, member, system};
+use crate::lacp::world::{World, fast, member, system};
 
 #[test]
 fn a_member_that_is_pulled_leaves_at_once_and_comes_back() {

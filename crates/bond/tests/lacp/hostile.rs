@@ -6,8 +6,8 @@ use machine::{Rng, Span, Step, Time};
 use proptest::prelude::*;
 use wire::{LacpInfo, LacpRepr, LacpState, MarkerRepr, SLOW_PAYLOAD};
 
-use crate::linux::{Bench, partner};
-use crate::world::{World, fast, member, system};
+use crate::lacp::linux::{Bench, partner};
+use crate::lacp::world::{World, fast, member, system};
 
 #[test]
 fn what_is_malformed_is_counted_and_changes_nothing() {

@@ -5,7 +5,7 @@ use bond::lacp::{Lacp, MuxState, Output};
 use machine::{Span, Step, Time};
 use wire::{LacpInfo, LacpPacket, LacpRepr, LacpState, MarkerPacket, MarkerRepr, SLOW_PAYLOAD, SLOW_PROTOCOLS};
 
-use crate::world::{fast, member, system};
+use crate::lacp::world::{fast, member, system};
 
 /// One port of ours and a partner that says what a test makes it say.
 pub struct Bench {

@@ -6,7 +6,7 @@ use bond::lacp::Settings;
 use machine::Span;
 use proptest::prelude::*;
 
-use crate::world::{World, fast, member};
+use crate::lacp::world::{World, fast, member};
 
 const MEMBERS: u8 = 4;
 

@@ -5,8 +5,8 @@ use bond::lacp::Settings;
 use machine::Span;
 use wire::{LacpInfo, LacpRepr, LacpState, SLOW_PAYLOAD};
 
-use crate::linux::partner;
-use crate::world::{World, fast, member};
+use crate::lacp::linux::partner;
+use crate::lacp::world::{World, fast, member};
 
 fn selects(n: u8, ad_select: AdSelect) -> Settings {
     Settings { ad_select, ..fast(n) }

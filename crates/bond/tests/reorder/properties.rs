@@ -7,7 +7,7 @@ use machine::{Span, Time};
 use proptest::prelude::*;
 use wire::tcp_flags::{ACK, FIN, RST, SYN};
 
-use crate::links::{Link, come_back, drive, round_robin};
+use crate::reorder::links::{Link, come_back, drive, round_robin};
 
 const BUFFER: i64 = 16;
 const TIMEOUT: Span = Span::from_us(20);

@@ -3,7 +3,7 @@
 use bond::reorder::{BySequence, ByTcp, Config, Counters, Numbered, Reorder, Segment, TcpConfig};
 use machine::Span;
 
-use crate::links::{Arrival, Link, drive, out_of_order, round_robin};
+use crate::reorder::links::{Arrival, Link, drive, out_of_order, round_robin};
 
 const FRAMES: usize = 20_000;
 const MSS: u32 = 1_448;

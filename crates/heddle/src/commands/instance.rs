@@ -30,6 +30,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
                 name: name.to_owned(),
                 ephemeral: false,
                 program: measure::this_program()?,
+                workers: None,
             })
             .map_err(explain)?,
             true,

@@ -1,27 +1,23 @@
 //! A runtime folder of its own for each test, and the networks in it.
-#![allow(dead_code, unsafe_code)]
-// What needs a bed takes one, so that no test does without.
-#![allow(clippy::unused_self)]
+#![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric::{Overrides, Source};
 use live::{Instance, StartOptions};
 use nix::libc;
 
-/// Tests of one file run one after another: each sets the process's environment.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
+/// It is the calling thread's: tests run beside each other.
 pub struct Bed {
     pub folder: tempfile::TempDir,
-    _turn: MutexGuard<'static, ()>,
+    workers: Cell<Option<u32>>,
 }
 
 impl Bed {
@@ -33,28 +29,21 @@ impl Bed {
             eprintln!("SKIPPED: {reason}");
             return None;
         }
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
-        // SAFETY: tests of this program run one after another, by the lock above, and no other thread reads the environment.
-        unsafe {
-            std::env::set_var("XDG_RUNTIME_DIR", folder.path());
-            std::env::remove_var("HEDDLE_WORKERS");
-        }
-        Some(Self { folder, _turn: turn })
+        live::use_runtime_folder(folder.path());
+        Some(Self { folder, workers: Cell::new(None) })
     }
 
     pub fn with_workers(&self, n: u32) {
-        // SAFETY: as in `new`.
-        unsafe { std::env::set_var("HEDDLE_WORKERS", n.to_string()) };
+        self.workers.set(Some(n));
     }
 
-    pub fn options(name: &str) -> StartOptions {
-        StartOptions { name: name.to_owned(), ephemeral: true, program: program() }
+    pub fn options(&self, name: &str) -> StartOptions {
+        StartOptions { name: name.to_owned(), ephemeral: true, program: program(), workers: self.workers.get() }
     }
 
     pub fn up(&self, name: &str, text: &str) -> Instance {
-        let network =
-            Instance::start(&Self::options(name)).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
+        let network = Instance::start(&self.options(name)).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
         network.apply(&source(text), &Overrides::default()).unwrap_or_else(|error| panic!("{error}"));
         network
     }

@@ -1,0 +1,7 @@
+//! All tests from outside of this crate, in one program: what they share is compiled and linked once.
+
+mod foreign;
+mod lacp;
+mod machine;
+mod peer;
+mod reorder;

@@ -1,0 +1,9 @@
+//! All tests from outside of this crate, in one program: what they share is compiled and linked once.
+
+mod bonds;
+mod cluster;
+mod faults;
+mod files;
+mod hostile;
+mod messages;
+mod routes;

@@ -1,0 +1,4 @@
+//! All tests from outside of this crate, in one program: what they share is compiled and linked once.
+
+mod bonds;
+mod determinism;

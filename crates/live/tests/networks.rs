@@ -1,0 +1,16 @@
+//! Networks with real packets, in one program: what its tests share is compiled and linked once.
+
+mod addresses;
+mod bed;
+mod bonds;
+mod crash;
+mod far_ends;
+mod foreign_addresses;
+mod foreign_host;
+mod hostile_partner;
+mod meddling;
+mod other_users;
+mod packet;
+mod rootless;
+mod settling;
+mod two_hosts;

@@ -1,0 +1,8 @@
+//! All tests from outside of this crate, in one program: what they share is compiled and linked once.
+
+mod bonds;
+mod cluster;
+mod elections;
+mod network;
+mod runs;
+mod spec3;

@@ -1,0 +1,13 @@
+//! All tests from outside of this crate, in one program: what they share is compiled and linked once.
+
+mod access;
+mod bed;
+mod cluster;
+mod disk;
+mod greeting;
+mod hostile;
+mod leases;
+mod quota;
+mod removal;
+mod version1;
+mod wire;

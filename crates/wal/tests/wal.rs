@@ -1,0 +1,6 @@
+//! All tests from outside of this crate, in one program: what they share is compiled and linked once.
+
+mod model;
+mod scenarios;
+mod witness;
+mod zeros;
