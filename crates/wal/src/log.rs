@@ -116,8 +116,8 @@ impl Default for Pending {
 
 impl Pending {
     /// What recovery leaves to the first batch.
-    pub(crate) fn opening(before: Vec<Operation>, obsolete: BTreeSet<FileName>) -> Self {
-        Self { before, obsolete, is_due: true, ..Self::default() }
+    pub(crate) fn opening(before: Vec<Operation>) -> Self {
+        Self { before, is_due: true, ..Self::default() }
     }
 
     fn bytes(&self) -> usize {

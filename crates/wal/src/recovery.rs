@@ -93,7 +93,8 @@ fn read_identity(
     }
 }
 
-/// What the first batch has to do besides.
+/// What the first batch has to do before it writes. Deletions among it: once the tail is durable, nothing that may survive a
+/// crash refers to those files, and on a full disk they may be the only room there is.
 fn opening(
     files: &BTreeMap<FileName, u64>,
     identity: Option<&Identity>,
@@ -101,7 +102,13 @@ fn opening(
     (tail, witness): (&Tail, Option<Witness>),
     replay: &Replay,
 ) -> Pending {
+    let is_leftover = |file: &FileName| file.as_str().ends_with(TEMPORARY);
+    let is_unmarked = |file: &FileName| snapshot::serial_of(file).is_some() && !replay.is_marked(file);
+    let mut obsolete: BTreeSet<_> =
+        files.keys().filter(|file| is_leftover(file) || is_unmarked(file)).cloned().collect();
+    obsolete.extend(segments.range(..tail.oldest).map(|&segment| segment_file(segment)));
     let mut before = tail.mend.clone();
+    before.extend(obsolete.into_iter().map(|file| Operation::Delete { file }));
     if let Some(identity) = identity {
         // The server may have been killed between the file's rename and the folder's sync.
         before.push(Operation::Sync { file: Identity::file() });
@@ -111,12 +118,7 @@ fn opening(
             before.push(Witness { sequence, segment }.begin(identity));
         }
     }
-    let is_leftover = |file: &FileName| file.as_str().ends_with(TEMPORARY);
-    let is_unmarked = |file: &FileName| snapshot::serial_of(file).is_some() && !replay.is_marked(file);
-    let mut obsolete: BTreeSet<_> =
-        files.keys().filter(|file| is_leftover(file) || is_unmarked(file)).cloned().collect();
-    obsolete.extend(segments.range(..tail.oldest).map(|&segment| segment_file(segment)));
-    Pending::opening(before, obsolete)
+    Pending::opening(before)
 }
 
 /// Where the log ends.

@@ -276,6 +276,26 @@ fn leftovers_are_deleted_by_the_first_batch() {
 }
 
 #[test]
+fn leftovers_make_room_for_the_first_batch_of_a_full_disk() {
+    let (mut log, mut disk) = founded(Config { segment_bytes: 1_000, ..Config::default() });
+    for nth in 1..=4 {
+        log.append(1, &[entry(nth, 1, vec![b'x'; 1_000])]).expect("there is room");
+        let mark = snapshot(&mut log, &mut disk, 1, Position { index: nth, term: 1 });
+        log.snapshot(1, mark, Entries::Drop);
+        write(&mut log, &mut disk);
+    }
+    let old = segment(1);
+    assert!(!disk.files().contains_key(&old), "nothing lives in it");
+    // The power fails, and what was deleted is there again.
+    let back = Operation::Append { file: old.clone(), bytes: Bytes::from(vec![b'y'; 5_000]) };
+    disk.carry_out(&Write::snapshot(1, vec![back])).expect("there is room");
+    disk.fill_after(Some(disk.used_bytes()));
+    let (mut log, _) = recover(&disk).expect("nothing reads it");
+    write(&mut log, &mut disk);
+    assert!(log.is_ready() && !disk.files().contains_key(&old));
+}
+
+#[test]
 fn a_torn_tail_is_discarded_and_cut_off() {
     let (mut log, mut disk) = founded(growing());
     log.append(1, &entries(1..=3, 1)).expect("there is room");
