@@ -110,3 +110,43 @@ fn other_changes_of_the_map_do_not_wait() {
     let all = Command::SetReplicas { id: shard, replicas: Replicas::All };
     administer(&mut cluster, 1, Admin::Placement(all)).unwrap();
 }
+
+/// The map changes between the words of two witnesses, and a shard is led by a server that joined after the removed one was cut off: only by
+/// a newer map does that one find out whom to ask whether it is still needed there.
+#[test]
+fn a_server_that_was_removed_while_it_was_cut_off_leaves_though_the_map_goes_on_changing() {
+    let leaving = ServerId(3);
+    let mut cluster = Cluster::found(Setup::default());
+    cluster.run(Span::from_secs(2));
+    cluster.make_shard("far", "/car:cars");
+    let far = cluster.server(1).map().shard_named("far").expect("it was just made").id;
+    cluster.cut_off.insert(leaving);
+    administer(&mut cluster, 1, remove(leaving)).unwrap();
+    let join = Admin::Join { name: "n4".into(), address: address(ServerId(4)), nonce: 4, replaces: None };
+    administer(&mut cluster, 1, join).unwrap();
+    cluster.join(4, &[1, 2]);
+    let only = Replicas::Servers(BTreeSet::from([ServerId(4)]));
+    administer(&mut cluster, 1, Admin::Placement(Command::SetReplicas { id: far, replicas: only })).unwrap();
+    for _ in 0..1_000 {
+        cluster.run(Span::from_ms(20));
+        if cluster.leader(far) == Some(ServerId(4)) && cluster.server(1).replicas(cluster.now).len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(cluster.leader(far), Some(ServerId(4)));
+    cluster.may_stop.insert(leaving);
+    for (witness, other) in [(1, 2), (2, 1)] {
+        cluster.cut_off = BTreeSet::from([ServerId(other)]);
+        cluster.run(Span::from_secs(10));
+        cluster.cut_off = BTreeSet::from([leaving]);
+        let prefixes = BTreeSet::from([Prefix::Path(bed::path(&format!("/people:people/person={witness}")))]);
+        let create = Command::CreateShard { name: format!("more{witness}"), prefixes, replicas: Replicas::All };
+        administer(&mut cluster, witness, Admin::Placement(create)).unwrap();
+        cluster.run(Span::from_secs(2));
+    }
+    assert_eq!(cluster.stopped, [].into(), "two who say different things are not believed yet");
+    cluster.cut_off.clear();
+    cluster.run(Span::from_secs(10));
+    let why = cluster.stopped.get(&leaving).expect("it hears that nobody needs it");
+    assert!(why.contains("no member"), "{why}");
+}

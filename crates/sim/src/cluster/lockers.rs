@@ -140,6 +140,7 @@ impl Lockers {
         }
         match message {
             ServerMessage::Response(response) => {
+                let failed = response.result.as_ref().err().filter(|error| error.is_transient()).cloned();
                 if let Some((sequence, token)) = locker.writing
                     && sequence == response.sequence
                 {
@@ -153,6 +154,13 @@ impl Lockers {
                     locker.handle(core.now, Input::WatchEnded);
                 } else {
                     locker.answer(core.now, response.sequence, response.result);
+                }
+                if let Some(error) = failed {
+                    // As `store::client` does it. A server that was removed while it was cut off, and whose peers were replaced meanwhile,
+                    // believes nobody who says so, for ten minutes (decision 15): it answers that there is no leader. A locker that
+                    // stayed with it would get no lock, though every other server would serve it.
+                    core.note(|| format!("locker {} goes elsewhere: {error}", locker.number));
+                    locker.disconnect(core);
                 }
             }
             ServerMessage::Watched(events) if Some(events.watch) == locker.watch => {
@@ -309,5 +317,36 @@ impl Locker {
         // Answers to what was asked are of no interest to the next one.
         self.asked.clear();
         self.next = core.now + core.between_ms(50, 800);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::protocol::Response;
+
+    use super::super::node::address;
+    use super::super::scenario::Scenario;
+    use super::*;
+
+    #[test]
+    fn a_locker_stays_with_a_server_until_that_cannot_help_it() {
+        let scenario = Scenario { lockers: 1, ..Scenario::default() };
+        let mut core = Core::new(1, &scenario);
+        core.network.heal();
+        let node = core.new_node(ServerId(1), BTreeMap::from([(ServerId(1), address(ServerId(1)))]));
+        core.nodes.insert(ServerId(1), node);
+        core.start(ServerId(1));
+        let mut lockers = Lockers::new(&mut core);
+        let refused = Error::Invalid("this is no lock".into());
+        let lost = Error::Timeout { timeout_ms: 600, reason: "no leader".into() };
+        for (error, stays) in [(refused, true), (lost, false)] {
+            core.now += Span::from_secs(1);
+            lockers.wake(&mut core, FIRST);
+            let locker = &lockers.all[&FIRST];
+            let (sequence, (connection, _)) = (locker.sequence, locker.connection.expect("it asks for a lease"));
+            let message = ServerMessage::Response(Response { sequence, leader: None, result: Err(error) });
+            lockers.told(&mut core, connection, message);
+            assert_eq!((lockers.all[&FIRST].connection.is_some(), core.is_open(connection)), (stays, stays));
+        }
     }
 }

@@ -20,7 +20,7 @@ const ADDRESS_BYTES_MAX: usize = 300;
 /// After so long without a leader one witness is enough, if nobody else of the group lives.
 const ALONE: Span = Span::from_secs(600);
 
-/// Those who say that this server is out of meta, and the map that each of them gave.
+/// Those who say that this server is out of meta, and the map that each of them gave last.
 pub(super) type Witnesses = BTreeMap<ServerId, Vec<u8>>;
 
 impl Server {
@@ -107,8 +107,12 @@ impl Server {
         if told.members().contains_key(&me) {
             return;
         }
-        if !self.leaving {
+        let is_ours = self.map.members().contains_key(&me);
+        if is_ours || !self.leaving {
+            // The last word of each: maps that were given at different times seldom are the same.
             self.witnesses.insert(from, map.unwrap_or_default());
+        }
+        if !self.leaving {
             if self.witnesses.len() < self.witnesses_needed(now, from) {
                 return;
             }
@@ -118,7 +122,6 @@ impl Server {
         self.out_of_meta |= sealed;
         let given = self.witnesses.get(&from);
         let again = self.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
-        let is_ours = self.map.members().contains_key(&me);
         if told.version() > self.map.version() && (!is_ours || again >= self.witnesses_needed(now, from)) {
             self.follow_map(now, told);
         }
