@@ -41,7 +41,7 @@ pub struct Clients {
     pub is_over: bool,
     /// Entries that still have to be written, then listed, by the prober.
     unprobed: Vec<(u32, bool)>,
-    /// What it listed.
+    /// What it listed last.
     pub finally: Finally,
 }
 
@@ -159,8 +159,21 @@ impl Clients {
 
     /// Begins to probe: every entry must take a write.
     pub fn probe(&mut self, core: &mut Core) {
-        self.unprobed = (0..core.scenario.entries).rev().flat_map(|entry| [(entry, true), (entry, false)]).collect();
-        core.after(Span::ZERO, Event::Wake(PROBER, 0));
+        let steps = (0..core.scenario.entries).rev().flat_map(|entry| [(entry, true), (entry, false)]);
+        self.begin_probe(core, steps.collect());
+    }
+
+    /// Begins to list every entry once more. After a probe's list a write may still be done that its client gave up, as long as
+    /// some server holds it: what is there at the end is known only when no server holds anything.
+    pub fn list_all(&mut self, core: &mut Core) {
+        self.begin_probe(core, (0..core.scenario.entries).rev().map(|entry| (entry, true)).collect());
+    }
+
+    fn begin_probe(&mut self, core: &mut Core, steps: Vec<(u32, bool)>) {
+        self.unprobed = steps;
+        if let Some(prober) = self.all.get_mut(&PROBER) {
+            prober.set_alarm(core, Span::ZERO);
+        }
     }
 
     /// Entries whose probe has not been answered.

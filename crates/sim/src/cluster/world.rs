@@ -112,13 +112,13 @@ impl World {
         if agreed {
             self.turn_off_removed();
         }
-        let settled =
+        let is_quiet =
             agreed && self.run_until(last, |world| world.watchers.are_watching(&world.core) && world.held().is_none());
         let recovered = self.core.now.since(mended);
+        let settled = is_quiet && self.list_at_end(mended);
         if settled {
-            // What was written last has still to be told to watchers, behind what was late when all was mended.
-            let told = self.core.now.max(mended + self.core.scenario.quality.late) + TELL;
-            self.run_until(told, |_| false);
+            // What was written last has still to be told to watchers.
+            self.run_until(self.core.now + TELL, |_| false);
         } else {
             let why = self.why_unsettled();
             let state = self.state();
@@ -128,6 +128,16 @@ impl World {
             self.core.found(Finding::NoProgress(why));
         }
         self.conclude(settled, recovered)
+    }
+
+    /// Lists what is there when nothing can change it any more: neither what servers held, nor what was late when all was mended.
+    /// Whether all of it could be listed.
+    fn list_at_end(&mut self, mended: Time) -> bool {
+        let arrived = self.core.now.max(mended + self.core.scenario.quality.late) + TELL;
+        self.run_until(arrived, |_| false);
+        self.clients.list_all(&mut self.core);
+        let last = self.core.now + self.core.scenario.settle;
+        self.run_until(last, |world| world.clients.unprobed().is_empty())
     }
 
     /// Nobody needs them any more: those that have not heard of it are turned off.
@@ -419,5 +429,41 @@ impl World {
             findings: self.core.findings,
             trace: self.core.trace,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::protocol::{ClientMessage, Consistency, Request};
+
+    use super::super::data;
+    use super::*;
+    use crate::linearizability::entry::{Action, Change, Input};
+
+    /// A client has given up a write, and goes on with another session; the request arrives when all entries have been probed.
+    #[test]
+    fn a_write_that_was_given_up_may_be_done_after_the_probe() {
+        const VALUE: u64 = 1 << 30;
+        let mut scenario = Scenario { faults: (0, 0), trace: true, ..Scenario::default() };
+        scenario.quality.late = Span::from_ms(900);
+        let mut world = World::new(1, &scenario);
+
+        let change = Change::PutBoth { a: VALUE, b: VALUE + 1 };
+        let action = Action::Write { condition: None, change };
+        world.clients.history.invoked(9, Time::ZERO, Input { entry: 0, action });
+        let body = data::request(0, action, Consistency::Linearizable);
+        let request = Request { session: 9, sequence: 1, acknowledged: 1, timeout_ms: 1_500, body };
+        let (client, message) = (world.core.connect(9), ClientMessage::Request(request));
+        let arrives = scenario.active + Span::from_ms(800);
+        world.core.after(arrives, Event::ToServer(ServerId(1), Box::new(store::Input::Client { client, message })));
+
+        let report = world.run();
+        assert!(report.is_good(), "{report}");
+        // It was not there when the entry was probed, and is there at the end.
+        let tells = |line: &&String| line.contains("client 30 is told") && line.contains("entry 0: a=");
+        let lists: Vec<bool> = (report.trace.iter().filter(tells))
+            .map(|line| line.contains(&format!("a={VALUE} ")) && line.contains(&format!("b={} ", VALUE + 1)))
+            .collect();
+        assert_eq!(lists, [false, true], "{report}");
     }
 }
