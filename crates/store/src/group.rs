@@ -9,6 +9,7 @@ mod apply;
 mod check;
 mod election;
 mod guard;
+mod send;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -33,6 +34,9 @@ const NEVER_TICKS: usize = 1 << 20;
 
 /// Proposals of one group, and reads of it, that wait at most; whoever comes later tries again.
 const WAITING_MAX: usize = 65_536;
+
+/// Bytes of entries in one message, if it has more than one.
+const APPEND_BYTES_MAX: usize = 1 << 20;
 
 /// Who waits for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,7 +181,7 @@ impl Group {
             max_election_tick: NEVER_TICKS + 1,
             heartbeat_tick: HEARTBEAT_TICKS,
             applied: start.index,
-            max_size_per_msg: 1 << 20,
+            max_size_per_msg: APPEND_BYTES_MAX as u64,
             max_inflight_msgs: 256,
             check_quorum: true,
             pre_vote: config.pre_vote,
@@ -545,24 +549,6 @@ impl Group {
     /// Whether something of this group waits for the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
         !self.unpersisted.is_empty()
-    }
-
-    fn send(&mut self, messages: Vec<Message>, effects: &mut Effects) {
-        for message in messages {
-            let to = ServerId(message.to);
-            let Some(message) = RaftMessage::of(message) else { continue };
-            if message.is_hand_over() {
-                self.lease.give_up(message.term());
-            }
-            if let Some(what) = message.asks() {
-                self.asked.note(message.term(), to, what);
-            }
-            if message.snapshot().is_some() {
-                effects.snapshots.push((to, self.id, message));
-            } else {
-                effects.items.push((to, Item::Raft { group: self.id, message }));
-            }
-        }
     }
 
     /// Takes over the snapshot that the server has received, checked and written already.

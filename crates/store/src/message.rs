@@ -324,6 +324,17 @@ impl RaftMessage {
         (self.kind == Kind::Append).then_some((self.index, self.log_term))
     }
 
+    /// Takes over what another message appends right behind this one, if it is so.
+    pub(crate) fn absorb(&mut self, next: &mut Self) -> bool {
+        let behind = self.entries.last().map_or((self.index, self.log_term), |entry| (entry.index, entry.term));
+        let is_behind = self.kind == Kind::Append && self.term == next.term && next.follows() == Some(behind);
+        if is_behind {
+            self.entries.append(&mut next.entries);
+            self.commit = self.commit.max(next.commit);
+        }
+        is_behind
+    }
+
     /// The highest index that a follower's answer speaks of.
     pub(crate) fn answered_index(&self) -> u64 {
         self.index.max(self.reject_hint)
@@ -386,4 +397,41 @@ pub(crate) fn raft_entry(kind: u8, index: u64, term: u64, data: Bytes, context: 
     entry.data = data;
     entry.context = context;
     Some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn append(term: u64, (index, log_term): (u64, u64), terms: &[u64], commit: u64) -> RaftMessage {
+        let entry = |(at, term): (usize, &u64)| Entry { index: index + 1 + at as u64, term: *term, ..Entry::default() };
+        let mut message = Message { term, index, log_term, commit, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        message.set_entries(terms.iter().enumerate().map(entry).collect::<Vec<_>>().into());
+        RaftMessage::of(message).expect("servers send it")
+    }
+
+    #[test]
+    fn appends_that_follow_each_other_become_one() {
+        let mut one = append(3, (7, 2), &[], 5);
+        assert!(one.absorb(&mut append(3, (7, 2), &[2, 3], 6)));
+        assert!(one.absorb(&mut append(3, (9, 3), &[3], 7)));
+        assert!(one.absorb(&mut append(3, (10, 3), &[], 10)));
+        assert_eq!(one, append(3, (7, 2), &[2, 3, 3], 10));
+    }
+
+    #[test]
+    fn other_messages_stay_as_they_are() {
+        let first = append(3, (7, 2), &[3, 3], 6);
+        let mut heartbeat = append(3, (9, 3), &[], 6);
+        heartbeat.kind = Kind::Heartbeat;
+        let others =
+            [append(4, (9, 3), &[4], 6), append(3, (10, 3), &[3], 6), append(3, (9, 2), &[3], 6), heartbeat.clone()];
+        for other in others {
+            let (mut one, mut next) = (first.clone(), other.clone());
+            assert!(!one.absorb(&mut next));
+            assert_eq!((&one, &next), (&first, &other));
+        }
+        assert!(!heartbeat.clone().absorb(&mut append(3, (9, 3), &[3], 6)));
+    }
 }

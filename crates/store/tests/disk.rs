@@ -270,3 +270,40 @@ fn a_replica_that_has_stopped_holds_on_to_nothing() {
     assert_eq!(stopped(&cluster), []);
     cluster.assert_agreement();
 }
+
+/// Seed 18150 of the simulation, hostile: a late message had a replica made anew that had just been taken away.
+#[test]
+fn a_snapshot_of_a_replica_that_was_made_anew_meanwhile_is_of_no_use() {
+    let small = |config: &mut store::Config| {
+        config.log_memory_bytes = 8 * MIB;
+        config.snapshot_log_bytes = 4 * MIB;
+        config.keep_log_bytes = MIB;
+    };
+    let mut cluster = Cluster::found(Setup { tune: small, ..Setup::default() });
+    cluster.timeout_ms = 60_000;
+    cluster.run(Span::from_secs(2));
+    cluster.make_shard("cars", "/car:cars");
+    let id = cluster.server(1).map().shard_named("cars").expect("it was just made").id;
+    cluster.stuck_snapshots = Some((ServerId(3), Vec::new()));
+    cluster.fill_with(1, &cars(16), 8 * MIB);
+    assert!(cluster.stuck_snapshots.as_ref().is_some_and(|(_, writes)| !writes.is_empty()));
+    let has = |cluster: &Cluster| cluster.server(3).replicas(cluster.now).iter().any(|replica| replica.shard == id);
+    for (replicas, there) in [(BTreeSet::from([ServerId(1), ServerId(2)]), false), (BTreeSet::new(), true)] {
+        let replicas = if there { Replicas::All } else { Replicas::Servers(replicas) };
+        cluster.admin(1, Admin::Placement(Command::SetReplicas { id, replicas }));
+        for _ in 0..1_000 {
+            if has(&cluster) == there {
+                break;
+            }
+            cluster.run(Span::from_ms(20));
+        }
+        assert_eq!(has(&cluster), there);
+    }
+    cluster.free_snapshots();
+    cluster.run(Span::from_secs(5));
+    cluster.fill_with(1, &cars(16), 8 * MIB);
+    cluster.restart(3);
+    cluster.run(Span::from_secs(5));
+    cluster.assert_agreement();
+    assert!(has(&cluster));
+}

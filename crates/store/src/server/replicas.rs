@@ -573,7 +573,8 @@ impl Server {
             if jumped {
                 self.watches_lost(shard);
             }
-        } else if group.snapshot_index < meta.index {
+        } else if (group.snapshot_index + 1..=group.applied()).contains(&meta.index) {
+            // A replica that was taken away meanwhile and made anew has not come to what this is of.
             group.snapshot_index = meta.index;
             self.log.snapshot(shard.0, mark, wal::Entries::Keep);
             self.disk.snapshot_bytes.insert(shard, bytes);

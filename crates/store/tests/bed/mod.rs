@@ -78,6 +78,8 @@ pub struct Cluster {
     pub damage: Option<Rng>,
     /// Disks do nothing: what was given to them.
     pub stuck: Option<Vec<(ServerId, wal::Write)>>,
+    /// One server's disk writes no snapshots: what was given to it of them.
+    pub stuck_snapshots: Option<(ServerId, Vec<wal::Write>)>,
     /// Disks may refuse what is given to them.
     pub is_disk_full: bool,
     /// The most bytes that a disk ever held.
@@ -111,6 +113,7 @@ impl Cluster {
             cut_off: BTreeSet::new(),
             damage: None,
             stuck: None,
+            stuck_snapshots: None,
             is_disk_full: false,
             used_max: 0,
             unread: BTreeMap::new(),
@@ -254,6 +257,13 @@ impl Cluster {
             stuck.push((id, write));
             return;
         }
+        if let Some((whose, writes)) = &mut self.stuck_snapshots
+            && *whose == id
+            && write.lane == wal::Lane::Snapshot
+        {
+            writes.push(write);
+            return;
+        }
         let disk = &mut self.members.get_mut(&id).expect("it runs").disk;
         let result = disk.carry_out(&write);
         self.used_max = self.used_max.max(disk.used_bytes());
@@ -265,6 +275,14 @@ impl Cluster {
     /// Disks that were stuck carry out what was given to them.
     pub fn free_disks(&mut self) {
         for (id, write) in self.stuck.take().expect("they were stuck") {
+            self.write_to_disk(id, write);
+        }
+    }
+
+    /// A disk that wrote no snapshots does.
+    pub fn free_snapshots(&mut self) {
+        let (id, writes) = self.stuck_snapshots.take().expect("they were stuck");
+        for write in writes {
             self.write_to_disk(id, write);
         }
     }

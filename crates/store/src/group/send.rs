@@ -1,0 +1,52 @@
+//! What Raft has to say to other servers.
+
+use machine::ServerId;
+use raft::eraftpb::Message;
+
+use super::{APPEND_BYTES_MAX, Effects, Group};
+use crate::message::RaftMessage;
+use crate::peer::Item;
+
+/// The newest message to a server in the round: where it is among the items, and the bytes of its entries.
+struct Newest {
+    to: ServerId,
+    place: usize,
+    bytes: usize,
+}
+
+impl Group {
+    /// Raft appends each proposal by itself, and says by itself what is committed. What belongs together goes in one message: it costs who gets
+    /// it one step, one write and one answer.
+    pub(super) fn send(&mut self, messages: Vec<Message>, effects: &mut Effects) {
+        let mut newest: Vec<Newest> = Vec::new();
+        for message in messages {
+            let to = ServerId(message.to);
+            let Some(mut message) = RaftMessage::of(message) else { continue };
+            let bytes = message.weight();
+            let before = newest.iter().position(|newest| newest.to == to);
+            if let Some(newest) = before.map(|before| &mut newest[before])
+                && newest.bytes + bytes <= APPEND_BYTES_MAX
+                && let (_, Item::Raft { message: earlier, .. }) = &mut effects.items[newest.place]
+                && earlier.absorb(&mut message)
+            {
+                newest.bytes += bytes;
+                continue;
+            }
+            if message.is_hand_over() {
+                self.lease.give_up(message.term());
+            }
+            if let Some(what) = message.asks() {
+                self.asked.note(message.term(), to, what);
+            }
+            if let Some(before) = before {
+                newest.swap_remove(before);
+            }
+            if message.snapshot().is_some() {
+                effects.snapshots.push((to, self.id, message));
+            } else {
+                newest.push(Newest { to, place: effects.items.len(), bytes });
+                effects.items.push((to, Item::Raft { group: self.id, message }));
+            }
+        }
+    }
+}
