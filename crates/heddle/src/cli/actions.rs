@@ -18,7 +18,7 @@ them.
 EXIT STATUS
   0  it worked
   1  `check` or `alarms` found something; or the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
-  2  an error; nothing was changed unless the message says so
+  2  an error; nothing was changed unless the message says so, or that it may still be done
 
 ENVIRONMENT
   HEDDLE_ENDPOINTS   controllers to ask, as after --endpoints
@@ -34,7 +34,7 @@ EXAMPLES
   heddle cluster add n2                                how to start a second controller
   heddle cluster check health                          is it well?
   heddle cluster check perf --load m                   does it take 1,000 writes a second?
-  heddle cluster backup monday.heddle                  everything, into one file
+  heddle cluster backup monday.heddle                  all data, into one file
   heddle cluster restore monday.heddle                 into a new, empty cluster")]
 pub struct Cluster {
     #[command(flatten)]
@@ -236,7 +236,8 @@ pub enum Action {
     /// Write all data and the map of shards into a file
     ///
     /// Each shard is written as it is at one moment. The file has checksums, and is there only when it is whole. Values that belong
-    /// to leases are left out: in another cluster nobody would keep them alive.
+    /// to leases are left out: in another cluster nobody would keep them alive. Users and roles are left out too, and revisions and entity tags
+    /// are new ones after `restore`.
     Backup {
         /// The file
         #[arg(value_hint = ValueHint::FilePath)]
@@ -312,6 +313,9 @@ pub enum Action {
     Delete {
         #[command(flatten)]
         at: Place,
+        /// Also if the path is /: all data
+        #[arg(long)]
+        recursive: bool,
         /// Only if the value there has this entity tag
         #[arg(long, value_name = "ETAG")]
         if_etag: Option<u64>,

@@ -453,7 +453,8 @@ fn join(
     folder.set_joining(&joining)?;
     let addresses = options.join.join(", ");
     if options.join.is_empty() {
-        let reason = "this folder has begun to join one, and --join is missing".to_owned();
+        let reason =
+            "this folder has begun to join one, and --join is missing: give it again, or delete the folder".to_owned();
         return Err(Error::Join { addresses: "an unknown address".into(), reason });
     }
     let client = Client::connect(&options.join, tls)?;

@@ -270,8 +270,17 @@ pub fn put_value(
 }
 
 /// Takes values away.
-pub fn delete(access: &Access, at: &Place, etag: Option<u64>, format: Format) -> Result<Ending, Report> {
+pub fn delete(
+    access: &Access,
+    at: &Place,
+    recursive: bool,
+    etag: Option<u64>,
+    format: Format,
+) -> Result<Ending, Report> {
     let at = at.location();
+    if at.path.is_root() && !recursive {
+        return Err(miette!(help = "--recursive, if that is what you want", "{} is all data of the cluster", at.path));
+    }
     let change = Change::Delete { at: at.clone() };
     let transaction = match etag {
         None => Transaction::of(change),

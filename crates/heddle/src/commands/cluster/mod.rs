@@ -69,7 +69,9 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
             let condition = data::Condition::of(*create, *replace, *if_etag);
             return data::put_value(&open()?, at, value, condition, *lease, format);
         }
-        Action::Delete { at, if_etag } => return data::delete(&open()?, at, *if_etag, format),
+        Action::Delete { at, recursive, if_etag } => {
+            return data::delete(&open()?, at, *recursive, *if_etag, format);
+        }
         Action::Watch { at, from } => watch::watch(&open()?, at, *from, format)?,
         Action::Txn(txn) => return txn::txn(&open()?, txn, format),
         Action::Lease { action } => return lease::lease(&open()?, action, format),
