@@ -36,7 +36,7 @@ const CONTESTED_AFTER: Span = Span::from_secs(1);
 /// Part of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// The sender's number for the transfer.
+    /// The sender's number for the transfer; it never uses it again, not in another life either.
     pub transfer: u64,
     /// Of which group.
     pub group: ShardId,
@@ -87,6 +87,7 @@ pub(crate) struct Received {
 pub(crate) struct Snapshots {
     sending: BTreeMap<u64, Sending>,
     receiving: BTreeMap<ShardId, Receiving>,
+    /// The number of the newest transfer from here.
     transfers: u64,
     /// There was no room to send these.
     put_off: Vec<(ShardId, ServerId)>,
@@ -94,6 +95,12 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
+    /// Numbers go on after a restart where no transfer can be mistaken for one from before it: a receiver that had some of that one's parts
+    /// would take the rest from this one, and have a snapshot of what never was.
+    pub(crate) fn start_at(&mut self, number: u64) {
+        self.transfers = number;
+    }
+
     /// Begins to send a group's content, unless that peer is getting it already.
     pub(crate) fn send(
         &mut self,

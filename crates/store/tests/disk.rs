@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::bed::{CLIENT, Cluster, Setup, put, recover};
 use machine::{ServerId, Span};
 use placement::{Command, Prefix, Replicas, ShardId, Strategy};
+use store::peer::Item;
 use store::protocol::{Admin, RequestBody};
 use store::status::DiskStatus;
 
@@ -306,4 +307,32 @@ fn a_snapshot_of_a_replica_that_was_made_anew_meanwhile_is_of_no_use() {
     cluster.run(Span::from_secs(5));
     cluster.assert_agreement();
     assert!(has(&cluster));
+}
+
+/// Seed 27781 of the simulation: the leader lost power while it sent a snapshot, led again at once, and sent another under the same number.
+#[test]
+fn parts_of_snapshots_from_before_and_after_a_restart_are_not_mixed() {
+    let mut cluster = Cluster::new(2, Strategy::Single);
+    cluster.run(Span::from_secs(2));
+    cluster.make_shard("cars", "/car:cars");
+    let id = cluster.server(1).map().shard_named("cars").expect("it was just made").id;
+    let replicas = |cluster: &mut Cluster, servers: &[u64]| {
+        let replicas = Replicas::Servers(servers.iter().copied().map(ServerId).collect());
+        cluster.admin(1, Admin::Placement(Command::SetReplicas { id, replicas }));
+        cluster.run(Span::from_secs(2));
+    };
+    replicas(&mut cluster, &[1]);
+    cluster.fill_with(1, &cars(48), 3 * MIB);
+    assert!(!cluster.server(2).digests().contains_key(&id) && cluster.group(1, id).bytes > 3 * MIB);
+
+    // The first parts arrive; nobody hears so.
+    cluster.is_lost = |item| matches!(item, Item::SnapshotTaken { .. });
+    replicas(&mut cluster, &[1, 2]);
+    assert_eq!(cluster.group(2, id).applied, 0);
+    cluster.fill_with(1, &cars(1), MIB / 16);
+    cluster.is_lost = |_| false;
+    cluster.restart(1);
+    cluster.run(Span::from_secs(8));
+    assert!(cluster.group(2, id).applied > 0);
+    cluster.assert_agreement();
 }

@@ -93,7 +93,7 @@ impl SnapshotReader {
                 (Piece::Header(header), Next::Content(None))
             }
             Next::Content(after) => {
-                let chunk = self.state.export(&Path::root(), &[], after.as_ref(), limit_bytes);
+                let chunk = self.state.whole(after.as_ref(), limit_bytes);
                 let next = match chunk.next {
                     Some(cursor) => Next::Content(Some(cursor)),
                     None => Next::Marks,

@@ -67,6 +67,22 @@ impl State {
     /// Starts behind `after`, and ends with the first item that brings it to `limit_bytes` or more. Export from one clone,
     /// or under a freeze: else chunks are of different states.
     pub fn export(&self, prefix: &Path, except: &[Path], after: Option<&Cursor>, limit_bytes: usize) -> Chunk {
+        self.part((prefix, except), after, limit_bytes, |after| self.sessions.exported(after))
+    }
+
+    /// A part of all values and sessions, these with all their outcomes: a replica that begins with less would one day answer otherwise than
+    /// the others, and hold other data from then on.
+    pub(crate) fn whole(&self, after: Option<&Cursor>, limit_bytes: usize) -> Chunk {
+        self.part((&Path::root(), &[]), after, limit_bytes, |after| self.sessions.records(after))
+    }
+
+    fn part<S: Iterator<Item = SessionRecord>>(
+        &self,
+        (prefix, except): (&Path, &[Path]),
+        after: Option<&Cursor>,
+        limit_bytes: usize,
+        sessions: impl FnOnce(Option<SessionId>) -> S,
+    ) -> Chunk {
         let mut chunk = Chunk { entries: Vec::new(), sessions: Vec::new(), revision: self.tree.revision(), next: None };
         let limit_bytes = limit_bytes.max(1);
         let mut bytes = 0;
@@ -93,7 +109,7 @@ impl State {
                 }
             }
         }
-        for record in self.sessions.exported(sessions_after) {
+        for record in sessions(sessions_after) {
             bytes += ENTRY_BYTES + record.outcomes.len() * OUTCOME_BYTES;
             let id = record.id;
             chunk.sessions.push(record);

@@ -2,6 +2,7 @@
 
 use crate::common::{parse, put, transaction};
 use proptest::prelude::*;
+use tree::sessions::MAX_EXPORTED_OUTCOMES;
 use tree::{Command, SessionId, SnapshotBuilder, State, Transaction, TreeError};
 
 fn pieces(state: &State, limit_bytes: usize) -> Vec<Vec<u8>> {
@@ -159,4 +160,30 @@ fn what_is_newer_is_refused() {
     header[1] = 0;
     assert!(matches!(build(&[header]), Err(TreeError::Inconsistent { piece: 0, .. })));
     assert!(matches!(build(&[]), Err(TreeError::Incomplete { pieces: 0 })));
+}
+
+/// What a move leaves behind, a snapshot does not: a replica that began with one took a write for forgotten that the others did.
+#[test]
+fn all_outcomes_are_there_however_many() {
+    const WRITES: u64 = 1_000;
+    let write = |session, sequence| {
+        let transaction = Transaction::of(put("/m:a", "x"));
+        Command::Write { session: SessionId(session), sequence, acknowledged: 0, transaction }
+    };
+    let mut state = State::new();
+    let mut index = 0;
+    for session in 0..MAX_EXPORTED_OUTCOMES as u64 / WRITES + 2 {
+        // The first of each is still on its way.
+        for sequence in 1..=WRITES {
+            index += 1;
+            state.apply(index, &write(session, sequence), &mut |_| ()).expect("it is a new one");
+        }
+    }
+    let mut again = build(&pieces(&state, 100_000)).expect("whole");
+    assert_eq!(again.digest(), state.digest());
+    for late in [write(0, 0), write(0, WRITES)] {
+        index += 1;
+        assert_eq!(again.apply(index, &late, &mut |_| ()), state.apply(index, &late, &mut |_| ()));
+    }
+    assert_eq!(again, state);
 }

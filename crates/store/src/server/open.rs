@@ -113,6 +113,8 @@ impl Server {
         let rpc = rpc::Rpc::new(config.server, config.incarnation, rpc::Config::default(), rng.fork(1));
         let mut operations = Operations::default();
         operations.start_at(rng.bits() >> 16);
+        let mut snapshots = Snapshots::default();
+        snapshots.start_at(rng.fork(2).bits() >> 16);
         let mut server = Self {
             groups: BTreeMap::new(),
             removed: BTreeMap::new(),
@@ -135,7 +137,7 @@ impl Server {
             gate: Gate::default(),
             ensuring: BTreeMap::new(),
             unlogged: 0,
-            snapshots: Snapshots::default(),
+            snapshots,
             disk: Disk::default(),
             reclaim: Reclaim::default(),
             watches: Watches::default(),

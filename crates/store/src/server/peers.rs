@@ -171,10 +171,12 @@ impl Peers {
         self.all.entry(server).or_default().version = Some(version);
     }
 
-    /// The connection is lost: it may come back as an older program.
-    fn forget_version(&mut self, server: ServerId) {
+    /// The connection is lost: it may come back as an older program, or in another life.
+    fn forget_connection(&mut self, server: ServerId) {
         if let Some(peer) = self.all.get_mut(&server) {
             peer.version = None;
+            // Its clock begins anew when it does: what it said before would tell it of times that never were.
+            peer.stamp = None;
         }
     }
 
@@ -239,10 +241,11 @@ impl Server {
         }
         peer.heard = Some(now);
         peer.stamp = Some((envelope.stamp, now));
-        if let Some((sent, delay_ps)) = envelope.echo {
+        // An answer to what was sent before a restart measures nothing, and says nothing of who lives now.
+        if let Some((sent, delay_ps)) = envelope.echo.filter(|(sent, _)| (self.opened..=now).contains(sent)) {
             let round_trip = Span::from_ps(now.since(sent).as_ps().saturating_sub(delay_ps));
             peer.round_trip = Some(round_trip);
-            peer.answered = peer.answered.max(Some(sent.min(now)));
+            peer.answered = peer.answered.max(Some(sent));
             // What was on its way while this server stood still says nothing of the network.
             if sent >= self.stalled {
                 self.timeout.sample(now, from, round_trip + self.disk.latency());
@@ -445,7 +448,7 @@ impl Server {
     }
 
     pub(super) fn peer_lost(&mut self, now: Time, peer: ServerId) {
-        self.peers.forget_version(peer);
+        self.peers.forget_connection(peer);
         self.greeting.forget(peer);
         for (id, group) in &mut self.groups {
             group.report_unreachable(peer);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::{Prefix, Replicas, ShardId, Strategy};
-use store::peer::Envelope;
+use store::peer::{Envelope, Item};
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage, VERSION,
     WatchEvents, decode, encode_frame, split_frame,
@@ -74,6 +74,8 @@ pub struct Cluster {
     pub may_stop: BTreeSet<ServerId>,
     /// Servers that nobody reaches, and that reach nobody.
     pub cut_off: BTreeSet<ServerId>,
+    /// What servers say to each other and is lost.
+    pub is_lost: fn(&Item) -> bool,
     /// Copies of envelopes are damaged by this, and delivered too.
     pub damage: Option<Rng>,
     /// Disks do nothing: what was given to them.
@@ -91,6 +93,7 @@ pub struct Cluster {
     /// How long a request waits for its answer, in milliseconds.
     pub timeout_ms: u32,
     sequence: u64,
+    restarts: u64,
 }
 
 /// Starting and stopping servers.
@@ -111,6 +114,7 @@ impl Cluster {
             stopped: BTreeMap::new(),
             may_stop: BTreeSet::new(),
             cut_off: BTreeSet::new(),
+            is_lost: |_| false,
             damage: None,
             stuck: None,
             stuck_snapshots: None,
@@ -120,6 +124,7 @@ impl Cluster {
             tune,
             timeout_ms: 5_000,
             sequence: 0,
+            restarts: 0,
         };
         for id in (1..=servers).map(ServerId) {
             let mut disk = MemoryDisk::new();
@@ -142,12 +147,15 @@ impl Cluster {
         let mut config = Config::new(CLUSTER, id, name(id));
         (self.tune)(&mut config);
         let known = known.iter().map(|id| (ServerId(*id), address(ServerId(*id)))).collect();
-        let server = Server::open(config, log, recovered, &disk, known, Rng::new(id.0), self.now).unwrap();
+        // No life draws what another drew.
+        let rng = Rng::new(id.0 + (self.restarts << 32));
+        let server = Server::open(config, log, recovered, &disk, known, rng, self.now).unwrap();
         self.members.insert(id, Member { server, disk, wake: self.now });
     }
 
     pub fn restart(&mut self, id: u64) {
         let disk = self.members.remove(&ServerId(id)).expect("it runs").disk;
+        self.restarts += 1;
         self.start(ServerId(id), disk, &[]);
     }
 
@@ -212,7 +220,10 @@ impl Cluster {
 
     fn carry_out(&mut self, id: ServerId, output: Output) {
         match output {
-            Output::Peer { to, envelope } => self.send_envelope(id, to, &envelope),
+            Output::Peer { to, mut envelope } => {
+                envelope.items.retain(|item| !(self.is_lost)(item));
+                self.send_envelope(id, to, &envelope);
+            }
             Output::Disk(write) => self.write_to_disk(id, write),
             Output::Client { client, message } => self.tell_client(id, client, message),
             Output::BadToken(client) => self.bad_tokens.push(client),
