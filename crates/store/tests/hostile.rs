@@ -6,8 +6,8 @@ use bytes::Bytes;
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::ShardId;
 use store::message::{Kind, LogEntry, Members, RaftMessage, SnapshotMeta};
-use store::peer::{Envelope, Item, Leads, Told};
-use store::protocol::{Answer, ClientMessage, Consistency, Request, RequestBody, Response, ServerMessage};
+use store::peer::{Ask, Envelope, Item, Leads, LeaseAsk, Told};
+use store::protocol::{Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage};
 use store::snapshots::Chunk;
 use store::status::Refused;
 use store::{ClientId, Config, Founding, Input, Output, Server};
@@ -561,6 +561,53 @@ fn answers_come_from_whom_was_asked() {
         cluster.forge(1, vec![Item::Told { id, group: ShardId::DEFAULT, told }]);
     }
     cluster.assert_works(1, 2);
+}
+
+fn keep_alive(id: u64) -> Item {
+    let ask = Ask::Lease(LeaseAsk::KeepAlive { lease: tree::LeaseId(1), at: place().path });
+    Item::Ask { id, group: ShardId::DEFAULT, ask }
+}
+
+#[test]
+fn what_is_asked_for_another_server_is_not_passed_on() {
+    let mut cluster = Cluster::against_the_third();
+    let (_, _, leader) = cluster.stands(1, ShardId::DEFAULT);
+    let follower = if leader == Some(ServerId(1)) { 2 } else { 1 };
+    let forwarded = cluster.server(follower).counters().forwarded;
+    cluster.forge(follower, (0..100).map(keep_alive).collect());
+    assert_eq!(cluster.server(follower).counters().forwarded, forwarded);
+    // Whoever asked has heard that, and asks elsewhere: nothing is left of it here.
+    assert_eq!(cluster.server(follower).memory().kinds[&store::budget::Kind::Requests].0, 0);
+    let is_refusal = |item: &Item| matches!(item, Item::Told { told: Err(Error::Elsewhere { .. }), .. });
+    let of = |(to, input): &(ServerId, Input)| match input {
+        Input::Peer { envelope, .. } if *to == LIAR => envelope.items.iter().filter(|item| is_refusal(item)).count(),
+        _ => 0,
+    };
+    assert_eq!(cluster.queue.iter().map(of).sum::<usize>(), 100);
+    cluster.assert_works(1, 2);
+}
+
+#[test]
+fn questions_about_leases_take_no_more_than_their_place() {
+    let mut cluster = Cluster::against_the_third();
+    let leader = cluster.stands(1, ShardId::DEFAULT).2.unwrap();
+    // A leader that is alone, and whose own lease is over, has to wait before it answers.
+    cluster.stop(ServerId(3 - leader.0));
+    let stands = |cluster: &Cluster| {
+        let groups = cluster.server(leader.0).replicas(cluster.now);
+        groups.into_iter().find(|group| group.shard == ShardId::DEFAULT).unwrap()
+    };
+    while stands(&cluster).lease {
+        cluster.run(Span::from_ms(5));
+    }
+    assert_eq!(stands(&cluster).leader, Some(leader));
+    let most = Config::new(CLUSTER, leader, "n".to_owned()).operations_max;
+    let before = cluster.server(leader.0).memory().kinds[&store::budget::Kind::Requests].0;
+    cluster.forge(leader.0, (0..most as u64).map(keep_alive).collect());
+    let full = cluster.server(leader.0).memory().kinds[&store::budget::Kind::Requests].0;
+    assert!(full > before, "they wait");
+    cluster.forge(leader.0, (0..1_000).map(keep_alive).collect());
+    assert_eq!(cluster.server(leader.0).memory().kinds[&store::budget::Kind::Requests].0, full);
 }
 
 #[test]

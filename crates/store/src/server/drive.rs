@@ -165,7 +165,14 @@ impl Server {
         self.carry_out(now, effects);
     }
 
+    /// Asks the shard's leader, if it is known. What another server has asked is not passed on: two servers that take each
+    /// other for the leader would send it to and fro, each time as something new with time of its own. Its server asks
+    /// whoever leads. Only an index is asked for here, to read what is here.
     pub(super) fn ask_leader(&mut self, now: Time, id: u64, shard: ShardId, ask: Ask) {
+        let origin = self.operations.get(id).map(|operation| &operation.origin);
+        if matches!(origin, Some(Origin::There(..))) && ask != Ask::ReadIndex {
+            return self.finish(now, id, Err(elsewhere(Miss::NotLeader)));
+        }
         match self.leader_of(shard).filter(|leader| *leader != self.config.server) {
             Some(leader) => {
                 self.counters.forwarded += 1;

@@ -39,7 +39,7 @@ const ITEM_BYTES_MAX: usize = FRAME_MAX - (64 << 10);
 /// of a move is cut at 256 KiB, and its last item may be the largest value or session.
 pub(super) const ENTRY_BYTES_MAX: usize = 14 << 20;
 
-/// What a read of another server is taken to cost.
+/// What a read of another server, or what it asks of leases, is taken to cost.
 const FOREIGN_BYTES: usize = 4 << 10;
 
 /// For how long an operation of another server is worth anything.
@@ -345,11 +345,17 @@ impl Server {
         self.peers.push(to, Item::NoMember { group: shard, index: group.applied(), map, sealed });
     }
 
+    /// Whether another operation may begin for another server.
+    fn may_start_for(&self, server: ServerId) -> bool {
+        self.operations.len() < self.config.operations_max && self.budget.admits(Owner::Peer(server), FOREIGN_BYTES)
+    }
+
     fn asked(&mut self, now: Time, (from, id): (ServerId, u64), shard: ShardId, ask: Ask) {
         let asker = Asker::There(from, shard, id);
         let mut effects = Effects::default();
         let bytes = if let Ask::Propose(data) | Ask::Force(data) = &ask { data.len() } else { 0 };
         let is_behind = self.backlog_bytes() > DISK_BACKLOG_MAX || !self.may_propose(bytes);
+        let is_full = !self.may_start_for(from);
         if let Ask::Propose(data) = &ask
             && shard == ShardId::META
             && self.groups.get(&shard).is_some_and(Group::is_leader)
@@ -364,8 +370,7 @@ impl Server {
             }
         }
         let taken = match (ask, self.groups.get_mut(&shard)) {
-            (Ask::Read(_), Some(_)) if self.operations.len() >= self.config.operations_max => Err(Miss::NotNow),
-            (Ask::Read(_), Some(_)) if !self.budget.admits(Owner::Peer(from), FOREIGN_BYTES) => Err(Miss::NotNow),
+            (Ask::Read(_) | Ask::Lease(_), Some(_)) if is_full => Err(Miss::NotNow),
             (Ask::Read(read), Some(_)) => {
                 let origin = Origin::There(from, id);
                 let what = What::Read(read, Consistency::Linearizable);
