@@ -49,23 +49,31 @@ struct Found {
 /// # Errors
 /// Whose it is, or why that is not known, in words for a log and for the other side.
 pub(super) fn check_other_end(ours: &impl AsFd, local: SocketAddr, remote: SocketAddr) -> Result<(), String> {
-    let unknown = |reason: String| {
+    let uid = other_end(ours, local, remote).map_err(|reason| {
         format!(
             "whose process is at the other end cannot be found out ({reason}): without certificates that has to be known"
         )
-    };
-    let theirs = look_up(remote, local).map_err(|error| unknown(error.to_string()))?;
-    let theirs = theirs.ok_or_else(|| unknown("it has closed, or is not on this machine".into()))?;
-    let own = look_up(local, remote).map_err(|error| unknown(error.to_string()))?;
-    let inode = fstat(ours).map_err(|error| unknown(error.to_string()))?.st_ino;
-    if own.is_none_or(|own| u64::from(own.inode) != inode) {
-        return Err(unknown("it has closed".into()));
-    }
-    let uid = Uid::from_raw(theirs.uid);
+    })?;
+    let uid = Uid::from_raw(uid);
     if uid == geteuid() || uid.is_root() {
         return Ok(());
     }
     Err(format!("it is a process of user {uid}, and without certificates only those of user {} may do this", geteuid()))
+}
+
+/// The user whose process is at the other end.
+///
+/// # Errors
+/// Why that is not known.
+pub(super) fn other_end(ours: &impl AsFd, local: SocketAddr, remote: SocketAddr) -> Result<u32, String> {
+    let theirs = look_up(remote, local).map_err(|error| error.to_string())?;
+    let theirs = theirs.ok_or("it has closed, or is not on this machine")?;
+    let own = look_up(local, remote).map_err(|error| error.to_string())?;
+    let inode = fstat(ours).map_err(|error| error.to_string())?.st_ino;
+    if own.is_none_or(|own| u64::from(own.inode) != inode) {
+        return Err("it has closed".into());
+    }
+    Ok(theirs.uid)
 }
 
 /// The established socket with these addresses, if it belongs to a process.

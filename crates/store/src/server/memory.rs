@@ -1,11 +1,12 @@
 //! What this server holds for others ([`crate::budget`]), and what it says when that is too much.
 
 use machine::{Span, Time};
+use serde::Serialize;
 
 use super::operations::{Operation, Origin};
 use super::{ClientId, Output, Server};
 use crate::budget::{Kind, Owner, Usage};
-use crate::protocol::{Admin, Answer, Error, RequestBody, Response, ServerMessage};
+use crate::protocol::{Admin, Answer, Error, FRAME_MAX, RequestBody, Response, ServerMessage};
 use crate::read::Read;
 
 /// What a request costs beside its data: its place in tables, and a short answer.
@@ -173,6 +174,8 @@ pub(super) fn request_bytes(body: &RequestBody) -> usize {
             }
             RequestBody::Admin(Admin::Placement(command)) => command.encode().len(),
             RequestBody::Admin(Admin::Join { name, address, .. }) => name.len() + address.len(),
+            // In memory an entry of a map takes more than on the wire.
+            RequestBody::Watch { at, from } => at.path.as_str().len() + 64 * from.len(),
             _ => 0,
         }
 }
@@ -194,8 +197,29 @@ fn answer_bytes(answer: &Answer) -> usize {
         Answer::Chunk { entries, .. } => {
             entries.iter().map(|entry| entry.at.path.as_str().len() + entry.value.bytes.len() + 64).sum()
         }
-        _ => 0,
+        // Short, and about what is done: nothing else may be said instead.
+        Answer::Written { .. }
+        | Answer::Otherwise { .. }
+        | Answer::Done
+        | Answer::Joined { .. }
+        | Answer::Admitted { .. }
+        | Answer::Placed(_)
+        | Answer::Window { .. }
+        | Answer::Watching { .. } => 0,
+        Answer::Kept { .. }
+        | Answer::Leases { .. }
+        | Answer::Status(_)
+        | Answer::Identity { .. }
+        | Answer::Access(_)
+        | Answer::Disk(_)
+        | Answer::StoppedReplicas(_)
+        | Answer::Health(_)
+        | Answer::Alarms(_) => encoded_bytes(answer),
     }
+}
+
+fn encoded_bytes(value: &impl Serialize) -> usize {
+    postcard::experimental::serialized_size(value).unwrap_or(FRAME_MAX)
 }
 
 /// Bytes of a message to a client, about.
@@ -204,8 +228,31 @@ fn message_bytes(message: &ServerMessage) -> usize {
     SMALL
         + match message {
             ServerMessage::Response(Response { result: Ok(answer), .. }) => answer_bytes(answer),
-            ServerMessage::Response(_) => SMALL,
+            ServerMessage::Response(Response { result: Err(error), .. }) => SMALL + encoded_bytes(error),
             ServerMessage::Watched(events) => events.events.iter().map(super::watches::event_bytes).sum(),
             ServerMessage::Invoke { input, .. } => input.len(),
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use placement::ShardId;
+    use tree::{Location, Path};
+
+    use super::*;
+
+    #[test]
+    fn long_answers_and_requests_of_every_kind_have_their_weight() {
+        let path: Path = "/car:cars/car-entry=17".parse().unwrap();
+        let bytes = path.as_str().len();
+        assert!(answer_bytes(&Answer::Kept { ttl_ms: 1_000, parts: vec![path.clone(); 1_000] }) >= 1_000 * bytes);
+        let from: BTreeMap<_, _> = (0..1_000).map(|shard| (ShardId(shard), 7)).collect();
+        assert!(request_bytes(&RequestBody::Watch { at: Location::config(path), from }) >= 64_000);
+        let refused = Error::Invalid("x".repeat(10_000));
+        let response = |result| ServerMessage::Response(Response { sequence: 1, leader: None, result });
+        assert!(message_bytes(&response(Err(refused))) >= 10_000);
+        assert!(message_bytes(&response(Ok(Answer::Done))) <= SHORT_ANSWER_BYTES);
+    }
 }

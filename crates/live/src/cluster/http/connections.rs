@@ -82,7 +82,7 @@ struct Open {
 impl Open {
     fn serve(&mut self, stream: TcpStream, address: SocketAddr, acceptor: Option<TlsAcceptor>, service: Router) {
         let Ok(local) = stream.local_addr() else { return };
-        let host = RemoteHost::of(address, local);
+        let host = RemoteHost::of(&stream, address, local);
         let handle = self.tasks.spawn(async move {
             if timeout(CONNECTION_PATIENCE, converse(stream, address, acceptor, service)).await.is_err() {
                 tracing::info!("HTTP: {address} took too long");

@@ -51,7 +51,7 @@ impl Node {
             Err(error) => return tracing::error!("TLS: {error}"),
         };
         let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
-        let host = RemoteHost::of(peer, local);
+        let host = RemoteHost::of(&socket, peer, local);
         let mut stream = Stream::accepted(socket, tls);
         stream.limit_frames(GREETING_BYTES_MAX);
         let token = self.tokens.next();

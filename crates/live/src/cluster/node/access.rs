@@ -57,9 +57,11 @@ impl Node {
                     .into(),
             );
         }
-        if let Some(wait) = self.logins.refuses(now, address.ip()) {
+        if let Some(host) = connection.host
+            && let Some(wait) = self.logins.refuses(now, host)
+        {
             let seconds = wait.as_ns() / 1_000_000_000 + 1;
-            let why = format!("too many log-ins from {} have failed: wait {seconds} s", address.ip());
+            let why = format!("too many log-ins from {host} have failed: wait {seconds} s");
             if let Some(audit) = &mut self.parts.audit {
                 audit.refused(&connection.stream.peer(), &why);
             }
@@ -92,10 +94,11 @@ impl Node {
     /// A client has sent a token that is worth nothing, and was told so.
     pub(super) fn bad_token(&mut self, now: Time, client: ClientId) {
         let Some(&token) = self.clients.get(&client) else { return };
-        let address = self.connections.get(&token).and_then(|connection| connection.stream.peer_address());
-        if let Some(address) = address {
-            tracing::warn!("{address}: a token that is worth nothing");
-            self.logins.failed(now, address.ip());
+        if let Some(connection) = self.connections.get(&token) {
+            tracing::warn!("{}: a token that is worth nothing", connection.stream.peer());
+            if let Some(host) = connection.host {
+                self.logins.failed(now, host);
+            }
         }
         // The answer gets there before the connection is closed.
         if self.send(now, token) {
