@@ -133,6 +133,8 @@ pub(crate) struct Group {
     asked: check::Asked,
     /// Ticks since a leader was heard.
     quiet_ticks: u32,
+    /// When it last sent heartbeats beside those of Raft's clock.
+    beaten: Time,
     /// Appends that did not fit the log, since the last tick.
     misfits: u32,
     /// What this replica had acknowledged before it was emptied: the last index of it.
@@ -223,6 +225,7 @@ impl Group {
             pace: check::Pace::default(),
             asked: check::Asked::default(),
             quiet_ticks: ELECTION_TICKS as u32,
+            beaten: Time::ZERO,
             misfits: 0,
             floor,
             growth_asked: None,
@@ -428,6 +431,16 @@ impl Group {
         }
         let promised = voters.map(|id| self.promises.get(&ServerId(*id)).copied()).min()??;
         self.reads.lease(promised)
+    }
+
+    /// When this leader is to be heard beside the heartbeats of Raft's clock, which come every `own`: voters wait by clocks of their
+    /// own, whose ticks may be shorter, and hear it twice while they wait.
+    pub(crate) fn beat_due(&self, own: Span) -> Option<Time> {
+        let members = self.members();
+        let others = members.voters.iter().chain(&members.voters_outgoing).filter(|id| **id != self.me.0);
+        let patience = others.filter_map(|id| self.promises.get(&ServerId(*id))).min()?;
+        let half = Span::from_ps(patience.as_ps() / 2);
+        (self.is_leader() && self.installing.is_none() && half < own).then(|| self.beaten + half)
     }
 
     fn begin_read_round(&mut self, now: Time) {

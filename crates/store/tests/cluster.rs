@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::bed::{self, CLIENT, Cluster, Member, Setup, address, location, path, put};
 use machine::{Control, Rng, ServerId, Span, Time};
-use placement::ShardId;
+use placement::{Command, ShardId};
 use store::peer::{Envelope, Item};
 use store::protocol::{Admin, Answer, ClientMessage, Error, RequestBody};
 use store::{ClientId, Config, Input, LEASE_MAX};
@@ -293,6 +293,24 @@ fn a_follower_that_stood_still_keeps_its_promise() {
     // And then it gives its answer.
     let later = cluster.run_alone(follower, Span::from_ms(300), third);
     assert!(later.contains(&(PRE_VOTE_RESPONSE, false)), "{later:?}");
+}
+
+/// Its own clock would have it send heartbeats every 200 ms, and the others stand for election after 100 ms.
+#[test]
+fn a_leader_with_a_long_timeout_keeps_voters_with_short_ones() {
+    let mut cluster = Cluster::tuned(3, placement::Strategy::Single, |config| {
+        let timeout_ms = if config.server == ServerId(2) { 1_000 } else { 100 };
+        config.election.fixed = Some(Span::from_ms(timeout_ms));
+    });
+    cluster.put(1, "/car:cars/car-entry=1", "x");
+    let command = Command::Pin { id: ShardId::DEFAULT, server: ServerId(2) };
+    cluster.ask(1, RequestBody::Admin(Admin::Placement(command))).unwrap();
+    cluster.run(Span::from_secs(10));
+    assert_eq!(cluster.leader(ShardId::DEFAULT), Some(ServerId(2)));
+    let term = cluster.group(2, ShardId::DEFAULT).term;
+    cluster.run(Span::from_secs(60));
+    assert_eq!(cluster.leader(ShardId::DEFAULT), Some(ServerId(2)));
+    assert_eq!(cluster.group(2, ShardId::DEFAULT).term, term, "nobody stood for election");
 }
 
 /// It has forgotten what it promised, and to whom.

@@ -58,6 +58,12 @@ impl Group {
         }
     }
 
+    /// Heartbeats beside those of Raft's clock.
+    pub(crate) fn beat(&mut self, now: Time) {
+        self.beaten = now;
+        self.guard(|group| group.raw.ping());
+    }
+
     /// Stand for election now: a new group's first tick shall not be waited for.
     pub(crate) fn campaign(&mut self) {
         if self.raw.raft.promotable() && self.may_vote() {

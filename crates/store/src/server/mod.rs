@@ -57,7 +57,7 @@ pub use io::{ClientId, Input, Output};
 pub use open::{Founding, OpenError};
 
 use crate::budget::{Budget, Kind, Owner};
-use crate::config::{Config, ELECTION_TICKS};
+use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS};
 use crate::group::{Effects, Group};
 use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
@@ -114,6 +114,8 @@ pub struct Server {
     seen: Time,
     stalled: Time,
     next_tick: Time,
+    /// When it is asked which leaders are to be heard beside Raft's heartbeats.
+    next_beat: Time,
     next_upkeep: Time,
     greeting: greeting::Greeting,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
@@ -194,7 +196,7 @@ impl Control for Server {
         self.work(now);
         match self.outputs.pop_front() {
             Some(output) => Step::Do(output),
-            None => Step::Wait(self.next_tick.min(self.next_upkeep)),
+            None => Step::Wait(self.next_tick.min(self.next_beat).min(self.next_upkeep)),
         }
     }
 }
@@ -224,10 +226,12 @@ impl Server {
             self.take_writes(now);
             self.next_upkeep = now + UPKEEP;
             self.next_tick = self.next_upkeep;
+            self.next_beat = self.next_upkeep;
             return;
         }
         self.past_reads = 0;
         self.tick(now);
+        self.beat(now);
         if now >= self.next_upkeep {
             self.next_upkeep = now + UPKEEP;
             self.upkeep(now);
@@ -276,6 +280,23 @@ impl Server {
                 group.tick(now, deaf, &mut self.rng, &mut self.counters);
                 self.dirty.insert(*id);
             }
+        }
+    }
+
+    /// Heartbeats for voters that wait less long than this server would.
+    fn beat(&mut self, now: Time) {
+        if now < self.next_beat {
+            return;
+        }
+        let own = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64 * HEARTBEAT_TICKS as u64);
+        // Timeouts, voters and their promises may change meanwhile.
+        self.next_beat = now + UPKEEP;
+        for (id, group) in &mut self.groups {
+            if group.beat_due(own).is_some_and(|due| now >= due) {
+                group.beat(now);
+                self.dirty.insert(*id);
+            }
+            self.next_beat = group.beat_due(own).map_or(self.next_beat, |due| due.min(self.next_beat));
         }
     }
 

@@ -130,6 +130,7 @@ impl Server {
             seen: now,
             stalled: now,
             next_tick: now,
+            next_beat: now,
             next_upkeep: now,
             greeting: super::greeting::Greeting::default(),
             deaf_until,

@@ -313,6 +313,7 @@ impl Server {
         self.adopt_addresses();
         self.end_watches();
         self.next_upkeep = self.next_upkeep.min(now + Span::from_ms(1));
+        self.next_beat = now;
         self.retry_idle(now);
     }
 
