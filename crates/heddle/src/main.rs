@@ -13,7 +13,7 @@ use miette::Report;
 
 use crate::cli::{Cli, Command};
 
-/// A controller allocates and frees for each request: this costs half of what the system's allocator does (decision 28).
+/// A controller allocates and frees for each request, and this allocator serves more of them (decision 28).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -178,6 +178,13 @@ fn values_are_written_read_listed_and_taken_away() {
     cluster.run(&["delete", "/car:cars"]);
     cluster.expect(1, &["delete", "/car:cars"]);
     assert_eq!(values(&cluster.json(&["list", "/"])).len(), 1);
+    // All data at once only for those who say so, and only the datastore that is meant.
+    let (_, stderr) = cluster.expect(2, &["delete", "/"]);
+    assert!(stderr.contains("/ is all data of the cluster") && stderr.contains("--recursive"), "{stderr}");
+    assert_eq!(values(&cluster.json(&["list", "/"])).len(), 1);
+    cluster.run(&["delete", "/", "--recursive", "--datastore", "operational"]);
+    assert_eq!(values(&cluster.json(&["list", "/", "--datastore", "operational"])).len(), 0);
+    assert_eq!(values(&cluster.json(&["list", "/"])).len(), 1);
     // What is no path, and what fits nowhere.
     let (_, stderr) = cluster.expect(2, &["get", "cars"]);
     assert!(stderr.contains("/car:cars/car-entry=17"), "{stderr}");

@@ -239,7 +239,7 @@ fn a_lock_is_held_by_one_command_at_a_time() {
         cluster.desk.expect(status, &[&["cluster", "--endpoints", &endpoints, "--timeout", "500ms"], args].concat()).1
     };
     let stderr = impatient(125, &["lock", "/job:jobs/job=night", "--", "touch", "too-late"]);
-    assert!(stderr.contains("was not had within 500ms"), "{stderr}");
+    assert!(stderr.contains("was not acquired within 500ms"), "{stderr}");
     let stderr = impatient(2, &["elect", "/job:jobs/job=night", "me"]);
     assert!(stderr.contains("me was not elected within 500ms"), "{stderr}");
     assert!(!cluster.desk.path().join("too-late").exists());

@@ -286,11 +286,12 @@ impl Client {
 
     /// A request's time has come: its deadline, the end of a pause, or of an attempt.
     fn expire(&mut self, now: Time, sequence: u64) {
-        let pending = &self.pending[&sequence];
+        let pending = self.pending.get_mut(&sequence).expect("it is pending");
         // A server that has said nothing for so long, though it was asked, may be cut off or stopped.
         let is_silent = |&it: &ConnectionId| self.endpoints.silence(it, now) >= self.config.attempt_timeout;
         let silent = pending.connection().filter(is_silent);
         if now >= pending.deadline {
+            pending.attempt_failed(None);
             let error = pending.timed_out();
             self.leave(sequence);
             self.finish(now, sequence, Err(error));
@@ -335,12 +336,9 @@ impl Client {
     /// An attempt came to nothing.
     fn retry(&mut self, now: Time, sequence: u64, error: Error) {
         let pending = self.pending.get_mut(&sequence).expect("it is pending");
-        let was_sent = matches!(pending.at, At::Connection { sent: true, .. });
-        if was_sent && !error.is_undone() && !pending.may_repeat() {
+        pending.attempt_failed(Some(&error));
+        if self.config.single_attempt || (pending.is_in_doubt() && !pending.may_repeat()) {
             let error = pending.in_doubt(error);
-            return self.finish(now, sequence, Err(error));
-        }
-        if self.config.single_attempt {
             return self.finish(now, sequence, Err(error));
         }
         pending.avoid = pending.connection().and_then(|it| self.endpoints.address(it)).map(str::to_owned);

@@ -58,6 +58,9 @@ pub(crate) enum Miss {
     NotNow,
 }
 
+/// Whatever voters say of how long they wait, a leader sends them heartbeats no closer together.
+const BEATS_APART: Span = Span::from_ms(5);
+
 /// What comes of a group's work, gathered for the server.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -439,7 +442,7 @@ impl Group {
         let members = self.members();
         let others = members.voters.iter().chain(&members.voters_outgoing).filter(|id| **id != self.me.0);
         let patience = others.filter_map(|id| self.promises.get(&ServerId(*id))).min()?;
-        let half = Span::from_ps(patience.as_ps() / 2);
+        let half = Span::from_ps(patience.as_ps() / 2).max(BEATS_APART);
         (self.is_leader() && self.installing.is_none() && half < own).then(|| self.beaten + half)
     }
 

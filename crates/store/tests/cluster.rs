@@ -313,6 +313,20 @@ fn a_leader_with_a_long_timeout_keeps_voters_with_short_ones() {
     assert_eq!(cluster.group(2, ShardId::DEFAULT).term, term, "nobody stood for election");
 }
 
+/// Whoever says that he waits for no leader at all does not keep one busy.
+#[test]
+fn a_voter_without_patience_is_sent_no_more_heartbeats_than_others_bear() {
+    let mut cluster = Cluster::by(3, placement::Strategy::Single);
+    cluster.put(1, "/car:cars/car-entry=1", "x");
+    let (follower, leader, _) = cluster.parts();
+    cluster.queue.clear();
+    let now = cluster.now;
+    cluster.members.get_mut(&leader).unwrap().server.handle(now, from(follower, Vec::new()));
+    let said = cluster.run_alone(leader, Span::from_ms(100), follower);
+    let beats = said.iter().filter(|(kind, _)| *kind == HEARTBEAT).count();
+    assert!((1..=25).contains(&beats), "{beats} in 100 ms");
+}
+
 /// It has forgotten what it promised, and to whom.
 #[test]
 fn a_restarted_server_gives_no_vote_for_as_long_as_a_lease_may_be() {

@@ -243,15 +243,17 @@ fn spoil(cluster: &mut Cluster, id: u64, shard: ShardId) {
     }
 }
 
+/// Logs that are trimmed soon.
+fn small_logs(config: &mut store::Config) {
+    config.log_disk_bytes = 20 * MIB;
+    config.log_memory_bytes = 8 * MIB;
+    config.snapshot_log_bytes = 4 * MIB;
+    config.keep_log_bytes = MIB;
+}
+
 #[test]
 fn a_replica_that_has_stopped_holds_on_to_nothing() {
-    let small = |config: &mut store::Config| {
-        config.log_disk_bytes = 20 * MIB;
-        config.log_memory_bytes = 8 * MIB;
-        config.snapshot_log_bytes = 4 * MIB;
-        config.keep_log_bytes = MIB;
-    };
-    let mut cluster = Cluster::found(Setup { tune: small, ..Setup::default() });
+    let mut cluster = Cluster::found(Setup { tune: small_logs, ..Setup::default() });
     cluster.timeout_ms = 60_000;
     cluster.run(Span::from_secs(2));
     spoil(&mut cluster, 2, ShardId::META);
@@ -275,12 +277,7 @@ fn a_replica_that_has_stopped_holds_on_to_nothing() {
 /// Seed 18150 of the simulation, hostile: a late message had a replica made anew that had just been taken away.
 #[test]
 fn a_snapshot_of_a_replica_that_was_made_anew_meanwhile_is_of_no_use() {
-    let small = |config: &mut store::Config| {
-        config.log_memory_bytes = 8 * MIB;
-        config.snapshot_log_bytes = 4 * MIB;
-        config.keep_log_bytes = MIB;
-    };
-    let mut cluster = Cluster::found(Setup { tune: small, ..Setup::default() });
+    let mut cluster = Cluster::found(Setup { tune: small_logs, ..Setup::default() });
     cluster.timeout_ms = 60_000;
     cluster.run(Span::from_secs(2));
     cluster.make_shard("cars", "/car:cars");

@@ -65,6 +65,17 @@ mod tests {
     }
 
     #[test]
+    fn a_host_with_many_addresses_is_one() {
+        let mut logins = Logins::default();
+        let network = [0x2001, 0xdb8, 0, 1];
+        for _ in 0..FAILURES_MAX {
+            logins.failed(Time::ZERO, RemoteHost::V6(network));
+        }
+        assert!(logins.refuses(Time::ZERO, RemoteHost::V6(network)).is_some());
+        assert_eq!(logins.refuses(Time::ZERO, RemoteHost::V6([0x2001, 0xdb8, 0, 2])), None);
+    }
+
+    #[test]
     fn many_hosts_are_bounded() {
         let mut logins = Logins::default();
         for bits in 0..10_000_u32 {

@@ -68,6 +68,8 @@ pub(super) struct Pending {
     pub preferred: Option<String>,
     /// What the last attempt came to.
     pub last_error: Option<Error>,
+    /// An attempt was sent of which nobody has said that it came to nothing.
+    is_in_doubt: bool,
 }
 
 impl Pending {
@@ -84,6 +86,7 @@ impl Pending {
             avoid: None,
             preferred: None,
             last_error: None,
+            is_in_doubt: false,
         }
     }
 
@@ -182,15 +185,24 @@ impl Pending {
         }
     }
 
+    /// An attempt is over. A server that was sent a write and has not said that nothing comes of it may still do it.
+    pub fn attempt_failed(&mut self, error: Option<&Error>) {
+        let was_sent = matches!(self.at, At::Connection { sent: true, .. });
+        self.is_in_doubt |= was_sent && !error.is_some_and(Error::is_undone);
+    }
+
+    pub const fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
+    }
+
     /// The answer when its time is over.
     pub fn timed_out(&self) -> Error {
-        let timeout_ms = u32::try_from(self.timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX);
         let reason = match &self.last_error {
             Some(Error::Timeout { reason, .. }) => reason.clone(),
             Some(error) => error.to_string(),
             None => "the server did not answer".to_owned(),
         };
-        Error::Timeout { timeout_ms, reason }
+        self.in_doubt(self.failed(reason))
     }
 
     /// What an attempt has come to that was not answered.
@@ -207,11 +219,18 @@ impl Pending {
         Error::Timeout { timeout_ms: u32::try_from(self.timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX), reason }
     }
 
-    /// The answer when it was sent, may have been carried out, and may not be sent again.
+    /// The answer when there will be no other attempt.
     pub fn in_doubt(&self, error: Error) -> Error {
         match (&self.body, error) {
-            (RequestBody::Call { .. }, Error::Timeout { reason, .. }) => {
+            (RequestBody::Call { idempotent: false, .. }, Error::Timeout { reason, .. }) if self.is_in_doubt => {
                 Error::Rpc(format!("{reason}; the call may have been carried out or not"))
+            }
+            (body, Error::Timeout { timeout_ms, mut reason })
+                if self.is_in_doubt && (self.is_write() || matches!(body, RequestBody::Call { .. })) =>
+            {
+                let end = reason.find("; hint: ").unwrap_or(reason.len());
+                reason.insert_str(end, "; it may still be done");
+                Error::Timeout { timeout_ms, reason }
             }
             (_, error) => error,
         }

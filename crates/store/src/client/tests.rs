@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tree::{Change, Event, EventKind, Transaction};
 
 use super::*;
-use crate::protocol::{Consistency, Leader, Request};
+use crate::protocol::{Admin, Consistency, Leader, Request};
 
 /// The cluster that answers, unless a test says otherwise.
 const CLUSTER: u64 = 7;
@@ -110,6 +110,10 @@ impl Bed {
         let leader = leader.map(|address| Leader { shard: ShardId(1), server: ServerId(9), address: address.into() });
         let message = ServerMessage::Response(Response { sequence, leader, result });
         self.handle(Input::Message { connection, message });
+    }
+
+    fn error(&self, token: u64) -> String {
+        self.answers[&token].as_ref().expect_err("it failed").to_string()
     }
 
     fn close(&mut self, connection: ConnectionId) {
@@ -280,6 +284,44 @@ fn what_may_not_happen_twice_is_sent_once() {
     let (connection, ..) = bed.next();
     bed.respond(connection, 1, Err(Error::Busy(9)), None);
     assert_eq!(bed.answers[&1], Err(Error::Busy(9)));
+}
+
+#[test]
+fn what_may_still_be_done_is_said_so_and_nothing_else() {
+    let timeout = Span::from_ms(1_500);
+    // Nobody knows of what was not sent.
+    let mut bed = Bed::new(ClientConfig::default());
+    bed.connects = false;
+    bed.handle(Input::Request { token: 1, body: put(1), timeout });
+    bed.pass(timeout);
+    assert!(!bed.error(1).contains("still"), "{}", bed.error(1));
+    // A server that has it may do it later; one that has nothing to do for a read does no harm.
+    let changes = [put(1), call(true), RequestBody::Admin(Admin::ForceRemove(ServerId(3)))];
+    for (body, doubtful) in changes.map(|body| (body, true)).into_iter().chain([(get(1), false)]) {
+        for config in [ClientConfig::default(), ClientConfig { single_attempt: true, ..ClientConfig::default() }] {
+            let mut bed = Bed::new(config);
+            bed.handle(Input::Request { token: 1, body: body.clone(), timeout });
+            let (connection, _, request) = bed.next();
+            let reason = "shard \"cars\" has no leader; hint: wait".to_owned();
+            bed.respond(connection, request.sequence, Err(Error::Timeout { timeout_ms: 9, reason }), None);
+            // What came later is undone, which says nothing of the first.
+            while let Some((connection, request)) = bed.sent.pop_front() {
+                bed.respond(connection, request.sequence, Err(Error::Busy(9)), None);
+            }
+            bed.pass(timeout);
+            assert_eq!(bed.error(1).contains("; it may still be done"), doubtful, "{body:?}: {}", bed.error(1));
+        }
+    }
+    // Whoever was only ever told that it was not begun knows that it was not.
+    let mut bed = Bed::new(ClientConfig::default());
+    bed.handle(Input::Request { token: 1, body: put(1), timeout });
+    for _ in 0..15 {
+        while let Some((connection, request)) = bed.sent.pop_front() {
+            bed.respond(connection, request.sequence, Err(Error::Busy(9)), None);
+        }
+        bed.pass(Span::from_ms(100));
+    }
+    assert!(!bed.error(1).contains("still"), "{}", bed.error(1));
 }
 
 #[test]

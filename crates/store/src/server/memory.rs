@@ -197,7 +197,7 @@ fn answer_bytes(answer: &Answer) -> usize {
         Answer::Chunk { entries, .. } => {
             entries.iter().map(|entry| entry.at.path.as_str().len() + entry.value.bytes.len() + 64).sum()
         }
-        // Short, and about what is done: nothing else may be said instead.
+        // What was asked is done, and nothing else may be said of it, however long that is: at most what the map has of servers and shards.
         Answer::Written { .. }
         | Answer::Otherwise { .. }
         | Answer::Done

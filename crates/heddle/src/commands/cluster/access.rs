@@ -10,7 +10,7 @@ use machine::ServerId;
 use miette::{Report, miette};
 use placement::{Command, Effect, Member};
 use store::client::ClientConfig;
-use store::protocol::{Admin, Answer, LeaseRequest, RequestBody};
+use store::protocol::{Admin, Answer, RequestBody};
 use store::status::{Status, StoppedReplica};
 
 use super::{explain, tls};
@@ -71,14 +71,9 @@ impl Access {
         })
     }
 
-    /// Asks; the error is as it came, but for what a server may still do.
+    /// Asks; the error is as it came.
     pub fn try_ask(&self, body: RequestBody) -> Result<Answer, Error> {
-        let changes = match &body {
-            RequestBody::Write(_) | RequestBody::Call { .. } | RequestBody::Admin(Admin::Placement(_)) => true,
-            RequestBody::Lease(lease) => !matches!(lease, LeaseRequest::List { .. } | LeaseRequest::Show { .. }),
-            _ => false,
-        };
-        self.client.request(body, self.timeout).map_err(|error| if changes { doubtful(error) } else { error })
+        self.client.request(body, self.timeout)
     }
 
     /// Asks.
@@ -246,16 +241,4 @@ fn knock(endpoints: &[String], timeout: Duration) -> Result<(), Report> {
         "no controller at {}",
         failures.join(", ")
     ))
-}
-
-/// No answer does not mean that it was not done: whoever has the request may still do it once it can.
-fn doubtful(error: Error) -> Error {
-    match error {
-        Error::Request(store::protocol::Error::Timeout { timeout_ms, mut reason }) => {
-            let end = reason.find("; hint: ").unwrap_or(reason.len());
-            reason.insert_str(end, "; it may still be done");
-            Error::Request(store::protocol::Error::Timeout { timeout_ms, reason })
-        }
-        error => error,
-    }
 }

@@ -63,7 +63,7 @@ pub fn lock(args: &actions::Access, lock: &Lock) -> Result<Ending, Report> {
     forward_signals(signals, running.clone(), releaser.clone());
     let late = args.timeout.map(|limit| {
         format!(
-            "The lock at {} was not had within {limit:?}; hint: `heddle cluster list {0}` shows who is before, `heddle cluster alarms` whether it has a leader",
+            "The lock at {} was not acquired within {limit:?}; hint: `heddle cluster list {0}` shows who is before, `heddle cluster alarms` whether its shard has a leader",
             lock.at.path
         )
     });
