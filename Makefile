@@ -14,6 +14,8 @@ SECONDS_EACH ?= 60
 
 target := $(or $(CARGO_TARGET_DIR),target)
 heddle := $(target)/release/heddle
+# Lints while it compiles.
+linted := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/clippy-rustc.sh
 
 # Tests of networks and clusters wait most of their time.
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
@@ -34,8 +36,8 @@ setup: ## Install what is missing (root), or say what to ask for
 .PHONY: test
 test: ready format clippy ## Format, lints, all tests
 	@# Examples are no tests: clippy has compiled them.
-	$(CARGO) test $(CARGO_FLAGS) --workspace --lib --bins --tests
-	$(CARGO) test $(CARGO_FLAGS) --workspace --doc
+	$(linted) $(CARGO) test $(CARGO_FLAGS) --workspace --lib --bins --tests
+	$(linted) $(CARGO) test $(CARGO_FLAGS) --workspace --doc
 
 .PHONY: ready
 ready:
@@ -52,7 +54,7 @@ format:
 
 .PHONY: clippy
 clippy:
-	$(CARGO) clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+	$(linted) $(CARGO) test $(CARGO_FLAGS) --workspace --all-targets --no-run
 
 .PHONY: build
 build: ## Build the program with optimisation

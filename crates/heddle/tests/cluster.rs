@@ -568,6 +568,19 @@ fn certificates_are_asked_for_and_told_of() {
 }
 
 #[test]
+fn who_cannot_keep_an_audit_log_takes_no_place_in_a_cluster() {
+    let desk = Desk::new();
+    let node = Node::start(&desk, "c1", &["--listen", "127.0.0.1:0"]);
+    let joins = ["controller", "--data", "c2", "--node", "c2", "--listen", "127.0.0.1:0", "--join", &node.address];
+    let (_, stderr) = desk.expect(2, &[&joins[..], &["--audit-log", "."]].concat());
+    assert!(stderr.contains("cannot append to it"), "{stderr}");
+    let (members, _) = desk.expect(0, &["cluster", "--endpoints", &node.address, "status", "-o", "json"]);
+    assert!(!members.contains("\"c2\""), "{members}");
+    let (_, stderr) = desk.expect(2, &["cluster", "--endpoints", &format!("http://{}", node.address), "status"]);
+    assert!(stderr.contains("expected HOST:PORT"), "{stderr}");
+}
+
+#[test]
 fn without_a_cluster_the_way_to_one_is_shown() {
     let desk = Desk::new();
     // A port that was free a moment ago, and one that speaks something else.

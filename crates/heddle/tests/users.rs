@@ -163,6 +163,8 @@ fn users_do_what_their_roles_allow_until_they_do_not_and_all_is_noted() {
     assert!(line.contains("Watching"), "{line}");
     root.run(&["role", "revoke", "drivers", "watch", "/car:cars"]);
     assert_eq!(watch.wait().expect("it ends").code(), Some(2));
+    let said = one_line(&std::io::read_to_string(told).expect("it speaks UTF-8"));
+    assert!(said.contains("the cluster has ended the watch: user ann may not watch"), "{said}");
 
     root.run(&["user", "delete", "ann"]);
     let said = ann.refused(&["get", "/car:cars/car-entry=1"]);

@@ -6,7 +6,7 @@
 
 use bond::MemberId;
 use fabric::{LinkFault, Side};
-use machine::{Calendar, Span, Time};
+use machine::{Span, Time};
 
 use crate::bonded::{Bonds, OVER};
 use crate::engine::{Engine, Wire};
@@ -58,7 +58,7 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
 
     /// Takes out of the calendar what is under way on these wires. Looks at every event: cables are pulled rarely.
     fn lose_what_is_on(&mut self, wires: [u32; 2]) {
-        let mut events = std::mem::replace(&mut self.calendar, Calendar::new());
+        let mut events = std::mem::take(&mut self.calendar);
         while let Some((at, event)) = events.pop() {
             match wires.iter().find(|wire| event.at == OVER | **wire) {
                 None => self.calendar.push(at, event),

@@ -83,14 +83,23 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Opens the file and starts the thread.
+    /// Opens the file, before it is known whose log it is.
     ///
     /// # Errors
-    /// [`Error::Path`] if the file cannot be opened, [`Error::System`].
-    pub fn start(options: AuditOptions, server: ServerId) -> Result<Self, Error> {
+    /// [`Error::Path`].
+    pub fn open(options: AuditOptions) -> Result<impl FnOnce(ServerId) -> Result<Self, Error>, Error> {
         let shared = Arc::new(Shared::default());
-        let (lines, queue) = sync_channel(QUEUE_LINES);
         let writer = writer::Writer::open(&options, Arc::clone(&shared))?;
+        Ok(|server| Self::start(options, shared, writer, server))
+    }
+
+    fn start(
+        options: AuditOptions,
+        shared: Arc<Shared>,
+        writer: writer::Writer,
+        server: ServerId,
+    ) -> Result<Self, Error> {
+        let (lines, queue) = sync_channel(QUEUE_LINES);
         let thread = std::thread::Builder::new()
             .name("audit".into())
             .spawn(move || writer.run(&queue))

@@ -1,9 +1,9 @@
 //! A client of the cluster for programs that may block: it lives in a thread of its own.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -89,6 +89,8 @@ struct Watcher {
     skipped: BTreeMap<ShardId, WatchEvents>,
     /// Whether there is any of that; the user then tells when there is room again.
     is_behind: Arc<AtomicBool>,
+    /// Why no more will come, once the cluster has ended it.
+    end: Arc<OnceLock<store::protocol::Error>>,
 }
 
 impl Watcher {
@@ -248,10 +250,12 @@ impl Client {
         let (begun, behind) = (Some(begun), Arc::clone(&is_behind));
         let waiting = Arc::new(AtomicUsize::new(0));
         let held = Arc::clone(&waiting);
-        let watcher = Watcher { begun, events: to, waiting: held, skipped: BTreeMap::new(), is_behind: behind };
+        let end = Arc::new(OnceLock::new());
+        let skipped = BTreeMap::new();
+        let watcher = Watcher { begun, events: to, waiting: held, skipped, is_behind: behind, end: Arc::clone(&end) };
         self.order(Order::Request { token, body, timeout, to: Listener::Watch(watcher) })?;
         match beginning.recv().map_err(|_| Error::Closed)?? {
-            Answer::Watching { from } => Ok(Watch { client: self, token, events, waiting, is_behind, from }),
+            Answer::Watching { from } => Ok(Watch { client: self, token, events, waiting, is_behind, end, from }),
             other => unreachable!("a watch is answered by its beginning, not by {other:?}"),
         }
     }
@@ -277,7 +281,8 @@ fn check(endpoints: &[String]) -> Result<(), Error> {
         return Err(Error::Address(String::new()));
     }
     let is_address = |text: &String| {
-        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        let is_host = |host: &str| !host.is_empty() && !host.contains('/');
+        text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
     };
     endpoints.iter().find(|text| !is_address(text)).map_or(Ok(()), |text| Err(Error::Address(text.clone())))
 }
@@ -299,6 +304,7 @@ pub struct Watch<'a> {
     events: Receiver<WatchEvents>,
     waiting: Arc<AtomicUsize>,
     is_behind: Arc<AtomicBool>,
+    end: Arc<OnceLock<store::protocol::Error>>,
     /// The revisions after which it began.
     pub from: BTreeMap<ShardId, u64>,
 }
@@ -309,6 +315,11 @@ impl Watch<'_> {
         let told = self.events.recv_timeout(timeout).ok();
         self.took(told.as_ref());
         told
+    }
+
+    /// Why the cluster has ended it, if it has.
+    pub fn end(&self) -> Option<Error> {
+        self.end.get().cloned().map(Error::Request)
     }
 
     /// There is room now for what there was none for.
@@ -450,8 +461,9 @@ impl Agent {
                 }
             }
             Output::WatchEnded { token, error } => {
-                tracing::warn!("a watch has ended: {error}");
-                listeners.remove(&token);
+                if let Some(Listener::Watch(watcher)) = listeners.remove(&token) {
+                    watcher.end.set(error).expect("it ends once");
+                }
             }
             Output::Invoke { connection, call: id, name, path, input } => {
                 let bytes = input.len();

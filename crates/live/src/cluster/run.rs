@@ -138,6 +138,8 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let http = http.map(http::listen).transpose()?;
     let listen = listener.local_addr().map_err(taken)?;
     let advertise = advertised(options, listen)?;
+    // Whoever cannot keep it takes no place in a cluster.
+    let audit = options.audit.clone().map(Audit::open).transpose()?;
     let restarted = recovered.identity.is_some();
     let mut secrets = Secrets::open(folder.path())?;
     let begun = begin(options, tls.as_ref(), (&folder, &mut secrets), &advertise, log, recovered, &signals)?;
@@ -173,7 +175,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     check_secret(&mut server, &secrets, begun.cluster)?;
     note_rebuilt(&server, &options.rebuild);
     let disk = Disk::start(folder.path(), &waker)?;
-    let audit = options.audit.clone().map(|options| Audit::start(options, begun.server)).transpose()?;
+    let audit = audit.map(|start| start(begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
     let worn_after = options.worn_after.min(WORN_AFTER).as_ps();
     let worn_at = Time::ZERO + Span::from_ps(worn_after - worn_after / 64 * (id.0 % 16));

@@ -227,7 +227,7 @@ fn listen(access: &Access, at: &Location, format: Format) -> Result<Ending, Repo
             known = Some(first);
         }
         if watch.next().is_none() {
-            return Err(miette!(help = "begin again", "the cluster has ended the watch"));
+            return Err(super::watch::ended(access, watch.end()));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use live::cluster::Error;
 use miette::{Report, miette};
 use placement::ShardId;
 use serde_json::{Value, json};
@@ -18,16 +19,31 @@ use crate::output::put;
 pub fn watch(access: &Access, at: &Place, from: Option<u64>, format: Format) -> Result<(), Report> {
     let location = at.location();
     let from = from.map_or_else(|| Ok(BTreeMap::new()), |revision| in_its_shard(access, &location.path, revision))?;
-    let watch = access.client.watch(location.clone(), from, access.timeout).map_err(|error| access.explain(error))?;
+    let mut watch =
+        access.client.watch(location.clone(), from, access.timeout).map_err(|error| access.explain(error))?;
     let from: Vec<String> = watch.from.iter().map(|(shard, revision)| format!("{revision} of shard {shard}")).collect();
     eprintln!("Watching {location} from revision {}", from.join(", "));
     if format == Format::Csv {
         put("revision,shard,event,path,etag,value\n")?;
     }
-    for told in watch {
+    for told in watch.by_ref() {
         put(&lines(&told, &location.path, format))?;
     }
-    Err(miette!(help = "begin again; what changed meanwhile has to be read", "the cluster has ended the watch"))
+    Err(ended(access, watch.end()))
+}
+
+/// Why there is nothing more to come.
+pub fn ended(access: &Access, why: Option<Error>) -> Report {
+    match why {
+        Some(Error::Request(store::protocol::Error::Denied(why))) => {
+            miette!(
+                help = "a watch needs the right to read all of what it watches",
+                "the cluster has ended the watch: {why}"
+            )
+        }
+        Some(error) => access.explain(error).wrap_err("the cluster has ended the watch"),
+        None => miette!(help = "begin again; what changed meanwhile has to be read", "the cluster has ended the watch"),
+    }
 }
 
 /// A revision of the one shard that has everything below a path.

@@ -1,0 +1,4 @@
+#!/bin/sh
+# In place of rustc for the crates of this workspace (cargo's RUSTC_WORKSPACE_WRAPPER): clippy's driver compiles as rustc does and lints
+# as it goes, so that what is linted is what the tests run, and nothing is compiled twice. A warning is an error.
+exec clippy-driver "$@" --deny warnings
