@@ -68,9 +68,9 @@ impl Server {
         unread < WATCH_ROOM && asked < self.budget.share() / 2 && !(scarce && unread > 0)
     }
 
-    /// Whether a client has been told something that is not known to be sent.
-    pub fn has_unread(&self, client: ClientId) -> bool {
-        self.budget.of(Owner::Client(client), Kind::Answers) > 0
+    /// Bytes that a client has been told and that are not known to be sent.
+    pub fn unread_bytes(&self, client: ClientId) -> usize {
+        self.budget.of(Owner::Client(client), Kind::Answers)
     }
 
     /// Whether there is something to be carried out.
