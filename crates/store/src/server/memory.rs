@@ -15,6 +15,9 @@ const REQUEST_BYTES: usize = 512;
 /// An answer that is no longer is owed in any case: its request has paid for it.
 const SHORT_ANSWER_BYTES: usize = REQUEST_BYTES;
 
+/// Watches themselves, without what they have to be told, have this part of the memory at most.
+pub(super) const FOR_WATCHES: usize = 8;
+
 /// While so much waits to be sent to a client, it is sent no events of watches.
 pub(super) const WATCH_ROOM: usize = 256 << 10;
 
