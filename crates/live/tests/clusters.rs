@@ -3,6 +3,7 @@
 mod controllers;
 mod data_folder;
 mod descriptors;
+mod fairness;
 mod memory;
 mod one_controller;
 mod peers;

@@ -22,14 +22,14 @@ const MEMORY_BYTES: usize = 64 << 20;
 const BASE_BYTES: usize = 192 << 20;
 
 /// A client that speaks the protocol by itself, and is not well-behaved.
-struct Raw {
-    stream: TcpStream,
+pub struct Raw {
+    pub stream: TcpStream,
     inbox: Vec<u8>,
     sequence: u64,
 }
 
 impl Raw {
-    fn connect(address: &str, session: u64) -> Self {
+    pub fn connect(address: &str, session: u64) -> Self {
         let stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut raw = Self { stream, inbox: Vec::new(), sequence: 0 };
@@ -39,7 +39,7 @@ impl Raw {
     }
 
     /// Whether it was taken as a whole.
-    fn send<T: Serialize>(&mut self, message: &T) -> bool {
+    pub fn send<T: Serialize>(&mut self, message: &T) -> bool {
         let mut frame = Vec::new();
         encode_frame(message, &mut frame).expect("it fits a frame");
         match self.stream.write_all(&frame) {
@@ -49,13 +49,13 @@ impl Raw {
         }
     }
 
-    fn ask(&mut self, body: RequestBody) -> bool {
+    pub fn ask(&mut self, body: RequestBody) -> bool {
         self.sequence += 1;
         let (sequence, timeout_ms) = (self.sequence, 600_000);
         self.send(&ClientMessage::Request(Request { session: 7, sequence, acknowledged: 1, timeout_ms, body }))
     }
 
-    fn receive<T: serde::de::DeserializeOwned>(&mut self) -> T {
+    pub fn receive<T: serde::de::DeserializeOwned>(&mut self) -> T {
         loop {
             if let Some((body, length)) = store::protocol::split_frame(&self.inbox).expect("a frame") {
                 let message = decode(body).expect("a message");
@@ -81,7 +81,7 @@ fn write_of(key: u64, bytes: usize) -> RequestBody {
 }
 
 /// A gauge or counter of its metrics.
-fn metric(controller: &Controller, name: &str) -> u64 {
+pub fn metric(controller: &Controller, name: &str) -> u64 {
     let (_, page) = controller.page("/metrics");
     let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {page}"));
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")

@@ -11,15 +11,15 @@ use store::{ClientId, Config, Input, LEASE_MAX};
 use tree::{Change, Transaction};
 
 impl Cluster {
-    fn by(servers: u64, strategy: placement::Strategy) -> Self {
+    pub fn by(servers: u64, strategy: placement::Strategy) -> Self {
         Self::tuned(servers, strategy, |_| {})
     }
 
-    fn tuned(servers: u64, strategy: placement::Strategy, tune: fn(&mut Config)) -> Self {
+    pub fn tuned(servers: u64, strategy: placement::Strategy, tune: fn(&mut Config)) -> Self {
         Self::found(Setup { servers, strategy, tune, ..Setup::default() })
     }
 
-    fn put(&mut self, to: u64, path: &str, value: &str) -> Answer {
+    pub fn put(&mut self, to: u64, path: &str, value: &str) -> Answer {
         self.ask(to, put(path, value)).unwrap()
     }
 }
@@ -452,6 +452,10 @@ fn a_watcher_that_does_not_read_costs_its_share_and_is_told_what_it_missed() {
         Some(100),
         "it goes on after what it has to read again"
     );
+    // The watch itself goes with its client.
+    assert!(cluster.server(1).memory().used_bytes < 1_000);
+    cluster.queue.push_back((ServerId(1), Input::ClientGone(CLIENT)));
+    cluster.run(Span::from_ms(10));
     assert_eq!(cluster.server(1).memory().used_bytes, 0);
 }
 

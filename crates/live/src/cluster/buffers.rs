@@ -126,7 +126,8 @@ impl Inbox {
         let mut turn = 0;
         while turn < turn_bytes {
             let room = self.room(INBOX_BYTES / 2);
-            let wanted = room.len();
+            let wanted = room.len().min(turn_bytes - turn);
+            let room = &mut room[..wanted];
             match source.read(room) {
                 Ok(0) => return Ok(Received::Ended),
                 Ok(read) => {

@@ -5,7 +5,9 @@ mod access;
 mod alarms;
 mod greeting;
 mod outbox;
+mod partial;
 mod peer_refusals;
+mod turns;
 
 use std::collections::HashMap;
 use std::io;
@@ -15,12 +17,11 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use machine::{Control, Rng, ServerId, Span, Step, Time};
-use mio::event::Event;
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use nix::sys::signalfd::SignalFd;
-use store::protocol::{Admin, ClientMessage, Hello, Request, RequestBody, Role, decode, decode_client};
+use store::protocol::{Admin, ClientMessage, Hello, Request, RequestBody, Role};
 use store::{ClientId, Input, Output, Server};
 
 use super::audit::Audit;
@@ -35,12 +36,13 @@ use super::peers::{Action, Peers, bound_silence};
 use super::refusals::{Caller, Refusals};
 use super::remote::RemoteHost;
 use super::secret::Secrets;
-use super::stream::{Received, Stream};
+use super::stream::Stream;
 use super::subject::common_name;
 use super::{Error, Tls};
 use greeting::Handshake;
 use outbox::Waiting;
 use peer_refusals::PeerRefusals;
+use turns::Turns;
 
 const LISTENER: Token = Token(0);
 const SIGNALS: Token = Token(1);
@@ -152,8 +154,8 @@ pub(super) struct Node {
     next_client: u64,
     /// Connections with something to send.
     dirty: Vec<Token>,
-    /// Connections that had more than one turn's worth.
-    unfinished: Vec<Token>,
+    /// Connections that have something to be received, and wait for their turn.
+    turns: Turns,
     /// There were more to accept than one turn's worth.
     accepts: bool,
     /// There is no descriptor for who connects: they wait in the kernel.
@@ -214,7 +216,7 @@ impl Node {
             tokens: Tokens::from(FIRST_CONNECTION),
             next_client: 1,
             dirty: Vec::new(),
-            unfinished: Vec::new(),
+            turns: Turns::default(),
             accepts: false,
             is_short: false,
             sweep_at: Time::ZERO,
@@ -285,7 +287,7 @@ impl Node {
             }
             wake = wake.min(self.parts.worn_at);
             wake = wake.min(self.tend(now));
-            let is_busy = !self.unfinished.is_empty() || self.accepts || !self.dirty.is_empty();
+            let is_busy = !self.turns.is_empty() || self.accepts || !self.dirty.is_empty();
             let span = if is_busy { Span::ZERO } else { wake.since(self.parts.clock.now()) };
             match self.parts.poll.poll(&mut events, Some(Duration::from_nanos(span.as_ns()))) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -296,20 +298,17 @@ impl Node {
         }
     }
 
-    /// Everything that has come in, before the server is asked for anything.
+    /// What has come in, a share of each connection, before the server is asked for anything.
     fn handle(&mut self, now: Time, events: &Events) {
-        let unfinished = std::mem::take(&mut self.unfinished);
         for event in events {
             match event.token() {
                 LISTENER => self.accepts = true,
                 SIGNALS => self.signalled(now),
                 WAKER => {}
-                token => self.receive(now, token, Some(event)),
+                token => self.turns.add(token, event.is_read_closed() || event.is_error()),
             }
         }
-        for token in unfinished {
-            self.receive(now, token, None);
-        }
+        self.take_turns(now);
         if self.accepts {
             self.accept(now);
         }
@@ -389,84 +388,6 @@ impl Node {
             Output::Stop(reason) => return Err(Error::Stopped(reason)),
         }
         Ok(())
-    }
-
-    fn receive(&mut self, now: Time, token: Token, event: Option<&Event>) {
-        if !event.is_some_and(|event| event.is_read_closed() || event.is_error()) && self.holds_back(token) {
-            // It may take more of what it is told.
-            self.dirty.push(token);
-            return;
-        }
-        let Some(mut connection) = self.connections.remove(&token) else { return };
-        let outcome = self.take_in(now, token, &mut connection, event);
-        if matches!(connection.kind, Kind::Client { client, .. } if self.parts.server.has_unread(client)) {
-            // Some of it may have gone.
-            self.dirty.push(token);
-        }
-        self.connections.insert(token, connection);
-        self.note_received(now, token);
-        match outcome {
-            Ok(Received::All) => {}
-            Ok(Received::More) => self.unfinished.push(token),
-            // Who only looks whether somebody listens is refused nothing.
-            Ok(Received::Ended) => self.end(now, token, "closed by the other side", false),
-            Err(reason) => self.close(now, token, &reason),
-        }
-    }
-
-    /// Receives, and handles whole frames. The connection is out of the table meanwhile.
-    fn take_in(
-        &mut self,
-        now: Time,
-        token: Token,
-        connection: &mut Connection,
-        event: Option<&Event>,
-    ) -> Result<Received, String> {
-        let received = connection.stream.receive(event)?;
-        while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
-            let length = body.len();
-            match connection.kind {
-                Kind::Client { client, version } => match decode_client(body) {
-                    Ok(message) => {
-                        let refusal = self.refuse_join(now, version, &message, connection);
-                        if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
-                            connection.stream.put(&refusal).expect("a refusal is short");
-                        } else {
-                            // By the clock of this moment: a lease must not be judged by what it showed before this was read.
-                            self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
-                        }
-                    }
-                    Err(unreadable) => self.refuse_unreadable(connection, unreadable)?,
-                },
-                Kind::From(from) => {
-                    let envelope = decode(body).map_err(|error| error.to_string())?;
-                    self.parts.server.handle(self.parts.clock.now(), Input::Peer { from, envelope });
-                }
-                Kind::To { peer, .. } => {
-                    let welcome = decode(body).map_err(|error| error.to_string())?;
-                    self.answered(now, (token, peer), connection, welcome)?;
-                }
-                Kind::Unknown { .. } => {
-                    let hello: Hello = decode(body).map_err(|error| error.to_string())?;
-                    let outcome = self.greeted(now, token, connection, &hello);
-                    self.welcome(now, connection, outcome)?;
-                }
-                Kind::Challenged { server, .. } => {
-                    let proof = decode(body).map_err(|error| error.to_string())?;
-                    let outcome = self.proved(now, (token, server), connection, &proof);
-                    self.welcome(now, connection, outcome)?;
-                }
-            }
-            connection.stream.took(length);
-            if matches!(connection.kind, Kind::Client { client, .. } if !self.parts.server.may_read(client)) {
-                // What else is there waits where it is.
-                self.waiting.hold_back(token);
-                connection.stream.flush()?;
-                return Ok(if received == Received::Ended { received } else { Received::All });
-            }
-        }
-        connection.stream.flush()?;
-        Ok(received)
     }
 
     /// Ends a connection from here.

@@ -15,8 +15,11 @@ use store::protocol::{FRAME_HEADER, FrameError, split_frame};
 pub(super) use super::buffers::Received;
 use super::buffers::{Inbox, Outbox};
 
-/// One connection is read so far, then it is the next one's turn.
-const TURN_BYTES: usize = 1 << 20;
+/// A client's connection is read so far, then it is the next one's turn.
+pub(super) const TURN_BYTES: usize = 32 << 10;
+
+/// The same for other connections, and in the midst of a long frame.
+pub(super) const TURN_BYTES_MAX: usize = 1 << 20;
 
 /// So much is handed to TLS at a time: what it has encrypted waits within it.
 const TLS_CHUNK_BYTES: usize = 64 << 10;
@@ -107,19 +110,28 @@ impl Stream {
         self.inbox.extra()
     }
 
-    /// Receives what there is.
+    /// Receives what there is, after an event of the connection or without one.
     ///
     /// # Errors
     /// The connection is broken: in words for a log.
     pub fn receive(&mut self, event: Option<&Event>) -> Result<Received, String> {
+        // A read that does not fill its room has emptied the socket (epoll(7), questions and answers, 9), but for its end.
+        self.receive_some(event.is_none_or(Event::is_read_closed), TURN_BYTES_MAX)
+    }
+
+    /// The same, but no more than `turn_bytes` or what the next frame lacks; `to_the_end`: until the socket says that it has no
+    /// more, or that there will be none.
+    ///
+    /// # Errors
+    /// As those of [`Stream::receive`].
+    pub fn receive_some(&mut self, to_the_end: bool, turn_bytes: usize) -> Result<Received, String> {
         if !self.connected().map_err(|error| error.to_string())? {
             return Ok(Received::All);
         }
-        // Otherwise a read that does not fill its room has emptied the socket (epoll(7), questions and answers, 9).
-        let to_the_end = event.is_none_or(Event::is_read_closed);
+        let turn_bytes = self.missing().clamp(turn_bytes, TURN_BYTES_MAX);
         match &mut self.tls {
-            None => self.inbox.receive(&mut self.socket, to_the_end, TURN_BYTES).map_err(|error| error.to_string()),
-            Some(tls) => receive_tls(&mut self.socket, tls, &mut self.inbox),
+            None => self.inbox.receive(&mut self.socket, to_the_end, turn_bytes).map_err(|error| error.to_string()),
+            Some(tls) => receive_tls(&mut self.socket, tls, &mut self.inbox, turn_bytes),
         }
     }
 
@@ -136,6 +148,23 @@ impl Stream {
             }
         }
         Ok(true)
+    }
+
+    /// Bytes that the next frame lacks, as far as its length is known; one that is too long lacks nothing.
+    fn missing(&self) -> usize {
+        let bytes = self.inbox.content();
+        let length = bytes.first_chunk::<FRAME_HEADER>().map_or(0, |header| u32::from_le_bytes(*header) as usize);
+        if length > self.frame_max { 0 } else { (FRAME_HEADER + length).saturating_sub(bytes.len()) }
+    }
+
+    /// Bytes that came in and were not taken.
+    pub fn pending(&self) -> usize {
+        self.inbox.content().len()
+    }
+
+    /// Whether a whole frame is there, or one that is too long.
+    pub fn has_frame(&self) -> bool {
+        !matches!(self.frame(), Ok(None))
     }
 
     /// The next frame's body, if it is there; it is taken by [`Stream::took`].
@@ -219,10 +248,15 @@ fn flush_tls(socket: &mut TcpStream, tls: &mut Connection, outbox: &mut Outbox) 
     }
 }
 
-fn receive_tls(socket: &mut TcpStream, tls: &mut Connection, inbox: &mut Inbox) -> Result<Received, String> {
+fn receive_tls(
+    socket: &mut TcpStream,
+    tls: &mut Connection,
+    inbox: &mut Inbox,
+    turn_bytes: usize,
+) -> Result<Received, String> {
     let mut turn = 0;
     loop {
-        if turn >= TURN_BYTES {
+        if turn >= turn_bytes {
             return Ok(Received::More);
         }
         match tls.read_tls(socket) {

@@ -230,6 +230,7 @@ const fn connection_of(input: &Input) -> (u8, u64) {
         | Input::Disowned(from) => (0, from.0),
         Input::Client { client, .. }
         | Input::Caller { client, .. }
+        | Input::Host { client, .. }
         | Input::ClientGone(client)
         | Input::Waiting { client, .. } => (1, client.0),
         Input::Written(_) | Input::WriteFailed { .. } | Input::WallClock(_) | Input::Held { .. } | Input::Tick => {

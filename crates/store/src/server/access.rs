@@ -21,6 +21,7 @@ use tree::{Change, Condition, Datastore, Location, Path};
 
 use super::memory::request_bytes;
 use super::operations::{Origin, Route, What};
+use super::places::Party;
 use super::{ClientId, Output, Server};
 use crate::budget::{Kind, Owner};
 use crate::peer::Told;
@@ -62,6 +63,7 @@ struct Parked {
 #[derive(Default)]
 pub(super) struct Gate {
     callers: BTreeMap<ClientId, Caller>,
+    hosts: BTreeMap<ClientId, String>,
     parked: VecDeque<Parked>,
     /// Numbers requests in the order in which they came.
     next: u64,
@@ -78,6 +80,10 @@ pub(super) struct Gate {
 impl Gate {
     pub(super) fn len(&self) -> usize {
         self.parked.len()
+    }
+
+    pub(super) fn called_from(&mut self, client: ClientId, host: String) {
+        self.hosts.insert(client, host);
     }
 
     fn is_server(&self, client: ClientId) -> bool {
@@ -110,12 +116,14 @@ impl Server {
 
     pub(super) fn caller_gone(&mut self, client: ClientId) {
         self.gate.callers.remove(&client);
-        let mut bytes = 0;
+        self.gate.hosts.remove(&client);
+        let (mut bytes, before) = (0, self.gate.parked.len());
         self.gate.parked.retain(|parked| {
             let stays = parked.client != client;
             bytes += if stays { 0 } else { parked.bytes };
             stays
         });
+        self.places.give_back(client, before - self.gate.parked.len());
         self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
     }
 
@@ -128,6 +136,16 @@ impl Server {
                 Identity::Invited { .. } | Identity::Nobody => None,
             },
         }
+    }
+
+    /// Who a client counts as where there is only so much of something.
+    pub(super) fn party(&self, client: ClientId) -> Party {
+        if self.map.access().is_enabled()
+            && let Some(user) = self.user(client)
+        {
+            return Party::User(user.to_owned());
+        }
+        self.gate.hosts.get(&client).map_or(Party::Client(client), |host| Party::Host(host.clone()))
     }
 
     /// Whether requests of this client have to be checked.
@@ -150,6 +168,7 @@ impl Server {
         }
         let bytes = request_bytes(&request.body);
         self.budget.add(Owner::Client(client), Kind::Requests, bytes);
+        self.places.take(client, &self.party(client), 1);
         self.gate.next += 1;
         let number = self.gate.next;
         self.gate.parked.push_back(Parked { number, client, request, came: now, deadline, bytes });
@@ -176,6 +195,7 @@ impl Server {
         while self.gate.parked.front().is_some_and(|parked| parked.number <= covered) {
             let Some(Parked { client, request, deadline, bytes, .. }) = self.gate.parked.pop_front() else { return };
             self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
+            self.places.give_back(client, 1);
             self.judge(now, client, request, deadline);
         }
         if !self.gate.parked.is_empty() {
@@ -220,6 +240,7 @@ impl Server {
         });
         for (client, sequence, waited, bytes) in over {
             self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
+            self.places.give_back(client, 1);
             self.counters.timeouts += 1;
             let timeout_ms = u32::try_from(waited.as_ns() / 1_000_000).unwrap_or(u32::MAX);
             let reason =

@@ -69,6 +69,13 @@ impl Server {
         timeout: Span,
         idempotent: bool,
     ) {
+        let party = self.party(client);
+        if !self.call_places.admits(client, &party, 1) {
+            self.budget.note_refused(Kind::Calls);
+            let error = self.overloaded(now, "its user or host has as many calls under way as it may");
+            return self.respond(client, Response { sequence, leader: None, result: Err(error) });
+        }
+        self.call_places.take(client, &party, 1);
         self.next_call += 1;
         // That there is room for it was seen to before.
         self.budget.add(Owner::Client(client), Kind::Calls, input.len());
@@ -82,6 +89,7 @@ impl Server {
     fn end_call(&mut self, call: u64) -> Option<(ClientId, u64)> {
         let (client, sequence, bytes) = self.calls.remove(&call)?;
         self.budget.give_back(Owner::Client(client), Kind::Calls, bytes);
+        self.call_places.give_back(client, 1);
         Some((client, sequence))
     }
 

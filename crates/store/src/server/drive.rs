@@ -26,6 +26,9 @@ impl Server {
         let id = self.operations.add(origin, route, what, deadline);
         let operation = self.operations.get(id).expect("it was just added");
         self.budget.add(operation.owner(), Kind::Requests, operation.bytes());
+        if let Owner::Client(client) = operation.owner() {
+            self.places.take(client, &self.party(client), 1);
+        }
         self.drive(now, id);
         id
     }
@@ -34,6 +37,9 @@ impl Server {
     pub(super) fn remove_operation(&mut self, id: u64) -> Option<Operation> {
         let operation = self.operations.remove(id)?;
         self.budget.give_back(operation.owner(), Kind::Requests, operation.bytes());
+        if let Owner::Client(client) = operation.owner() {
+            self.places.give_back(client, 1);
+        }
         Some(operation)
     }
 

@@ -47,6 +47,14 @@ pub enum Input {
         /// Who.
         caller: Caller,
     },
+    /// Where a client's connection comes from, by whatever counts as one host; before anything else that comes by it. What there is
+    /// only so much of is shared between users, and where these are not known, between hosts.
+    Host {
+        /// Which connection.
+        client: ClientId,
+        /// From where.
+        host: String,
+    },
     /// The clock on the wall shows so many seconds since 1970. Without it, no token is good that expires.
     WallClock(u64),
     /// A client's connection ended.

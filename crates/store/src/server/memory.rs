@@ -15,6 +15,9 @@ const REQUEST_BYTES: usize = 512;
 /// An answer that is no longer is owed in any case: its request has paid for it.
 const SHORT_ANSWER_BYTES: usize = REQUEST_BYTES;
 
+/// Watches themselves, without what they have to be told, have this part of the memory at most.
+pub(super) const FOR_WATCHES: usize = 8;
+
 /// While so much waits to be sent to a client, it is sent no events of watches.
 pub(super) const WATCH_ROOM: usize = 256 << 10;
 
@@ -68,9 +71,9 @@ impl Server {
         unread < WATCH_ROOM && asked < self.budget.share() / 2 && !(scarce && unread > 0)
     }
 
-    /// Whether a client has been told something that is not known to be sent.
-    pub fn has_unread(&self, client: ClientId) -> bool {
-        self.budget.of(Owner::Client(client), Kind::Answers) > 0
+    /// Bytes that a client has been told and that are not known to be sent.
+    pub fn unread_bytes(&self, client: ClientId) -> usize {
+        self.budget.of(Owner::Client(client), Kind::Answers)
     }
 
     /// Whether there is something to be carried out.

@@ -19,6 +19,7 @@
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `leasing` | leases of data, at their shard's leader |
 //! | `watches` | clients that are told of changes |
+//! | `places` | who may have how many of the operations, calls and watches |
 //! | `memory` | what is held for clients and peers, and what is said when that is too much |
 //! | `backups` | content that is kept while it is backed up |
 //! | `calls` | the RPC registry and broker |
@@ -37,6 +38,7 @@ mod memory;
 mod open;
 mod operations;
 mod peers;
+mod places;
 mod readiness;
 mod reclaim;
 mod removal;
@@ -66,6 +68,7 @@ use backups::Backup;
 use memory::Pressure;
 use operations::Operations;
 use peers::Peers;
+use places::Places;
 use reclaim::Reclaim;
 use replicas::Disk;
 use watches::Watches;
@@ -121,6 +124,8 @@ pub struct Server {
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
     deaf_until: Time,
     operations: Operations,
+    /// Whose these are, and the requests that wait to be checked.
+    places: Places,
     gate: Gate,
     budget: Budget,
     pressure: Pressure,
@@ -131,11 +136,15 @@ pub struct Server {
     disk: Disk,
     reclaim: Reclaim,
     watches: Watches,
+    /// Whose they are, in bytes of memory without their events.
+    watch_places: Places,
     /// The content that clients are backing up.
     backups: BTreeMap<ClientId, Backup>,
     rpc: rpc::Rpc,
     /// By number: whose they are, his sequence, and the bytes of the input.
     calls: BTreeMap<u64, (ClientId, u64, usize)>,
+    /// Whose these are.
+    call_places: Places,
     next_call: u64,
     deliveries: BTreeMap<u64, (rpc::ProviderId, rpc::DeliveryId)>,
     mover: Mover,
@@ -174,6 +183,7 @@ impl Control for Server {
             Input::Disowned(by) => self.greeting.disowned_by(by),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, message } => self.client_said(now, client, message),
+            Input::Host { client, host } => self.gate.called_from(client, host),
             Input::Caller { client, caller } => self.called_by(client, caller),
             Input::WallClock(seconds) => self.wall_clock(now, seconds),
             Input::ClientGone(client) => self.client_gone(now, client),

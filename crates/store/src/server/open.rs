@@ -8,6 +8,7 @@ use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
 use super::access::Gate;
 use super::operations::Operations;
 use super::peers::Peers;
+use super::places::Places;
 use super::reclaim::Reclaim;
 use super::replicas::{CHANGE_OF_MEMBERS, Disk, FOUNDED, FOUNDING, found, raft_hard_state};
 use super::watches::Watches;
@@ -142,11 +143,14 @@ impl Server {
             disk: Disk::default(),
             reclaim: Reclaim::default(),
             watches: Watches::default(),
+            watch_places: Places::new(config.memory_bytes / super::memory::FOR_WATCHES),
             backups: BTreeMap::new(),
             budget: crate::budget::Budget::new(config.memory_bytes),
             pressure: super::memory::Pressure::default(),
             rpc,
             calls: BTreeMap::new(),
+            places: Places::new(config.operations_max),
+            call_places: Places::with_shares_of(rpc::config::CALLS_PER_SERVER_MAX, rpc::config::CALLS_MAX),
             next_call: 0,
             deliveries: BTreeMap::new(),
             mover: Mover::new(),

@@ -9,6 +9,7 @@ use tree::{Change, Command, Path, SessionId, Transaction};
 use super::leasing::not_upgraded;
 use super::operations::{Origin, Purpose, Route, What};
 use super::{ClientId, Server};
+use crate::budget::Kind;
 use crate::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage, WATCHES_MAX,
 };
@@ -42,14 +43,18 @@ impl Server {
     fn request(&mut self, now: Time, client: ClientId, request: Request) {
         self.counters.requests += 1;
         let deadline = now + Span::from_ms(u64::from(request.timeout_ms.min(TIMEOUT_MAX_MS)));
-        if self.is_checked(client, &request.body)
-            && self.operations.len() + self.gate.len() < self.config.operations_max
-        {
+        if self.is_checked(client, &request.body) && self.has_place(client) {
             self.park(now, client, request, deadline);
         } else {
             // Where there is no room for it, it is told so, checked or not.
             self.carry_out_request(now, client, request, deadline);
         }
+    }
+
+    /// Whether a client may have one more request under way.
+    fn has_place(&self, client: ClientId) -> bool {
+        self.operations.len() + self.gate.len() < self.config.operations_max
+            && self.places.admits(client, &self.party(client), 1)
     }
 
     /// Carries out what is allowed.
@@ -77,10 +82,10 @@ impl Server {
         deadline: Time,
     ) -> Result<(), (Error, Option<ShardId>)> {
         let plain = |error| (error, None);
-        let held = self.operations.len() + self.gate.len();
-        if held >= self.config.operations_max {
+        // Whoever wants less is always heard.
+        if !matches!(request.body, RequestBody::Unwatch { .. }) && !self.has_place(client) {
             self.counters.busy += 1;
-            return Err(plain(Error::Busy(held as u64)));
+            return Err(plain(Error::Busy((self.operations.len() + self.gate.len()) as u64)));
         }
         self.check_room(now, client, &request.body).map_err(plain)?;
         let Request { session, sequence, acknowledged, timeout_ms, body } = request;
@@ -110,7 +115,7 @@ impl Server {
                 self.start(now, origin, Route::Path(path), What::Propose(command.encode().into()), deadline);
             }
             RequestBody::Watch { at, from } => {
-                let from = self.watch(client, sequence, at, &from)?;
+                let from = self.watch(now, client, sequence, at, &from)?;
                 self.respond_ok(client, sequence, Answer::Watching { from });
                 self.flush_watches();
             }
@@ -326,6 +331,7 @@ impl Server {
 
     fn watch(
         &mut self,
+        now: Time,
         client: ClientId,
         sequence: u64,
         at: tree::Location,
@@ -341,6 +347,12 @@ impl Server {
         let absent = shards.iter().find(|shard| !self.is_kept_up(**shard));
         if let Some(shard) = absent {
             return Err((self.no_replica(*shard), Some(*shard)));
+        }
+        // One that is asked for again begins anew.
+        self.end_watch(client, sequence);
+        if !self.has_watch_room(client, &at, shards.len()) {
+            self.budget.note_refused(Kind::Watches);
+            return Err((self.overloaded(now, "there are as many watches as there may be of its user or host"), None));
         }
         Ok(self.begin_watch(client, sequence, at, &shards, from))
     }

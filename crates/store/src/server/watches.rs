@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use placement::ShardId;
-use tree::{Event, Location};
+use tree::{Event, EventKind, Location};
 
 use super::memory::WATCH_ROOM;
 use super::{ClientId, Server};
@@ -22,6 +22,8 @@ use crate::protocol::{Error, FRAME_MAX, Response, ServerMessage, WatchEvents};
 #[derive(Debug)]
 struct Watch {
     at: Location,
+    /// What it takes of the memory that watches may have, beside events.
+    bytes: usize,
     /// By shard: events to be told.
     pending: BTreeMap<ShardId, Pending>,
 }
@@ -37,6 +39,13 @@ struct Pending {
     told: u64,
     /// What the watcher has seen, perhaps at a replica that is further than this one.
     seen: u64,
+}
+
+/// What a watch costs in memory, without events.
+fn watch_bytes(at: &Location, shards: usize) -> usize {
+    const BESIDE: usize = 256;
+    // The index has a copy of the path.
+    BESIDE + 2 * at.path.as_str().len() + shards * (size_of::<Pending>() + 32)
 }
 
 /// What an event costs, in memory and in a message, at most.
@@ -88,11 +97,40 @@ impl Pending {
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     all: BTreeMap<(ClientId, u64), Watch>,
+    /// The same by path: a change looks up each path that contains its own, and no other watch.
+    by_path: BTreeMap<Box<str>, BTreeSet<(ClientId, u64)>>,
     /// Those that have something to be told.
     dirty: BTreeSet<(ClientId, u64)>,
 }
 
 impl Watches {
+    fn insert(&mut self, id: (ClientId, u64), watch: Watch) {
+        self.by_path.entry(watch.at.path.as_str().into()).or_default().insert(id);
+        self.all.insert(id, watch);
+    }
+
+    fn remove(&mut self, id: (ClientId, u64)) -> Option<Watch> {
+        let watch = self.all.remove(&id)?;
+        if let Some(there) = self.by_path.get_mut(watch.at.path.as_str()) {
+            there.remove(&id);
+            if there.is_empty() {
+                self.by_path.remove(watch.at.path.as_str());
+            }
+        }
+        Some(watch)
+    }
+
+    /// Those that an event concerns.
+    fn concerned(&self, event: &Event) -> Vec<(ClientId, u64)> {
+        let is_concerned = |id: &&(ClientId, u64)| event.concerns(&self.all[id].at);
+        if event.kind == EventKind::Reset {
+            // It concerns watches above and below.
+            return self.all.keys().filter(is_concerned).copied().collect();
+        }
+        let above = containing(event.at.path.as_str()).filter_map(|path| self.by_path.get(path));
+        above.flatten().filter(is_concerned).copied().collect()
+    }
+
     /// How many a client has.
     pub(super) fn count(&self, client: ClientId) -> usize {
         self.all.range((client, 0)..=(client, u64::MAX)).count()
@@ -120,13 +158,20 @@ impl Server {
 
     pub(super) fn end_watch(&mut self, client: ClientId, watch: u64) {
         self.watches.dirty.remove(&(client, watch));
-        if let Some(watch) = self.watches.all.remove(&(client, watch)) {
-            let bytes = watch.pending.values().map(|pending| pending.bytes).sum();
-            self.budget.give_back(Owner::Client(client), Kind::Watches, bytes);
+        if let Some(watch) = self.watches.remove((client, watch)) {
+            let events: usize = watch.pending.values().map(|pending| pending.bytes).sum();
+            self.budget.give_back(Owner::Client(client), Kind::Watches, watch.bytes + events);
+            self.watch_places.give_back(client, watch.bytes);
         }
     }
 
-    /// Begins a watch; gives the revisions after which events will come.
+    /// Whether a client may have one more watch, of a path in so many shards.
+    pub(super) fn has_watch_room(&self, client: ClientId, at: &Location, shards: usize) -> bool {
+        let bytes = watch_bytes(at, shards);
+        self.watch_places.admits(client, &self.party(client), bytes) && self.budget.admits(Owner::Client(client), bytes)
+    }
+
+    /// Begins a watch, for which there is room; gives the revisions after which events will come.
     pub(super) fn begin_watch(
         &mut self,
         client: ClientId,
@@ -135,8 +180,9 @@ impl Server {
         shards: &[ShardId],
         from: &BTreeMap<ShardId, u64>,
     ) -> BTreeMap<ShardId, u64> {
-        // One that is asked for again begins anew.
-        self.end_watch(client, sequence);
+        let bytes = watch_bytes(&at, shards.len());
+        self.watch_places.take(client, &self.party(client), bytes);
+        self.budget.add(Owner::Client(client), Kind::Watches, bytes);
         let mut pending = BTreeMap::new();
         let mut began = BTreeMap::new();
         for shard in shards {
@@ -166,7 +212,7 @@ impl Server {
             began.insert(*shard, since);
             pending.insert(*shard, first);
         }
-        self.watches.all.insert((client, sequence), Watch { at, pending });
+        self.watches.insert((client, sequence), Watch { at, bytes, pending });
         self.watches.dirty.insert((client, sequence));
         began
     }
@@ -177,10 +223,11 @@ impl Server {
             return;
         }
         for (shard, event) in events {
-            for (id, watch) in self.watches.all.iter_mut().filter(|(_, watch)| event.concerns(&watch.at)) {
-                self.watches.dirty.insert(*id);
-                let Some(pending) = watch.pending.get_mut(&shard) else { continue };
-                if event.revision <= pending.seen && event.kind != tree::EventKind::Reset {
+            for id in self.watches.concerned(&event) {
+                self.watches.dirty.insert(id);
+                let watch = self.watches.all.get_mut(&id);
+                let Some(pending) = watch.and_then(|watch| watch.pending.get_mut(&shard)) else { continue };
+                if event.revision <= pending.seen && event.kind != EventKind::Reset {
                     continue;
                 }
                 note(&mut self.budget, id.0, pending, [event.clone()]);
@@ -276,6 +323,16 @@ impl Server {
     }
 }
 
+/// The paths that contain this one, from the root on, as text: whatever ends before a slash or a key, the module, and itself.
+fn containing(path: &str) -> impl Iterator<Item = &str> {
+    let module = path.find(':').map_or("", |colon| &path[..=colon]);
+    let above = path.match_indices(['/', '=']).map(move |(at, _)| &path[..at.max(1)]);
+    let mut all: Vec<&str> = above.chain([module, path]).filter(|path| !path.is_empty()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter()
+}
+
 /// Keeps events for a watcher, or notes that it has to read again.
 fn note(budget: &mut Budget, client: ClientId, pending: &mut Pending, events: impl IntoIterator<Item = Event>) {
     let owner = Owner::Client(client);
@@ -294,7 +351,7 @@ fn note(budget: &mut Budget, client: ClientId, pending: &mut Pending, events: im
 
 #[cfg(test)]
 mod tests {
-    use tree::{EventKind, Path};
+    use tree::Path;
 
     use super::*;
 
@@ -325,6 +382,49 @@ mod tests {
         // One at a time at least.
         let expected = vec![(vec![4], 4), (vec![5], 4), (vec![5], 4), (vec![5], 5), (vec![6], 6)];
         assert_eq!(parts(events, 1), expected);
+    }
+
+    /// Beside a search through all.
+    #[test]
+    fn an_event_finds_the_watches_that_it_concerns() {
+        let texts = [
+            "/",
+            "/car:",
+            "/car:cars",
+            "/car:cars2",
+            "/car:cars/car-entry",
+            "/car:cars/car-entry=1",
+            "/car:cars/car-entry=1,a%2Fb",
+            "/car:cars/car-entry=1/wheel",
+            "/car:cars/car-entry=1/wheel=2/size",
+            "/car:cars/car-entry=17",
+            "/car:trucks",
+            "/carpet:a",
+        ];
+        let mut watches = Watches::default();
+        let all: Vec<Location> = texts
+            .iter()
+            .map(|text| Path::parse(text).unwrap())
+            .flat_map(|path| {
+                [Location::config(path.clone()), Location { datastore: tree::Datastore::Operational, path }]
+            })
+            .collect();
+        for (number, at) in (0..).zip(&all) {
+            watches
+                .insert((ClientId(number % 3), number), Watch { at: at.clone(), bytes: 0, pending: BTreeMap::new() });
+        }
+        for at in &all {
+            for kind in [EventKind::Reset, EventKind::Put { etag: 1, value: vec![].into() }] {
+                let event = Event { revision: 1, kind, at: at.clone() };
+                let concerned: BTreeSet<_> = watches.concerned(&event).into_iter().collect();
+                let each = watches.all.iter().filter(|(_, watch)| event.concerns(&watch.at));
+                assert_eq!(concerned, each.map(|(id, _)| *id).collect(), "{event:?}");
+            }
+        }
+        for id in watches.all.keys().copied().collect::<Vec<_>>() {
+            watches.remove(id);
+        }
+        assert!(watches.by_path.is_empty());
     }
 
     #[test]

@@ -45,6 +45,9 @@ impl Node {
         };
         let credentials = Credentials { certificate, token: token.map(token::hash), uid };
         self.parts.server.handle(now, Input::Caller { client, caller: Caller::Client(credentials) });
+        if let Some(host) = connection.host {
+            self.parts.server.handle(now, Input::Host { client, host: host.to_string() });
+        }
         Ok(())
     }
 

@@ -16,6 +16,9 @@ use crate::cluster::refusals;
 /// Bytes that may wait for a client before it is cut off. The server stops long before.
 pub(super) const CLIENT_OUTBOX_MAX: usize = 64 << 20;
 
+/// So many bytes for a client are sent before the turn is over.
+const SEND_BYTES: usize = 256 << 10;
+
 /// Bytes that may wait for all peers, as a part of the memory that may be held; further envelopes are dropped: Raft says
 /// everything again that matters.
 const PEERS_SHARE: usize = 4;
@@ -29,7 +32,7 @@ pub(super) struct Waiting {
     /// Connections of clients that are not read: the server holds enough for them.
     held_back: Vec<Token>,
     /// Connections that hold part of a long frame: since when, and how many bytes.
-    partial: HashMap<Token, (Time, usize)>,
+    pub(super) partial: HashMap<Token, (Time, usize)>,
     /// Bytes of these.
     received: usize,
     /// Bytes that wait in each connection to a peer.
@@ -111,8 +114,8 @@ impl Node {
             let response = Response { sequence: response.sequence, leader: response.leader.clone(), result };
             connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");
         }
-        if connection.stream.waiting() > CLIENT_OUTBOX_MAX {
-            // At once: there may be as much again to come.
+        if connection.stream.waiting() > SEND_BYTES {
+            // At once, while the kernel takes it: there may be as much again to come.
             self.send(now, token);
         } else if self.dirty.last() != Some(&token) {
             self.dirty.push(token);
@@ -175,7 +178,7 @@ impl Node {
         }
         for token in std::mem::take(&mut self.waiting.held_back) {
             if self.connections.contains_key(&token) && !self.holds_back(token) {
-                self.unfinished.push(token);
+                self.turns.add_again(token, false);
             }
         }
     }
@@ -189,8 +192,8 @@ impl Node {
         self.parts.server.handle(now, Input::Held { kind: Held::Peers, bytes });
     }
 
-    /// A connection has been read: what it holds of a frame that is not whole. Of those who hold long parts, the ones that have
-    /// done so for the longest make room.
+    /// A connection has been read: what it holds of a frame that is not whole. Those who hold most make
+    /// room.
     pub(super) fn note_received(&mut self, now: Time, token: Token) {
         let to_peer = self.connections.get(&token).filter(|connection| matches!(connection.kind, Kind::To { .. }));
         if let Some(waiting) = to_peer.map(|connection| connection.stream.waiting()) {
@@ -208,13 +211,9 @@ impl Node {
             self.waiting.partial.insert(token, (since.map_or(now, |(since, _)| since), bytes));
         }
         while self.waiting.received > self.parts.memory_bytes / RECEIVED_SHARE {
-            let of_client = |token: &Token| {
-                !matches!(self.connections.get(token).map(|it| it.kind), Some(Kind::From(_) | Kind::To { .. }))
-            };
-            let oldest = self.waiting.partial.iter().filter(|(token, _)| of_client(token)).min_by_key(|(_, it)| it.0);
-            let Some(oldest) = oldest.map(|(token, _)| *token) else { break };
+            let Some(greediest) = self.greediest() else { break };
             self.waiting.unfinished_frames += 1;
-            self.close(now, oldest, "its message does not come to an end, and others want the room");
+            self.close(now, greediest, "its message does not come to an end, and others want the room");
         }
         let bytes = self.waiting.received;
         self.parts.server.handle(now, Input::Held { kind: Held::Received, bytes });

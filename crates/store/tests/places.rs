@@ -1,0 +1,118 @@
+//! What there is only so much of: who takes all he can get leaves as much to others.
+
+use std::collections::BTreeMap;
+
+use crate::bed::{Cluster, location, put};
+use machine::{ServerId, Span};
+use placement::Strategy;
+use store::protocol::{Answer, Error, RequestBody};
+use store::{ClientId, Input};
+
+/// Connections of one host, and one of another.
+const GREEDY: [ClientId; 4] = [ClientId(11), ClientId(12), ClientId(13), ClientId(14)];
+const MODEST: ClientId = ClientId(20);
+
+fn with_hosts(cluster: &mut Cluster) {
+    let hosts = GREEDY.iter().map(|client| (*client, "192.0.2.1")).chain([(MODEST, "192.0.2.2")]);
+    for (client, host) in hosts {
+        for id in cluster.members.keys() {
+            cluster.queue.push_back((*id, Input::Host { client, host: host.to_owned() }));
+        }
+    }
+    cluster.run(Span::from_ms(1));
+}
+
+fn is_refused(result: Option<&Result<Answer, Error>>) -> bool {
+    matches!(result, Some(Err(Error::Busy(_) | Error::Overloaded { .. })))
+}
+
+impl Cluster {
+    /// Which of these were refused at once.
+    fn refused(&self, client: ClientId, sent: &[u64]) -> usize {
+        let result = |sequence: &u64| self.answers.get(&(client, *sequence)).map(|response| &response.result);
+        sent.iter().filter(|sequence| is_refused(result(sequence))).count()
+    }
+}
+
+#[test]
+fn requests_that_wait_have_a_share_of_the_places() {
+    let mut cluster = Cluster::tuned(3, Strategy::Single, |config| config.operations_max = 640);
+    cluster.put(1, "/car:cars/car-entry=0", "before");
+    with_hosts(&mut cluster);
+    // Without a majority nothing is answered.
+    cluster.members.retain(|id, _| id.0 == 1);
+    cluster.timeout_ms = 3_000;
+    let write = || put("/car:cars/car-entry=1", "x");
+    let mut sent = Vec::new();
+    for client in GREEDY {
+        let of_client: Vec<u64> = (0..640).map(|_| cluster.send_as(client, 1, write())).collect();
+        sent.push((client, of_client));
+    }
+    let modest: Vec<u64> = (0..100).map(|_| cluster.send_as(MODEST, 1, write())).collect();
+    cluster.run(Span::from_ms(50));
+    let held: Vec<usize> = sent.iter().map(|(client, sent)| 640 - cluster.refused(*client, sent)).collect();
+    assert!(held[0] <= 160 && held[0] > 100, "a client holds {held:?} of 640");
+    assert!(held.iter().sum::<usize>() <= 320, "a host holds {held:?} of 640");
+    assert_eq!(cluster.refused(MODEST, &modest), 0, "who asks for little is heard");
+    // All of it is given back: as many find a place again.
+    cluster.run(Span::from_secs(4));
+    let again: Vec<u64> = (0..100).map(|_| cluster.send_as(GREEDY[3], 1, write())).collect();
+    cluster.run(Span::from_ms(50));
+    assert_eq!(cluster.refused(GREEDY[3], &again), 0);
+}
+
+#[test]
+fn watches_have_their_weight_and_a_share_of_the_memory() {
+    let mut cluster = Cluster::tuned(1, Strategy::Single, |config| config.memory_bytes = 8 << 20);
+    cluster.put(1, "/car:cars/car-entry=0", "before");
+    with_hosts(&mut cluster);
+    let name = "w".repeat(900);
+    let watch = |n: u64| {
+        let at = location(&format!("/car:cars/car-entry={name}{n}"));
+        RequestBody::Watch { at, from: BTreeMap::new() }
+    };
+    let mut refused = 0;
+    for client in GREEDY {
+        let sent: Vec<u64> = (0..200).map(|n| cluster.send_as(client, 1, watch(n))).collect();
+        cluster.run(Span::from_ms(50));
+        refused += cluster.refused(client, &sent);
+    }
+    assert!(refused > 400, "only {refused} of 800 watches were refused");
+    let of_watches = |cluster: &Cluster| cluster.server(1).memory().kinds[&store::budget::Kind::Watches];
+    let (bytes, refusals) = of_watches(&cluster);
+    assert!(bytes >= (800 - refused as u64) * 900 && refusals >= refused as u64, "{bytes} bytes, {refusals} refusals");
+    // Another host has its own share.
+    let watching = cluster.ask_as(MODEST, 1, watch(1));
+    assert!(matches!(watching, Ok(Answer::Watching { .. })), "{watching:?}");
+    for client in GREEDY.into_iter().chain([MODEST]) {
+        cluster.queue.push_back((ServerId(1), Input::ClientGone(client)));
+    }
+    cluster.run(Span::from_ms(50));
+    assert_eq!((of_watches(&cluster).0, cluster.server(1).memory().used_bytes), (0, 0));
+}
+
+#[test]
+fn calls_that_nobody_answers_have_a_share_of_the_places() {
+    let mut cluster = Cluster::by(1, Strategy::Single);
+    cluster.timeout_ms = 3_000;
+    cluster.run(Span::from_secs(2));
+    with_hosts(&mut cluster);
+    cluster.ask_as(ClientId(30), 1, RequestBody::Offer { offers: vec![("sleep".to_owned(), None)] }).unwrap();
+    let call = || RequestBody::Call { name: "sleep".to_owned(), path: None, input: Vec::new(), idempotent: false };
+    let mut refused = Vec::new();
+    for client in GREEDY {
+        let sent: Vec<u64> = (0..1_100).map(|_| cluster.send_as(client, 1, call())).collect();
+        cluster.run(Span::from_ms(10));
+        refused.push(cluster.refused(client, &sent));
+    }
+    // A quarter and half of the calls that one server may be asked: 4,096.
+    assert_eq!(refused, [76, 76, 1_100, 1_100]);
+    let modest = cluster.send_as(MODEST, 1, call());
+    cluster.run(Span::from_ms(10));
+    assert_eq!(cluster.refused(MODEST, &[modest]), 0);
+    // Their time is over, and there are places again.
+    cluster.run(Span::from_secs(4));
+    let again = cluster.send_as(GREEDY[3], 1, call());
+    cluster.run(Span::from_ms(10));
+    assert_eq!(cluster.refused(GREEDY[3], &[again]), 0);
+}
