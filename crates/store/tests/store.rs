@@ -7,6 +7,7 @@ mod disk;
 mod greeting;
 mod hostile;
 mod leases;
+mod parts;
 mod quota;
 mod removal;
 mod version1;

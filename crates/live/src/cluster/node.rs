@@ -423,6 +423,7 @@ impl Node {
         event: Option<&Event>,
     ) -> Result<Received, String> {
         let received = connection.stream.receive(event)?;
+        self.check_long_request(connection)?;
         while let Some(body) = connection.stream.frame().map_err(|error| error.to_string())? {
             let length = body.len();
             match connection.kind {
@@ -458,6 +459,7 @@ impl Node {
                 }
             }
             connection.stream.took(length);
+            self.check_long_request(connection)?;
             if matches!(connection.kind, Kind::Client { client, .. } if !self.parts.server.may_read(client)) {
                 // What else is there waits where it is.
                 self.waiting.hold_back(token);

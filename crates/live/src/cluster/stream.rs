@@ -18,6 +18,9 @@ use super::buffers::{Inbox, Outbox};
 /// One connection is read so far, then it is the next one's turn.
 const TURN_BYTES: usize = 1 << 20;
 
+/// Longest frame of somebody who was called and has not said who it is: a name or a reason is in it.
+const WELCOME_BYTES_MAX: usize = 64 << 10;
+
 /// So much is handed to TLS at a time: what it has encrypted waits within it.
 const TLS_CHUNK_BYTES: usize = 64 << 10;
 
@@ -40,7 +43,9 @@ impl Stream {
 
     /// A connection that is being made.
     pub fn connecting(socket: TcpStream, tls: Option<Connection>) -> Self {
-        Self::new(socket, tls, false)
+        let mut stream = Self::new(socket, tls, false);
+        stream.limit_frames(WELCOME_BYTES_MAX);
+        stream
     }
 
     fn new(socket: TcpStream, tls: Option<Connection>, is_connected: bool) -> Self {
@@ -138,19 +143,22 @@ impl Stream {
         Ok(true)
     }
 
+    /// How long the next frame's body is, and what is there of it.
+    pub fn announced(&self) -> Option<(usize, &[u8])> {
+        let (header, rest) = self.inbox.content().split_first_chunk::<FRAME_HEADER>()?;
+        let length = u32::from_le_bytes(*header) as usize;
+        Some((length, &rest[..rest.len().min(length)]))
+    }
+
     /// The next frame's body, if it is there; it is taken by [`Stream::took`].
     ///
     /// # Errors
     /// [`FrameError::TooLong`].
     pub fn frame(&self) -> Result<Option<&[u8]>, FrameError> {
-        let bytes = self.inbox.content();
-        if let Some(header) = bytes.first_chunk::<FRAME_HEADER>() {
-            let length = u32::from_le_bytes(*header) as usize;
-            if length > self.frame_max {
-                return Err(FrameError::TooLong(length));
-            }
+        if let Some((length, _)) = self.announced().filter(|(length, _)| *length > self.frame_max) {
+            return Err(FrameError::TooLong(length));
         }
-        Ok(split_frame(bytes)?.map(|(body, _)| body))
+        Ok(split_frame(self.inbox.content())?.map(|(body, _)| body))
     }
 
     /// The frame with a body of so many bytes has been dealt with.
