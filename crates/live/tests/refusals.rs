@@ -1,13 +1,15 @@
 //! What a client gets wrong it is told, and the connection goes on; and it is known who was refused what.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::controllers::{Controller, PATIENCE, car, client, client_with, command, tls_files};
 use live::cluster::{Client, Tls, certificates};
+use placement::AccessCommand;
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, FRAME_HEADER, Hello, Request, RequestBody, Response, Role,
-    ServerMessage, Welcome, decode, encode_frame,
+    ServerMessage, Token, Welcome, decode, encode_frame,
 };
 use store::status::Health;
 
@@ -16,10 +18,14 @@ struct Raw(TcpStream);
 
 impl Raw {
     fn greet(address: &str) -> Self {
+        Self::greet_as(address, Role::Client { session: 7 })
+    }
+
+    fn greet_as(address: &str, role: Role) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut hello = Vec::new();
-        encode_frame(&Hello::new(Role::Client { session: 7 }), &mut hello).unwrap();
+        encode_frame(&Hello::new(role), &mut hello).unwrap();
         stream.write_all(&hello).unwrap();
         let mut raw = Self(stream);
         let welcome: Welcome = decode(&raw.frame().expect("a welcome")).unwrap();
@@ -114,4 +120,39 @@ fn with_certificates_it_is_known_whose_they_are() {
     let refusals = health(&client).refusals;
     let row = refusals.iter().find(|row| row.reason == "invalid").expect("it was refused");
     assert_eq!((row.host.as_str(), row.client.as_str(), row.count), ("localhost", "certificate client", 1));
+}
+
+#[test]
+fn who_has_not_logged_in_sends_nothing_long() {
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &[]));
+    let change = tree::Change::Put { at: car(1), value: vec![7; 100_000].into() };
+    let body = RequestBody::Write(tree::Transaction::of(change));
+    let request = Request { session: 7, sequence: 1, acknowledged: 1, timeout_ms: 30_000, body };
+    let mut long = Vec::new();
+    encode_frame(&ClientMessage::Request(request), &mut long).unwrap();
+    let wrong_token = || Role::User { session: 7, token: Token([9; 32]) };
+
+    // Where there are no users, everybody is somebody.
+    let mut anybody = Raw::greet_as(&controller.address, wrong_token());
+    anybody.send(&long);
+    assert!(matches!(anybody.response().unwrap().result, Ok(Answer::Written { .. })));
+
+    let me = client(&[&controller]);
+    let user = format!("uid:{}", nix::unistd::geteuid());
+    let add = AccessCommand::AddUser { user, roles: BTreeSet::from(["root".to_owned()]), token: None };
+    for command in [add, AccessCommand::Enable] {
+        let command = placement::Command::Access { revision: None, command };
+        me.request(RequestBody::Admin(Admin::Placement(command)), PATIENCE).unwrap();
+    }
+    let mut known = Raw::greet(&controller.address);
+    known.send(&long);
+    assert!(matches!(known.response().unwrap().result, Ok(Answer::Written { .. })));
+    let mut nobody = Raw::greet_as(&controller.address, wrong_token());
+    // The rest is not waited for.
+    nobody.send(&long[..100]);
+    let response = nobody.response().expect("a reason");
+    let Err(Error::Denied(reason)) = response.result else { panic!("{:?}", response.result) };
+    assert!(response.sequence == 1 && reason.contains("65536 at most; hint: "), "{reason}");
+    assert!(nobody.frame().is_none());
 }

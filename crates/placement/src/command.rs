@@ -246,6 +246,20 @@ impl Command {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode("command", FORMAT, bytes)
     }
+
+    /// The same of bytes that another server has sent: with no more entries of lists and maps than are left.
+    ///
+    /// # Errors
+    /// As [`Command::decode`].
+    pub fn decode_bounded(bytes: &[u8], entries: &mut tree::bounded::Entries) -> Result<Self, DecodeError> {
+        let what = "command";
+        match bytes.split_first() {
+            None => Err(DecodeError::Malformed { what, why: "there are none".to_owned() }),
+            Some((&FORMAT, rest)) => tree::bounded::decode(rest, entries)
+                .map_err(|reason| DecodeError::Malformed { what, why: reason.to_string() }),
+            Some((&found, _)) => Err(DecodeError::Version { what, found, expected: FORMAT }),
+        }
+    }
 }
 
 /// Bytes of a value: a format number, then postcard.

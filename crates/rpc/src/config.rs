@@ -12,6 +12,8 @@ pub const NAME_BYTES_MAX: usize = 256;
 pub const SERVERS_MAX: usize = 256;
 /// An envelope takes no further bucket beyond so many bytes; the rest follows in later rounds.
 pub const ENVELOPE_BYTES_MAX: usize = 2 << 20;
+/// Offers in an envelope with several buckets: who gets it takes only so many parts in a message.
+pub const ENVELOPE_OFFERS_MAX: usize = 16 * OFFERS_MAX;
 /// Bytes of a call's input, of its output, and (as text) of a provider's error at most.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Calls of local clients that are under way at most.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
 
-use crate::config::{BUCKET_BYTES_MAX, ENVELOPE_BYTES_MAX, OFFERS_MAX, SERVERS_MAX};
+use crate::config::{BUCKET_BYTES_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_OFFERS_MAX, OFFERS_MAX, SERVERS_MAX};
 use crate::{Bucket, Error, Message, Offer, Version};
 
 /// What each server offers, as far as this one knows.
@@ -171,11 +171,12 @@ impl Registry {
         let mut newer: Vec<_> = newer.collect();
         // The own one first: whatever a peer does not take of the others, it gets this one.
         newer.sort_by_key(|(server, _)| **server != self.own);
-        let mut bytes = 0;
+        let (mut bytes, mut offers) = (0, 0);
         let mut buckets = BTreeMap::new();
         for (&server, bucket) in newer {
             bytes += bucket.bytes();
-            if bytes > ENVELOPE_BYTES_MAX && !buckets.is_empty() {
+            offers += bucket.offers.len();
+            if (bytes > ENVELOPE_BYTES_MAX || offers > ENVELOPE_OFFERS_MAX) && !buckets.is_empty() {
                 break;
             }
             buckets.insert(server, bucket.clone());

@@ -6,15 +6,26 @@
 mod change;
 pub(crate) mod check;
 
+use std::fmt;
+
 use bytes::Bytes;
 use machine::ServerId;
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState, Entry, EntryType, Message,
     MessageType,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub(crate) use change::parse as parse_change;
+
+/// Entries of one append at most. raft-rs and [`RaftMessage::absorb`] join them up to a megabyte of protobuf: sixteen bytes each.
+pub(crate) const ENTRIES_MAX: usize = 65_536;
+
+/// Entries of lists and maps in all commands of one append, or in one command that is to be proposed. An append has a megabyte, of which a
+/// condition takes four bytes at least; or it is of one command, which has fewer: a client's has 2,048 conditions and changes, a part of
+/// a move 256 KiB.
+pub(crate) const COMMAND_ENTRIES_MAX: usize = 262_144;
 
 /// A message of a Raft group. Fields as in Raft's papers and raft-rs; what they may hold is checked where it is received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +39,7 @@ pub struct RaftMessage {
     /// The entry before `entries`; the last one of a candidate; the last one that a follower has.
     pub index: u64,
     /// Entries of the log, one after the other.
+    #[serde(deserialize_with = "bounded_entries")]
     pub entries: Vec<LogEntry>,
     /// What the sender knows to be committed.
     pub commit: u64,
@@ -45,6 +57,34 @@ pub struct RaftMessage {
     pub priority: i64,
     /// What the snapshot is of that this message ends.
     pub snapshot: Option<SnapshotMeta>,
+}
+
+/// Refuses a list that is too long by what it says of itself, before there is any entry.
+fn bounded_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<LogEntry>, D::Error> {
+    struct Bounded;
+
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<LogEntry>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {ENTRIES_MAX} entries of a log")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<LogEntry>, A::Error> {
+            let claimed = items.size_hint().unwrap_or_default();
+            if claimed > ENTRIES_MAX {
+                let text = format!("an append of {claimed} entries: at most {ENTRIES_MAX} are sent in one");
+                return Err(A::Error::custom(text));
+            }
+            let mut entries = Vec::with_capacity(claimed);
+            while let Some(entry) = items.next_element()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+
+    deserializer.deserialize_seq(Bounded)
 }
 
 /// What one server may say to another; raft-rs's local messages are not among them.
@@ -324,10 +364,22 @@ impl RaftMessage {
         (self.kind == Kind::Append).then_some((self.index, self.log_term))
     }
 
+    /// Cuts off the entries that one message has no room for, as a message that appends them behind the others.
+    pub(crate) fn split_off(&mut self) -> Option<Self> {
+        if self.entries.len() <= ENTRIES_MAX {
+            return None;
+        }
+        let entries = self.entries.split_off(ENTRIES_MAX);
+        let last = self.entries.last()?;
+        let (index, log_term) = (last.index, last.term);
+        Some(Self { entries, index, log_term, context: self.context.clone(), snapshot: None, ..*self })
+    }
+
     /// Takes over what another message appends right behind this one, if it is so.
     pub(crate) fn absorb(&mut self, next: &mut Self) -> bool {
         let behind = self.entries.last().map_or((self.index, self.log_term), |entry| (entry.index, entry.term));
-        let is_behind = self.kind == Kind::Append && self.term == next.term && next.follows() == Some(behind);
+        let fits = self.entries.len() + next.entries.len() <= ENTRIES_MAX;
+        let is_behind = fits && self.kind == Kind::Append && self.term == next.term && next.follows() == Some(behind);
         if is_behind {
             self.entries.append(&mut next.entries);
             self.commit = self.commit.max(next.commit);
@@ -418,6 +470,21 @@ mod tests {
         assert!(one.absorb(&mut append(3, (9, 3), &[3], 7)));
         assert!(one.absorb(&mut append(3, (10, 3), &[], 10)));
         assert_eq!(one, append(3, (7, 2), &[2, 3, 3], 10));
+    }
+
+    #[test]
+    fn an_append_has_no_more_entries_than_are_taken() {
+        let whole = append(3, (7, 2), &vec![3; 2 * ENTRIES_MAX + 5], 8);
+        let mut parts = vec![whole.clone()];
+        while let Some(more) = parts.last_mut().and_then(RaftMessage::split_off) {
+            parts.push(more);
+        }
+        assert_eq!(parts.iter().map(|part| part.entries.len()).collect::<Vec<_>>(), [ENTRIES_MAX, ENTRIES_MAX, 5]);
+        assert_eq!(parts[1].follows(), Some((7 + ENTRIES_MAX as u64, 3)));
+        let (first, rest) = parts.split_at_mut(1);
+        assert!(!first[0].absorb(&mut rest[0]), "it would be too long again");
+        let entries: Vec<LogEntry> = parts.iter().flat_map(|part| part.entries.clone()).collect();
+        assert_eq!(entries, whole.entries);
     }
 
     #[test]

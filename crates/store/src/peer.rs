@@ -9,6 +9,16 @@ use tree::{LeaseId, Path};
 
 use crate::protocol::Error;
 
+/// An envelope is closed before its items have more bytes than this, unless it is of one item.
+pub(crate) const ENVELOPE_BYTES: usize = 4 << 20;
+
+/// Items of one envelope at most: the smallest weighs 96 bytes, so that no more than 43,690 fit.
+pub(crate) const ITEMS_MAX: usize = 65_536;
+
+/// Entries of all lists and maps of an envelope together, items included. The smallest of which there may be many are values in answers
+/// to reads: path, entity tag and length have eight bytes and more. Entries of logs weigh 40, and a list of offers has 65,536.
+const ENTRIES_MAX: usize = ENVELOPE_BYTES / 8;
+
 /// Everything for one peer, gathered until the driver asked for output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
@@ -30,8 +40,12 @@ mod checked {
     use serde::de::Error as _;
     use serde::ser::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use tree::bounded::{self, Entries};
 
-    use super::Item;
+    use super::{ENTRIES_MAX, ENVELOPE_BYTES, ITEMS_MAX, Item};
+
+    /// What the weight of a part may be wrong by, in all.
+    const SLACK_BYTES: usize = 64 << 10;
 
     pub(super) fn serialize<S: Serializer>(items: &[Item], serializer: S) -> Result<S::Ok, S::Error> {
         let bytes = postcard::to_stdvec(items).map_err(S::Error::custom)?;
@@ -43,10 +57,17 @@ mod checked {
         if crc32fast::hash(bytes) != checksum {
             return Err(D::Error::custom("the checksum does not fit the items"));
         }
-        match postcard::take_from_bytes(bytes).map_err(D::Error::custom)? {
-            (items, []) => Ok(items),
-            (_, rest) => Err(D::Error::custom(format!("{} bytes follow the items", rest.len()))),
+        let (count, _) = postcard::take_from_bytes::<u64>(bytes).map_err(D::Error::custom)?;
+        if count > ITEMS_MAX as u64 {
+            return Err(D::Error::custom(format!("an envelope of {count} items: at most {ITEMS_MAX} are sent in one")));
         }
+        if count > 1 && bytes.len() > ENVELOPE_BYTES + SLACK_BYTES {
+            let length = bytes.len();
+            return Err(D::Error::custom(format!(
+                "an envelope of {count} items of {length} bytes together: more than {ENVELOPE_BYTES} are sent only as one item"
+            )));
+        }
+        bounded::decode(bytes, &mut Entries::at_most(ENTRIES_MAX)).map_err(D::Error::custom)
     }
 }
 

@@ -16,6 +16,7 @@
 //! added at the end, and sent to nobody who does not know them; [`VERSION`] says who does. `docs/protocol.md` has the same for people who write a
 //! client in another language.
 
+mod frame;
 mod invalid;
 mod leases;
 mod version;
@@ -24,22 +25,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
 use placement::ShardId;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tree::{Change, Event, Location, Path, Refusal, Transaction};
 
-pub use invalid::{Unreadable, decode_client};
+pub use frame::{FRAME_HEADER, FRAME_MAX, FrameError, decode, encode_frame, frame_bytes, split_frame};
+pub use invalid::{Unreadable, decode_client, request_sequence};
 pub use leases::{LEASES_MAX, LeaseRequest, LeaseStatus};
 pub use version::{VERSION, VERSION_MIN, VERSION_WITH_PROOF, spoken_by_refuser};
 
 /// The first field of every [`Hello`]: what is not Heddle's is recognised at once.
 pub const MAGIC: u32 = 0x4845_444c;
-
-/// Longest body of a frame, in bytes.
-pub const FRAME_MAX: usize = 16 << 20;
-
-/// Bytes of a frame before its body.
-pub const FRAME_HEADER: usize = 4;
 
 /// The first message on a connection, from the one who connects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +138,7 @@ pub enum ClientMessage {
         /// From the `Invoke`.
         call: u64,
         /// Its output, or why it failed.
+        #[serde(with = "octets::result")]
         result: Result<Vec<u8>, String>,
     },
 }
@@ -519,6 +515,20 @@ mod octets {
         }
     }
 
+    /// `Result<Vec<u8>, String>`.
+    pub(super) mod result {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+        use serde_bytes::{ByteBuf, Bytes};
+
+        pub fn serialize<S: Serializer>(result: &Result<Vec<u8>, String>, serializer: S) -> Result<S::Ok, S::Error> {
+            result.as_ref().map(|bytes| Bytes::new(bytes)).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Vec<u8>, String>, D::Error> {
+            Ok(Result::<ByteBuf, String>::deserialize(deserializer)?.map(ByteBuf::into_vec))
+        }
+    }
+
     /// `Vec<(Path, u64, Vec<u8>)>`.
     pub(super) mod entries {
         use serde::{Deserialize, Deserializer, Serializer};
@@ -636,64 +646,5 @@ impl Error {
     /// Whether it says that nothing was done.
     pub fn is_undone(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Elsewhere { .. } | Self::Overloaded { .. })
-    }
-}
-
-/// Why bytes are not a message.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// Longer than [`FRAME_MAX`].
-    #[error("a frame of {0} bytes: at most {FRAME_MAX} are allowed (is the other side speaking TLS or HTTP?)")]
-    TooLong(usize),
-    /// Not a message of this protocol.
-    #[error("a frame that is no message of version {VERSION}: {0}")]
-    Malformed(String),
-}
-
-/// Appends one frame to `out`.
-///
-/// # Errors
-/// [`FrameError::TooLong`], with `out` as it was.
-pub fn encode_frame<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
-    let start = out.len();
-    out.extend_from_slice(&[0; FRAME_HEADER]);
-    let body = postcard::to_extend(message, std::mem::take(out)).expect("a Vec takes everything");
-    *out = body;
-    let length = out.len() - start - FRAME_HEADER;
-    if length > FRAME_MAX {
-        out.truncate(start);
-        return Err(FrameError::TooLong(length));
-    }
-    out[start..start + FRAME_HEADER].copy_from_slice(&(length as u32).to_le_bytes());
-    Ok(())
-}
-
-/// Bytes of a message's frame, without making it.
-pub fn frame_bytes<T: Serialize>(message: &T) -> usize {
-    FRAME_HEADER + postcard::experimental::serialized_size(message).expect("every message can be encoded")
-}
-
-/// The body of the first whole frame in `bytes` and how many bytes the frame has; `None` while it is not whole.
-///
-/// # Errors
-/// [`FrameError::TooLong`] as soon as the header says so.
-pub fn split_frame(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FrameError> {
-    let Some((header, rest)) = bytes.split_first_chunk::<FRAME_HEADER>() else { return Ok(None) };
-    let length = u32::from_le_bytes(*header) as usize;
-    if length > FRAME_MAX {
-        return Err(FrameError::TooLong(length));
-    }
-    Ok(rest.get(..length).map(|body| (body, FRAME_HEADER + length)))
-}
-
-/// The message in a frame's body.
-///
-/// # Errors
-/// [`FrameError::Malformed`], also when something follows the message.
-pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
-    match postcard::take_from_bytes(body) {
-        Ok((message, [])) => Ok(message),
-        Ok((_, rest)) => Err(FrameError::Malformed(format!("{} bytes too many", rest.len()))),
-        Err(error) => Err(FrameError::Malformed(error.to_string())),
     }
 }

@@ -534,13 +534,13 @@ fn nobody_is_talked_out_of_its_replicas() {
 #[test]
 fn what_is_led_is_believed_within_bounds_and_not_for_ever() {
     let mut cluster = Cluster::against_the_third();
-    let mut leads = Leads { address: "x".repeat(1 << 20), ..Leads::default() };
-    for shard in 0..300_000 {
+    let mut leads = Leads { address: "x".repeat(1 << 18), ..Leads::default() };
+    for shard in 0..60_000 {
         leads.terms.insert(ShardId(shard), u64::MAX);
     }
     for shard in 0..1_000 {
-        leads.load.insert(ShardId(shard), (0..100).map(|id| (ServerId(id), u64::MAX)).collect());
-        leads.ready.insert(ShardId(shard), vec![ServerId(9); 1_000]);
+        leads.load.insert(ShardId(shard), (0..50).map(|id| (ServerId(id), u64::MAX)).collect());
+        leads.ready.insert(ShardId(shard), vec![ServerId(9); 50]);
     }
     for to in [1, 2] {
         cluster.forge(to, vec![Item::Leads(leads.clone()), Item::Leads(leads.clone())]);
@@ -560,6 +560,36 @@ fn answers_come_from_whom_was_asked() {
         let told = Ok(Told::Done);
         cluster.forge(1, vec![Item::Told { id, group: ShardId::DEFAULT, told }]);
     }
+    cluster.assert_works(1, 2);
+}
+
+#[test]
+fn commands_of_very_many_parts_are_neither_taken_nor_proposed() {
+    let mut cluster = Cluster::against_the_third();
+    let condition = tree::Condition { at: Location::config(Path::root()), expect: tree::Expect::Absent };
+    let command = |conditions| {
+        let transaction = Transaction { conditions: vec![condition.clone(); conditions], changes: vec![] };
+        let session = tree::SessionId(1);
+        tree::Command::Write { session, sequence: 1, acknowledged: 1, transaction }.encode()
+    };
+    let data = Bytes::from(command(1_000_000));
+    // Few in each entry are many in all.
+    let small = Bytes::from(command(1_000));
+    let (term, last, _) = cluster.stands(1, ShardId::DEFAULT);
+    let entry =
+        |index, data: &Bytes| LogEntry { kind: 0, term: term + 1, index, data: data.clone(), context: Bytes::new() };
+    let many = (1..=300).map(|place| entry(last + place, &small)).collect();
+    for entries in [vec![entry(last + 1, &data)], many] {
+        let append = RaftMessage { index: last, log_term: term, entries, ..message(Kind::Append, term + 1) };
+        let before = cluster.refused(1, Refused::Entry);
+        cluster.forge(1, vec![raft(ShardId::DEFAULT, append)]);
+        assert_eq!(cluster.refused(1, Refused::Entry), before + 1);
+        assert_eq!(cluster.stands(1, ShardId::DEFAULT).1, last);
+    }
+    let leader = cluster.stands(1, ShardId::DEFAULT).2.unwrap().0;
+    let before = cluster.server(leader).counters().malformed;
+    cluster.forge(leader, vec![Item::Ask { id: 1, group: ShardId::DEFAULT, ask: Ask::Propose(data.to_vec()) }]);
+    assert_eq!(cluster.server(leader).counters().malformed, before + 1);
     cluster.assert_works(1, 2);
 }
 

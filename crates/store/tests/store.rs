@@ -7,6 +7,7 @@ mod disk;
 mod greeting;
 mod hostile;
 mod leases;
+mod parts;
 mod places;
 mod quota;
 mod removal;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded::{self, Entries};
 use crate::{Change, Entry, LeaseId, LeaseRecord, Path, SessionId, SessionRecord, Transaction, TreeError};
 
 /// The newest format of commands, and the one that is written. It is the first byte of an encoded command.
@@ -155,6 +156,20 @@ impl Command {
             Ok((command, [])) => Ok(command),
             Ok((_, rest)) => Err(error(format!("{} bytes are left over", rest.len()))),
             Err(reason) => Err(error(reason.to_string())),
+        }
+    }
+
+    /// The same of bytes that another server has sent: with no more entries of lists than are left. What a log holds is read by
+    /// [`Command::decode`], whatever it has.
+    ///
+    /// # Errors
+    /// [`TreeError`] for all other bytes.
+    pub fn decode_bounded(bytes: &[u8], entries: &mut Entries) -> Result<Self, TreeError> {
+        let error = |reason: String| TreeError::Command { bytes: bytes.len(), reason };
+        match bytes.split_first() {
+            None => Err(error("no bytes".to_owned())),
+            Some((&COMMAND_FORMAT, rest)) => bounded::decode(rest, entries).map_err(|reason| error(reason.to_string())),
+            Some((&found, _)) => Err(TreeError::CommandFormat { found, expected: COMMAND_FORMAT }),
         }
     }
 }

@@ -15,11 +15,13 @@
 //! | [`transfer`] | the content of a prefix on its way to another shard |
 //! | [`snapshot`] | a whole state in chunks of bytes |
 //! | [`watch`] | recent changes, for watchers that come back |
+//! | [`bounded`] | reads bytes of others: no more parts than honest senders make |
 //!
 //! What always holds: a refused command changes nothing that can be read; an entity tag is never used twice at one
 //! location, moves between shards included; bytes from outside never cause a panic.
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 pub mod bytes;
 pub mod command;
 mod digest;

@@ -10,8 +10,8 @@ use mio::net::TcpStream;
 use mio::{Registry, Token};
 use store::client::{Client, ClientConfig, ConnectionId, Input, Output};
 use store::protocol::{
-    ClientMessage, Error, Hello, Response, Role, ServerMessage, VERSION, VERSION_MIN, VERSION_WITH_PROOF, Welcome,
-    decode, spoken_by_refuser,
+    ClientMessage, Error, FRAME_MAX, Hello, Response, Role, ServerMessage, VERSION, VERSION_MIN, VERSION_WITH_PROOF,
+    Welcome, decode, spoken_by_refuser,
 };
 
 use super::stream::{Received, Stream};
@@ -154,6 +154,7 @@ impl Caller {
                 match decode(body).map_err(|error| error.to_string())? {
                     Welcome::Accepted { version, cluster, .. } => {
                         link.is_welcome = true;
+                        link.stream.limit_frames(FRAME_MAX);
                         link.version = version;
                         client.handle(now, Input::Connected { connection: link.id, cluster });
                     }

@@ -21,6 +21,9 @@ pub(super) const TURN_BYTES: usize = 32 << 10;
 /// The same for other connections, and in the midst of a long frame.
 pub(super) const TURN_BYTES_MAX: usize = 1 << 20;
 
+/// Longest frame of somebody who was called and has not said who it is: a name or a reason is in it.
+const WELCOME_BYTES_MAX: usize = 64 << 10;
+
 /// So much is handed to TLS at a time: what it has encrypted waits within it.
 const TLS_CHUNK_BYTES: usize = 64 << 10;
 
@@ -43,7 +46,9 @@ impl Stream {
 
     /// A connection that is being made.
     pub fn connecting(socket: TcpStream, tls: Option<Connection>) -> Self {
-        Self::new(socket, tls, false)
+        let mut stream = Self::new(socket, tls, false);
+        stream.limit_frames(WELCOME_BYTES_MAX);
+        stream
     }
 
     fn new(socket: TcpStream, tls: Option<Connection>, is_connected: bool) -> Self {
@@ -152,9 +157,11 @@ impl Stream {
 
     /// Bytes that the next frame lacks, as far as its length is known; one that is too long lacks nothing.
     fn missing(&self) -> usize {
-        let bytes = self.inbox.content();
-        let length = bytes.first_chunk::<FRAME_HEADER>().map_or(0, |header| u32::from_le_bytes(*header) as usize);
-        if length > self.frame_max { 0 } else { (FRAME_HEADER + length).saturating_sub(bytes.len()) }
+        match self.announced() {
+            Some((length, _)) if length > self.frame_max => 0,
+            Some((length, there)) => length - there.len(),
+            None => FRAME_HEADER - self.inbox.content().len(),
+        }
     }
 
     /// Bytes that came in and were not taken.
@@ -167,19 +174,22 @@ impl Stream {
         !matches!(self.frame(), Ok(None))
     }
 
+    /// How long the next frame's body is, and what is there of it.
+    pub fn announced(&self) -> Option<(usize, &[u8])> {
+        let (header, rest) = self.inbox.content().split_first_chunk::<FRAME_HEADER>()?;
+        let length = u32::from_le_bytes(*header) as usize;
+        Some((length, &rest[..rest.len().min(length)]))
+    }
+
     /// The next frame's body, if it is there; it is taken by [`Stream::took`].
     ///
     /// # Errors
     /// [`FrameError::TooLong`].
     pub fn frame(&self) -> Result<Option<&[u8]>, FrameError> {
-        let bytes = self.inbox.content();
-        if let Some(header) = bytes.first_chunk::<FRAME_HEADER>() {
-            let length = u32::from_le_bytes(*header) as usize;
-            if length > self.frame_max {
-                return Err(FrameError::TooLong(length));
-            }
+        if let Some((length, _)) = self.announced().filter(|(length, _)| *length > self.frame_max) {
+            return Err(FrameError::TooLong(length));
         }
-        Ok(split_frame(bytes)?.map(|(body, _)| body))
+        Ok(split_frame(self.inbox.content())?.map(|(body, _)| body))
     }
 
     /// The frame with a body of so many bytes has been dealt with.

@@ -14,14 +14,26 @@ struct Newest {
     bytes: usize,
 }
 
+/// A message in parts that others take, one behind the other.
+fn parts(message: RaftMessage) -> impl Iterator<Item = RaftMessage> {
+    let mut rest = Some(message);
+    std::iter::from_fn(move || {
+        let mut part = rest.take()?;
+        rest = part.split_off();
+        Some(part)
+    })
+}
+
 impl Group {
     /// Raft appends each proposal by itself, and says by itself what is committed. What belongs together goes in one message: it costs who gets
     /// it one step, one write and one answer.
     pub(super) fn send(&mut self, messages: Vec<Message>, effects: &mut Effects) {
         let mut newest: Vec<Newest> = Vec::new();
-        for message in messages {
+        let messages = messages.into_iter().filter_map(|message| {
             let to = ServerId(message.to);
-            let Some(mut message) = RaftMessage::of(message) else { continue };
+            Some((to, RaftMessage::of(message)?))
+        });
+        for (to, mut message) in messages.flat_map(|(to, message)| parts(message).map(move |part| (to, part))) {
             let bytes = message.weight();
             let before = newest.iter().position(|newest| newest.to == to);
             if let Some(newest) = before.map(|before| &mut newest[before])

@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use placement::ShardId;
+use tree::bounded::Entries;
 
-use super::{Kind, LogEntry, Members, RaftMessage, SnapshotMeta, change};
+use super::{COMMAND_ENTRIES_MAX, Kind, LogEntry, Members, RaftMessage, SnapshotMeta, change};
 use crate::content;
 use crate::status::Refused;
 
@@ -25,7 +26,7 @@ pub(super) const TRANSFER: &[u8] = b"CampaignTransfer";
 /// Longest context of a heartbeat: the number of a round of reads.
 const ROUND_BYTES: usize = 8;
 
-/// Whether a log may hold this entry: data that a command is made of, or a change of members.
+/// Whether the log of this server may hold this entry: data that a command is made of, or a change of members.
 pub(crate) fn is_entry(group: ShardId, kind: u8, data: &[u8]) -> bool {
     match kind {
         0 => data.is_empty() || content::is_command(group, data),
@@ -99,7 +100,15 @@ impl RaftMessage {
             }
             term = entry.term;
         }
-        let sound = |entry: &LogEntry| entry.context.is_empty() && is_entry(group, entry.kind, &entry.data);
+        let mut parts = Entries::at_most(COMMAND_ENTRIES_MAX);
+        let mut is_command = |data: &[u8]| data.is_empty() || content::is_command_within(group, data, &mut parts);
+        let sound = |entry: &LogEntry| {
+            entry.context.is_empty()
+                && match entry.kind {
+                    0 => is_command(&entry.data),
+                    kind => is_entry(group, kind, &entry.data),
+                }
+        };
         if self.entries.iter().all(sound) { Ok(()) } else { Err(Refused::Entry) }
     }
 }

@@ -148,6 +148,12 @@ impl Server {
         self.gate.hosts.get(&client).map_or(Party::Client(client), |host| Party::Host(host.clone()))
     }
 
+    /// Whether a client may send long requests: where there are users, it has to be one of them. By the map at hand; who became a user a
+    /// moment ago may have to come again.
+    pub fn takes_long_requests(&self, client: ClientId) -> bool {
+        !self.map.access().is_enabled() || self.gate.is_server(client) || self.user(client).is_some()
+    }
+
     /// Whether requests of this client have to be checked.
     pub(super) fn is_checked(&self, client: ClientId, body: &RequestBody) -> bool {
         // Users are looked at and changed in a map that is known to be the newest.

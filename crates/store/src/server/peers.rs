@@ -4,21 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
+use tree::bounded::Entries;
 
 use super::{DISK_BACKLOG_MAX, Output, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
-use crate::message::RaftMessage;
-use crate::peer::{Ask, Envelope, Item, Leads, Told};
+use crate::message::{COMMAND_ENTRIES_MAX, RaftMessage};
+use crate::peer::{Ask, ENVELOPE_BYTES, Envelope, ITEMS_MAX, Item, Leads, Told};
 use crate::protocol::{Consistency, Error, FRAME_MAX};
 use crate::status::{PeerStatus, Refused};
 
 use super::drive::elsewhere;
 use super::operations::{Origin, Route, What};
 use super::removal::Verdict;
-
-/// Items for one peer at most; more are dropped, and Raft or the asker repeats them.
-const ITEMS_MAX: usize = 65_536;
 
 /// Bytes of these, about.
 const ITEMS_BYTES_MAX: usize = 64 << 20;
@@ -28,9 +26,6 @@ const STRANGERS_MAX: usize = 64;
 
 /// They are forgotten when they have been silent for so long.
 const STRANGER_KEPT: Span = Span::from_secs(30);
-
-/// An envelope is closed before it has more bytes than this, unless it is of one item.
-const ENVELOPE_BYTES: usize = 4 << 20;
 
 /// The largest item: what is around it fits a frame as well.
 const ITEM_BYTES_MAX: usize = FRAME_MAX - (64 << 10);
@@ -99,6 +94,7 @@ impl Peers {
     pub(super) fn push(&mut self, to: ServerId, item: Item) {
         let peer = self.all.entry(to).or_default();
         let bytes = item.weight();
+        // What is dropped Raft or the asker repeats.
         if peer.items.len() < ITEMS_MAX && peer.bytes + bytes <= ITEMS_BYTES_MAX {
             peer.bytes += bytes;
             peer.items.push(item);
@@ -517,13 +513,14 @@ fn cut(items: Vec<Item>, dropped: &mut u64) -> Vec<Vec<Item>> {
 
 /// Whether bytes of another server are what the shard's log may hold.
 fn is_command(shard: ShardId, data: &[u8]) -> bool {
+    let mut entries = Entries::at_most(COMMAND_ENTRIES_MAX);
     if shard == ShardId::META {
         // What only the leader of meta finds, it proposes itself.
-        placement::Command::decode(data).is_ok_and(|command| {
+        placement::Command::decode_bounded(data, &mut entries).is_ok_and(|command| {
             command.check().is_ok() && !matches!(command, placement::Command::RaiseProtocol { .. })
         })
     } else {
-        match tree::Command::decode(data) {
+        match tree::Command::decode_bounded(data, &mut entries) {
             Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),
             Ok(tree::Command::WriteOrElse { transaction, otherwise, .. }) => transaction.check_with(&otherwise).is_ok(),
             // Only the leader knows what time it is and how much it holds, and it asks nobody.

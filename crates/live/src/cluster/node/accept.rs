@@ -4,7 +4,7 @@ use std::io;
 
 use machine::Time;
 use mio::net::TcpStream;
-use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable};
+use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable, request_sequence};
 
 use super::outbox::CLIENT_OUTBOX_MAX;
 use super::{Connection, Kind, Node};
@@ -15,6 +15,12 @@ use crate::cluster::stream::Stream;
 
 /// Longest first frame of somebody unknown.
 const GREETING_BYTES_MAX: usize = 1_024;
+
+/// Longest request of somebody who is no user, in a cluster that has users: whatever such a client may ask is short.
+const NOBODY_BYTES_MAX: usize = 64 << 10;
+
+/// So many bytes say which request it is.
+const HEAD_BYTES: usize = 32;
 
 /// Connections accepted in one turn.
 const ACCEPTS_A_TURN: usize = 64;
@@ -64,6 +70,32 @@ impl Node {
             let reason = "it has not said who it is, and another one wants its place";
             self.close(now, displaced, reason);
         }
+    }
+
+    /// A long request is not waited for, nor read, if it comes from nobody known.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed. The client is told as well.
+    pub(super) fn check_long_request(&mut self, connection: &mut Connection) -> Result<(), String> {
+        let Kind::Client { client, .. } = connection.kind else { return Ok(()) };
+        let Some((length, start)) = connection.stream.announced().filter(|(length, start)| {
+            *length > NOBODY_BYTES_MAX && start.len() >= HEAD_BYTES && !self.parts.server.takes_long_requests(client)
+        }) else {
+            return Ok(());
+        };
+        let reason = format!(
+            "a request of {length} bytes of nobody known: whoever has not logged in may send {NOBODY_BYTES_MAX} at most; hint: \
+             --token-file FILE or HEDDLE_TOKEN, or the certificate of a user"
+        );
+        let sequence = request_sequence(start);
+        self.refusals.count(&connection.caller(), "request", "too long", &reason);
+        if let Some(sequence) = sequence {
+            let response = Response { sequence, leader: None, result: Err(Refusal::Denied(reason.clone())) };
+            connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");
+            // The answer gets there before the connection is closed.
+            connection.stream.flush()?;
+        }
+        Err(reason)
     }
 
     /// A client is told what is wrong with its request. Only what is no request at all costs it the connection.

@@ -161,6 +161,7 @@ impl Node {
         } else {
             Received::More
         };
+        self.check_long_request(connection)?;
         if is_held {
             self.waiting.hold_back(token);
             return Ok(if received == Received::Ended { received } else { Received::All });
@@ -175,6 +176,7 @@ impl Node {
             let unread = self.unread_bytes(connection.kind);
             self.take_frame(now, token, connection)?;
             connection.stream.took(length);
+            self.check_long_request(connection)?;
             let answered = self.unread_bytes(connection.kind).saturating_sub(unread);
             *cost += 1 + answered / COST_BYTES;
             if matches!(connection.kind, Kind::Client { client, .. } if !self.parts.server.may_read(client)) {
