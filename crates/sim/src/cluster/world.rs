@@ -322,11 +322,17 @@ impl World {
         None
     }
 
-    /// What a server holds for others, though nobody wants anything.
+    /// What a server holds for others beside watches that have nothing to be told, though nobody wants anything.
     fn held(&self) -> Option<String> {
         self.core.nodes.values().find_map(|node| {
-            let memory = node.server()?.memory();
-            (memory.used_bytes > 0).then(|| format!("server {} has not given back {memory:?}", node.id))
+            let server = node.server()?;
+            let (memory, watches, places) = (server.memory(), server.watch_bytes(), server.places_taken());
+            (memory.used_bytes != watches as u64 || places > 0).then(|| {
+                format!(
+                    "server {} holds {places} places and more than {watches} bytes for watches: {memory:?}",
+                    node.id
+                )
+            })
         })
     }
 

@@ -62,6 +62,16 @@ impl Server {
         self.budget.usage()
     }
 
+    /// What watches take by themselves of [`Self::memory`], without events that wait to be told: bytes.
+    pub fn watch_bytes(&self) -> usize {
+        self.watches.bytes()
+    }
+
+    /// Places that requests and RPCs take, which have no answer yet.
+    pub const fn places_taken(&self) -> usize {
+        self.places.used() + self.call_places.used()
+    }
+
     /// Whether more should be read of what a client sends: not while it leaves its answers unread, or has asked for as much
     /// as it may. Answers to RPCs come by the same way, so that what a call holds does not count.
     pub fn may_read(&self, client: ClientId) -> bool {

@@ -51,6 +51,11 @@ impl Places {
         Self { max, shared, used: 0, clients: BTreeMap::new(), parties: BTreeMap::new() }
     }
 
+    /// Those that are taken.
+    pub const fn used(&self) -> usize {
+        self.used
+    }
+
     #[cfg(test)]
     fn of(&self, client: ClientId) -> usize {
         self.clients.get(&client).map_or(0, |(_, places)| *places)

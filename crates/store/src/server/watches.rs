@@ -109,6 +109,10 @@ impl Watches {
         self.all.insert(id, watch);
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.all.values().map(|watch| watch.bytes).sum()
+    }
+
     fn remove(&mut self, id: (ClientId, u64)) -> Option<Watch> {
         let watch = self.all.remove(&id)?;
         if let Some(there) = self.by_path.get_mut(watch.at.path.as_str()) {
