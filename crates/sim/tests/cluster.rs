@@ -80,6 +80,12 @@ fn a_learner_follows_the_leader_after_another_has_claimed_to_be_it() {
 }
 
 #[test]
+fn a_voter_that_others_need_is_not_talked_out_of_its_group() {
+    let report = run(51, &Scenario::hostile(51));
+    assert!(report.is_good(), "{report}");
+}
+
+#[test]
 fn messages_of_a_liar_that_nobody_checks_stop_replicas() {
     let mut scenario = Scenario { lies: Some(Lies::Bounded), faults: (0, 3), ..Scenario::default() };
     scenario.configure = |config| config.planted.unchecked_peers = true;

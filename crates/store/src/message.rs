@@ -3,7 +3,7 @@
 //! raft-rs brings protobuf's, whose version 2 recurses without a bound on unknown groups (RUSTSEC-2024-0437) and costs a
 //! second encoding inside the envelope; what comes from a socket is parsed by postcard only.
 
-mod change;
+pub(crate) mod change;
 pub(crate) mod check;
 
 use std::fmt;

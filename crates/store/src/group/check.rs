@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use machine::{ServerId, Time};
+use raft::eraftpb::{ConfChangeType, Entry, EntryType};
 use raft::{INVALID_ID, StateRole};
 
 use super::Group;
 use crate::config::ELECTION_TICKS;
-use crate::message::{Answers, RaftMessage};
+use crate::message::{Answers, Members, RaftMessage, change};
 use crate::status::{Counters, Refused};
 
 /// So much may terms and indices rise by the word of peers, at once and again each second: more than any election does, and too
@@ -176,6 +177,35 @@ impl Group {
     /// name leads, and others are heard after one election timeout.
     pub(crate) fn listens_to(&self, from: ServerId, desired: bool) -> bool {
         desired || self.applied() == 0 || self.members().votes(from) || self.leaderless_ticks >= ELECTION_TICKS as u32
+    }
+
+    /// Whether the others may have taken this server out of the group. Where no majority is without it, its own log has all changes that
+    /// did so: they were acknowledged here.
+    pub(crate) fn may_be_out(&self) -> bool {
+        let Members { voters, voters_outgoing, .. } = self.members();
+        let needs_me = |voters: &[u64]| voters.contains(&self.me.0) && voters.len() - 1 < voters.len() / 2 + 1;
+        if !needs_me(voters) && !needs_me(voters_outgoing) {
+            return true;
+        }
+        let log = &self.raw.raft.raft_log;
+        let entries = log.entries(self.applied() + 1, None, raft::GetEntriesContext::empty(false)).unwrap_or_default();
+        let is_change = |entry: &&Entry| entry.get_entry_type() == EntryType::EntryConfChangeV2;
+        let changes = entries.iter().filter(is_change).filter_map(|entry| change::parse(&entry.data));
+        let (mut votes, mut voted) = (voters.contains(&self.me.0), voters_outgoing.contains(&self.me.0));
+        for change in changes {
+            if change.get_changes().is_empty() {
+                voted = false;
+            } else if change.get_changes().len() > 1 {
+                // A joint configuration: the old voters vote as well until it is left.
+                voted = votes;
+            }
+            let of_me = change.get_changes().iter().filter(|single| single.node_id == self.me.0);
+            votes = of_me.fold(votes, |_, single| single.get_change_type() == ConfChangeType::AddNode);
+            if !votes && !voted {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether this replica has all that it has ever acknowledged. One that was emptied takes part in no election before: it

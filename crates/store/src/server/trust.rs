@@ -87,6 +87,8 @@ impl Server {
             self.counters.refuse(Refused::Membership);
         } else if shard == ShardId::META {
             self.out_of_meta(now, from, map, sealed);
+        } else if !group.may_be_out() {
+            self.counters.refuse(Refused::Membership);
         } else if sealed && self.leader_of(shard) == Some(from) {
             // Only if the map says so too: the word may be older than a change that made it a member again.
             if self.leaving || !self.map.desired_replicas(shard).contains(me) {
