@@ -86,6 +86,12 @@ fn a_voter_that_others_need_is_not_talked_out_of_its_group() {
 }
 
 #[test]
+fn a_removed_server_runs_until_no_group_has_it() {
+    let report = run(37_274, &Scenario::drawn(37_274));
+    assert!(report.is_good(), "{report}");
+}
+
+#[test]
 fn messages_of_a_liar_that_nobody_checks_stop_replicas() {
     let mut scenario = Scenario { lies: Some(Lies::Bounded), faults: (0, 3), ..Scenario::default() };
     scenario.configure = |config| config.planted.unchecked_peers = true;

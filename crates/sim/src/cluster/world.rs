@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
-use store::Founding;
 use store::status::RaftRole;
+use store::{Founding, Standing};
 use tree::DigestCache;
 
 use super::admin::ADMINISTRATOR;
@@ -15,7 +15,7 @@ use super::clients::Clients;
 use super::core::{Core, Event, client_of};
 use super::lockers::Lockers;
 use super::nemesis::Nemesis;
-use super::node::{CLUSTER, address};
+use super::node::{CLUSTER, Node, address};
 use super::report::{Elections, Finding, Report};
 use super::scenario::Scenario;
 use super::watchers::Watchers;
@@ -140,7 +140,7 @@ impl World {
         self.run_until(last, |world| world.clients.unprobed().is_empty())
     }
 
-    /// Nobody needs them any more: those that have not heard of it are turned off.
+    /// No group needs them any more: those that have not heard of it are turned off.
     fn turn_off_removed(&mut self) {
         let leaving = self.core.nodes.values_mut().filter(|node| node.is_leaving);
         let ids: Vec<ServerId> = leaving.map(|node| node.id).collect();
@@ -319,7 +319,15 @@ impl World {
                 }
             }
         }
-        None
+        self.needed().map(|id| format!("server {id} was removed and is still in a group"))
+    }
+
+    /// A removed server that a group has not done without yet. All desired replicas may agree before: a learner holds what voters
+    /// hold, and has no vote that could take the place of the removed one's.
+    fn needed(&self) -> Option<ServerId> {
+        let members = || self.core.nodes.values().filter(|node| !node.is_leaving).filter_map(Node::server);
+        let mut removed = self.core.nodes.values().filter(|node| node.is_leaving).map(|node| node.id);
+        removed.find(|id| members().any(|server| server.standing(*id) == Standing::Leaving))
     }
 
     /// What a server holds for others beside watches that have nothing to be told, though nobody wants anything.
