@@ -1,12 +1,12 @@
 //! One run: the loop over events, and what is looked at meanwhile and at the end.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
 use store::Founding;
-use store::status::RaftRole;
+use store::status::{GroupStatus, RaftRole};
 use tree::DigestCache;
 
 use super::admin::ADMINISTRATOR;
@@ -318,8 +318,22 @@ impl World {
                     return Some(format!("the replicas of shard {shard} do not agree"));
                 }
             }
+            // A replica that is being filled may agree with nobody but itself, while those who are to leave are needed as voters.
+            if !self.is_led_by(*shard, &desired.voters) {
+                return Some(format!("shard {shard} is not led by those who are to have it"));
+            }
         }
         None
+    }
+
+    /// Whether one of these leads a shard, and nobody else votes in it.
+    fn is_led_by(&self, shard: ShardId, servers: &BTreeSet<ServerId>) -> bool {
+        servers.iter().filter_map(|id| self.core.nodes.get(id)).any(|node| {
+            let groups =
+                node.server().map(|server| server.replicas(node.clock.shows(self.core.now))).unwrap_or_default();
+            let leads = |group: &GroupStatus| group.shard == shard && group.role == RaftRole::Leader;
+            groups.iter().filter(|group| leads(group)).any(|group| group.voters.iter().all(|id| servers.contains(id)))
+        })
     }
 
     /// What a server holds for others beside watches that have nothing to be told, though nobody wants anything.
