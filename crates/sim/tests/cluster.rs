@@ -92,6 +92,14 @@ fn a_removed_server_runs_until_no_group_has_it() {
 }
 
 #[test]
+fn a_removed_server_with_a_shard_for_itself_hears_of_it_before_the_next_is_removed() {
+    for scenario in [Scenario::drawn(37_623), Scenario::hostile(37_623)] {
+        let report = run(37_623, &scenario);
+        assert!(report.is_good(), "{report}");
+    }
+}
+
+#[test]
 fn messages_of_a_liar_that_nobody_checks_stop_replicas() {
     let mut scenario = Scenario { lies: Some(Lies::Bounded), faults: (0, 3), ..Scenario::default() };
     scenario.configure = |config| config.planted.unchecked_peers = true;

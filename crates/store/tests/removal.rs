@@ -150,3 +150,48 @@ fn a_server_that_was_removed_while_it_was_cut_off_leaves_though_the_map_goes_on_
     let why = cluster.stopped.get(&leaving).expect("it hears that nobody needs it");
     assert!(why.contains("no member"), "{why}");
 }
+
+/// A removed server that leads a shard may still have to hear of it, from two servers that it knows: those stay until it has handed over.
+#[test]
+fn nobody_is_removed_while_a_removed_server_leads_a_shard() {
+    let (leaving, next) = (ServerId(3), ServerId(2));
+    let mut cluster = Cluster::found(Setup::default());
+    cluster.run(Span::from_secs(2));
+    cluster.make_shard("far", "/car:cars");
+    let far = cluster.server(1).map().shard_named("far").expect("it was just made").id;
+    let only = Replicas::Servers(BTreeSet::from([leaving]));
+    administer(&mut cluster, 1, Admin::Placement(Command::SetReplicas { id: far, replicas: only })).unwrap();
+    await_only_leader(&mut cluster, far, leaving);
+    cluster.ask(1, put("/car:cars/car-entry=1", "kept")).unwrap();
+    administer(&mut cluster, 1, replace(leaving)).unwrap();
+
+    // The new server does not run yet.
+    for cut_off in [BTreeSet::new(), BTreeSet::from([leaving])] {
+        cluster.cut_off = cut_off;
+        for admin in [
+            remove(next),
+            Admin::Join { name: "newer".into(), address: address(ServerId(5)), nonce: 5, replaces: Some(next) },
+        ] {
+            let refused = administer(&mut cluster, 1, admin).unwrap_err().to_string();
+            assert!(refused.contains("server n2 stays") && refused.contains("shard far"), "{refused}");
+            assert!(is_member(&cluster, next));
+        }
+    }
+
+    cluster.cut_off.clear();
+    cluster.may_stop.extend([leaving, next]);
+    cluster.join(4, &[1, 2]);
+    await_only_leader(&mut cluster, far, ServerId(4));
+    administer(&mut cluster, 1, remove(next)).unwrap();
+    assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("kept"));
+}
+
+fn await_only_leader(cluster: &mut Cluster, shard: ShardId, leader: ServerId) {
+    for _ in 0..1_000 {
+        cluster.run(Span::from_ms(20));
+        if cluster.leader(shard) == Some(leader) && cluster.group(leader.0, shard).voters == [leader] {
+            return;
+        }
+    }
+    panic!("server {leader} does not become the only voter");
+}

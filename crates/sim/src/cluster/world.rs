@@ -1,11 +1,11 @@
 //! One run: the loop over events, and what is looked at meanwhile and at the end.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
-use store::status::RaftRole;
+use store::status::{GroupStatus, RaftRole};
 use store::{Founding, Standing};
 use tree::DigestCache;
 
@@ -318,6 +318,10 @@ impl World {
                     return Some(format!("the replicas of shard {shard} do not agree"));
                 }
             }
+            // A replica that is being filled may agree with nobody but itself, while those who are to leave are needed as voters.
+            if !self.is_led_by(*shard, &desired.voters) {
+                return Some(format!("shard {shard} is not led by those who are to have it"));
+            }
         }
         self.needed().map(|id| format!("server {id} was removed and is still in a group"))
     }
@@ -328,6 +332,16 @@ impl World {
         let members = || self.core.nodes.values().filter(|node| !node.is_leaving).filter_map(Node::server);
         let mut removed = self.core.nodes.values().filter(|node| node.is_leaving).map(|node| node.id);
         removed.find(|id| members().any(|server| server.standing(*id) == Standing::Leaving))
+    }
+
+    /// Whether one of these leads a shard, and nobody else votes in it.
+    fn is_led_by(&self, shard: ShardId, servers: &BTreeSet<ServerId>) -> bool {
+        servers.iter().filter_map(|id| self.core.nodes.get(id)).any(|node| {
+            let groups =
+                node.server().map(|server| server.replicas(node.clock.shows(self.core.now))).unwrap_or_default();
+            let leads = |group: &GroupStatus| group.shard == shard && group.role == RaftRole::Leader;
+            groups.iter().filter(|group| leads(group)).any(|group| group.voters.iter().all(|id| servers.contains(id)))
+        })
     }
 
     /// What a server holds for others beside watches that have nothing to be told, though nobody wants anything.

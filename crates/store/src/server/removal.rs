@@ -4,6 +4,10 @@
 //! it is needed for the majority of a group, that group could change nothing any more, not even its members, and never again. So such a
 //! removal is refused (as etcd does under the name of strict reconfiguration check), unless somebody insists.
 //!
+//! A server that was removed must also hear of it, from two of those whom it knows, before it hands over what it leads. So the next one is
+//! removed only when a member leads every shard: else the first could come back, from behind a slow disk or a cut cable, to too few whom it
+//! believes, and keep a shard to itself.
+//!
 //! What was heard before the question says little: a server that was killed a moment ago still seems to be there. Only what was sent after
 //! the question came counts, so the answer may take as long as an election.
 
@@ -32,8 +36,17 @@ pub(super) enum Verdict {
     Go,
     /// Who is there is not known yet.
     Wait,
-    /// Some shard would lose its majority.
+    /// Some shard would lose its majority, or has no leader that could be relied on.
     Refuse(Error),
+}
+
+/// Why a removal has to wait.
+#[derive(Clone, Copy, Debug)]
+enum Obstacle {
+    /// The shard could not go on without the server, which is down.
+    Needs(ShardId),
+    /// No member leads the shard.
+    NoLeader(ShardId),
 }
 
 impl Server {
@@ -53,10 +66,10 @@ impl Server {
         let (since, last) = self.removals.entry(leaving).or_insert((now, now));
         *last = now;
         let since = *since;
-        let verdict = match self.who_needs(leaving, since) {
+        let verdict = match self.obstacle(leaving, since) {
             None => Verdict::Go,
             Some(_) if now.since(since) < patience => Verdict::Wait,
-            Some(shard) => Verdict::Refuse(self.removal_refused(leaving, shard)),
+            Some(why) => Verdict::Refuse(self.removal_refused(leaving, why)),
         };
         if !matches!(verdict, Verdict::Wait) {
             self.removals.remove(&leaving);
@@ -64,13 +77,10 @@ impl Server {
         verdict
     }
 
-    /// The first shard that could not go on without this server, going by what was heard since then.
-    fn who_needs(&self, leaving: ServerId, since: Time) -> Option<ShardId> {
+    /// What stands against the removal of this server, going by what was heard since then.
+    fn obstacle(&self, leaving: ServerId, since: Time) -> Option<Obstacle> {
         let alive = |id: ServerId| id == self.config.server || self.peers.has_answered(id, since);
-        if alive(leaving) {
-            return None;
-        }
-        self.map.shards().keys().copied().find(|shard| {
+        let needs = |shard: &ShardId| {
             let Some(leader) = self.leader_of(*shard).filter(|leader| alive(*leader) && *leader != leaving) else {
                 return true;
             };
@@ -81,19 +91,32 @@ impl Server {
             let ready = self.ready_replicas(*shard, Some(leader));
             let rest = ready.iter().filter(|id| **id != leaving && alive(**id)).count();
             votes && rest * 2 <= voters
-        })
+        };
+        let has_no_leader =
+            |shard: &ShardId| self.leader_of(*shard).is_none_or(|leader| !self.map.members().contains_key(&leader));
+        let mut shards = self.map.shards().keys().copied();
+        let needing = if alive(leaving) { None } else { shards.clone().find(needs) };
+        needing.map(Obstacle::Needs).or_else(|| shards.find(has_no_leader).map(Obstacle::NoLeader))
     }
 
-    fn removal_refused(&self, leaving: ServerId, shard: ShardId) -> Error {
+    fn removal_refused(&self, leaving: ServerId, why: Obstacle) -> Error {
+        let server = self.map.members().get(&leaving).map_or_else(|| leaving.to_string(), |member| member.name.clone());
         let name =
-            |id: ServerId| self.map.members().get(&id).map_or_else(|| id.to_string(), |member| member.name.clone());
-        let shard = self.map.shards().get(&shard).map_or_else(|| shard.to_string(), |shard| shard.name.clone());
-        let text = format!(
-            "server {} is not heard, and without it too few servers of shard {shard} are there to agree on anything; hint: start it, or \
-             another server of that shard, and try again; `heddle cluster remove --force` removes it all the same, and what only \
-             it could complete is lost",
-            name(leaving)
-        );
+            |shard: ShardId| self.map.shards().get(&shard).map_or_else(|| shard.to_string(), |it| it.name.clone());
+        let text = match why {
+            Obstacle::Needs(shard) => format!(
+                "server {server} is not heard, and without it too few servers of shard {} are there to agree on anything; hint: start \
+                 it, or another server of that shard, and try again; `heddle cluster remove --force` removes it all the same, and what \
+                 only it could complete is lost",
+                name(shard)
+            ),
+            Obstacle::NoLeader(shard) => format!(
+                "server {server} stays as long as no member of the cluster leads shard {}: a server that was removed earlier may have that \
+                 shard, and hears from the others that it was removed; hint: see that the servers of that shard run, the removed one \
+                 too, and try again; `heddle cluster remove --force` removes {server} all the same",
+                name(shard)
+            ),
+        };
         if self.protocol() >= 3 { Error::Needed(text) } else { Error::Invalid(text) }
     }
 }
