@@ -25,21 +25,15 @@ nodes: { h1: host, h2: host }
 links: [ { between: [h1, h2] } ]
 ";
 
-/// Carries so many bytes of TCP.
-fn carry(network: &live::Instance, to: &str, bytes: &str) {
-    output(network.command("h1", "iperf3", ["-c", to, "-n", bytes]));
-}
-
 /// Carries bytes by the slow links at this rate: they take no less than their time. How much longer is the machine's.
 fn carry_no_faster(network: &live::Instance, rate_bps: f64) {
     let carried = || network.counters().unwrap().links[1].forward.bytes;
     let (started, before) = (Instant::now(), carried());
-    carry(network, "h2", "4M");
+    bed::carry(network, "h1", "h2", "4M");
     let bits = (carried() - before) as f64 * 8.0;
     // A link counts what it takes, so a queue of 100 packets may still be waiting.
     let (seconds, least) = (started.elapsed().as_secs_f64(), (bits - 100.0 * 1_514.0 * 8.0) / rate_bps);
-    // What iperf3 has handed to its kernel at the end may never be sent: about a tenth.
-    assert!(bits > 2e7 && seconds >= least, "{bits} bits in {seconds} s, expected {least} s");
+    assert!(bits > 3e7 && seconds >= least, "{bits} bits in {seconds} s, expected {least} s");
 }
 
 #[test]
@@ -78,7 +72,6 @@ fn links_have_their_rate_and_delay() {
     let median = times[times.len() / 2];
     assert!(median >= 4.07, "{ping}");
 
-    let server = bed::Running::iperf3_server(network.command("h2", "iperf3", ["-s"]));
     carry_no_faster(&network, 40e6);
     let counters = network.counters().unwrap();
     assert!(counters.flows.iter().any(|flow| flow.reordering.segments > 1_000), "{:?}", counters.flows);
@@ -88,7 +81,6 @@ fn links_have_their_rate_and_delay() {
     let applied = network.apply(&source(SLOW), &half).unwrap();
     assert_eq!((applied.changed.len(), applied.kept), (2, 3), "{applied:?}");
     carry_no_faster(&network, 20e6);
-    drop(server);
 }
 
 #[test]
@@ -164,11 +156,9 @@ fn two_workers_carry_what_one_does() {
         "name: tree\ntopology: { fat-tree: { k: 4 } }\nlinks: { rate: 100Mbit, delay: 50us, queue: 100 }\n",
     );
     assert_eq!(network.status().unwrap().workers, 2);
-    let server = bed::Running::iperf3_server(network.command("h16", "iperf3", ["-s"]));
-    carry(&network, "h16", "8M");
+    bed::carry(&network, "h1", "h16", "8M");
     let counters = network.counters().unwrap();
     assert_eq!(counters.workers.len(), 2);
     // Both have had work.
     assert!(counters.workers.iter().all(|worker| worker.busy.as_secs_f64() > 0.001), "{:?}", counters.workers);
-    drop(server);
 }

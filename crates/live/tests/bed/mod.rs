@@ -93,6 +93,15 @@ pub fn ping(network: &Instance, from: &str, options: &[&str], count: usize, to: 
     text
 }
 
+/// Carries so many bytes of TCP: they have come when this returns.
+///
+/// The receiver asks for them (`-R`): a sender would end when the last are handed to its kernel, and those are never sent.
+pub fn carry(network: &Instance, from: &str, to: &str, bytes: &str) {
+    let server = Running::iperf3_server(network.command(from, "iperf3", ["-s", "-1"]));
+    output(network.command(to, "iperf3", ["-c", from, "-R", "-n", bytes]));
+    drop(server);
+}
+
 /// A program that is ended with the test.
 pub struct Running(Option<Child>);
 
