@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::bed::{CLIENT, Cluster, Setup, put, recover};
 use machine::{ServerId, Span};
 use placement::{Command, Prefix, Replicas, ShardId, Strategy};
+use store::Input;
 use store::peer::Item;
-use store::protocol::{Admin, RequestBody};
+use store::protocol::{Admin, Answer, RequestBody};
 use store::status::DiskStatus;
 
 const MIB: u64 = 1 << 20;
@@ -226,6 +227,47 @@ fn a_disk_without_room_is_not_filled_by_what_is_given_up() {
         cluster.fill_with(1, &cars(16), MIB);
     }
     assert_eq!(snapshots(&cluster), 2, "of meta and of the shard");
+}
+
+/// A batch that found no room is written again as it was: what came since is in the next one, and is answered with that.
+#[test]
+fn what_came_while_the_disk_was_full_is_answered_when_it_is_written() {
+    let mut cluster = Cluster::new(3, Strategy::Single);
+    cluster.run(Span::from_secs(3));
+    let replicas = Replicas::Servers([ServerId(1)].into());
+    cluster.admin(1, Admin::Placement(Command::SetReplicas { id: ShardId::DEFAULT, replicas }));
+    cluster.run(Span::from_secs(3));
+    let disk = |cluster: &mut Cluster| std::mem::take(&mut cluster.members.get_mut(&ServerId(1)).unwrap().disk);
+    let set_room = |cluster: &mut Cluster, room: Option<u64>| {
+        let mut full = disk(cluster);
+        full.fill_after(room.map(|room| full.used_bytes() + room));
+        cluster.members.get_mut(&ServerId(1)).unwrap().disk = full;
+        cluster.is_disk_full = room.is_some();
+    };
+    set_room(&mut cluster, Some(1_000));
+    // By another server: this one refuses its own clients.
+    let last = cluster.group(1, ShardId::DEFAULT).last;
+    cluster.send(2, put("/car:cars/car-entry=1", vec![7; MIB as usize]));
+    cluster.run(Span::from_ms(5));
+    let later = cluster.send(2, put("/car:cars/car-entry=2", "later"));
+    cluster.run(Span::from_ms(5));
+    assert_eq!(cluster.group(1, ShardId::DEFAULT).last, last + 2);
+    set_room(&mut cluster, None);
+    cluster.stuck = Some(Vec::new());
+    cluster.run(Span::from_ms(200));
+    // The batch of the first is written, that of the second is not.
+    let again = cluster.stuck.as_mut().unwrap();
+    let at = again.iter().position(|(id, write)| *id == ServerId(1) && write.lane == wal::Lane::Log).unwrap();
+    let (id, write) = again.remove(at);
+    cluster.members.get_mut(&id).unwrap().disk.carry_out(&write).unwrap();
+    cluster.queue.push_back((id, Input::Written(write.id)));
+    cluster.run(Span::from_ms(5));
+    assert_eq!(cluster.answer(later), None);
+    cluster.free_disks();
+    cluster.run(Span::from_ms(5));
+    assert!(matches!(cluster.answer(later), Some(Ok(Answer::Written { .. }))));
+    cluster.restart(1);
+    assert_eq!(cluster.get(1, "/car:cars/car-entry=2").as_deref(), Some("later"));
 }
 
 /// An entry that no program knows stands at the end of a replica's log.

@@ -396,11 +396,13 @@ impl Server {
 
     /// Hands out what must be written, one log write and one snapshot write at a time.
     pub(super) fn take_writes(&mut self, now: Time) {
+        let is_again = self.log.is_full();
         if self.disk.log_in_flight.is_none()
             && now >= self.disk.retry_at
             && let Some(write) = self.log.take_batch()
         {
-            for shard in &self.unsynced {
+            // A batch that found no room is what it was: what has gathered since is in the next one.
+            for shard in self.unsynced.iter().filter(|_| !is_again) {
                 if let Some(group) = self.groups.get_mut(shard) {
                     group.taken(write.id);
                 }
