@@ -195,3 +195,27 @@ fn await_only_leader(cluster: &mut Cluster, shard: ShardId, leader: ServerId) {
     }
     panic!("server {leader} does not become the only voter");
 }
+
+/// A learner does not stand for election: that its leader is silent it has to notice by itself.
+#[test]
+fn a_learner_that_is_out_of_its_group_gives_its_replica_up() {
+    let mut cluster = Cluster::found(Setup { servers: 8, ..Setup::default() });
+    cluster.run(Span::from_secs(3));
+    let learners = cluster.server(1).map().desired_replicas(ShardId::DEFAULT).learners;
+    let learner = *learners.first().expect("seven of eight vote");
+    let holds = |cluster: &Cluster| {
+        let groups = cluster.server(learner.0).replicas(cluster.now);
+        groups.iter().any(|group| group.shard == ShardId::DEFAULT && group.learners.contains(&learner))
+    };
+    assert!(holds(&cluster));
+    cluster.cut_off.insert(learner);
+    let replicas = Replicas::Servers(BTreeSet::from([ServerId(1), ServerId(2), ServerId(3)]));
+    let change = Command::SetReplicas { id: ShardId::DEFAULT, replicas };
+    administer(&mut cluster, 1, Admin::Placement(change)).unwrap();
+    await_voters(&mut cluster, ShardId::DEFAULT, &[1, 2, 3]);
+    cluster.run(Span::from_secs(3));
+    assert!(holds(&cluster));
+    cluster.cut_off.clear();
+    cluster.run(Span::from_secs(10));
+    assert!(!holds(&cluster), "{:?}", cluster.group(learner.0, ShardId::DEFAULT));
+}

@@ -45,7 +45,10 @@ impl Group {
         let others_vote = self.members().voters.iter().any(|id| *id != self.me.0);
         let may_vote = self.may_vote();
         let raft = &mut self.raw.raft;
-        self.leaderless_ticks = if raft.leader_id == 0 { self.leaderless_ticks + 1 } else { 0 };
+        // Who does not stand for election never forgets who led last.
+        let is_silent =
+            raft.state != StateRole::Leader && !raft.promotable() && raft.election_elapsed >= ELECTION_TICKS;
+        self.leaderless_ticks = if raft.leader_id == 0 || is_silent { self.leaderless_ticks + 1 } else { 0 };
         let may_stand = may_vote && raft.promotable() && !(deaf && others_vote);
         if raft.state != StateRole::Leader && may_stand && raft.election_elapsed >= self.timer.1 {
             raft.election_elapsed = 0;
