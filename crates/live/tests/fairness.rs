@@ -1,11 +1,12 @@
 //! One client that asks for a lot, or holds a lot, is not served at the cost of the others.
 
 use nix::sys::signal::Signal;
-use store::protocol::{Admin, Answer, ClientMessage, Request, RequestBody, Response, ServerMessage, encode_frame};
+use store::protocol::{
+    Admin, Answer, ClientMessage, Consistency, Request, RequestBody, Response, ServerMessage, encode_frame,
+};
 use tree::{Change, Transaction};
 
-use crate::controllers::{Controller, PATIENCE, car, client, command, eventually, put, status};
-use crate::memory::{Raw, metric};
+use crate::controllers::{Controller, PATIENCE, Raw, car, client, command, eventually, metric, put, status, three};
 
 /// Requests that one connection sends at once. Their answers are few enough bytes that the client may leave them unread.
 const PIPELINED: u64 = 3_000;
@@ -91,4 +92,27 @@ fn parts_of_others_frames_do_not_cost_an_honest_request_its_connection() {
     honest.stream.write_all(rest).unwrap();
     let ServerMessage::Response(response) = honest.receive() else { panic!("it watches nothing") };
     assert!(matches!(response.result, Ok(Answer::Written { .. })), "{response:?}");
+}
+
+/// Answers that come all at once are more than a kernel takes: that says nothing of who asked.
+#[test]
+fn many_long_answers_at_once_cut_nobody_off() {
+    const ASKED: u64 = 100;
+    let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let three = three(&folders, "536870912");
+    put(&client(&three.iter().collect::<Vec<_>>()), 1, &vec![b'v'; 1 << 20], PATIENCE).unwrap();
+    let mut raw = Raw::connect(&three[0].address, 7);
+    let before = metric(&three[0], "heddle_requests_total ");
+    // They wait for a majority together.
+    three[1..].iter().for_each(|one| one.signal(Signal::SIGSTOP));
+    for _ in 0..ASKED {
+        assert!(raw.ask(RequestBody::Get { at: car(1), consistency: Consistency::Linearizable }));
+    }
+    eventually("all of it is heard", || metric(&three[0], "heddle_requests_total ") >= before + ASKED);
+    three[1..].iter().for_each(|one| one.signal(Signal::SIGCONT));
+    eventually("answers wait", || metric(&three[0], "heddle_memory_bytes{kind=\"answers\"}") > (ASKED - 20) << 20);
+    for _ in 0..ASKED {
+        let ServerMessage::Response(response) = raw.receive() else { panic!("it watches nothing") };
+        assert!(matches!(response.result, Ok(Answer::Value { .. })), "{:?}", response.result.err());
+    }
 }

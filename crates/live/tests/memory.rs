@@ -1,16 +1,14 @@
 //! However much clients ask for, and however little they read, a controller holds no more for them than it was given.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::time::Duration;
 
-use crate::controllers::{Controller, PATIENCE, car, client, client_with, command, eventually, get, put, status};
-use nix::sys::signal::Signal;
-use serde::Serialize;
-use store::protocol::{
-    Answer, ClientMessage, Hello, Request, RequestBody, Role, ServerMessage, Welcome, decode, encode_frame,
+use crate::controllers::{
+    Controller, PATIENCE, Raw, car, client, client_with, command, eventually, get, metric, put, status, three,
 };
+use nix::sys::signal::Signal;
+use store::protocol::{Answer, RequestBody, ServerMessage};
 use tree::{Change, Location, Path, Transaction};
 
 /// What the controllers are given.
@@ -20,55 +18,6 @@ const MEMORY_BYTES: usize = 64 << 20;
 /// What a controller takes beside: program, its data, their log and recent changes, buffers of the kernel's calls, and what the
 /// allocator keeps.
 const BASE_BYTES: usize = 192 << 20;
-
-/// A client that speaks the protocol by itself, and is not well-behaved.
-pub struct Raw {
-    pub stream: TcpStream,
-    inbox: Vec<u8>,
-    sequence: u64,
-}
-
-impl Raw {
-    pub fn connect(address: &str, session: u64) -> Self {
-        let stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut raw = Self { stream, inbox: Vec::new(), sequence: 0 };
-        assert!(raw.send(&Hello::new(Role::Client { session })));
-        assert!(matches!(raw.receive(), Welcome::Accepted { .. }));
-        raw
-    }
-
-    /// Whether it was taken as a whole.
-    pub fn send<T: Serialize>(&mut self, message: &T) -> bool {
-        let mut frame = Vec::new();
-        encode_frame(message, &mut frame).expect("it fits a frame");
-        match self.stream.write_all(&frame) {
-            Ok(()) => true,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => false,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    pub fn ask(&mut self, body: RequestBody) -> bool {
-        self.sequence += 1;
-        let (sequence, timeout_ms) = (self.sequence, 600_000);
-        self.send(&ClientMessage::Request(Request { session: 7, sequence, acknowledged: 1, timeout_ms, body }))
-    }
-
-    pub fn receive<T: serde::de::DeserializeOwned>(&mut self) -> T {
-        loop {
-            if let Some((body, length)) = store::protocol::split_frame(&self.inbox).expect("a frame") {
-                let message = decode(body).expect("a message");
-                self.inbox.drain(..length);
-                return message;
-            }
-            let mut bytes = vec![0; 1 << 20];
-            let read = self.stream.read(&mut bytes).expect("it says something");
-            assert!(read > 0, "it was cut off");
-            self.inbox.extend_from_slice(&bytes[..read]);
-        }
-    }
-}
 
 fn resident_bytes(controller: &Controller) -> usize {
     let text = std::fs::read_to_string(format!("/proc/{}/status", controller.pid())).expect("it runs");
@@ -80,36 +29,10 @@ fn write_of(key: u64, bytes: usize) -> RequestBody {
     RequestBody::Write(Transaction::of(Change::Put { at: car(key), value: vec![7; bytes].into() }))
 }
 
-/// A gauge or counter of its metrics.
-pub fn metric(controller: &Controller, name: &str) -> u64 {
-    let (_, page) = controller.page("/metrics");
-    let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {page}"));
-    line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
-}
-
-/// Three controllers that all vote.
-fn three(folders: &[tempfile::TempDir]) -> Vec<Controller> {
-    let mut three: Vec<Controller> = Vec::new();
-    for (n, folder) in folders.iter().enumerate() {
-        let join = three.first().map(|first| first.address.clone());
-        let mut options = vec!["--memory", MEMORY, "--http", "127.0.0.1:0"];
-        if let Some(join) = &join {
-            options.extend(["--join", join]);
-        }
-        three.push(Controller::start(command(&format!("c{}", n + 1), folder.path(), &options)));
-    }
-    let everybody = client(&three.iter().collect::<Vec<_>>());
-    eventually("all three vote", || {
-        let groups = status(&everybody).groups;
-        groups.len() >= 2 && groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
-    });
-    three
-}
-
 #[test]
 fn what_was_sent_to_peers_is_given_back() {
     let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-    let three = three(&folders);
+    let three = three(&folders, MEMORY);
     let everybody = client(&three.iter().collect::<Vec<_>>());
     // Long enough that not all of an envelope is sent at once.
     let value = |key: u64| Change::Put { at: car(key), value: vec![7; 1 << 20].into() };
@@ -127,7 +50,7 @@ fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
     // None that the flood writes, which may go on for a while.
     const OTHER: u64 = 1_000;
     let folders: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-    let three = three(&folders);
+    let three = three(&folders, MEMORY);
     let everybody = client(&three.iter().collect::<Vec<_>>());
     put(&everybody, OTHER, b"before", PATIENCE).unwrap();
     for stopped in &three[1..] {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use machine::ServerId;
 use serde::{Deserialize, Serialize};
+use tree::bounded::{self, Entries};
 
 use crate::access::AccessCommand;
 use crate::address::{check_address, check_name};
@@ -244,21 +245,17 @@ impl Command {
     /// # Errors
     /// [`DecodeError`] on bytes that [`Command::encode`] never makes.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        decode("command", FORMAT, bytes)
+        Self::decode_bounded(bytes, &mut Entries::unbounded())
     }
 
     /// The same of bytes that another server has sent: with no more entries of lists and maps than are left.
     ///
     /// # Errors
     /// As [`Command::decode`].
-    pub fn decode_bounded(bytes: &[u8], entries: &mut tree::bounded::Entries) -> Result<Self, DecodeError> {
+    pub fn decode_bounded(bytes: &[u8], entries: &mut Entries) -> Result<Self, DecodeError> {
         let what = "command";
-        match bytes.split_first() {
-            None => Err(DecodeError::Malformed { what, why: "there are none".to_owned() }),
-            Some((&FORMAT, rest)) => tree::bounded::decode(rest, entries)
-                .map_err(|reason| DecodeError::Malformed { what, why: reason.to_string() }),
-            Some((&found, _)) => Err(DecodeError::Version { what, found, expected: FORMAT }),
-        }
+        let bytes = body(what, FORMAT, bytes)?;
+        bounded::decode(bytes, entries).map_err(|reason| DecodeError::Malformed { what, why: reason.to_string() })
     }
 }
 
@@ -267,15 +264,13 @@ pub(crate) fn encode<T: Serialize>(format: u8, value: &T) -> Vec<u8> {
     postcard::to_extend(value, vec![format]).expect("writing to memory does not fail")
 }
 
-/// The value in bytes of [`encode`]; nothing may be left over.
-pub(crate) fn decode<'a, T: Deserialize<'a>>(
-    what: &'static str,
-    format: u8,
-    bytes: &'a [u8],
-) -> Result<T, DecodeError> {
-    let (value, rest) = decode_front(what, format, bytes)?;
-    let why = || DecodeError::Malformed { what, why: "something follows its end".to_owned() };
-    if rest.is_empty() { Ok(value) } else { Err(why()) }
+/// What follows the number of the format, which must be this one.
+fn body<'a>(what: &'static str, format: u8, bytes: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    match bytes.split_first() {
+        None => Err(DecodeError::Malformed { what, why: "there are none".to_owned() }),
+        Some((&found, _)) if found != format => Err(DecodeError::Version { what, found, expected: format }),
+        Some((_, rest)) => Ok(rest),
+    }
 }
 
 /// The value at the front of bytes that [`encode`] began, and what follows it.
@@ -284,12 +279,8 @@ pub(crate) fn decode_front<'a, T: Deserialize<'a>>(
     format: u8,
     bytes: &'a [u8],
 ) -> Result<(T, &'a [u8]), DecodeError> {
-    let malformed = |why: &str| DecodeError::Malformed { what, why: why.to_owned() };
-    let (&found, bytes) = bytes.split_first().ok_or_else(|| malformed("there are none"))?;
-    if found != format {
-        return Err(DecodeError::Version { what, found, expected: format });
-    }
-    postcard::take_from_bytes(bytes).map_err(|error| malformed(&error.to_string()))
+    let malformed = |error: postcard::Error| DecodeError::Malformed { what, why: error.to_string() };
+    postcard::take_from_bytes(body(what, format, bytes)?).map_err(malformed)
 }
 
 fn check_addresses(address: &str, metrics: Option<&str>) -> Result<(), Refusal> {

@@ -38,13 +38,8 @@ pub(crate) enum Outcome {
     Meta(Result<placement::Effect, placement::Refusal>),
 }
 
-/// Whether these bytes are a command that the group's log may hold.
-pub(crate) fn is_command(group: ShardId, data: &[u8]) -> bool {
-    if group == ShardId::META { placement::Command::decode(data).is_ok() } else { Command::decode(data).is_ok() }
-}
-
-/// The same of bytes that another server has sent, which have no more entries of lists than are left.
-pub(crate) fn is_command_within(group: ShardId, data: &[u8], entries: &mut Entries) -> bool {
+/// Whether these bytes are a command that the group's log may hold, with no more entries of lists than are left.
+pub(crate) fn is_command(group: ShardId, data: &[u8], entries: &mut Entries) -> bool {
     if group == ShardId::META {
         placement::Command::decode_bounded(data, entries).is_ok()
     } else {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::bed::message;
 use bytes::Bytes;
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::ShardId;
@@ -229,24 +230,6 @@ impl Cluster {
 
 fn place() -> Location {
     Location::config("/car:cars/car-entry=1".parse::<Path>().unwrap())
-}
-
-fn message(kind: Kind, term: u64) -> RaftMessage {
-    RaftMessage {
-        kind,
-        term,
-        log_term: 0,
-        index: 0,
-        entries: Vec::new(),
-        commit: 0,
-        commit_term: 0,
-        request_snapshot: 0,
-        reject: false,
-        reject_hint: 0,
-        context: Bytes::new(),
-        priority: 0,
-        snapshot: None,
-    }
 }
 
 fn raft(group: ShardId, message: RaftMessage) -> Item {

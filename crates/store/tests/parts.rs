@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use crate::bed::message;
 use bytes::Bytes;
 use machine::{ServerId, Time};
 use placement::ShardId;
@@ -119,21 +120,7 @@ fn append(entries: usize, data: &Bytes) -> RaftMessage {
         data: data.clone(),
         context: Bytes::new(),
     };
-    RaftMessage {
-        kind: Kind::Append,
-        term: 2,
-        log_term: 1,
-        index: 1,
-        entries: (0..entries).map(entry).collect(),
-        commit: 0,
-        commit_term: 0,
-        request_snapshot: 0,
-        reject: false,
-        reject_hint: 0,
-        context: Bytes::new(),
-        priority: 0,
-        snapshot: None,
-    }
+    RaftMessage { log_term: 1, index: 1, entries: (0..entries).map(entry).collect(), ..message(Kind::Append, 2) }
 }
 
 fn envelope(items: Vec<Item>) -> Envelope {

@@ -44,6 +44,11 @@ impl Entries {
         Self { left: max, max }
     }
 
+    /// As many as there are: for bytes that were bounded when they came, as those of a log.
+    pub const fn unbounded() -> Self {
+        Self::at_most(usize::MAX)
+    }
+
     fn charge(&mut self, count: u64) -> Result<usize, Malformed> {
         let fits = usize::try_from(count).ok().filter(|count| *count <= self.left);
         let Some(count) = fits else {

@@ -147,23 +147,13 @@ impl Command {
     /// # Errors
     /// [`TreeError`] for all other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, TreeError> {
-        let error = |reason: String| TreeError::Command { bytes: bytes.len(), reason };
-        let (&format, rest) = bytes.split_first().ok_or_else(|| error("no bytes".to_owned()))?;
-        if format != COMMAND_FORMAT {
-            return Err(TreeError::CommandFormat { found: format, expected: COMMAND_FORMAT });
-        }
-        match postcard::take_from_bytes(rest) {
-            Ok((command, [])) => Ok(command),
-            Ok((_, rest)) => Err(error(format!("{} bytes are left over", rest.len()))),
-            Err(reason) => Err(error(reason.to_string())),
-        }
+        Self::decode_bounded(bytes, &mut Entries::unbounded())
     }
 
-    /// The same of bytes that another server has sent: with no more entries of lists than are left. What a log holds is read by
-    /// [`Command::decode`], whatever it has.
+    /// The same of bytes that another server has sent: with no more entries of lists than are left.
     ///
     /// # Errors
-    /// [`TreeError`] for all other bytes.
+    /// As [`Command::decode`].
     pub fn decode_bounded(bytes: &[u8], entries: &mut Entries) -> Result<Self, TreeError> {
         let error = |reason: String| TreeError::Command { bytes: bytes.len(), reason };
         match bytes.split_first() {

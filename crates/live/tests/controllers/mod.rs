@@ -1,5 +1,7 @@
 //! Controllers as processes, which end with the test.
 
+mod raw;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path as FilePath, PathBuf};
@@ -12,6 +14,8 @@ use nix::unistd::Pid;
 use store::protocol::{Admin, Answer, Consistency, RequestBody};
 use store::status::Status;
 use tree::{Change, Location, Path, Transaction};
+
+pub use raw::Raw;
 
 /// Long enough for a machine that compiles meanwhile.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -149,4 +153,30 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < give_up, "it did not happen: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A gauge or counter of its metrics.
+pub fn metric(controller: &Controller, name: &str) -> u64 {
+    let (_, page) = controller.page("/metrics");
+    let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {page}"));
+    line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// Three controllers that all vote, each with so many bytes of memory for others.
+pub fn three(folders: &[tempfile::TempDir], memory: &str) -> Vec<Controller> {
+    let mut three: Vec<Controller> = Vec::new();
+    for (n, folder) in folders.iter().enumerate() {
+        let join = three.first().map(|first| first.address.clone());
+        let mut options = vec!["--memory", memory, "--http", "127.0.0.1:0"];
+        if let Some(join) = &join {
+            options.extend(["--join", join]);
+        }
+        three.push(Controller::start(command(&format!("c{}", n + 1), folder.path(), &options)));
+    }
+    let everybody = client(&three.iter().collect::<Vec<_>>());
+    eventually("all three vote", || {
+        let groups = status(&everybody).groups;
+        groups.len() >= 2 && groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
+    });
+    three
 }

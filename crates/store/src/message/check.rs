@@ -26,10 +26,11 @@ pub(super) const TRANSFER: &[u8] = b"CampaignTransfer";
 /// Longest context of a heartbeat: the number of a round of reads.
 const ROUND_BYTES: usize = 8;
 
-/// Whether the log of this server may hold this entry: data that a command is made of, or a change of members.
-pub(crate) fn is_entry(group: ShardId, kind: u8, data: &[u8]) -> bool {
+/// Whether a log may hold this entry: data that a command is made of, with no more entries of lists than are left, or a change of
+/// members.
+pub(crate) fn is_entry(group: ShardId, kind: u8, data: &[u8], entries: &mut Entries) -> bool {
     match kind {
-        0 => data.is_empty() || content::is_command(group, data),
+        0 => data.is_empty() || content::is_command(group, data, entries),
         1 => change::parse(data).is_some(),
         _ => false,
     }
@@ -101,14 +102,7 @@ impl RaftMessage {
             term = entry.term;
         }
         let mut parts = Entries::at_most(COMMAND_ENTRIES_MAX);
-        let mut is_command = |data: &[u8]| data.is_empty() || content::is_command_within(group, data, &mut parts);
-        let sound = |entry: &LogEntry| {
-            entry.context.is_empty()
-                && match entry.kind {
-                    0 => is_command(&entry.data),
-                    kind => is_entry(group, kind, &entry.data),
-                }
-        };
+        let sound = |entry: &LogEntry| entry.context.is_empty() && is_entry(group, entry.kind, &entry.data, &mut parts);
         if self.entries.iter().all(sound) { Ok(()) } else { Err(Refused::Entry) }
     }
 }

@@ -13,6 +13,7 @@
 //! watches under way, which end when the map says so, or when it could not be confirmed for [`WATCH_PATIENCE`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use machine::{Span, Time};
 use placement::access::{Credentials, Identity, Need, Operation};
@@ -63,7 +64,7 @@ struct Parked {
 #[derive(Default)]
 pub(super) struct Gate {
     callers: BTreeMap<ClientId, Caller>,
-    hosts: BTreeMap<ClientId, String>,
+    hosts: BTreeMap<ClientId, Arc<str>>,
     parked: VecDeque<Parked>,
     /// Numbers requests in the order in which they came.
     next: u64,
@@ -82,8 +83,8 @@ impl Gate {
         self.parked.len()
     }
 
-    pub(super) fn called_from(&mut self, client: ClientId, host: String) {
-        self.hosts.insert(client, host);
+    pub(super) fn called_from(&mut self, client: ClientId, host: &str) {
+        self.hosts.insert(client, host.into());
     }
 
     fn is_server(&self, client: ClientId) -> bool {
@@ -143,9 +144,9 @@ impl Server {
         if self.map.access().is_enabled()
             && let Some(user) = self.user(client)
         {
-            return Party::User(user.to_owned());
+            return Party::User(user.into());
         }
-        self.gate.hosts.get(&client).map_or(Party::Client(client), |host| Party::Host(host.clone()))
+        self.gate.hosts.get(&client).map_or(Party::Client(client), |host| Party::Host(Arc::clone(host)))
     }
 
     /// Whether a client may send long requests: where there are users, it has to be one of them. By the map at hand; who became a user a

@@ -183,7 +183,7 @@ impl Control for Server {
             Input::Disowned(by) => self.greeting.disowned_by(by),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, message } => self.client_said(now, client, message),
-            Input::Host { client, host } => self.gate.called_from(client, host),
+            Input::Host { client, host } => self.gate.called_from(client, &host),
             Input::Caller { client, caller } => self.called_by(client, caller),
             Input::WallClock(seconds) => self.wall_clock(now, seconds),
             Input::ClientGone(client) => self.client_gone(now, client),

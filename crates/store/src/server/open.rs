@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{Rng, ServerId, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
+use tree::bounded::Entries;
 
 use super::access::Gate;
 use super::operations::Operations;
@@ -327,7 +328,7 @@ fn check_entries(
         if entry.index != index || index > INDEX_MAX || entry.term < term || entry.term > TERM_MAX {
             return Err(format!("the log's entry {} of term {} does not follow the one before it", index, entry.term));
         }
-        if !entry.context.is_empty() || !is_entry(shard, entry.kind, &entry.data) {
+        if !entry.context.is_empty() || !is_entry(shard, entry.kind, &entry.data, &mut Entries::unbounded()) {
             return Err(format!("the log's entry {index} is no command that this program knows"));
         }
         term = entry.term;

@@ -6,6 +6,7 @@
 //! are any.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::ClientId;
 
@@ -22,9 +23,9 @@ const SMALL: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Party {
     /// A user by the map.
-    User(String),
+    User(Arc<str>),
     /// Nobody knows the user, but where he is.
-    Host(String),
+    Host(Arc<str>),
     /// Not even that.
     Client(ClientId),
 }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     fn host(name: &str) -> Party {
-        Party::Host(name.to_owned())
+        Party::Host(name.into())
     }
 
     /// Takes until there is no more; how many.

@@ -87,13 +87,17 @@ impl Server {
             self.counters.refuse(Refused::Membership);
         } else if shard == ShardId::META {
             self.out_of_meta(now, from, map, sealed);
-        } else if !group.may_be_out() {
-            self.counters.refuse(Refused::Membership);
-        } else if sealed && self.leader_of(shard) == Some(from) {
+        } else if sealed
+            && self.leader_of(shard) == Some(from)
             // Only if the map says so too: the word may be older than a change that made it a member again.
-            if self.leaving || !self.map.desired_replicas(shard).contains(me) {
+            && (self.leaving || !self.map.desired_replicas(shard).contains(me))
+        {
+            // Last, since it looks through what is not applied.
+            if group.may_be_out() {
                 self.remove_replica(shard);
                 self.retry_idle(now);
+            } else {
+                self.counters.refuse(Refused::Membership);
             }
         }
     }

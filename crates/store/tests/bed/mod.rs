@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::{Prefix, Replicas, ShardId, Strategy};
+use store::message::{Kind, RaftMessage};
 use store::peer::{Envelope, Item};
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage, VERSION,
@@ -449,5 +451,24 @@ pub fn text(answer: Answer) -> Option<String> {
     match answer {
         Answer::Value(value) => value.map(|(_, bytes)| String::from_utf8(bytes).unwrap()),
         other => panic!("{other:?}"),
+    }
+}
+
+/// A message of Raft that says nothing but what it is.
+pub fn message(kind: Kind, term: u64) -> RaftMessage {
+    RaftMessage {
+        kind,
+        term,
+        log_term: 0,
+        index: 0,
+        entries: Vec::new(),
+        commit: 0,
+        commit_term: 0,
+        request_snapshot: 0,
+        reject: false,
+        reject_hint: 0,
+        context: Bytes::new(),
+        priority: 0,
+        snapshot: None,
     }
 }

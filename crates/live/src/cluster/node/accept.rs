@@ -6,7 +6,6 @@ use machine::Time;
 use mio::net::TcpStream;
 use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable, request_sequence};
 
-use super::outbox::CLIENT_OUTBOX_MAX;
 use super::{Connection, Kind, Node};
 use crate::cluster::Tls;
 use crate::cluster::descriptors::is_short;
@@ -113,9 +112,6 @@ impl Node {
                 self.refusals.count(&caller, "request", "invalid", &reason);
                 let response = Response { sequence, leader: None, result: Err(Refusal::Invalid(reason)) };
                 connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");
-                if connection.stream.waiting() > CLIENT_OUTBOX_MAX {
-                    return Err("it does not read".into());
-                }
                 Ok(())
             }
             Unreadable::Frame(error) => {

@@ -13,9 +13,6 @@ use store::{ClientId, Input};
 use super::{Kind, Node, OURSELVES, greeting};
 use crate::cluster::refusals;
 
-/// Bytes that may wait for a client before it is cut off. The server stops long before.
-pub(super) const CLIENT_OUTBOX_MAX: usize = 64 << 20;
-
 /// So many bytes for a client are sent before the turn is over.
 const SEND_BYTES: usize = 256 << 10;
 
@@ -146,14 +143,6 @@ impl Node {
             return false;
         }
         if let Kind::Client { client, .. } = kind {
-            if waiting > CLIENT_OUTBOX_MAX {
-                let connection = &self.connections[&token];
-                let peer = connection.stream.peer();
-                tracing::warn!("client {peer} does not read: cut off with {waiting} bytes unsent");
-                self.refusals.count(&connection.caller(), "connection", "does not read", "");
-                self.close(now, token, "it does not read");
-                return false;
-            }
             self.parts.server.handle(now, Input::Waiting { client, bytes: waiting });
         }
         true
