@@ -500,7 +500,8 @@ fn threads(node: &Node) -> BTreeSet<String> {
 fn a_controller_survives_that_nobody_listens() {
     let desk = Desk::new();
     let listen = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        // Not one of 127.0.0.1, which another connection may get meanwhile.
+        let listener = std::net::TcpListener::bind("127.0.0.2:0").expect("a free port");
         listener.local_addr().expect("it is bound").to_string()
     };
     for format in ["json", "table"] {
@@ -584,7 +585,7 @@ fn who_cannot_keep_an_audit_log_takes_no_place_in_a_cluster() {
 fn without_a_cluster_the_way_to_one_is_shown() {
     let desk = Desk::new();
     // A port that was free a moment ago, and one that speaks something else.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let closed = std::net::TcpListener::bind("127.0.0.2:0").expect("a port").local_addr().expect("an address");
     let (_, stderr) = desk.expect(2, &["cluster", "--timeout", "10m", "status", "--endpoints", &closed.to_string()]);
     assert!(stderr.contains(&closed.to_string()) && stderr.contains("heddle controller"), "{stderr}");
     assert!(!stderr.contains("600000 ms"), "at once, not when the ten minutes are over: {stderr}");
@@ -626,7 +627,8 @@ fn a_worn_controller_starts_anew_and_keeps_its_data() {
     let desk = Desk::new();
     // A port of its own: a free one would be another one after the start.
     let listen = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        // Not one of 127.0.0.1, which another connection may get meanwhile.
+        let listener = std::net::TcpListener::bind("127.0.0.2:0").expect("a free port");
         listener.local_addr().expect("it is bound").to_string()
     };
     let node = Node::start(&desk, "c1", &["--node", "c1", "--listen", &listen, "--worn-after", "2"]);

@@ -208,9 +208,9 @@ fn different_quotas_are_an_alarm() {
 #[test]
 fn who_waits_to_join_can_be_told_to_end() {
     let desk = Desk::new();
-    // Nobody listens on the port of a socket that is gone.
+    // Nobody listens on the port of a socket that is gone, and no other connection gets one of this address.
     let gone =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").to_string();
+        std::net::TcpListener::bind("127.0.0.2:0").expect("a port").local_addr().expect("its address").to_string();
     let mut command = controller(&desk, "c2", &["--join", &gone]);
     let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
     let mut said = String::new();

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::{Controllers, ElectionTimeout, Replicas, ShardPlan, ShardSpec, Target};
@@ -43,10 +44,16 @@ pub(super) struct Nodes {
     controllers: Controllers,
     members: Vec<Node>,
     relay: Option<Relay>,
-    tls: Option<(Tls, PathBuf)>,
+    tls: Option<NodesTls>,
     /// Entries below this number may exist.
     entries_used: u32,
     folder: TempDir,
+}
+
+/// How connections to them are secured.
+struct NodesTls {
+    clients: Tls,
+    nodes: TlsFiles,
 }
 
 struct Node {
@@ -95,8 +102,10 @@ impl Nodes {
         let prefix = format!("{FOLDER}{}-", std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
         let folder = folder.map_err(|error| format!("no data folder in {}: {error}", parent.display()))?;
-        let listen = free_addresses(controllers.nodes as usize)?;
-        let relay = relayed.then(|| Relay::start(&listen)).transpose().map_err(|error| format!("relay: {error}"))?;
+        let host = own_host();
+        let listen = free_addresses(host, controllers.nodes as usize)?;
+        let relay =
+            relayed.then(|| Relay::start(host, &listen)).transpose().map_err(|error| format!("relay: {error}"))?;
         let reached = relay.as_ref().map_or_else(|| listen.clone(), |relay| relay.addresses().to_vec());
         let nodes = listen.into_iter().zip(reached).enumerate().map(|(i, (listen, address))| Node {
             name: format!("n{}", i + 1),
@@ -115,7 +124,7 @@ impl Nodes {
             folder,
         };
         if controllers.tls {
-            cluster.tls = Some(cluster.certify()?);
+            cluster.tls = Some(cluster.certify(host)?);
         }
         for number in 0..cluster.members.len() {
             cluster.spawn(number)?;
@@ -129,15 +138,19 @@ impl Nodes {
         Ok(cluster)
     }
 
-    fn certify(&self) -> Result<(Tls, PathBuf), String> {
+    fn certify(&self, host: Ipv4Addr) -> Result<NodesTls, String> {
         let folder = self.folder.path().join("tls");
-        certificates::make(&folder, &["127.0.0.1".to_owned()]).map_err(|error| error.to_string())?;
+        certificates::make(&folder, &[host.to_string()]).map_err(|error| error.to_string())?;
         let files = TlsFiles {
             certificate: folder.join("client.pem"),
             key: folder.join("client.key"),
             authority: folder.join("ca.pem"),
         };
-        Ok((Tls::load(&files).map_err(|error| error.to_string())?, folder))
+        let clients = Tls::load(&files).map_err(|error| error.to_string())?;
+        let file = |name: String| folder.join(name);
+        let [certificate, key, authority] =
+            [file(format!("{host}.pem")), file(format!("{host}.key")), file("ca.pem".into())];
+        Ok(NodesTls { clients, nodes: TlsFiles { certificate, key, authority } })
     }
 
     fn log(&self, number: usize) -> PathBuf {
@@ -162,10 +175,9 @@ impl Nodes {
         if number > 0 {
             command.args(["--join", &self.members[0].address]);
         }
-        if let Some((_, tls)) = &self.tls {
-            let file = |name| tls.join(name);
-            command.arg("--tls-cert").arg(file("127.0.0.1.pem")).arg("--tls-key").arg(file("127.0.0.1.key"));
-            command.arg("--tls-ca").arg(file("ca.pem"));
+        if let Some(NodesTls { nodes, .. }) = &self.tls {
+            command.arg("--tls-cert").arg(&nodes.certificate).arg("--tls-key").arg(&nodes.key);
+            command.arg("--tls-ca").arg(&nodes.authority);
         }
         let errors = log.try_clone().map_err(|error| error.to_string())?;
         let child = command.stdin(Stdio::piped()).stdout(log).stderr(errors).spawn();
@@ -198,7 +210,7 @@ impl Nodes {
 
     /// How to secure connections to them, if that is wanted.
     pub fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref().map(|(tls, _)| tls)
+        self.tls.as_ref().map(|tls| &tls.clients)
     }
 
     /// How many there are, killed ones too.
@@ -480,9 +492,18 @@ fn sweep(parent: &Path) {
     }
 }
 
+/// An address of loopback that no other cluster has. Connections come from 127.0.0.1, whose ports the kernel gives to anybody: one of
+/// this address that was free stays free until its node listens, and while a killed node is away.
+fn own_host() -> Ipv4Addr {
+    static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    // Not those near 127.0.0.1, which people use.
+    Ipv4Addr::new(127, high | 0x40, low, 2 + (CLUSTERS.fetch_add(1, Ordering::Relaxed) % 250) as u8)
+}
+
 /// Addresses that nobody listens at now. All are held at once, so that they differ.
-fn free_addresses(count: usize) -> Result<Vec<String>, String> {
-    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>();
+fn free_addresses(host: Ipv4Addr, count: usize) -> Result<Vec<String>, String> {
+    let listeners = (0..count).map(|_| TcpListener::bind((host, 0))).collect::<Result<Vec<_>, _>>();
     let addresses = listeners.and_then(|all| all.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>());
     let addresses = addresses.map_err(|error| format!("no free port on loopback: {error}"))?;
     Ok(addresses.into_iter().map(|address| address.to_string()).collect())
@@ -550,7 +571,7 @@ mod tests {
 
     #[test]
     fn addresses_differ() {
-        let mut addresses = free_addresses(9).unwrap();
+        let mut addresses = free_addresses(own_host(), 9).unwrap();
         addresses.sort();
         addresses.dedup();
         assert_eq!(addresses.len(), 9);

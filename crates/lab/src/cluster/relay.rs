@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -40,11 +40,11 @@ pub(super) struct Relay {
 
 impl Relay {
     /// A port for each of these addresses.
-    pub fn start(targets: &[String]) -> io::Result<Self> {
+    pub fn start(host: Ipv4Addr, targets: &[String]) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut addresses = Vec::new();
         for (number, target) in targets.iter().enumerate() {
-            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let listener = TcpListener::bind((host, 0))?;
             addresses.push(listener.local_addr()?.to_string());
             let (shared, target) = (Arc::clone(&shared), target.clone());
             thread::Builder::new().name("relay".into()).spawn(move || accept(&listener, number, &target, &shared))?;
@@ -188,7 +188,7 @@ mod tests {
     /// A server behind a relay that sends back what it gets.
     fn echo() -> (Relay, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let relay = Relay::start(&[listener.local_addr().unwrap().to_string()]).unwrap();
+        let relay = Relay::start(Ipv4Addr::LOCALHOST, &[listener.local_addr().unwrap().to_string()]).unwrap();
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 thread::spawn(move || io::copy(&mut &socket, &mut &socket));

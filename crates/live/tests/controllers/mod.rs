@@ -155,9 +155,14 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A gauge or counter of its metrics.
+/// A gauge or counter of its metrics, as soon as it has time to say them.
 pub fn metric(controller: &Controller, name: &str) -> u64 {
-    let (_, page) = controller.page("/metrics");
+    let mut page = String::new();
+    eventually("it says its metrics", || {
+        let (code, text) = controller.page("/metrics");
+        page = text;
+        code == 200
+    });
     let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {page}"));
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
 }

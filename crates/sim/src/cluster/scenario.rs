@@ -203,7 +203,20 @@ impl Scenario {
             let bytes = [700, 1_500, 3_000][rng_of_quota.below(3) as usize];
             scenario.quota_bytes = Some(if scenario.large_values { bytes << 10 } else { bytes });
         }
+        scenario.draw_kinds(&mut Rng::new(seed).fork(0x5a12));
         scenario
+    }
+
+    /// Leaves half of the scenarios few of the things that may go wrong. These then happen often, one upon the other, which they seldom
+    /// do among many (swarm testing: Groce and others, ISSTA 2012).
+    fn draw_kinds(&mut self, rng: &mut Rng) {
+        if rng.below(2) > 0 {
+            return;
+        }
+        let few = 2 + rng.below(4) as usize;
+        while self.kinds.len() > few {
+            self.kinds.swap_remove(rng.below(self.kinds.len() as u32) as usize);
+        }
     }
 
     /// How much there is, and how little room for it.
