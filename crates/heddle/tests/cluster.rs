@@ -266,6 +266,8 @@ fn shards_are_made_moved_and_deleted_while_values_stay() {
     assert_eq!(cluster.run(&["get", path]), "red", "it was written before the shard was made");
     let row = cluster.shard("cars");
     assert_eq!((&row["prefixes"], &row["entries"], &row["made"]), (&"module car".into(), &2.into(), &"by hand".into()));
+    let (_, errors) = cluster.expect(2, &["shards", "create", "cars2", "--module", "car"]);
+    assert!(errors.contains("module car belongs to shard cars already"), "{errors}");
     cluster.run(&["shards", "create", "one", "--replicas", "1"]);
     assert_eq!(cluster.json(&["shards", "move", "one", "--prefix", path])["moved"], true);
     assert_eq!(names(&cluster.shard("one")["voters"]).len(), 1);

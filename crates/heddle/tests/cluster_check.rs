@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::program::Desk;
 use serde_json::Value;
@@ -75,6 +76,24 @@ fn a_load_is_judged_and_nothing_of_it_stays() {
         desk.expect(2, &[&access[..], &["check", "perf", "--prefix", "/car:cars", "--duration", "1s"]].concat());
     assert!(errors.contains("there are values below /car:cars"), "{errors}");
     assert_eq!(desk.expect(0, &[&access[..], &["get", "/car:cars/car-entry=1"]].concat()).0, "red");
+}
+
+#[test]
+fn a_load_that_is_broken_off_takes_away_what_it_wrote() {
+    let desk = Desk::new();
+    let node = Node::start(controller(&desk, "c1", &[]));
+    let args = ["cluster", "--endpoints", &node.address, "check", "perf", "--load", "s", "--duration", "10m"];
+    let load = desk.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
+    let written = || ask(&desk, &node, &["list", "/heddle-check:"]).1.as_array().map_or(0, Vec::len);
+    let begun = Instant::now();
+    while written() < 10 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it writes nothing");
+    }
+    assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().expect("kill is there").success());
+    let output = load.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("taken away again"));
+    assert_eq!(written(), 0);
 }
 
 #[test]

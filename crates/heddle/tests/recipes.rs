@@ -229,7 +229,7 @@ fn a_lock_is_held_by_one_command_at_a_time() {
     assert_eq!(line(&mut dies), "in\n");
     dies.0.kill().expect("it is ours");
     cluster.expect(0, &["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "true"]);
-    cluster.expect(126, &["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "/does/not/exist"]);
+    cluster.expect(127, &["lock", "/job:jobs/job=night", "--ttl", "10m", "--", "/does/not/exist"]);
 
     // Whoever says how long he waits gives up then, and is out of the queue.
     let mut holds =

@@ -126,6 +126,9 @@ fn users_do_what_their_roles_allow_until_they_do_not_and_all_is_noted() {
     root.run(&["put", "/car:carsharing", "topsecret"]);
 
     assert_eq!(nobody.run(&["whoami"]), "nobody\n");
+    keep(&desk, "wrong", &format!("heddle-{}", "0".repeat(64)));
+    let wrong = Asker::new(&desk, &node.address, &["--token-file", "wrong"]);
+    assert!(wrong.refused(&["whoami"]).contains("stands for nobody"));
     for refused in [
         &["get", "/car:carsharing"][..],
         &["get", "/car:carsharing", "--stale"],

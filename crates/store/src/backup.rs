@@ -118,9 +118,9 @@ pub enum BackupError {
         why: String,
     },
     /// It stops in the middle.
-    #[error("the backup ends too early, at byte {at}; hint: copy it again, or use another backup")]
+    #[error("the backup ends too early, in what begins at byte {at}; hint: copy it again, or use another backup")]
     Short {
-        /// Where it ends.
+        /// Where the record begins that is not whole.
         at: u64,
     },
 }

@@ -79,13 +79,25 @@ pub enum Found {
     Leases(tree::LeaseChunk),
 }
 
+/// What a read costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weight {
+    /// Bytes of the answer, about.
+    pub bytes: usize,
+    /// Values that were looked at.
+    pub values: usize,
+}
+
+/// Bytes of an entry of a list, about.
+fn entry_bytes(path: &Path, value: usize) -> usize {
+    path.as_str().len() + value + 32
+}
+
 /// Bytes of an answer to a read, about.
 pub(crate) fn answer_bytes(answer: &Answer) -> usize {
     match answer {
         Answer::Value(value) => value.as_ref().map_or(0, |(_, bytes)| bytes.len()),
-        Answer::Values { entries, .. } => {
-            entries.iter().map(|(path, _, bytes)| path.as_str().len() + bytes.len() + 32).sum()
-        }
+        Answer::Values { entries, .. } => entries.iter().map(|(path, _, bytes)| entry_bytes(path, bytes.len())).sum(),
         _ => 0,
     }
 }
@@ -115,6 +127,20 @@ impl Read {
         match self {
             Self::List { at, .. } | Self::ListAt { at, .. } => Some(&at.path),
             _ => None,
+        }
+    }
+
+    /// What the answer would weigh, and how many values were looked at for that: nothing is copied.
+    pub(crate) fn weigh(&self, state: &State) -> Weight {
+        match self {
+            Self::Get(at) => Weight { bytes: state.tree.get(at).map_or(0, |value| value.bytes.len()), values: 1 },
+            Self::List { at, after, limit } => {
+                let found = state.tree.subtree(at, after.as_ref(), within_bounds(*limit));
+                let bytes = found.values.iter().map(|(at, value)| entry_bytes(&at.path, value.bytes.len())).sum();
+                Weight { bytes: usize::min(bytes, FRAME_MAX), values: found.values.len() }
+            }
+            // Of old revisions only so many are read at once.
+            _ => Weight::default(),
         }
     }
 

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::bed::message;
 use bytes::Bytes;
 use machine::{Control, Rng, ServerId, Span, Step, Time};
-use placement::ShardId;
+use placement::{Replicas, ShardId};
 use store::message::{Kind, LogEntry, Members, RaftMessage, SnapshotMeta};
 use store::peer::{Ask, Envelope, Item, Leads, LeaseAsk, Told};
-use store::protocol::{Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage};
+use store::protocol::{
+    Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage,
+};
 use store::snapshots::Chunk;
 use store::status::Refused;
 use store::{ClientId, Config, Founding, Input, Output, Server};
@@ -512,6 +514,35 @@ fn nobody_is_talked_out_of_its_replicas() {
         assert_eq!(cluster.server(id).replicas(cluster.now).len(), 2);
     }
     cluster.assert_works(1, 2);
+}
+
+/// A server that was removed is told the map by one witness, and still votes where it is needed.
+#[test]
+fn a_map_of_one_witness_takes_no_replica_away() {
+    let mut cluster = Cluster::against_the_third();
+    let admin = |command| RequestBody::Admin(Admin::Placement(command));
+    let (name, prefixes) = ("people".to_owned(), BTreeSet::new());
+    let create = placement::Command::CreateShard { name, prefixes, replicas: Replicas::All };
+    cluster.request(2, admin(create)).unwrap().result.unwrap();
+    cluster.run(Span::from_secs(3));
+    let shard = cluster.server(1).map().shard_named("people").unwrap().id;
+    cluster.request(2, admin(placement::Command::RemoveServer { id: ServerId(1) })).unwrap().result.unwrap();
+    cluster.run(Span::from_secs(3));
+    assert!(!cluster.server(1).map().members().contains_key(&ServerId(1)));
+    cluster.stands(1, shard);
+    let mut map = cluster.server(1).map().clone();
+    let delete = placement::Command::DeleteShard { id: shard };
+    map.apply(map.version() + 100, delete).unwrap();
+    assert!(!map.shards().contains_key(&shard) && map.version() > cluster.server(1).map().version());
+    // It hears no leader.
+    cluster.stop(ServerId(2));
+    cluster.run(Span::from_secs(5));
+    for _ in 0..100 {
+        let map = Some(map.encode());
+        cluster.forge(1, vec![Item::NoMember { group: ShardId::META, index: 1 << 40, map, sealed: false }]);
+        cluster.run(Span::from_ms(20));
+    }
+    cluster.stands(1, shard);
 }
 
 #[test]

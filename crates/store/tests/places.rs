@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::bed::{Cluster, location, put};
 use machine::{ServerId, Span};
 use placement::Strategy;
-use store::protocol::{Answer, Error, RequestBody};
+use store::protocol::{Answer, Consistency, Error, RequestBody};
 use store::{ClientId, Input};
 
 /// Connections of one host, and one of another.
@@ -115,4 +115,28 @@ fn calls_that_nobody_answers_have_a_share_of_the_places() {
     let again = cluster.send_as(GREEDY[3], 1, call());
     cluster.run(Span::from_ms(10));
     assert_eq!(cluster.refused(GREEDY[3], &[again]), 0);
+}
+
+/// To refuse costs next to nothing: what is asked for is weighed before it is copied.
+#[test]
+fn what_finds_no_room_is_not_read() {
+    let mut cluster = Cluster::tuned(1, Strategy::Single, |config| config.memory_bytes = 8 << 20);
+    cluster.run(Span::from_secs(2));
+    for key in 0..8 {
+        cluster.ask(1, put(&format!("/car:cars/car-entry={key}"), vec![7; 100_000])).unwrap();
+    }
+    let greedy = ClientId(50);
+    cluster.unread.insert(greedy, 0);
+    let ask = |cluster: &mut Cluster, count: usize| {
+        let body =
+            RequestBody::List { at: location("/car:cars"), after: None, limit: 100, consistency: Consistency::Stale };
+        let sent: Vec<u64> = (0..count).map(|_| cluster.send_as(greedy, 1, body.clone())).collect();
+        cluster.run(Span::from_ms(5));
+        sent.into_iter().filter(|sequence| matches!(cluster.answer_to(greedy, *sequence), Some(Ok(_)))).count()
+    };
+    assert!((1..5).contains(&ask(&mut cluster, 5)), "a share of the memory is answered");
+    let before = cluster.server(1).read_bytes();
+    assert_eq!(ask(&mut cluster, 100), 0);
+    let read = cluster.server(1).read_bytes() - before;
+    assert!((1..100_000).contains(&read), "{read} bytes were read for a hundred refusals");
 }

@@ -455,7 +455,7 @@ pub enum ShardAction {
         #[arg(long, value_name = "all|N|SERVER,..", default_value = "all")]
         replicas: String,
     },
-    /// Delete a shard; its data moves back to where it came from
+    /// Delete a shard; its data moves to the shard that has what is above them
     Delete {
         /// The shard
         name: String,

@@ -93,7 +93,8 @@ EXIT STATUS
   that of COMMAND; 128 and the signal's number if it was killed by one
   125  the lock could not be had, within --timeout if that was given, or was lost: then COMMAND was ended first (SIGTERM, after
        5 s SIGKILL)
-  126  COMMAND cannot be run")]
+  126  COMMAND cannot be run
+  127  there is no such COMMAND")]
 pub struct Lock {
     #[command(flatten)]
     pub at: Place,
@@ -112,7 +113,7 @@ pub struct Elect {
     /// Stand for election under this name, and stay elected until interrupted
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     pub name: Option<String>,
-    /// Print who is elected, whenever that changes
+    /// Print who is elected, whenever that changes, until interrupted: --timeout does not count
     #[arg(long)]
     pub listen: bool,
     /// Another is elected if this program is not heard of for so long

@@ -183,6 +183,12 @@ pub enum Error {
         /// The last answer.
         reason: String,
     },
+    /// The folder is that of a server that has asked to join, and nobody says whom.
+    #[error("{} is the folder of a server that has begun to join a cluster, and --join is missing", folder.display())]
+    JoinMissing {
+        /// Where.
+        folder: PathBuf,
+    },
     /// All addresses to join are the server's own.
     #[error("{addresses} after --join is where this controller listens itself: it cannot let itself in")]
     JoinsItself {
@@ -274,6 +280,9 @@ impl Error {
             Self::Mixed { .. } => "put the files of one server back; each server needs a folder of its own",
             Self::JoinsItself { .. } => {
                 "say after --join where another server of the cluster listens; without --join the first start founds a cluster"
+            }
+            Self::JoinMissing { .. } => {
+                "give the same --join again; or delete the folder, to found a cluster or to join another"
             }
             Self::Join { .. } => {
                 "check the addresses after --join, that a majority of the cluster runs, and that --node is a new name"

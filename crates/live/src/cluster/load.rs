@@ -151,14 +151,15 @@ struct Worker {
 /// # Errors
 /// [`Error::System`] if the event loop fails. Requests that fail are counted.
 pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
-    run_with(load, tls, |_| {})
+    run_with(load, tls, |_| true)
 }
 
-/// The same; `progress` is told how many requests have been answered, each time that some have.
+/// The same; `progress` is told how many requests have been answered, each time that some have, and says whether to go on: if not,
+/// what is under way is waited for, and nothing more asked.
 ///
 /// # Errors
 /// As of [`run`].
-pub fn run_with(load: &Load, tls: Option<&Tls>, mut progress: impl FnMut(u64)) -> Result<Measured, Error> {
+pub fn run_with(load: &Load, tls: Option<&Tls>, mut progress: impl FnMut(u64) -> bool) -> Result<Measured, Error> {
     let mut poll = Poll::new().map_err(Error::system("make an event loop"))?;
     let mut events = Events::with_capacity(1_024);
     let mut tokens = Tokens::from(0);
@@ -189,7 +190,9 @@ pub fn run_with(load: &Load, tls: Option<&Tls>, mut progress: impl FnMut(u64)) -
             });
             wakes[index] = wake;
         }
-        progress(measured.latencies_ns.len() as u64 + measured.failed);
+        if !progress(measured.latencies_ns.len() as u64 + measured.failed) {
+            workers.iter_mut().for_each(Worker::finish);
+        }
         if workers.iter().all(|worker| worker.left == 0) {
             measured.duration = Duration::from_nanos(clock.now().since(begun).as_ns());
             return Ok(measured);
@@ -226,6 +229,12 @@ fn worker(load: &Load, n: u64, tls: Option<&Tls>) -> Worker {
 }
 
 impl Worker {
+    /// Asks nothing more.
+    fn finish(&mut self) {
+        let is_waiting = self.asks_at.is_none();
+        self.left = self.left.min(u64::from(is_waiting));
+    }
+
     /// Asks, if it is time.
     fn ask(&mut self, now: Time, load: &Load) {
         if self.left == 0 || self.asks_at.is_none_or(|at| at > now) {

@@ -455,9 +455,7 @@ fn join(
     folder.set_joining(&joining)?;
     let addresses = options.join.join(", ");
     if options.join.is_empty() {
-        let reason =
-            "this folder has begun to join one, and --join is missing: give it again, or delete the folder".to_owned();
-        return Err(Error::Join { addresses: "an unknown address".into(), reason });
+        return Err(Error::JoinMissing { folder: folder.path().to_owned() });
     }
     let client = Client::connect(&options.join, tls)?;
     if let Some(token) = &options.token {

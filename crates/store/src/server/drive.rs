@@ -5,6 +5,7 @@ use machine::{ServerId, Time};
 use placement::ShardId;
 use tree::Path;
 
+use super::memory::SHORT_ANSWER_BYTES;
 use super::operations::{Operation, Origin, Purpose, Route, Stage, What};
 use super::peers::ENTRY_BYTES_MAX;
 use super::removal::Verdict;
@@ -12,13 +13,16 @@ use super::{DISK_BACKLOG_MAX, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
-use crate::protocol::{Answer, Consistency, Error, Leader, Response, ServerMessage};
+use crate::protocol::{Answer, Consistency, Error, FRAME_MAX, Leader, Response, ServerMessage};
 use crate::read::{Found, Read};
 use crate::server::ClientId;
 use crate::status::Refused;
 
 /// Reads of old revisions that are answered before all else is looked at again; more are told to come back.
 const PAST_READS_MAX: usize = 4;
+
+/// To look at a value costs as much as to copy so many bytes, about.
+const VALUE_BYTES: usize = 64;
 
 impl Server {
     /// Begins an operation.
@@ -275,6 +279,10 @@ impl Server {
                 return self.finish(now, id, Err(error));
             }
         }
+        if !self.has_room_to_read(id, shard, read) {
+            let error = self.overloaded(now, "it holds as many answers as it may");
+            return self.finish(now, id, Err(error));
+        }
         let data = self.groups.get(&shard).and_then(|group| group.content.data_and_past());
         #[cfg(feature = "planted-bugs")]
         let found = data.map(|(state, past)| match read {
@@ -295,6 +303,26 @@ impl Server {
             Some(Err(refusal)) => self.finish(now, id, Err(Error::Refused(refusal))),
             None => self.operations.set_idle(id),
         }
+    }
+
+    /// Whether whoever asked may have what a read finds: asked before it is copied, since to copy megabytes for nothing would keep
+    /// everybody else waiting.
+    fn has_room_to_read(&mut self, id: u64, shard: ShardId, read: &Read) -> bool {
+        let Some(Operation { origin: Origin::Client { client, .. }, .. }) = self.operations.get(id) else {
+            return true;
+        };
+        let owner = Owner::Client(*client);
+        if self.budget.admits(owner, FRAME_MAX) {
+            return true;
+        }
+        let Some(state) = self.groups.get(&shard).and_then(|group| group.content.state()) else { return true };
+        let weight = read.weigh(state);
+        let has_room = weight.bytes <= SHORT_ANSWER_BYTES || self.budget.admits(owner, weight.bytes);
+        if !has_room {
+            self.budget.note_refused(Kind::Answers);
+            self.read_bytes += (weight.values * VALUE_BYTES) as u64;
+        }
+        has_room
     }
 
     /// Whether a read that must be fresh was answered by a replica that does not lead.

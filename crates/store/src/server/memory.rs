@@ -13,7 +13,7 @@ use crate::read::Read;
 const REQUEST_BYTES: usize = 512;
 
 /// An answer that is no longer is owed in any case: its request has paid for it.
-const SHORT_ANSWER_BYTES: usize = REQUEST_BYTES;
+pub(super) const SHORT_ANSWER_BYTES: usize = REQUEST_BYTES;
 
 /// Watches themselves, without what they have to be told, have this part of the memory at most.
 pub(super) const FOR_WATCHES: usize = 8;
@@ -81,6 +81,11 @@ impl Server {
         unread < WATCH_ROOM && asked < self.budget.share() / 2 && !(scarce && unread > 0)
     }
 
+    /// Bytes that were copied for answers, whether there was room for these or not: what a turn of one client costs the others.
+    pub const fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
     /// Bytes that a client has been told and that are not known to be sent.
     pub fn unread_bytes(&self, client: ClientId) -> usize {
         self.budget.of(Owner::Client(client), Kind::Answers)
@@ -130,6 +135,7 @@ impl Server {
     ) -> Result<Answer, Error> {
         let Ok(answer) = &result else { return result };
         let bytes = answer_bytes(answer);
+        self.read_bytes += bytes as u64;
         if bytes <= SHORT_ANSWER_BYTES || self.budget.admits(Owner::Client(client), bytes) {
             return result;
         }

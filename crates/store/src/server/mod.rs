@@ -113,6 +113,8 @@ pub struct Server {
     opened: Time,
     /// Reads of old revisions since the last time that all else was looked at.
     past_reads: usize,
+    /// See [`Server::read_bytes`].
+    read_bytes: u64,
     /// When it was called last, and when it was called again after it had stood still.
     seen: Time,
     stalled: Time,

@@ -164,6 +164,7 @@ impl Server {
             is_full: false,
             opened: now,
             past_reads: 0,
+            read_bytes: 0,
             leaving: false,
             out_of_meta: false,
             witnesses: super::trust::Witnesses::new(),

@@ -117,11 +117,12 @@ impl Server {
         let Some(map) = self.groups.get(&ShardId::META).and_then(|group| group.content.map()) else { return };
         // A server that has left may have been told of a map that its own replica will never reach.
         if map.version() > self.map.version() {
-            self.follow_map(now, map.clone());
+            self.follow_map(now, map.clone(), true);
         }
     }
 
-    pub(super) fn follow_map(&mut self, now: Time, map: Map) {
+    /// `is_sure`: by this server's own log, or by two that say the same. What one says takes no replica away.
+    pub(super) fn follow_map(&mut self, now: Time, map: Map, is_sure: bool) {
         self.map = map;
         let me = self.config.server;
         let wanted = |shard: &ShardId| self.map.desired_replicas(*shard).contains(me);
@@ -132,7 +133,7 @@ impl Server {
         self.reroute_watches();
         // After a restart the map may be older than the groups: what it has never heard of is not gone.
         let known = self.map.next_shard();
-        let is_gone = |id: &&ShardId| **id < known && !self.map.shards().contains_key(id);
+        let is_gone = |id: &&ShardId| is_sure && **id < known && !self.map.shards().contains_key(id);
         let gone: Vec<ShardId> = self.groups.keys().filter(is_gone).copied().collect();
         let stopped: Vec<ShardId> = self.halted.keys().filter(is_gone).copied().collect();
         for shard in gone {

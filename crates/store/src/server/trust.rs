@@ -129,7 +129,7 @@ impl Server {
         let given = self.witnesses.get(&from);
         let again = self.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
         if told.version() > self.map.version() && (!is_ours || again >= self.witnesses_needed(now, from)) {
-            self.follow_map(now, told);
+            self.follow_map(now, told, again >= 2);
         }
     }
 

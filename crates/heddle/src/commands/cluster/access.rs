@@ -71,6 +71,11 @@ impl Access {
         })
     }
 
+    /// Whether a token is shown to the cluster.
+    pub const fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Asks; the error is as it came.
     pub fn try_ask(&self, body: RequestBody) -> Result<Answer, Error> {
         self.client.request(body, self.timeout)
@@ -86,6 +91,10 @@ impl Access {
         let Error::Request(request) = &error else { return explain(error) };
         let text = harmless(&request.to_string());
         let hint = match request {
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("too many log-ins") => {
+                "wrong tokens came from this user of this machine: nobody can log in from there until that time is over, with a good one \
+                 neither"
+            }
             // Others that were tried are leaders that were known, and may be down.
             store::protocol::Error::Timeout { reason, .. }
                 if self.endpoints.iter().any(|endpoint| reason.contains(&format!("connection to {endpoint} "))) =>

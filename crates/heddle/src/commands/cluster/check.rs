@@ -1,6 +1,8 @@
 //! `cluster check perf`: does the cluster take a load?
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,6 +30,9 @@ const VALUE_BYTES: usize = 1_024;
 
 /// Different keys that are written: what is there in between is bounded, however long it takes.
 const KEYS: u64 = 4_096;
+
+/// The exit status when it was interrupted, as shells have it.
+const BROKEN_OFF: i32 = 130;
 
 /// The part of the rate that has to be reached, in percent.
 const RATE_PERCENT: f64 = 90.0;
@@ -81,14 +86,20 @@ impl Verdicts {
 
 /// Writes for a while, and judges.
 pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
+    let broken_off = await_signal()?;
     let access = Access::open(connection)?;
     prepare(&access, &args.prefix)?;
     let view = View::take(&access)?;
     let before = health::ask(&access, &view);
-    let outcome = load(args, (&access, connection.timeout_or(TIMEOUT)), &view);
-    let after = health::ask(&access, &view);
+    let outcome = load(args, (&access, connection.timeout_or(TIMEOUT)), &view, &broken_off);
     // Also when it failed.
     let cleaned = empty(&access, &args.prefix);
+    if broken_off.load(Ordering::Relaxed) {
+        cleaned?;
+        eprintln!("Broken off: what was written below {} is taken away again", args.prefix);
+        std::process::exit(BROKEN_OFF);
+    }
+    let after = health::ask(&access, &view);
     let measured = outcome?;
     cleaned?;
     let mut verdicts = Verdicts::default();
@@ -134,7 +145,27 @@ fn empty(access: &Access, prefix: &Path) -> Result<(), Report> {
     access.ask(RequestBody::Write(Transaction::of(remove))).map(drop)
 }
 
-fn load(args: &CheckPerf, (access, timeout): (&Access, Duration), view: &View) -> Result<Measured, Report> {
+/// SIGINT, SIGTERM or SIGHUP set this; a second one ends the program.
+fn await_signal() -> Result<Arc<AtomicBool>, Report> {
+    let signals = super::contest::take_signals()?;
+    let broken_off = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&broken_off);
+    std::thread::spawn(move || {
+        while signals.wait().is_ok() {
+            if seen.swap(true, Ordering::Relaxed) {
+                std::process::exit(BROKEN_OFF);
+            }
+        }
+    });
+    Ok(broken_off)
+}
+
+fn load(
+    args: &CheckPerf,
+    (access, timeout): (&Access, Duration),
+    view: &View,
+    broken_off: &AtomicBool,
+) -> Result<Measured, Report> {
     let (clients, per_second) = args.load.size();
     let requests = (args.duration.as_secs_f64() * per_second as f64).ceil().max(1.0) as u64;
     let load = Load {
@@ -151,7 +182,11 @@ fn load(args: &CheckPerf, (access, timeout): (&Access, Duration), view: &View) -
         timeout,
     };
     let bar = progress(args.quiet, requests);
-    let measured = run_with(&load, access.tls(), |answered| bar.set_position(answered)).map_err(explain);
+    let measured = run_with(&load, access.tls(), |answered| {
+        bar.set_position(answered);
+        !broken_off.load(Ordering::Relaxed)
+    })
+    .map_err(explain);
     bar.finish_and_clear();
     measured
 }

@@ -31,8 +31,8 @@ use crate::output::put;
 const NO_LOCK: i32 = 125;
 /// The exit status when somebody was not elected in time: that of every error.
 const NOT_ELECTED: i32 = 2;
-/// The exit status when the command cannot be run.
-const NO_COMMAND: i32 = 126;
+/// The exit status when there is no such command, and when it cannot be run: those of shells.
+const NO_COMMAND: (i32, i32) = (127, 126);
 /// How long a command may take to end when the lock was lost.
 const GRACE: Duration = Duration::from_secs(5);
 /// How often it is looked whether the command has ended.
@@ -42,7 +42,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 type Running = Arc<Mutex<Option<Child>>>;
 
 /// Signals that ask for an end come to one thread, which hands them on. To be called before any other thread is made.
-fn take_signals() -> Result<SigSet, Report> {
+pub(super) fn take_signals() -> Result<SigSet, Report> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         signals.add(signal);
@@ -94,7 +94,9 @@ pub fn lock(args: &actions::Access, lock: &Lock) -> Result<Ending, Report> {
                 }
                 Err(error) => {
                     eprintln!("cannot run {}: {error}", lock.command[0]);
-                    *ended.lock().expect("nobody panics with it") = Some(NO_COMMAND);
+                    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+                    let status = if is_missing { NO_COMMAND.0 } else { NO_COMMAND.1 };
+                    *ended.lock().expect("nobody panics with it") = Some(status);
                     releaser.release();
                 }
             }

@@ -37,13 +37,19 @@ pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Fo
         Some(name) => name.to_owned(),
         None => free_name(&map),
     };
+    let is_guessed = listen.is_none();
     let listen = listen.map_or_else(|| free_address(&map), str::to_owned);
     let command = format!("heddle controller --node {name} --listen {listen} --join {}", join(&map, None));
     let command = invite(access, &name, None)? + &command + &access.certificates();
     tell(format, &command, [("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))])?;
     if format == Format::Table {
+        let guessed = if is_guessed {
+            " Its port is the next behind those of the members: two that have not joined yet need two."
+        } else {
+            ""
+        };
         eprintln!(
-            "\nRun this on the machine of {name}: it joins by itself, and gets replicas of all shards that are on all servers. {SAME_OPTIONS}"
+            "\nRun this on the machine of {name}: it joins by itself, and gets replicas of all shards that are on all servers.{guessed} {SAME_OPTIONS}"
         );
     }
     Ok(())

@@ -100,7 +100,18 @@ fn prefixes(parts: &Parts) -> BTreeSet<Prefix> {
 }
 
 fn create(access: &Access, name: &str, parts: &Parts, replicas: &str, format: Format) -> Result<(), Report> {
-    let replicas = view::replicas(&access.status()?.map, replicas)?;
+    let map = access.status()?.map;
+    let replicas = view::replicas(&map, replicas)?;
+    for prefix in prefixes(parts) {
+        let owner = map.shards().values().find(|shard| !shard.automatic && shard.prefixes.contains(&prefix));
+        if let Some(owner) = owner {
+            return Err(miette!(
+                help = "make it without that, and take it there with `heddle cluster shards move`",
+                "{prefix} belongs to shard {} already: nothing was changed",
+                owner.name
+            ));
+        }
+    }
     let command = Command::CreateShard { name: name.to_owned(), prefixes: prefixes(parts), replicas };
     let Effect::Shard { id, moves } = access.place(command)? else {
         unreachable!("a shard that is made has a number");

@@ -7,7 +7,7 @@ use live::cluster::Error;
 use miette::{Context, IntoDiagnostic, Report, miette};
 use serde_json::{Value, json};
 use store::protocol::{Answer, Consistency, RequestBody};
-use tree::{Change, Condition, Datastore, Expect, LeaseId, Location, Path, Transaction};
+use tree::{Change, Condition, Datastore, Expect, LeaseId, Location, Path, Refusal, Transaction};
 
 use super::access::Access;
 use super::data::{is_no, object, shown};
@@ -54,6 +54,7 @@ pub fn txn(access: &Access, args: &Txn, format: Format) -> Result<Ending, Report
 fn carry_out(access: &Access, script: Script, format: Format) -> Result<Ending, Report> {
     let Script { conditions, then, otherwise } = script;
     let transaction = Transaction { conditions, changes: then.changes };
+    let conditions: Vec<Location> = transaction.conditions.iter().map(|condition| condition.at.clone()).collect();
     // What is only read has to be of the shard that is asked for its revision.
     let anchor = then.reads.first().or(otherwise.as_ref().and_then(|branch| branch.reads.first())).cloned();
     let has_else = otherwise.is_some();
@@ -70,7 +71,11 @@ fn carry_out(access: &Access, script: Script, format: Format) -> Result<Ending, 
             (false, revision, other_reads, Some((condition, actual)))
         }
         Err(Error::Request(store::protocol::Error::Refused(refusal))) if is_no(&refusal) => {
-            eprintln!("{refusal}");
+            let failed = if let Refusal::ConditionFailed { index, .. } = &refusal { Some(*index) } else { None };
+            match failed.and_then(|index| conditions.get(index as usize)) {
+                Some(at) => eprintln!("{}: {refusal}", at.path),
+                None => eprintln!("{refusal}"),
+            }
             return Ok(Ending::Missed);
         }
         Err(error) => return Err(access.explain(error)),

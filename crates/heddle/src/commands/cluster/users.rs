@@ -36,6 +36,12 @@ pub fn whoami(access: &Access, format: Format) -> Result<(), Report> {
     let Answer::Identity { user, roles, is_enabled } = access.ask(RequestBody::WhoAmI)? else {
         unreachable!("who one is was asked")
     };
+    if is_enabled && user.is_none() && access.has_token() {
+        return Err(miette!(
+            help = "an administrator gives a new one with `heddle cluster user token NAME`",
+            "the token is not valid (any more): it stands for nobody"
+        ));
+    }
     let checked = if is_enabled { "" } else { "; users are not checked" };
     let sentence = match &user {
         Some(user) if roles.is_empty() => format!("{user}, without a role{checked}"),

@@ -22,7 +22,7 @@ use store::protocol::{Hello, decode, decode_client};
 use super::{Connection, Kind, Node};
 use crate::cluster::stream::{Received, TURN_BYTES, TURN_BYTES_MAX};
 
-/// What a turn takes of all clients together, about: a frame costs one, and so do [`COST_BYTES`] that are read, or answered at once.
+/// What a turn takes of all clients together, about: a frame costs one, and so do [`COST_BYTES`] that are received, read for an answer, or answered at once.
 const TURN_COST: usize = 1_024;
 
 /// What a turn takes of one client, at least and at most: less, the more there are. One frame in any case.
@@ -173,12 +173,13 @@ impl Node {
                 return Ok(Received::More);
             }
             let length = body.len();
-            let unread = self.unread_bytes(connection.kind);
+            let (unread, read) = (self.unread_bytes(connection.kind), self.parts.server.read_bytes());
             self.take_frame(now, token, connection)?;
             connection.stream.took(length);
             self.check_long_request(connection)?;
             let answered = self.unread_bytes(connection.kind).saturating_sub(unread);
-            *cost += 1 + answered / COST_BYTES;
+            let read = (self.parts.server.read_bytes() - read) as usize;
+            *cost += 1 + answered.max(read) / COST_BYTES;
             if matches!(connection.kind, Kind::Client { client, .. } if !self.parts.server.may_read(client)) {
                 // What else is there waits where it is.
                 self.waiting.hold_back(token);
