@@ -22,7 +22,8 @@ use store::protocol::{Hello, decode, decode_client};
 use super::{Connection, Kind, Node};
 use crate::cluster::stream::{Received, TURN_BYTES, TURN_BYTES_MAX};
 
-/// What a turn takes of all clients together, about: a frame costs one, and so do [`COST_BYTES`] that are received, read for an answer, or answered at once.
+/// What a turn takes of all clients together, about: a frame costs one, and so do [`COST_BYTES`] that are received, read for an
+/// answer, or answered at once.
 const TURN_COST: usize = 1_024;
 
 /// What a turn takes of one client, at least and at most: less, the more there are. One frame in any case.
