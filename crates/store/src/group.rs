@@ -392,6 +392,12 @@ impl Group {
         near
     }
 
+    /// Up to where a replica's log is known to be this leader's; 0 of who is not in the group, or where this is no leader.
+    pub(crate) fn matched(&self, server: ServerId) -> u64 {
+        let progress = self.raw.raft.prs().get(server.0);
+        progress.filter(|_| self.is_leader()).map_or(0, |progress| progress.matched)
+    }
+
     /// Which index must be applied to read everything that is committed now: told as soon as it is certain that nobody
     /// else leads.
     pub(crate) fn read_index(&mut self, now: Time, asker: Asker, counters: &mut Counters, effects: &mut Effects) {

@@ -360,7 +360,7 @@ fn a_disk_that_does_not_answer_holds_up_what_is_written_and_nothing_breaks() {
         cluster.put(1, &format!("/{module}:all/entry=1"), module);
     }
     cluster.run(Span::from_secs(5));
-    cluster.stuck = Some(Vec::new());
+    cluster.stick_disks(|_, _| true);
     let value = "x".repeat(1 << 20);
     let sent: Vec<u64> = (0..WRITES)
         .map(|write| cluster.send(1, put(&format!("/{}:all/entry={write}", modules[write as usize % 8]), &value)))

@@ -253,10 +253,10 @@ fn what_came_while_the_disk_was_full_is_answered_when_it_is_written() {
     cluster.run(Span::from_ms(5));
     assert_eq!(cluster.group(1, ShardId::DEFAULT).last, last + 2);
     set_room(&mut cluster, None);
-    cluster.stuck = Some(Vec::new());
+    cluster.stick_disks(|_, _| true);
     cluster.run(Span::from_ms(200));
     // The batch of the first is written, that of the second is not.
-    let again = cluster.stuck.as_mut().unwrap();
+    let again = &mut cluster.stuck.as_mut().unwrap().writes;
     let at = again.iter().position(|(id, write)| *id == ServerId(1) && write.lane == wal::Lane::Log).unwrap();
     let (id, write) = again.remove(at);
     cluster.members.get_mut(&id).unwrap().disk.carry_out(&write).unwrap();
@@ -324,9 +324,9 @@ fn a_snapshot_of_a_replica_that_was_made_anew_meanwhile_is_of_no_use() {
     cluster.run(Span::from_secs(2));
     cluster.make_shard("cars", "/car:cars");
     let id = cluster.server(1).map().shard_named("cars").expect("it was just made").id;
-    cluster.stuck_snapshots = Some((ServerId(3), Vec::new()));
+    cluster.stick_disks(|id, lane| id == ServerId(3) && lane == wal::Lane::Snapshot);
     cluster.fill_with(1, &cars(16), 8 * MIB);
-    assert!(cluster.stuck_snapshots.as_ref().is_some_and(|(_, writes)| !writes.is_empty()));
+    assert!(cluster.stuck.as_ref().is_some_and(|stuck| !stuck.writes.is_empty()));
     let has = |cluster: &Cluster| cluster.server(3).replicas(cluster.now).iter().any(|replica| replica.shard == id);
     for (replicas, there) in [(BTreeSet::from([ServerId(1), ServerId(2)]), false), (BTreeSet::new(), true)] {
         let replicas = if there { Replicas::All } else { Replicas::Servers(replicas) };
@@ -339,7 +339,7 @@ fn a_snapshot_of_a_replica_that_was_made_anew_meanwhile_is_of_no_use() {
         }
         assert_eq!(has(&cluster), there);
     }
-    cluster.free_snapshots();
+    cluster.free_disks();
     cluster.run(Span::from_secs(5));
     cluster.fill_with(1, &cars(16), 8 * MIB);
     cluster.restart(3);

@@ -186,6 +186,45 @@ fn nobody_is_removed_while_a_removed_server_leads_a_shard() {
     assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("kept"));
 }
 
+/// Its disk stood still while the only other server of its shard was replaced: it does not know the new one, and would be left with one
+/// witness of its own removal.
+#[test]
+fn a_server_that_does_not_know_who_the_members_are_stays() {
+    let (slow, other) = (ServerId(3), ServerId(2));
+    let mut cluster = Cluster::found(Setup::default());
+    cluster.run(Span::from_secs(2));
+    cluster.make_shard("far", "/car:cars");
+    let far = cluster.server(1).map().shard_named("far").expect("it was just made").id;
+    let only = Replicas::Servers(BTreeSet::from([slow]));
+    administer(&mut cluster, 1, Admin::Placement(Command::SetReplicas { id: far, replicas: only })).unwrap();
+    await_only_leader(&mut cluster, far, slow);
+    cluster.ask(1, put("/car:cars/car-entry=1", "kept")).unwrap();
+
+    cluster.stick_disks(|id, _| id == ServerId(3));
+    cluster.may_stop.extend([slow, other]);
+    administer(&mut cluster, 1, replace(other)).unwrap();
+    cluster.join(4, &[1]);
+    cluster.run(Span::from_secs(10));
+    let newer = Admin::Join { name: "newer".into(), address: address(ServerId(5)), nonce: 5, replaces: Some(slow) };
+    for admin in [remove(slow), newer.clone()] {
+        let refused = administer(&mut cluster, 1, admin).unwrap_err().to_string();
+        assert!(
+            refused.contains("server n3 is not heard, or lags behind") && refused.contains("shard far"),
+            "{refused}"
+        );
+        assert!(is_member(&cluster, slow));
+    }
+
+    cluster.free_disks();
+    cluster.run(Span::from_secs(5));
+    administer(&mut cluster, 1, newer).unwrap();
+    cluster.join(5, &[1, 4]);
+    await_only_leader(&mut cluster, far, ServerId(5));
+    cluster.run(Span::from_secs(10));
+    assert!(cluster.stopped.contains_key(&slow), "it hears that it was removed");
+    assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("kept"));
+}
+
 fn await_only_leader(cluster: &mut Cluster, shard: ShardId, leader: ServerId) {
     for _ in 0..1_000 {
         cluster.run(Span::from_ms(20));

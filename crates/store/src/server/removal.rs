@@ -6,7 +6,8 @@
 //!
 //! A server that was removed must also hear of it, from two of those whom it knows, before it hands over what it leads. So the next one is
 //! removed only when a member leads every shard: else the first could come back, from behind a slow disk or a cut cable, to too few whom it
-//! believes, and keep a shard to itself.
+//! believes, and keep a shard to itself. For the same reason a server whose log of meta lags behind counts as one that is not there: the
+//! members that it knows may be gone already.
 //!
 //! What was heard before the question says little: a server that was killed a moment ago still seems to be there. Only what was sent after
 //! the question came counts, so the answer may take as long as an election.
@@ -26,8 +27,17 @@ const PATIENCE: Span = Span::from_secs(1);
 /// A question that was not repeated for so long is forgotten.
 const FORGOTTEN: Span = Span::from_secs(5);
 
-/// The servers whose removal is asked for: since when, and when last.
-pub(super) type Questions = BTreeMap<ServerId, (Time, Time)>;
+/// The servers whose removal is asked for.
+pub(super) type Questions = BTreeMap<ServerId, Question>;
+
+/// Somebody asks for a removal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    since: Time,
+    last: Time,
+    /// The end of meta's log when it was asked first: who has this knows the members.
+    meta: u64,
+}
 
 /// What is to be done with a removal now.
 #[derive(Debug)]
@@ -43,7 +53,7 @@ pub(super) enum Verdict {
 /// Why a removal has to wait.
 #[derive(Clone, Copy, Debug)]
 enum Obstacle {
-    /// The shard could not go on without the server, which is down.
+    /// The shard could not go on without the server, which is down, or does not know who the members are.
     Needs(ShardId),
     /// No member leads the shard.
     NoLeader(ShardId),
@@ -62,13 +72,14 @@ impl Server {
             return Verdict::Go;
         }
         let patience = PATIENCE + self.timeout.current() + self.timeout.current();
-        self.removals.retain(|_, (_, last)| now.since(*last) < FORGOTTEN);
-        let (since, last) = self.removals.entry(leaving).or_insert((now, now));
-        *last = now;
-        let since = *since;
-        let verdict = match self.obstacle(leaving, since) {
+        self.removals.retain(|_, question| now.since(question.last) < FORGOTTEN);
+        let meta = self.groups.get(&ShardId::META).map_or(0, Group::last_index);
+        let question = self.removals.entry(leaving).or_insert(Question { since: now, last: now, meta });
+        question.last = now;
+        let question = *question;
+        let verdict = match self.obstacle(leaving, question) {
             None => Verdict::Go,
-            Some(_) if now.since(since) < patience => Verdict::Wait,
+            Some(_) if now.since(question.since) < patience => Verdict::Wait,
             Some(why) => Verdict::Refuse(self.removal_refused(leaving, why)),
         };
         if !matches!(verdict, Verdict::Wait) {
@@ -77,9 +88,10 @@ impl Server {
         verdict
     }
 
-    /// What stands against the removal of this server, going by what was heard since then.
-    fn obstacle(&self, leaving: ServerId, since: Time) -> Option<Obstacle> {
+    /// What stands against the removal of this server, going by what was heard since it was asked for.
+    fn obstacle(&self, leaving: ServerId, Question { since, meta, .. }: Question) -> Option<Obstacle> {
         let alive = |id: ServerId| id == self.config.server || self.peers.has_answered(id, since);
+        let knows_members = self.groups.get(&ShardId::META).is_some_and(|group| group.matched(leaving) >= meta);
         let needs = |shard: &ShardId| {
             let Some(leader) = self.leader_of(*shard).filter(|leader| alive(*leader) && *leader != leaving) else {
                 return true;
@@ -95,7 +107,7 @@ impl Server {
         let has_no_leader =
             |shard: &ShardId| self.leader_of(*shard).is_none_or(|leader| !self.map.members().contains_key(&leader));
         let mut shards = self.map.shards().keys().copied();
-        let needing = if alive(leaving) { None } else { shards.clone().find(needs) };
+        let needing = if alive(leaving) && knows_members { None } else { shards.clone().find(needs) };
         needing.map(Obstacle::Needs).or_else(|| shards.find(has_no_leader).map(Obstacle::NoLeader))
     }
 
@@ -105,9 +117,9 @@ impl Server {
             |shard: ShardId| self.map.shards().get(&shard).map_or_else(|| shard.to_string(), |it| it.name.clone());
         let text = match why {
             Obstacle::Needs(shard) => format!(
-                "server {server} is not heard, and without it too few servers of shard {} are there to agree on anything; hint: start \
-                 it, or another server of that shard, and try again; `heddle cluster remove --force` removes it all the same, and what \
-                 only it could complete is lost",
+                "server {server} is not heard, or lags behind, and without it too few servers of shard {} are there to agree on anything; \
+                 hint: start it, or another server of that shard, and try again; `heddle cluster remove --force` removes it all the \
+                 same, and what only it could complete is lost",
                 name(shard)
             ),
             Obstacle::NoLeader(shard) => format!(

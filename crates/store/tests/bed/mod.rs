@@ -58,6 +58,14 @@ pub struct Invoked {
     pub input: Vec<u8>,
 }
 
+/// Disks that do nothing with some of what is given to them.
+pub struct Stuck {
+    /// Whether a server's disk does nothing with what is written in this lane.
+    pub is_stuck: fn(ServerId, wal::Lane) -> bool,
+    /// What was given to them.
+    pub writes: Vec<(ServerId, wal::Write)>,
+}
+
 pub struct Cluster {
     pub now: Time,
     /// The servers that run.
@@ -80,10 +88,8 @@ pub struct Cluster {
     pub is_lost: fn(&Item) -> bool,
     /// Copies of envelopes are damaged by this, and delivered too.
     pub damage: Option<Rng>,
-    /// Disks do nothing: what was given to them.
-    pub stuck: Option<Vec<(ServerId, wal::Write)>>,
-    /// One server's disk writes no snapshots: what was given to it of them.
-    pub stuck_snapshots: Option<(ServerId, Vec<wal::Write>)>,
+    /// Disks that do nothing.
+    pub stuck: Option<Stuck>,
     /// Disks may refuse what is given to them.
     pub is_disk_full: bool,
     /// The most bytes that a disk ever held.
@@ -119,7 +125,6 @@ impl Cluster {
             is_lost: |_| false,
             damage: None,
             stuck: None,
-            stuck_snapshots: None,
             is_disk_full: false,
             used_max: 0,
             unread: BTreeMap::new(),
@@ -266,15 +271,10 @@ impl Cluster {
     }
 
     fn write_to_disk(&mut self, id: ServerId, write: wal::Write) {
-        if let Some(stuck) = &mut self.stuck {
-            stuck.push((id, write));
-            return;
-        }
-        if let Some((whose, writes)) = &mut self.stuck_snapshots
-            && *whose == id
-            && write.lane == wal::Lane::Snapshot
+        if let Some(stuck) = &mut self.stuck
+            && (stuck.is_stuck)(id, write.lane)
         {
-            writes.push(write);
+            stuck.writes.push((id, write));
             return;
         }
         let disk = &mut self.members.get_mut(&id).expect("it runs").disk;
@@ -285,17 +285,14 @@ impl Cluster {
         self.queue.push_back((id, result.map_or_else(failed, |()| Input::Written(write.id))));
     }
 
-    /// Disks that were stuck carry out what was given to them.
-    pub fn free_disks(&mut self) {
-        for (id, write) in self.stuck.take().expect("they were stuck") {
-            self.write_to_disk(id, write);
-        }
+    /// These do nothing from now on.
+    pub fn stick_disks(&mut self, is_stuck: fn(ServerId, wal::Lane) -> bool) {
+        self.stuck = Some(Stuck { is_stuck, writes: Vec::new() });
     }
 
-    /// A disk that wrote no snapshots does.
-    pub fn free_snapshots(&mut self) {
-        let (id, writes) = self.stuck_snapshots.take().expect("they were stuck");
-        for write in writes {
+    /// Disks that were stuck carry out what was given to them.
+    pub fn free_disks(&mut self) {
+        for (id, write) in self.stuck.take().expect("they were stuck").writes {
             self.write_to_disk(id, write);
         }
     }
