@@ -209,8 +209,7 @@ impl Broker {
     fn next_target(&self, cx: &Context<'_>, id: CallId) -> Result<(Target, Offer), Error> {
         let call = &self.calls[&id];
         if call.tried.len() >= ATTEMPTS_MAX {
-            let path = call.path.as_ref().map(|path| path.as_str().to_owned());
-            return Err(Error::NoProvider { name: call.name.clone(), path, near: Vec::new() });
+            return Err(Error::no_provider(&call.name, call.path.as_ref()));
         }
         let salt = id.0 ^ self.next_sequence;
         let wanted = Wanted { name: &call.name, path: call.path.as_ref(), tried: &call.tried, salt };

@@ -34,8 +34,12 @@ pub const ATTEMPTS_MAX: usize = 8;
 pub const ABSENT_MAX: usize = 1_024;
 /// A longer timeout is refused.
 pub const TIMEOUT_MAX: Span = Span::from_secs(3_600);
-/// Names that an error shows as hint at most.
+/// Names that a hint shows at most.
 pub const HINTS_MAX: usize = 3;
+/// Names that are looked at for a hint at most.
+pub const HINT_NAMES_MAX: usize = 128;
+/// Longer names are not compared, and not shown.
+pub const HINT_BYTES_MAX: usize = 64;
 
 /// What the driver can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

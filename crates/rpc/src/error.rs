@@ -4,6 +4,7 @@ use core::fmt;
 
 use machine::{ServerId, Span};
 use serde::{Deserialize, Serialize};
+use tree::Path;
 
 use crate::Version;
 use crate::config::{
@@ -15,14 +16,12 @@ use crate::config::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// Nobody offers it. The call was not executed.
-    #[error("no server offers {name}{}{}", on(path.as_deref()), hint(near))]
+    #[error("no server offers {name}{}", on(path.as_deref()))]
     NoProvider {
         /// The procedure that was called.
         name: String,
         /// The path that was to choose the provider.
         path: Option<String>,
-        /// What is offered and looks like it: names, or this name with the paths for which it is offered.
-        near: Vec<String>,
     },
     /// Only servers offer it that cannot be reached now. The call was not executed.
     #[error("{name} is offered by server {server} alone, which cannot be reached\nhint: try again when it is back")]
@@ -173,6 +172,10 @@ impl fmt::Display for Bound {
 }
 
 impl Error {
+    pub(crate) fn no_provider(name: &str, path: Option<&Path>) -> Self {
+        Self::NoProvider { name: name.to_owned(), path: path.map(|path| path.as_str().to_owned()) }
+    }
+
     pub(crate) fn busy(what: Bound) -> Self {
         let bound = match what {
             Bound::Calls => CALLS_MAX,
@@ -186,10 +189,6 @@ impl Error {
 
 fn on(path: Option<&str>) -> String {
     path.map_or_else(String::new, |path| format!(" for {path}"))
-}
-
-fn hint(near: &[String]) -> String {
-    if near.is_empty() { String::new() } else { format!("\nhint: offered are {}", near.join(", ")) }
 }
 
 /// At most 80 bytes of a text from elsewhere, for an error.

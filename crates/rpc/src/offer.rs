@@ -147,4 +147,17 @@ impl Bucket {
         let from = Offer { name: name.to_owned(), path: None };
         self.offers.range(from..).take_while(move |offer| offer.name == name)
     }
+
+    /// The names that begin so, each once, however many paths it is offered for.
+    pub fn names<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        let mut from = prefix.to_owned();
+        let next = core::iter::from_fn(move || {
+            let first = Offer { name: core::mem::take(&mut from), path: None };
+            let name = self.offers.range(first..).next()?.name.as_str();
+            // No name has a character below this one, so that it leads to the next name.
+            from = format!("{name}\0");
+            Some(name)
+        });
+        next.take_while(move |name| name.starts_with(prefix))
+    }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
 
-use crate::config::{BUCKET_BYTES_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_OFFERS_MAX, OFFERS_MAX, SERVERS_MAX};
+use crate::config::{ENVELOPE_BYTES_MAX, ENVELOPE_OFFERS_MAX, SERVERS_MAX};
 use crate::{Bucket, Error, Message, Offer, Version};
 
 /// What each server offers, as far as this one knows.
@@ -76,21 +76,18 @@ impl Registry {
         &self.members
     }
 
-    /// Replaces what this server offers. True if that is a change.
-    ///
-    /// # Errors
-    /// [`Error::TooManyOffers`]; then nothing changes.
-    pub fn set_own(&mut self, offers: BTreeSet<Offer>) -> Result<bool, Error> {
-        let bytes: usize = offers.iter().map(Offer::bytes).sum();
-        if offers.len() > OFFERS_MAX || bytes > BUCKET_BYTES_MAX {
-            return Err(Error::TooManyOffers { offers: offers.len() as u64, bytes: bytes as u64 });
+    /// Changes what this server offers: what it no longer does, and what it does from now on. True if that is a change.
+    pub fn change_own(&mut self, gone: &[Offer], fresh: Vec<Offer>) -> bool {
+        if gone.is_empty() && fresh.is_empty() {
+            return false;
         }
         let own = self.own_mut();
-        if own.offers == offers {
-            return Ok(false);
+        for offer in gone {
+            own.offers.remove(offer);
         }
-        *own = Bucket { version: own.version.next(), offers };
-        Ok(true)
+        own.offers.extend(fresh);
+        own.version = own.version.next();
+        true
     }
 
     fn own_mut(&mut self) -> &mut Bucket {

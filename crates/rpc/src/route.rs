@@ -1,4 +1,4 @@
-//! The choice of a provider, and the hint when there is none.
+//! The choice of a provider, and what is offered instead when there is none.
 //!
 //! The longest offered path that contains the call's path wins (*routed RPC*: the path of the data chooses the server); an offer for all data counts
 //! as the shortest. Among equal paths a local provider wins, then the live server with the fewest calls under way from here; ties are
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::{ServerId, Time, mix};
 use tree::Path;
 
-use crate::config::{ABSENT_MAX, CALLS_PER_SERVER_MAX, HINTS_MAX};
+use crate::config::{ABSENT_MAX, CALLS_PER_SERVER_MAX, HINT_BYTES_MAX, HINT_NAMES_MAX, HINTS_MAX};
 use crate::error::{Bound, Error};
 use crate::executions::Executions;
 use crate::providers::Providers;
@@ -125,7 +125,7 @@ pub fn choose(now: Time, known: Known<'_>, load: Load<'_>, wanted: Wanted<'_>) -
     Err(match (busy, unreachable) {
         (Some(what), _) => Error::busy(what),
         (None, Some(server)) => Error::Unreachable { name: wanted.name.to_owned(), server },
-        (None, None) => no_provider(known.registry, wanted),
+        (None, None) => Error::no_provider(wanted.name, wanted.path),
     })
 }
 
@@ -152,49 +152,55 @@ fn levels(name: &str, path: Option<&Path>) -> impl Iterator<Item = Offer> {
     })
 }
 
-fn no_provider(registry: &Registry, wanted: Wanted<'_>) -> Error {
-    let mut near = BTreeSet::new();
-    for bucket in registry.buckets().values() {
-        near.extend(bucket.named(wanted.name).take(HINTS_MAX).map(ToString::to_string));
-    }
-    if near.is_empty() {
-        near = near_names(registry, wanted.name);
-    }
-    let path = wanted.path.map(|path| path.as_str().to_owned());
-    Error::NoProvider { name: wanted.name.to_owned(), path, near: near.into_iter().take(HINTS_MAX).collect() }
-}
-
-/// Offered names that differ in at most a third of their characters, the nearest ones; or, if the module has others, some of these.
-fn near_names(registry: &Registry, name: &str) -> BTreeSet<String> {
-    let names: BTreeSet<&str> = registry.buckets().values().flat_map(|b| &b.offers).map(|o| o.name.as_str()).collect();
-    let worst = name.len() / 3 + 1;
-    let mut ranked: Vec<_> = names
-        .iter()
-        .filter(|other| other.len().abs_diff(name.len()) <= worst)
-        .map(|other| (edits(name, other), *other))
-        .filter(|&(edits, _)| edits <= worst)
+/// What is offered and looks like `name`: this name with the paths for which it is offered, or names that differ from it in few places, or
+/// some of its module. What it costs does not grow with what is offered.
+pub fn near(registry: &Registry, name: &str) -> Vec<String> {
+    let buckets = || registry.buckets().values();
+    let with_paths: BTreeSet<String> = buckets()
+        .flat_map(|bucket| bucket.named(name).take(HINTS_MAX))
+        .take(HINT_NAMES_MAX)
+        .map(Offer::to_string)
         .collect();
+    if !with_paths.is_empty() {
+        return with_paths.into_iter().take(HINTS_MAX).collect();
+    }
+    if name.len() > HINT_BYTES_MAX {
+        return Vec::new();
+    }
+    let worst = name.len() / 3 + 1;
+    let names: BTreeSet<&str> = compared(registry, name).filter(|other| other.len() <= HINT_BYTES_MAX).collect();
+    let mut ranked: Vec<_> = names.iter().map(|other| (differing(name, other), *other)).collect();
+    ranked.retain(|&(differing, _)| differing <= worst);
     ranked.sort_unstable();
     if ranked.is_empty() {
-        let module = name.split(':').next();
-        ranked = names.iter().filter(|other| other.split(':').next() == module).map(|other| (0, *other)).collect();
+        let module = module(name);
+        ranked = names
+            .iter()
+            .filter(|other| module.is_some_and(|it| other.starts_with(it)))
+            .map(|other| (0, *other))
+            .collect();
     }
     ranked.into_iter().take(HINTS_MAX).map(|(_, name)| name.to_owned()).collect()
 }
 
-/// How many bytes must be inserted, removed or replaced to get from `a` to `b` (Levenshtein, 1965).
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+/// The names that `name` is compared with: those of its module before others.
+fn compared<'a>(registry: &'a Registry, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let of = |prefix| registry.buckets().values().flat_map(move |bucket| bucket.names(prefix));
+    module(name).into_iter().chain([""]).flat_map(of).take(HINT_NAMES_MAX)
+}
+
+/// The module of a name, with its colon.
+fn module(name: &str) -> Option<&str> {
+    name.find(':').map(|colon| &name[..=colon])
+}
+
+/// How many bytes of the longer one are left between what both begin with and what both end with: looks at each byte twice at most, where a
+/// true distance would compare each with each.
+fn differing(a: &str, b: &str) -> usize {
+    let shorter = a.len().min(b.len());
+    let begin = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
+    let end = a.bytes().rev().zip(b.bytes().rev()).take(shorter - begin).take_while(|(x, y)| x == y).count();
+    a.len().max(b.len()) - begin - end
 }
 
 #[cfg(test)]
@@ -202,12 +208,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_counted_as_levenshtein_does() {
-        for (a, b, count) in
-            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("flaw", "lawn", 2), ("same", "same", 0)]
-        {
-            assert_eq!((edits(a, b), edits(b, a)), (count, count), "{a} {b}");
+    fn names_differ_in_what_lies_between_their_common_ends() {
+        for (a, b, count) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("persn", "person", 1),
+            ("person", "presom", 5),
+            ("aa", "aaa", 1),
+            ("same", "same", 0),
+        ] {
+            assert_eq!((differing(a, b), differing(b, a)), (count, count), "{a} {b}");
         }
+    }
+
+    fn offers(names: impl IntoIterator<Item = String>) -> Registry {
+        let mut registry = Registry::new(ServerId(1), 1);
+        registry.change_own(&[], names.into_iter().map(|name| Offer { name, path: None }).collect());
+        registry
+    }
+
+    /// However many are offered, and however long their names are.
+    #[test]
+    fn a_hint_costs_a_bounded_number_of_comparisons() {
+        let long = "abcdefghijklmnopqrstuvwxyz".repeat(9);
+        let registry = offers((0..2_040).map(|n| format!("mal:{n:05}{long}")));
+        let name = format!("mal:00000{}", "z".repeat(long.len()));
+        assert_eq!(compared(&registry, &name).count(), HINT_NAMES_MAX);
+        assert_eq!(near(&registry, &name), Vec::<String>::new(), "a long name is compared with none");
+        assert_eq!(near(&registry, "mal:00000"), Vec::<String>::new(), "and so are long names");
+        // The call's own module comes first.
+        let registry = offers((0..4_000).map(|n| format!("a:{n}")).chain(["people:add-person".to_owned()]));
+        assert_eq!(near(&registry, "people:add-persn"), ["people:add-person"]);
+    }
+
+    /// One name with many paths is one name.
+    #[test]
+    fn each_name_is_compared_once() {
+        let mut registry = offers(["car:wash".to_owned(), "car:paint".to_owned()]);
+        let path = |n: u64| Path::parse(&format!("/car:cars/car-entry={n}")).expect("a path");
+        let wash = |n| Offer { name: "car:buy".to_owned(), path: Some(path(n)) };
+        registry.change_own(&[], (0..1_000).map(wash).collect());
+        assert_eq!(
+            compared(&registry, "car:").collect::<BTreeSet<_>>(),
+            BTreeSet::from(["car:buy", "car:paint", "car:wash"])
+        );
+        assert_eq!(near(&registry, "car:wahs"), ["car:wash"]);
+        assert_eq!(near(&registry, "car:buy").len(), HINTS_MAX);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::broker::{Broker, Context, RemoteCall};
 use crate::error::{Bound, Error, Loss};
 use crate::providers::Providers;
 use crate::registry::Heard;
-use crate::route::Known;
+use crate::route::{Known, near};
 use crate::{Config, Counters, Input, Message, Offer, Output, ProviderId, Registry, Status};
 
 /// The RPC part of one server, as a [`Control`] machine.
@@ -65,6 +65,11 @@ impl Rpc {
     /// What a local client offers now.
     pub fn offers_of(&self, provider: ProviderId) -> Vec<Offer> {
         self.providers.offers_of(provider)
+    }
+
+    /// What is offered and looks like this name, for whoever may know it. It costs the same whatever is offered.
+    pub fn near(&self, name: &str) -> Vec<String> {
+        near(&self.registry, name)
     }
 
     /// What was counted.
@@ -174,22 +179,21 @@ impl Rpc {
 
     fn offer(&mut self, now: Time, provider: ProviderId, offers: Vec<Offer>) {
         match self.providers.add(provider, offers) {
-            Ok(()) => self.own_changed(now),
+            Ok(fresh) => self.change_own(now, &[], fresh),
             Err(error) => self.out.push_back(Output::OfferRefused { provider, error }),
         }
     }
 
-    fn own_changed(&mut self, now: Time) {
-        let is_changed =
-            self.registry.set_own(self.providers.offers()).expect("the providers keep the bounds of a bucket");
-        if is_changed {
+    /// The providers keep the bounds of a bucket.
+    fn change_own(&mut self, now: Time, gone: &[Offer], fresh: Vec<Offer>) {
+        if self.registry.change_own(gone, fresh) {
             self.announce(now);
         }
     }
 
     fn provider_gone(&mut self, now: Time, provider: ProviderId) {
-        self.providers.remove(provider);
-        self.own_changed(now);
+        let gone = self.providers.remove(provider);
+        self.change_own(now, &gone, Vec::new());
         self.with_broker(now, |broker, cx| broker.provider_gone(cx, provider));
     }
 
@@ -260,8 +264,8 @@ impl Control for Rpc {
             Input::Unsent { to, attempt } => self.with_broker(now, |broker, cx| broker.unsent(cx, to, attempt)),
             Input::Offer { provider, offers } => self.offer(now, provider, offers),
             Input::Withdraw { provider, offers } => {
-                self.providers.withdraw(provider, &offers);
-                self.own_changed(now);
+                let gone = self.providers.withdraw(provider, &offers);
+                self.change_own(now, &gone, Vec::new());
             }
             Input::ProviderGone(provider) => self.provider_gone(now, provider),
             Input::Call(call) => self.with_broker(now, |broker, cx| broker.call(cx, call)),

@@ -10,6 +10,7 @@
 //! advance 20ms
 //! expect deliver 2.7 NAME [PATH] | expect answer 1#5 ok TEXT | expect answer 1#5 error TEXT (how the error begins)
 //! expect refused 2.7 TEXT | expect bucket 1 2 OFFER, OFFER (what 1 thinks that 2 offers) | expect unknown 1 2 | expect equal
+//! expect near 1 NAME HINT, HINT (what 1 knows that looks like it) | expect near 1 NAME none
 //! expect counter 1 NAME VALUE | expect messages-refused 3 TEXT (one or more, all from 3; how the error begins)
 //! ```
 //!
@@ -162,6 +163,10 @@ impl Script {
                 let held = held.unwrap_or_else(|| panic!("{line}: nothing is known"));
                 let offers: Vec<_> = held.offers.iter().map(ToString::to_string).collect();
                 assert_eq!(offers.join(", "), words[3..].join(" "), "{line}");
+            }
+            "near" => {
+                let near = self.net.servers[&server(words[1])].near(words[2]).join(", ");
+                assert_eq!(if near.is_empty() { "none" } else { &near }, words[3..].join(" "), "{line}");
             }
             "unknown" => {
                 let buckets = self.net.servers[&server(words[1])].registry().buckets();

@@ -259,6 +259,42 @@ fn roles_allow_what_they_say_and_no_more() {
 }
 
 #[test]
+fn an_error_says_nothing_of_rpcs_that_others_offer() {
+    let mut cluster = Cluster::checked(3);
+    let calls = Grant { scope: Scope::Rpc { name: "mal:".into(), path: None }, operations: [Operation::Call].into() };
+    cluster.change(AccessCommand::Grant { role: "drivers".into(), grant: calls });
+    let secret = ("mal:open".to_owned(), Some(path("/job:jobs/secret=launch")));
+    let offers = ["pal:transfer", "zzz:far", "mal:hidden"].map(|name| (name.to_owned(), None));
+    let offers = offers.into_iter().chain([secret]).collect();
+    cluster.ask_as(ROOT_CLIENT, 2, RequestBody::Offer { offers }).unwrap();
+    cluster.run(Span::from_secs(1));
+    let call = |name: &str, at: Option<&str>| RequestBody::Call {
+        name: name.to_owned(),
+        path: at.map(path),
+        input: Vec::new(),
+        idempotent: true,
+    };
+    for (name, at) in [
+        ("mal:transfer", None),
+        ("mal:far", None),
+        ("mal:hiden", None),
+        ("mal:open", None),
+        ("mal:open", Some("/car:few/x")),
+        ("mal:nothing-like-it", None),
+    ] {
+        let error = cluster.ask_as(ANN, 1, call(name, at)).expect_err("nobody offers it").to_string();
+        let without = error.replace(name, "");
+        let told = ["pal", "zzz", "hidden", "open", "job", "launch"].iter().find(|word| without.contains(*word));
+        assert_eq!(told, None, "{error}");
+    }
+    // Where users are not checked, everybody may see what is offered.
+    cluster.change(AccessCommand::Disable);
+    cluster.run(Span::from_secs(1));
+    let error = cluster.ask_as(ANN, 1, call("mal:hiden", None)).expect_err("nobody offers it").to_string();
+    assert!(error.contains("offered are mal:hidden"), "{error}");
+}
+
+#[test]
 fn a_right_that_was_taken_away_is_gone_at_a_server_that_did_not_hear_of_it() {
     let mut cluster = Cluster::checked(3);
     let leader = (1..=3).find(|id| leads_meta(&cluster, *id)).unwrap();

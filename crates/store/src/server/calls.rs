@@ -112,6 +112,14 @@ impl Server {
         self.rpc.handle(now, rpc::Input::ProviderGone(provider));
     }
 
+    /// What a caller is told of an error. Names that look like his own are shown where everybody may know all that is offered: where users
+    /// are checked, what others offer and for which paths is not everybody's business.
+    fn with_hint(&self, error: &rpc::Error) -> String {
+        let rpc::Error::NoProvider { name, .. } = error else { return error.to_string() };
+        let near = if self.map.access().is_enabled() { Vec::new() } else { self.rpc.near(name) };
+        if near.is_empty() { error.to_string() } else { format!("{error}\nhint: offered are {}", near.join(", ")) }
+    }
+
     pub(super) fn poll_rpc(&mut self, now: Time) {
         self.poll_rpc_until_refused(now, rpc::ProviderId(u64::MAX));
     }
@@ -146,7 +154,7 @@ impl Server {
                     let Some((client, sequence)) = self.end_call(id.0) else { continue };
                     let result = match result {
                         Ok(output) => Ok(Answer::Output(output.to_vec())),
-                        Err(error) => Err(Error::Rpc(error.to_string())),
+                        Err(error) => Err(Error::Rpc(self.with_hint(&error))),
                     };
                     let result = self.fit_answer(now, client, result);
                     self.respond(client, Response { sequence, leader: None, result });
