@@ -141,6 +141,16 @@ impl Broker {
         self.executions.len()
     }
 
+    /// Whether a provider's answer is still waited for.
+    pub fn awaits(&self, delivery: DeliveryId) -> bool {
+        self.executions.get(delivery).is_some()
+    }
+
+    /// The next delivery that has ended and was not asked for yet.
+    pub fn next_ended(&mut self) -> Option<(ProviderId, DeliveryId)> {
+        self.executions.next_ended()
+    }
+
     /// Takes a call of a local client.
     pub fn call(&mut self, cx: &mut Context<'_>, call: Call) {
         cx.counters.calls += 1;

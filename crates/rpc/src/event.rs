@@ -87,6 +87,11 @@ pub enum Input {
     Call(Call),
     /// A local client wants no answer any more. The call may be executed or not.
     Cancel(CallId),
+    /// A local provider could not be asked: it has certainly not executed the call.
+    Undelivered {
+        /// From the [`Output::Deliver`].
+        delivery: DeliveryId,
+    },
     /// A local provider answers.
     Reply {
         /// Its connection.
@@ -120,6 +125,13 @@ pub enum Output {
         path: Option<Path>,
         /// What it gets.
         input: Bytes,
+    },
+    /// A delivery has ended, by an answer or because nobody waits for one any more; comes once for each [`Output::Deliver`], and after it.
+    Ended {
+        /// Whose it was.
+        provider: ProviderId,
+        /// From the [`Output::Deliver`].
+        delivery: DeliveryId,
     },
     /// The end of a local client's call.
     Answer {

@@ -1,6 +1,6 @@
 //! What local providers were asked to execute and have not answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{ServerId, Time};
 
@@ -40,6 +40,8 @@ pub struct Executions {
     by_provider: BTreeMap<ProviderId, BTreeSet<DeliveryId>>,
     by_server: BTreeMap<ServerId, usize>,
     deadlines: BTreeSet<(Time, DeliveryId)>,
+    /// Those that have ended since the driver was told so; it is told of all at once.
+    ended: VecDeque<(ProviderId, DeliveryId)>,
     /// What arrived from each server.
     seen: BTreeMap<ServerId, Seen>,
     next: u64,
@@ -98,6 +100,7 @@ impl Executions {
     /// Takes one out.
     pub fn remove(&mut self, id: DeliveryId) -> Option<Execution> {
         let execution = self.list.remove(&id)?;
+        self.ended.push_back((execution.provider, id));
         self.deadlines.remove(&(execution.deadline, id));
         if let Some(numbers) = self.by_provider.get_mut(&execution.provider) {
             numbers.remove(&id);
@@ -114,6 +117,11 @@ impl Executions {
             }
         }
         Some(execution)
+    }
+
+    /// The next one that has ended and was not asked for yet.
+    pub fn next_ended(&mut self) -> Option<(ProviderId, DeliveryId)> {
+        self.ended.pop_front()
     }
 
     /// The earliest deadline.

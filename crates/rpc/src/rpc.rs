@@ -9,7 +9,7 @@ use crate::error::{Bound, Error, Loss};
 use crate::providers::Providers;
 use crate::registry::Heard;
 use crate::route::{Known, near};
-use crate::{Config, Counters, Input, Message, Offer, Output, ProviderId, Registry, Status};
+use crate::{Config, Counters, DeliveryId, Input, Message, Offer, Output, ProviderId, Registry, Status};
 
 /// The RPC part of one server, as a [`Control`] machine.
 ///
@@ -70,6 +70,16 @@ impl Rpc {
     /// What is offered and looks like this name, for whoever may know it. It costs the same whatever is offered.
     pub fn near(&self, name: &str) -> Vec<String> {
         near(&self.registry, name)
+    }
+
+    /// Whether a provider's answer is still waited for.
+    pub fn awaits(&self, delivery: DeliveryId) -> bool {
+        self.broker.awaits(delivery)
+    }
+
+    /// Deliveries to local providers that have not ended.
+    pub fn deliveries_under_way(&self) -> usize {
+        self.broker.executions()
     }
 
     /// What was counted.
@@ -270,6 +280,7 @@ impl Control for Rpc {
             Input::ProviderGone(provider) => self.provider_gone(now, provider),
             Input::Call(call) => self.with_broker(now, |broker, cx| broker.call(cx, call)),
             Input::Cancel(id) => self.with_broker(now, |broker, cx| broker.cancel(cx, id)),
+            Input::Undelivered { delivery } => self.with_broker(now, |broker, cx| broker.undelivered(cx, delivery)),
             Input::Reply { provider, delivery, result } => {
                 self.with_broker(now, |broker, cx| broker.reply(cx, provider, delivery, result));
             }
@@ -278,8 +289,11 @@ impl Control for Rpc {
 
     fn poll(&mut self, now: Time) -> Step<Output> {
         self.run_timers(now);
-        match self.out.pop_front() {
-            Some(output) => Step::Do(output),
+        if let Some(output) = self.out.pop_front() {
+            return Step::Do(output);
+        }
+        match self.broker.next_ended() {
+            Some((provider, delivery)) => Step::Do(Output::Ended { provider, delivery }),
             None => Step::Wait(self.gossip_at.min(self.announce_at).min(self.broker.next_deadline())),
         }
     }

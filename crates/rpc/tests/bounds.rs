@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{Control, Rng, ServerId, Span, Step, Time};
-use rpc::config::{CALLS_PER_SERVER_MAX, EXECUTIONS_PER_SERVER_MAX, OFFERS_MAX, PAYLOAD_BYTES_MAX, SERVERS_MAX};
+use rpc::config::{
+    CALLS_PER_SERVER_MAX, EXECUTIONS_MAX, EXECUTIONS_PER_SERVER_MAX, OFFERS_MAX, PAYLOAD_BYTES_MAX, SERVERS_MAX,
+};
 use rpc::{
     AttemptId, Bound, Bucket, Call, CallId, Config, DeliveryId, Error, Input, Message, Offer, Output, ProviderId, Rpc,
     Verdict, Version,
@@ -126,6 +128,51 @@ fn offers_are_bounded_also_when_many_clients_have_the_same() {
 }
 
 #[test]
+fn a_local_call_that_cannot_be_delivered_goes_to_the_next_provider() {
+    let mut rpc = rpc();
+    for provider in 1..=2 {
+        take(&mut rpc, Input::Offer { provider: ProviderId(provider), offers: vec![named(NAME)] });
+    }
+    let outputs = take(&mut rpc, Input::Call(call(1)));
+    let [Output::Deliver { provider: first, delivery, .. }] = outputs[..] else { panic!("{outputs:?}") };
+    let outputs = take(&mut rpc, Input::Undelivered { delivery });
+    let [Output::Deliver { provider: second, delivery, .. }, Output::Ended { .. }] = outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    assert_ne!(first, second);
+    let outputs = take(&mut rpc, Input::Undelivered { delivery });
+    let refused = Err(Error::Busy { what: Bound::Executions, bound: EXECUTIONS_MAX as u64 });
+    assert!(matches!(&outputs[..], [Output::Answer { result, .. }, Output::Ended { .. }] if *result == refused));
+}
+
+/// Two clients have the same offer, and one of them others.
+#[test]
+fn the_own_bucket_follows_what_is_offered_and_withdrawn() {
+    let mut rpc = rpc();
+    let offer = |rpc: &mut Rpc, provider, names: &[&str]| {
+        let offers = names.iter().map(|name| named(name)).collect();
+        take(rpc, Input::Offer { provider: ProviderId(provider), offers });
+    };
+    let names =
+        |rpc: &Rpc| rpc.registry().own_bucket().offers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    offer(&mut rpc, 1, &["a", "b", "a"]);
+    offer(&mut rpc, 2, &["b", "c"]);
+    assert_eq!(names(&rpc), "a b c");
+    let version = rpc.registry().own_bucket().version;
+    offer(&mut rpc, 2, &["b", "a"]);
+    take(&mut rpc, Input::Withdraw { provider: ProviderId(1), offers: vec![named("b"), named("c")] });
+    assert_eq!(
+        (names(&rpc).as_str(), rpc.registry().own_bucket().version),
+        ("a b c", version),
+        "others have them still"
+    );
+    take(&mut rpc, Input::ProviderGone(ProviderId(2)));
+    assert_eq!((names(&rpc).as_str(), rpc.offers_of(ProviderId(1))), ("a", vec![named("a")]));
+    take(&mut rpc, Input::Withdraw { provider: ProviderId(1), offers: vec![named("a")] });
+    assert_eq!(names(&rpc), "");
+}
+
+#[test]
 fn calls_to_one_server_are_bounded_and_unsent_ones_end_as_not_executed() {
     let mut rpc = rpc();
     hear(&mut rpc, envelope(2, Version { incarnation: 1, change: 1 }, [NAME.to_owned()]));
@@ -180,9 +227,17 @@ fn executions_for_one_server_are_bounded_and_forgotten_at_their_deadline() {
         result: Err("no".to_owned()),
     };
     assert!(take(&mut rpc, reply(2)).is_empty());
-    assert!(matches!(take(&mut rpc, reply(1))[..], [Output::Send { message: Message::Result { .. }, .. }]));
+    let outputs = take(&mut rpc, reply(1));
+    assert!(matches!(outputs[..], [Output::Send { message: Message::Result { .. }, .. }, Output::Ended { .. }]));
+    // A provider that cannot be asked has not executed it, and the caller goes on.
+    let outputs = take(&mut rpc, Input::Undelivered { delivery: DeliveryId(1) });
+    assert!(matches!(outputs[..], [Output::Send { message: Message::Busy { .. }, .. }, Output::Ended { .. }]));
     let later = Time::ZERO + Span::from_secs(1);
-    while rpc.poll(later) != rpc.poll(later) {}
+    let mut ended = 0;
+    while let Step::Do(output) = rpc.poll(later) {
+        ended += usize::from(matches!(output, Output::Ended { .. }));
+    }
+    assert_eq!(ended, EXECUTIONS_PER_SERVER_MAX - 2);
     assert_eq!(rpc.describe()[0].calls_under_way, 0);
 }
 
@@ -196,6 +251,7 @@ fn payloads_are_bounded_both_ways() {
     let outputs = take(&mut rpc, Input::Call(Call { input: large[1..].into(), ..call(2) }));
     let [Output::Deliver { delivery, .. }] = outputs[..] else { panic!("{outputs:?}") };
     let outputs = take(&mut rpc, Input::Reply { provider: ProviderId(1), delivery, result: Ok(large.into()) });
-    assert!(matches!(answer(&outputs), Err(Error::OutputTooLarge { bytes: 1_048_577 })));
+    assert!(matches!(answer(&outputs[..1]), Err(Error::OutputTooLarge { bytes: 1_048_577 })));
+    assert_eq!(outputs[1..], [Output::Ended { provider: ProviderId(1), delivery }]);
     assert_eq!(rpc.counters().calls_completed, 1);
 }

@@ -153,7 +153,7 @@ impl World {
                     self.answered += 1;
                 }
                 Output::OfferRefused { error, .. } | Output::MessageRefused { error, .. } => panic!("{error}"),
-                Output::Send { .. } => unreachable!("the network takes these"),
+                Output::Send { .. } | Output::Ended { .. } => unreachable!("the network takes these"),
             }
         }
         let lie = self.not_executed.iter().find(|id| self.executed.contains_key(id));

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::bed::{Cluster, location, put};
+use crate::bed::{Cluster, Invoked, location, put};
 use machine::{ServerId, Span};
 use placement::Strategy;
-use store::protocol::{Answer, Consistency, Error, RequestBody};
+use store::protocol::{Answer, ClientMessage, Consistency, Error, RequestBody};
 use store::{ClientId, Input};
 
 /// Connections of one host, and one of another.
@@ -115,6 +115,87 @@ fn calls_that_nobody_answers_have_a_share_of_the_places() {
     let again = cluster.send_as(GREEDY[3], 1, call());
     cluster.run(Span::from_ms(10));
     assert_eq!(cluster.refused(GREEDY[3], &[again]), 0);
+}
+
+fn call(name: &str) -> RequestBody {
+    RequestBody::Call { name: name.to_owned(), path: None, input: Vec::new(), idempotent: false }
+}
+
+fn reply(cluster: &mut Cluster, to: &Invoked) {
+    let message = ClientMessage::Reply { call: to.call, result: Ok(b"done".to_vec()) };
+    cluster.queue.push_back((to.server, Input::Client { client: to.client, message }));
+    cluster.run(Span::from_ms(5));
+}
+
+#[test]
+fn an_answer_arrives_however_many_calls_others_make_meanwhile() {
+    let mut cluster = Cluster::by(1, Strategy::Single);
+    cluster.run(Span::from_secs(2));
+    with_hosts(&mut cluster);
+    let [provider, caller] = [ClientId(30), ClientId(31)];
+    cluster.ask_as(provider, 1, RequestBody::Offer { offers: vec![("good:slow".to_owned(), None)] }).unwrap();
+    cluster.ask_as(GREEDY[0], 1, RequestBody::Offer { offers: vec![("mal:never".to_owned(), None)] }).unwrap();
+    cluster.timeout_ms = 600_000;
+    let waiting = cluster.send_as(caller, 1, call("good:slow"));
+    cluster.run(Span::from_ms(5));
+    let asked = cluster.invoked.pop().expect("the provider was asked");
+    // Calls of a millisecond to a provider that never answers.
+    cluster.timeout_ms = 1;
+    for _ in 0..70 {
+        for _ in 0..1_000 {
+            cluster.send_as(GREEDY[1], 1, call("mal:never"));
+        }
+        cluster.run(Span::from_ms(3));
+    }
+    assert!(cluster.invoked.len() > 69_000, "only {} calls were made", cluster.invoked.len());
+    assert_eq!(cluster.server(1).deliveries_under_way(), 1, "a delivery goes when nobody waits for its answer");
+    reply(&mut cluster, &asked);
+    let answer = cluster.answer_to(caller, waiting);
+    assert!(matches!(&answer, Some(Ok(Answer::Output(output))) if output == b"done"), "{answer:?}");
+    assert_eq!(cluster.server(1).deliveries_under_way(), 0);
+}
+
+#[test]
+fn a_provider_that_does_not_answer_has_a_share_of_what_providers_are_asked() {
+    let mut cluster = Cluster::by(1, Strategy::Single);
+    cluster.timeout_ms = 60_000;
+    cluster.run(Span::from_secs(2));
+    with_hosts(&mut cluster);
+    let offer = || RequestBody::Offer { offers: vec![("m:sleep".to_owned(), None)] };
+    cluster.ask_as(GREEDY[0], 1, offer()).unwrap();
+    for caller in (100..105).map(ClientId) {
+        for _ in 0..1_000 {
+            cluster.send_as(caller, 1, call("m:sleep"));
+        }
+    }
+    cluster.run(Span::from_ms(20));
+    // A quarter of the 16,384 that all providers may be asked.
+    assert_eq!((cluster.invoked.len(), cluster.server(1).deliveries_under_way()), (4_096, 4_096));
+    let refused = |response: &&store::protocol::Response| matches!(&response.result, Err(Error::Rpc(_)));
+    assert_eq!(cluster.answers.values().filter(refused).count(), 904, "who finds no place is told so at once");
+    // Its host has half, whatever connections it makes; another host has its own share.
+    for (provider, more) in [(GREEDY[1], 4_096), (GREEDY[2], 0), (MODEST, 1_000)] {
+        cluster.invoked.clear();
+        cluster.ask_as(provider, 1, offer()).unwrap();
+        for caller in (110..115).map(|n| ClientId(n + 10 * provider.0)) {
+            for _ in 0..1_000 {
+                cluster.send_as(caller, 1, call("m:sleep"));
+            }
+        }
+        cluster.run(Span::from_ms(20));
+        let asked = cluster.invoked.iter().filter(|invoked| invoked.client == provider).count();
+        assert!(if more == 1_000 { asked >= more } else { asked == more }, "{provider:?} was asked {asked} times");
+    }
+    // An answer makes room for another call.
+    let answered = cluster.invoked.pop().expect("somebody was asked");
+    let before = cluster.server(1).deliveries_under_way();
+    reply(&mut cluster, &answered);
+    assert_eq!(cluster.server(1).deliveries_under_way(), before - 1);
+    for client in GREEDY.into_iter().chain([MODEST]) {
+        cluster.queue.push_back((ServerId(1), Input::ClientGone(client)));
+    }
+    cluster.run(Span::from_ms(20));
+    assert_eq!(cluster.server(1).deliveries_under_way(), 0);
 }
 
 /// To refuse costs next to nothing: what is asked for is weighed before it is copied.

@@ -7,7 +7,7 @@ use tree::{Bytes, Path};
 
 use super::{Broker, Context, bounded};
 use crate::config::{PAYLOAD_BYTES_MAX, TIMEOUT_MAX};
-use crate::error::Error;
+use crate::error::{Bound, Error};
 use crate::executions::{Caller, Execution};
 use crate::offer::check_name;
 use crate::route::{Wanted, choose_local};
@@ -70,6 +70,18 @@ impl Broker {
         cx.counters.deliveries += 1;
         cx.out.push_back(Output::Deliver { provider, delivery, name, path, input });
         Ok(())
+    }
+
+    /// A local provider could not be asked: on to the next one, here or by the server that waits.
+    pub fn undelivered(&mut self, cx: &mut Context<'_>, delivery: DeliveryId) {
+        let Some(execution) = self.executions.remove(delivery) else { return };
+        match execution.caller {
+            Caller::Local(id) => self.refused(cx, id, Some(Error::busy(Bound::Executions))),
+            Caller::Server { server, attempt } => {
+                cx.counters.refused_busy += 1;
+                cx.send(server, Message::Busy { attempt });
+            }
+        }
     }
 
     /// A local provider answers.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use machine::{Control, Rng, ServerId, Span, Step, Time};
-use rpc::{Config, Input, Message, Output, Rpc};
+use rpc::{Config, DeliveryId, Input, Message, Output, ProviderId, Rpc};
 
 /// What the network does to a message.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ pub struct Net {
     pub cut: BTreeSet<(ServerId, ServerId)>,
     /// What came out besides messages: when, where.
     pub events: VecDeque<(Time, ServerId, Output)>,
+    /// Deliveries that have not ended.
+    delivered: BTreeSet<(ServerId, ProviderId, DeliveryId)>,
     wire: BTreeMap<(Time, u64), (ServerId, ServerId, Message)>,
     sent: u64,
     wake: BTreeMap<ServerId, Time>,
@@ -43,6 +45,7 @@ impl Net {
             faults: PERFECT,
             cut: BTreeSet::new(),
             events: VecDeque::new(),
+            delivered: BTreeSet::new(),
             wire: BTreeMap::new(),
             sent: 0,
             wake: BTreeMap::new(),
@@ -61,6 +64,7 @@ impl Net {
     pub fn crash(&mut self, server: ServerId) {
         self.servers.remove(&server);
         self.wake.remove(&server);
+        self.delivered.retain(|(at, ..)| *at != server);
     }
 
     /// `count` servers that know and reach each other.
@@ -104,9 +108,22 @@ impl Net {
         for output in outputs {
             match output {
                 Output::Send { to, message } => self.send(server, to, &message),
-                other => self.events.push_back((self.now, server, other)),
+                Output::Ended { provider, delivery } => {
+                    assert!(
+                        self.delivered.remove(&(server, provider, delivery)),
+                        "{delivery} ends once, after it began"
+                    );
+                }
+                other => {
+                    if let Output::Deliver { provider, delivery, .. } = &other {
+                        self.delivered.insert((server, *provider, *delivery));
+                    }
+                    self.events.push_back((self.now, server, other));
+                }
             }
         }
+        let under_way = self.delivered.iter().filter(|(at, ..)| *at == server).count();
+        assert_eq!(self.servers[&server].deliveries_under_way(), under_way, "a delivery ended and nobody was told");
     }
 
     fn send(&mut self, from: ServerId, to: ServerId, message: &Message) {

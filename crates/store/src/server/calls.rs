@@ -10,9 +10,6 @@ use crate::budget::{Kind, Owner};
 use crate::peer::Item;
 use crate::protocol::{Answer, Error, Response, ServerMessage};
 
-/// Calls that providers have not answered, at most; the broker gives each up at its deadline, and knows its own bounds.
-const DELIVERIES_MAX: usize = 65_536;
-
 impl Server {
     pub(super) fn rpc_said(&mut self, now: Time, from: ServerId, message: rpc::Message) {
         self.rpc.handle(now, rpc::Input::Message { from, message });
@@ -94,9 +91,8 @@ impl Server {
     }
 
     pub(super) fn rpc_reply(&mut self, now: Time, client: ClientId, call: u64, result: Result<Vec<u8>, String>) {
-        let provider = rpc::ProviderId(client.0);
-        let Some((_, delivery)) = self.deliveries.get(&call).copied().filter(|(of, _)| *of == provider) else { return };
-        self.deliveries.remove(&call);
+        // The broker knows whose it is, and whether anybody waits for it.
+        let (provider, delivery) = (rpc::ProviderId(client.0), rpc::DeliveryId(call));
         let result = result.map(Into::into);
         self.rpc.handle(now, rpc::Input::Reply { provider, delivery, result });
     }
@@ -108,8 +104,35 @@ impl Server {
             self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
         }
         let provider = rpc::ProviderId(client.0);
-        self.deliveries.retain(|_, (of, _)| *of != provider);
         self.rpc.handle(now, rpc::Input::ProviderGone(provider));
+    }
+
+    /// Has a provider carry out a call. Whoever leaves many unanswered is not asked further, and the call goes to another one.
+    fn deliver(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        delivery: rpc::DeliveryId,
+        (name, path, input): (String, Option<Path>, tree::Bytes),
+    ) {
+        let party = self.party(client);
+        let has_place = self.delivery_places.admits(client, &party, 1);
+        // It is given back when the delivery ends, refused or not.
+        self.delivery_places.take(client, &party, 1);
+        if !self.rpc.awaits(delivery) {
+            // The caller or the provider is gone already.
+            return;
+        }
+        if !has_place {
+            self.budget.note_refused(Kind::Calls);
+            return self.rpc.handle(now, rpc::Input::Undelivered { delivery });
+        }
+        if !self.budget.admits(Owner::Client(client), input.len()) {
+            self.budget.note_refused(Kind::Answers);
+            let reason = "its provider was not asked: it leaves too much unread".to_owned();
+            return self.rpc_reply(now, client, delivery.0, Err(reason));
+        }
+        self.tell_client(client, ServerMessage::Invoke { call: delivery.0, name, path, input: input.to_vec() });
     }
 
     /// What a caller is told of an error. Names that look like his own are shown where everybody may know all that is offered: where users
@@ -135,20 +158,10 @@ impl Server {
                 }
                 Step::Do(rpc::Output::Send { to, message }) => self.peers.push(to, Item::Rpc(message)),
                 Step::Do(rpc::Output::Deliver { provider, delivery, name, path, input }) => {
-                    self.next_call += 1;
-                    let call = self.next_call;
-                    self.deliveries.insert(call, (provider, delivery));
-                    while self.deliveries.len() > DELIVERIES_MAX {
-                        self.deliveries.pop_first();
-                    }
-                    let client = ClientId(provider.0);
-                    if !self.budget.admits(Owner::Client(client), input.len()) {
-                        self.budget.note_refused(Kind::Answers);
-                        let reason = "its provider was not asked: it leaves too much unread".to_owned();
-                        self.rpc_reply(now, client, call, Err(reason));
-                        continue;
-                    }
-                    self.tell_client(client, ServerMessage::Invoke { call, name, path, input: input.to_vec() });
+                    self.deliver(now, ClientId(provider.0), delivery, (name, path, input));
+                }
+                Step::Do(rpc::Output::Ended { provider, .. }) => {
+                    self.delivery_places.give_back(ClientId(provider.0), 1);
                 }
                 Step::Do(rpc::Output::Answer { id, result }) => {
                     let Some((client, sequence)) = self.end_call(id.0) else { continue };

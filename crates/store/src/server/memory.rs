@@ -67,6 +67,11 @@ impl Server {
         self.watches.bytes()
     }
 
+    /// Calls that providers here were asked to carry out, for callers here and elsewhere, and that have not ended.
+    pub fn deliveries_under_way(&self) -> usize {
+        self.rpc.deliveries_under_way()
+    }
+
     /// Places that requests and RPCs take, which have no answer yet.
     pub const fn places_taken(&self) -> usize {
         self.places.used() + self.call_places.used()

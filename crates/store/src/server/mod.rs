@@ -148,7 +148,8 @@ pub struct Server {
     /// Whose these are.
     call_places: Places,
     next_call: u64,
-    deliveries: BTreeMap<u64, (rpc::ProviderId, rpc::DeliveryId)>,
+    /// Calls that providers were asked to carry out and that have not ended: which of them have how many.
+    delivery_places: Places,
     mover: Mover,
     leadership: Leadership,
     own_leads: crate::peer::Leads,

@@ -153,7 +153,7 @@ impl Server {
             places: Places::new(config.operations_max),
             call_places: Places::with_shares_of(rpc::config::CALLS_PER_SERVER_MAX, rpc::config::CALLS_MAX),
             next_call: 0,
-            deliveries: BTreeMap::new(),
+            delivery_places: Places::new(rpc::config::EXECUTIONS_MAX),
             mover: Mover::new(),
             leadership: Leadership::new(leadership::Config::default()),
             own_leads: crate::peer::Leads::default(),
