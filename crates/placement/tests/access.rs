@@ -143,6 +143,37 @@ fn tokens_certificates_and_uids_name_users() {
     assert_eq!(access.identify(&Credentials::default(), None), Identity::Nobody);
 }
 
+/// Beside a search through all, also after the map has been written and read.
+#[test]
+fn a_token_is_its_holders_as_long_as_he_has_it() {
+    let mut map = Map::new();
+    let holds = |map: &Map, holders: &[(u8, Identity<'_>)]| {
+        for map in [map.clone(), Map::decode(&map.encode()).expect("it was written by a map")] {
+            for byte in 0..9 {
+                let held = holders.iter().find(|(of, _)| *of == byte).map_or(Identity::Nobody, |(_, who)| *who);
+                assert_eq!(map.access().identify(&with_token(byte), None), held, "token {byte}");
+            }
+        }
+    };
+    let invited = |name| Identity::Invited { name, replaces: Some(ServerId(7)) };
+    let set = |user: &str, token| AccessCommand::SetToken { user: user.into(), token };
+    apply(&mut map, add_user("ann", &[], Some(token(1, None)))).unwrap();
+    apply(&mut map, add_user("bob", &[], Some(token(2, None)))).unwrap();
+    apply(&mut map, invite("c2", 3)).unwrap();
+    holds(&map, &[(1, Identity::User("ann")), (2, Identity::User("bob")), (3, invited("c2"))]);
+    apply(&mut map, set("ann", Some(token(4, None)))).unwrap();
+    apply(&mut map, invite("c2", 5)).unwrap();
+    holds(&map, &[(2, Identity::User("bob")), (4, Identity::User("ann")), (5, invited("c2"))]);
+    apply(&mut map, AccessCommand::DeleteUser { user: "bob".into() }).unwrap();
+    apply(&mut map, set("ann", None)).unwrap();
+    holds(&map, &[(5, invited("c2"))]);
+    apply(&mut map, add_user("bob", &[], Some(token(1, Some(1_000))))).unwrap();
+    holds(&map, &[(5, invited("c2"))]);
+    assert_eq!(map.access().expires_s(&with_token(1)), Some(1_000));
+    assert_eq!(map.access().expires_s(&with_token(5)), None);
+    assert_eq!(map.access().expires_s(&with_certificate("bob")), None, "a certificate has an end of its own");
+}
+
 #[test]
 fn a_late_repetition_gives_no_right_back() {
     let mut map = Map::new();

@@ -4,10 +4,11 @@
 //! not travel in a status of the cluster, since [`Map`](crate::Map) leaves it out of what it serializes and writes it
 //! behind in [`Map::encode`](crate::Map::encode) only.
 //!
-//! Always: every role that a user has exists; while access control is on, somebody has the role [`ROOT`].
+//! Always: every role that a user has exists; while access control is on, somebody has the role [`ROOT`]; who holds which token is known.
 
 mod command;
 mod grant;
+mod holders;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,7 @@ pub use grant::{Grant, Need, Operation, Scope};
 
 use crate::Refusal;
 use crate::prefix::is_identifier;
+use holders::{Holder, Holders};
 
 /// The role that may do everything. It is always there, and cannot be changed.
 pub const ROOT: &str = "root";
@@ -48,12 +50,9 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether this is it and it has not expired. Takes the same time whatever the hash is. Who does not know the time takes no
-    /// token that expires.
-    fn admits(&self, hash: &TokenHash, now_s: Option<u64>) -> bool {
-        let differences = self.hash.iter().zip(hash).fold(0, |sum, (a, b)| sum | (a ^ b));
-        let is_valid = self.expires_s.is_none_or(|expires| now_s.is_some_and(|now| now < expires));
-        core::hint::black_box(differences) == 0 && is_valid
+    /// Whether it has not expired. Who does not know the time takes no token that expires.
+    fn is_good(&self, now_s: Option<u64>) -> bool {
+        self.expires_s.is_none_or(|expires| now_s.is_some_and(|now| now < expires))
     }
 }
 
@@ -114,6 +113,9 @@ pub struct Access {
     invitations: BTreeMap<String, Invitation>,
     /// The last change, and the revision that it was meant for.
     last: Option<(u64, AccessCommand)>,
+    /// Follows from users and invitations.
+    #[serde(skip)]
+    holders: Holders,
 }
 
 impl Access {
@@ -154,20 +156,35 @@ impl Access {
         known.map_or(Identity::Nobody, |(name, _)| Identity::User(name))
     }
 
-    /// Whose token this is. Looks at all, so that the time it takes says nothing.
+    /// When the token is worth nothing any more by which these credentials are good, in seconds since 1970; none if it never expires, or nobody
+    /// is known by it.
+    pub fn expires_s(&self, credentials: &Credentials) -> Option<u64> {
+        self.holder(credentials.token.as_ref()?)?.1.expires_s
+    }
+
     fn owner(&self, hash: &TokenHash, now_s: Option<u64>) -> Identity<'_> {
-        let mut found = Identity::Nobody;
-        for (name, invitation) in &self.invitations {
-            if invitation.token.admits(hash, now_s) {
-                found = Identity::Invited { name, replaces: invitation.replaces };
+        let good = self.holder(hash).filter(|(_, token)| token.is_good(now_s));
+        good.map_or(Identity::Nobody, |(identity, _)| identity)
+    }
+
+    /// Whose token this is, expired or not.
+    fn holder(&self, hash: &TokenHash) -> Option<(Identity<'_>, Token)> {
+        let (identity, token) = match self.holders.get(hash)? {
+            Holder::User(name) => {
+                let (name, user) = self.users.get_key_value(&**name)?;
+                (Identity::User(name), user.token?)
             }
-        }
-        for (name, user) in &self.users {
-            if user.token.is_some_and(|token| token.admits(hash, now_s)) {
-                found = Identity::User(name);
+            Holder::Invited(name) => {
+                let (name, invitation) = self.invitations.get_key_value(&**name)?;
+                (Identity::Invited { name, replaces: invitation.replaces }, invitation.token)
             }
-        }
-        found
+        };
+        (token.hash == *hash).then_some((identity, token))
+    }
+
+    /// Notes whose the tokens are, after users or invitations have changed or were read.
+    pub(crate) fn note_holders(&mut self) {
+        self.holders = Holders::of(&self.users, &self.invitations);
     }
 
     /// Whether the user has the role [`ROOT`].
@@ -235,7 +252,10 @@ impl Access {
             AccessCommand::Enable => self.enable()?,
             AccessCommand::Disable => core::mem::replace(&mut self.enabled, false),
         };
-        self.revision += u64::from(changed);
+        if changed {
+            self.revision += 1;
+            self.note_holders();
+        }
         Ok(changed)
     }
 
@@ -243,6 +263,7 @@ impl Access {
     pub(crate) fn withdraw_invitation(&mut self, server: &str) {
         if self.invitations.remove(server).is_some() {
             self.revision += 1;
+            self.note_holders();
         }
     }
 

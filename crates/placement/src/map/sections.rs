@@ -62,6 +62,7 @@ impl Map {
                 }
                 ACCESS => {
                     self.access = whole(content)?;
+                    self.access.note_holders();
                     if self.access.is_unused() {
                         return Err("roles and users that nobody has made are written".to_owned());
                     }
