@@ -388,6 +388,81 @@ fn an_open_connection_is_worth_nothing_when_its_user_or_token_is_gone() {
     assert!(is_denied(&cluster.put_as(ANN, 2, "/car:cars/car-entry=1")));
 }
 
+/// With clients of 50 users, who have several watches of a few paths each.
+#[test]
+fn a_change_of_rights_judges_each_path_of_a_user_once() {
+    let mut cluster = Cluster::checked(1);
+    cluster.change(grant(&[Operation::Watch], "/car:cars"));
+    let clients: Vec<ClientId> = (100..300).map(ClientId).collect();
+    for (client, user) in clients.iter().zip((0..50).cycle()) {
+        if *client < ClientId(150) {
+            cluster.change(add_user(&format!("user{user}"), &["drivers"]));
+        }
+        cluster.call_by(*client, &Caller::Client(certificate(&format!("user{user}"))));
+        for n in 0..30 {
+            cluster.send_as(*client, 1, watch(&format!("/car:cars/car-entry={}", n % 3)));
+        }
+    }
+    cluster.run(Span::from_ms(100));
+    let watching = |response: &&store::protocol::Response| matches!(response.result, Ok(Answer::Watching { .. }));
+    assert_eq!(cluster.answers.values().filter(watching).count(), 6_000);
+    let before = cluster.server(1).rights_judged();
+    cluster.change(AccessCommand::AddRole { role: "other".into() });
+    cluster.run(Span::from_ms(100));
+    assert_eq!(cluster.server(1).rights_judged() - before, 150);
+    cluster.answers.clear();
+    cluster.change(revoke(&[Operation::Watch], "/car:cars"));
+    cluster.run(Span::from_ms(100));
+    assert_eq!(cluster.server(1).rights_judged() - before, 300);
+    let denied = |response: &&store::protocol::Response| matches!(response.result, Err(Error::Denied(_)));
+    assert_eq!(cluster.answers.values().filter(denied).count(), 6_000, "all of them end");
+}
+
+#[test]
+fn what_was_opened_with_a_token_ends_when_it_expires() {
+    let mut cluster = Cluster::checked(3);
+    cluster.change(grant(&[Operation::Watch], "/car:cars"));
+    let rpcs = Grant {
+        scope: Scope::Rpc { name: "car:".into(), path: None },
+        operations: [Operation::Offer, Operation::Call].into(),
+    };
+    cluster.change(AccessCommand::Grant { role: "drivers".into(), grant: rpcs });
+    let (guest, other) = (ClientId(12), ClientId(13));
+    let token = |byte: u8| Token { hash: [byte; 32], expires_s: Some(1_000 * u64::from(byte)) };
+    for (user, byte, client) in [("guest", 1, guest), ("other", 2, other)] {
+        cluster.change(AccessCommand::AddUser {
+            user: user.into(),
+            roles: ["drivers".to_owned()].into(),
+            token: Some(token(byte)),
+        });
+        cluster.queue.push_back((ServerId(3), Input::WallClock(990)));
+        cluster.call_by(client, &Caller::Client(Credentials { token: Some([byte; 32]), ..Credentials::default() }));
+    }
+    let watch_of = |cluster: &mut Cluster, client| {
+        let sequence = cluster.send_as(client, 3, watch("/car:cars"));
+        cluster.run(Span::from_ms(500));
+        assert!(matches!(cluster.answer_to(client, sequence), Some(Ok(Answer::Watching { .. }))));
+        sequence
+    };
+    let offered = |cluster: &Cluster| cluster.server(3).status(cluster.now).offers[&ServerId(3)].len();
+    let watched = [watch_of(&mut cluster, guest), watch_of(&mut cluster, other)];
+    cluster.ask_as(guest, 3, RequestBody::Offer { offers: vec![("car:wash".into(), None)] }).unwrap();
+    cluster.run(Span::from_secs(5));
+    assert_eq!((cluster.answer_to(guest, watched[0]), offered(&cluster)), (None, 1), "it is good still");
+    cluster.run(Span::from_secs(6));
+    assert!(is_denied(&cluster.answer_to(guest, watched[0]).expect("the watch has ended")));
+    assert_eq!(offered(&cluster), 0);
+    assert_eq!(cluster.answer_to(other, watched[1]), None, "another's token is good for longer");
+    // The clock is set back: the token is good again, and expires again.
+    cluster.queue.push_back((ServerId(3), Input::WallClock(995)));
+    let again = watch_of(&mut cluster, guest);
+    cluster.run(Span::from_secs(6));
+    assert!(is_denied(&cluster.answer_to(guest, again).expect("the watch has ended")));
+    cluster.queue.push_back((ServerId(3), Input::WallClock(2_000)));
+    cluster.run(Span::from_ms(100));
+    assert!(is_denied(&cluster.answer_to(other, watched[1]).expect("the watch has ended")));
+}
+
 #[test]
 fn only_root_switches_it_on_and_an_invited_server_may_join_and_nothing_else() {
     let mut cluster = Cluster::with_callers(3);

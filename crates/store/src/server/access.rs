@@ -60,6 +60,9 @@ struct Parked {
     bytes: usize,
 }
 
+/// A user, or a client of nobody known.
+type Whose<'a> = Result<&'a str, ClientId>;
+
 /// What is known of callers, and requests that wait.
 #[derive(Default)]
 pub(super) struct Gate {
@@ -74,6 +77,10 @@ pub(super) struct Gate {
     confirmed: Time,
     /// The map's roles and users as they were looked at last.
     revision: u64,
+    /// When the next token of a caller expires, in seconds since 1970.
+    expiry_s: Option<u64>,
+    /// See [`Server::rights_judged`].
+    judged: u64,
     /// Seconds since 1970, at a moment.
     wall: Option<(Time, u64)>,
 }
@@ -107,11 +114,22 @@ enum Denial {
 impl Server {
     /// Says who is at the end of a client's connection.
     pub(super) fn called_by(&mut self, client: ClientId, caller: Caller) {
+        if let Caller::Client(credentials) = &caller {
+            // One that has expired opens nothing, so that nothing has to end.
+            let (expiry_s, now_s) = (self.map.access().expires_s(credentials), self.gate.now_s(self.seen));
+            if let Some(at) = expiry_s.filter(|at| now_s.is_none_or(|now_s| now_s < *at)) {
+                self.gate.expiry_s = Some(self.gate.expiry_s.map_or(at, |other| other.min(at)));
+            }
+        }
         self.gate.callers.insert(client, caller);
     }
 
     /// What the clock on the wall shows, which nothing but the expiry of tokens depends on.
     pub(super) fn wall_clock(&mut self, now: Time, seconds: u64) {
+        if self.gate.now_s(now).is_some_and(|before| seconds < before) {
+            // It was set back: what had expired has not, and will again.
+            self.gate.expiry_s = Some(0);
+        }
         self.gate.wall = Some((now, seconds));
     }
 
@@ -267,14 +285,16 @@ impl Server {
         if watched && now >= self.gate.confirmed + WATCH_PATIENCE {
             self.end_unconfirmed_watches();
         }
+        let now_s = self.gate.now_s(now);
+        if self.gate.expiry_s.is_some_and(|at| now_s.is_some_and(|now_s| now_s >= at)) {
+            self.end_what_is_not_allowed(now);
+        }
     }
 
     fn end_unconfirmed_watches(&mut self) {
         let servers: Vec<String> = self.peers.addresses().values().filter(|it| **it != self.address).cloned().collect();
-        for (client, sequence, _) in self.watches.watched() {
-            if self.gate.is_server(client) {
-                continue;
-            }
+        let of_users = self.watches.watched().filter(|(client, ..)| !self.gate.is_server(*client));
+        for (client, sequence) in of_users.map(|(client, sequence, _)| (client, sequence)).collect::<Vec<_>>() {
             self.end_watch(client, sequence);
             let reason = "this server does not reach the leader of shard meta: what users may do could have changed";
             let error = Error::Elsewhere { reason: reason.into(), servers: servers.clone() };
@@ -289,20 +309,24 @@ impl Server {
             return;
         }
         self.gate.revision = access.revision();
-        if !access.is_enabled() {
+        self.end_what_is_not_allowed(now);
+    }
+
+    /// How often it was looked at whether something that was begun may go on: what a change of rights costs.
+    pub const fn rights_judged(&self) -> u64 {
+        self.gate.judged
+    }
+
+    /// Rights have changed, or a token has expired: what is under way by it ends.
+    fn end_what_is_not_allowed(&mut self, now: Time) {
+        self.note_next_expiry(now);
+        if !self.map.access().is_enabled() {
             return;
         }
-        for (client, sequence, at) in self.watches.watched() {
-            let body = RequestBody::Watch { at, from: BTreeMap::new() };
-            if let Err(denial) = self.permit_if_checked(now, client, &body) {
-                self.end_watch(client, sequence);
-                self.counters.denied += 1;
-                let error = match denial {
-                    Denial::Other(error) => error,
-                    Denial::BadToken => Error::Denied("the token is not valid any more".into()),
-                };
-                self.respond(client, Response { sequence, leader: None, result: Err(error) });
-            }
+        for (client, sequence, error) in self.watches_not_allowed(now) {
+            self.end_watch(client, sequence);
+            self.counters.denied += 1;
+            self.respond(client, Response { sequence, leader: None, result: Err(error) });
         }
         let clients: Vec<ClientId> = self.gate.callers.keys().copied().collect();
         for client in clients {
@@ -316,6 +340,43 @@ impl Server {
                 self.drop_backup(client);
             }
         }
+    }
+
+    fn note_next_expiry(&mut self, now: Time) {
+        let now_s = self.gate.now_s(now);
+        let of_callers = self.gate.callers.values().filter_map(|caller| match caller {
+            Caller::Server => None,
+            Caller::Client(credentials) => self.map.access().expires_s(credentials),
+        });
+        self.gate.expiry_s = of_callers.filter(|at| now_s.is_none_or(|now_s| now_s < *at)).min();
+    }
+
+    /// Watches that may not go on, and what their clients are told. Each path is judged once for each user, however many watches he has.
+    fn watches_not_allowed(&mut self, now: Time) -> Vec<(ClientId, u64, Error)> {
+        let mut verdicts: BTreeMap<(Whose<'_>, &Location), Result<(), Error>> = BTreeMap::new();
+        let mut ended = Vec::new();
+        // Watches of one client follow each other.
+        let mut last = None;
+        for (client, sequence, at) in self.watches.watched() {
+            let whose = match last {
+                Some((of, whose)) if of == client => whose,
+                _ => self.user(client).ok_or(client),
+            };
+            last = Some((client, whose));
+            let verdict = verdicts.entry((whose, at)).or_insert_with(|| {
+                let body = RequestBody::Watch { at: at.clone(), from: BTreeMap::new() };
+                self.permit_if_checked(now, client, &body).map_err(|denial| match denial {
+                    Denial::Other(error) => error,
+                    Denial::BadToken => Error::Denied("the token is not valid any more".into()),
+                })
+            });
+            if let Err(error) = verdict {
+                ended.push((client, sequence, error.clone()));
+            }
+        }
+        let judged = verdicts.len() as u64;
+        self.gate.judged += judged;
+        ended
     }
 
     fn permit_if_checked(&self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Denial> {

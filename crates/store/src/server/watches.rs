@@ -145,9 +145,9 @@ impl Watches {
         self.all.keys().map(|(client, _)| *client)
     }
 
-    /// Whose they are, their sequence, and what they watch.
-    pub(super) fn watched(&self) -> Vec<(ClientId, u64, Location)> {
-        self.all.iter().map(|((client, watch), entry)| (*client, *watch, entry.at.clone())).collect()
+    /// Whose they are, their sequence, and what they watch; those of one client follow each other.
+    pub(super) fn watched(&self) -> impl Iterator<Item = (ClientId, u64, &Location)> {
+        self.all.iter().map(|((client, watch), entry)| (*client, *watch, &entry.at))
     }
 }
 
