@@ -144,6 +144,29 @@ fn watchers_that_do_not_read_cost_what_the_server_was_given() {
     }
 }
 
+#[test]
+fn watches_take_no_more_than_is_counted_for_them() {
+    const EACH: usize = 1_024;
+    let data = tempfile::tempdir().unwrap();
+    let controller = Controller::start(command("c1", data.path(), &["--memory", "536870912", "--http", "127.0.0.1:0"]));
+    put(&client(&[&controller]), 0, b"first", PATIENCE).unwrap();
+    let mut watchers: Vec<Raw> = (0..50).map(|session| Raw::connect(&controller.address, session)).collect();
+    let before = resident_bytes(&controller);
+    let mut watching = 0;
+    for watcher in &mut watchers {
+        for key in 0..EACH {
+            assert!(watcher.ask(RequestBody::Watch { at: car(key as u64), from: BTreeMap::new() }));
+        }
+        let began = |message| matches!(message, ServerMessage::Response(response) if matches!(response.result, Ok(Answer::Watching { .. })));
+        watching += (0..EACH).filter(|_| began(watcher.receive())).count();
+    }
+    assert!((30_000..50 * EACH).contains(&watching), "{watching} watches, of which one host has half of the memory");
+    let counted = metric(&controller, "heddle_memory_bytes{kind=\"watches\"}") as usize;
+    // Beside them there are the connections' buffers, and what the allocator keeps.
+    let taken = resident_bytes(&controller).saturating_sub(before);
+    assert!(taken < counted + (16 << 20), "{watching} watches take {} KiB, {} are counted", taken >> 10, counted >> 10);
+}
+
 /// Frames that do not come to an end: each may have 16 MiB.
 #[test]
 fn parts_of_messages_cost_what_the_server_was_given() {

@@ -24,8 +24,14 @@ struct Watch {
     at: Location,
     /// What it takes of the memory that watches may have, beside events.
     bytes: usize,
-    /// By shard: events to be told.
-    pending: BTreeMap<ShardId, Pending>,
+    /// Events to be told, of each shard that it is about. Nearly always that is one: a map would take a kilobyte for it.
+    pending: Vec<(ShardId, Pending)>,
+}
+
+impl Watch {
+    fn pending(&mut self, shard: ShardId) -> Option<&mut Pending> {
+        self.pending.iter_mut().find_map(|(of, pending)| (*of == shard).then_some(pending))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -41,11 +47,23 @@ struct Pending {
     seen: u64,
 }
 
-/// What a watch costs in memory, without events.
+/// What each piece of memory takes beside its content: the allocator's own, what it is rounded up by, counts of references.
+const PIECE: usize = 32;
+
+/// What an entry of an ordered map or set takes. Nodes have room for eleven entries, and six of these are used where keys rise.
+const fn entry_bytes(content: usize) -> usize {
+    2 * content + content / 4 + PIECE / 2
+}
+
+/// What a watch costs in memory, without events: as if it were alone with its path.
 fn watch_bytes(at: &Location, shards: usize) -> usize {
-    const BESIDE: usize = 256;
+    const ID: usize = size_of::<(ClientId, u64)>();
+    const INDEX: usize = entry_bytes(size_of::<(Box<str>, BTreeSet<(ClientId, u64)>)>());
+    // A set begins with a whole node.
+    const SET: usize = 11 * ID + PIECE;
+    const BESIDE: usize = entry_bytes(ID + size_of::<Watch>()) + entry_bytes(ID) + INDEX + SET + 3 * PIECE;
     // The index has a copy of the path.
-    BESIDE + 2 * at.path.as_str().len() + shards * (size_of::<Pending>() + 32)
+    BESIDE + 2 * at.path.as_str().len() + shards * size_of::<(ShardId, Pending)>()
 }
 
 /// What an event costs, in memory and in a message, at most.
@@ -163,7 +181,7 @@ impl Server {
     pub(super) fn end_watch(&mut self, client: ClientId, watch: u64) {
         self.watches.dirty.remove(&(client, watch));
         if let Some(watch) = self.watches.remove((client, watch)) {
-            let events: usize = watch.pending.values().map(|pending| pending.bytes).sum();
+            let events: usize = watch.pending.iter().map(|(_, pending)| pending.bytes).sum();
             self.budget.give_back(Owner::Client(client), Kind::Watches, watch.bytes + events);
             self.watch_places.give_back(client, watch.bytes);
         }
@@ -187,7 +205,7 @@ impl Server {
         let bytes = watch_bytes(&at, shards.len());
         self.watch_places.take(client, &self.party(client), bytes);
         self.budget.add(Owner::Client(client), Kind::Watches, bytes);
-        let mut pending = BTreeMap::new();
+        let mut pending = Vec::with_capacity(shards.len());
         let mut began = BTreeMap::new();
         for shard in shards {
             let Some(Content::Data { state, history, .. }) = self.groups.get(shard).map(|group| &group.content) else {
@@ -214,7 +232,7 @@ impl Server {
             first.revision = first.revision.max(since);
             first.told = if first.skipped { first.revision } else { since };
             began.insert(*shard, since);
-            pending.insert(*shard, first);
+            pending.push((*shard, first));
         }
         self.watches.insert((client, sequence), Watch { at, bytes, pending });
         self.watches.dirty.insert((client, sequence));
@@ -230,7 +248,7 @@ impl Server {
             for id in self.watches.concerned(&event) {
                 self.watches.dirty.insert(id);
                 let watch = self.watches.all.get_mut(&id);
-                let Some(pending) = watch.and_then(|watch| watch.pending.get_mut(&shard)) else { continue };
+                let Some(pending) = watch.and_then(|watch| watch.pending(shard)) else { continue };
                 if event.revision <= pending.seen && event.kind != EventKind::Reset {
                     continue;
                 }
@@ -244,7 +262,7 @@ impl Server {
     pub(super) fn watches_lost(&mut self, shard: ShardId) {
         let revision = self.groups.get(&shard).map_or(0, |group| group.content.revision());
         for (id, watch) in &mut self.watches.all {
-            if let Some(pending) = watch.pending.get_mut(&shard) {
+            if let Some(pending) = watch.pending(shard) {
                 self.watches.dirty.insert(*id);
                 let bytes = pending.skip(revision);
                 self.budget.give_back(Owner::Client(id.0), Kind::Watches, bytes);
@@ -281,10 +299,11 @@ impl Server {
             for shard in shards {
                 let Some(group) = self.groups.get(&shard) else { continue };
                 let revision = group.content.revision();
-                watch.pending.entry(shard).or_insert_with(|| {
+                if watch.pending(shard).is_none() {
                     self.watches.dirty.insert(*id);
-                    Pending { skipped: true, revision, told: revision, ..Pending::default() }
-                });
+                    let first = Pending { skipped: true, revision, told: revision, ..Pending::default() };
+                    watch.pending.push((shard, first));
+                }
             }
         }
     }
@@ -414,8 +433,7 @@ mod tests {
             })
             .collect();
         for (number, at) in (0..).zip(&all) {
-            watches
-                .insert((ClientId(number % 3), number), Watch { at: at.clone(), bytes: 0, pending: BTreeMap::new() });
+            watches.insert((ClientId(number % 3), number), Watch { at: at.clone(), bytes: 0, pending: Vec::new() });
         }
         for at in &all {
             for kind in [EventKind::Reset, EventKind::Put { etag: 1, value: vec![].into() }] {
@@ -429,6 +447,17 @@ mod tests {
             watches.remove(id);
         }
         assert!(watches.by_path.is_empty());
+    }
+
+    /// Measured with a counting allocator, 60,000 watches of one shard, each with a path of 26 bytes of its own: 670 bytes each while they wait
+    /// for a client that does not read.
+    #[test]
+    fn a_watch_counts_what_it_takes() {
+        let at = |n: usize| Location::config(Path::parse(&format!("/car:cars/car-entry={n:06}")).unwrap());
+        assert_eq!((at(1).path.as_str().len(), watch_bytes(&at(1), 1)), (26, 772));
+        assert_eq!(watch_bytes(&at(1), 3) - watch_bytes(&at(1), 1), 2 * 80);
+        // The table's own part is what the types say: what is added to them is counted.
+        assert_eq!((size_of::<Watch>(), size_of::<Pending>()), (56, 72));
     }
 
     #[test]
