@@ -2,7 +2,8 @@
 //! cases.
 #![no_main]
 
-use fabric::{Routes, Source};
+use fabric::Source;
+use topology::Routes;
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 /// Routes of more hosts take too long to be tried a thousand times a second.
@@ -13,11 +14,11 @@ fuzz_target!(|text: &[u8]| -> Corpus {
     let source = Source { name: "fuzz.fabric.yaml".into(), text: text.into() };
     match fabric::parse(&source) {
         Ok(fabric) => {
-            assert!(fabric.hosts as usize <= fabric.nodes.len());
-            if fabric.hosts <= HOSTS_MAX {
-                let routes = Routes::compute(&fabric);
-                for (id, _) in fabric.switches() {
-                    for (host, _) in fabric.hosts() {
+            assert!(fabric.topology.hosts as usize <= fabric.topology.nodes.len());
+            if fabric.topology.hosts <= HOSTS_MAX {
+                let routes = Routes::compute(&fabric.topology);
+                for (id, _) in fabric.topology.switches() {
+                    for (host, _) in fabric.topology.hosts() {
                         assert!(!routes.next_hops(id, host).is_empty(), "a checked fabric is connected");
                     }
                 }

@@ -22,7 +22,8 @@ links:
 
 static DIRECTORY: LazyLock<Directory> = LazyLock::new(|| {
     let source = Source { name: "fuzz".into(), text: FABRIC.into() };
-    Directory::new(&fabric::parse(&source).expect("the file is right"))
+    let fabric = fabric::parse(&source).expect("the file is right");
+    Directory::new(&fabric.topology, &fabric.host_bonds())
 });
 
 fuzz_target!(|frame: &[u8]| {

@@ -9,9 +9,9 @@ fn main() -> miette::Result<()> {
         println!(
             "{}: {} hosts, {} switches, {} links, {} cases",
             fabric.name,
-            fabric.hosts,
-            fabric.nodes.len() - fabric.hosts as usize,
-            fabric.links.len(),
+            fabric.topology.hosts,
+            fabric.topology.nodes.len() - fabric.topology.hosts as usize,
+            fabric.topology.links.len(),
             cases
         );
     }

@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use fabric::{NodeId, Routes, Source};
+use fabric::Source;
 use machine::Rng;
+use topology::{NodeId, Routes};
 
 /// Lookups to time.
 const LOOKUPS: usize = 1 << 22;
@@ -16,20 +17,21 @@ fn main() -> miette::Result<()> {
     let fabric = fabric::parse(&Source { name: "routes".to_owned(), text })?;
     println!(
         "k = {k}: {} hosts, {} switches, laid out in {:?}",
-        fabric.hosts,
-        fabric.nodes.len() as u32 - fabric.hosts,
+        fabric.topology.hosts,
+        fabric.topology.nodes.len() as u32 - fabric.topology.hosts,
         start.elapsed()
     );
 
     let start = Instant::now();
-    let routes = Routes::compute(&fabric);
+    let routes = Routes::compute(&fabric.topology);
     println!("routes: {:?}, {:.1} MB", start.elapsed(), routes.bytes() as f64 / 1e6);
 
     // Places drawn beforehand, so that caches meet what a simulation asks for and not a stride.
     let mut rng = Rng::new(1);
-    let switches = fabric.nodes.len() as u32 - fabric.hosts;
-    let asked: Vec<(NodeId, NodeId)> =
-        (0..LOOKUPS).map(|_| (NodeId(fabric.hosts + rng.below(switches)), NodeId(rng.below(fabric.hosts)))).collect();
+    let switches = fabric.topology.nodes.len() as u32 - fabric.topology.hosts;
+    let asked: Vec<(NodeId, NodeId)> = (0..LOOKUPS)
+        .map(|_| (NodeId(fabric.topology.hosts + rng.below(switches)), NodeId(rng.below(fabric.topology.hosts))))
+        .collect();
     let start = Instant::now();
     let ports: usize = asked.iter().map(|&(at, to)| routes.next_hops(at, to).len()).sum();
     println!(

@@ -1,8 +1,7 @@
 //! From an experiment's axes to its cases, and from a case to the fabric it runs on.
 
 use crate::bonds;
-use crate::graph::Graph;
-use crate::{Case, ClusterLoad, Experiment, Fabric, NodeId, Overrides, Setting, Traffic, Work};
+use crate::{Case, ClusterLoad, Experiment, Fabric, Overrides, Setting, Traffic, Work};
 
 impl Experiment {
     /// Every combination of the axes' values, the first axis slowest. One case when nothing varies.
@@ -85,20 +84,14 @@ fn override_fabric(setting: &Setting, overrides: &mut Overrides) {
 /// Gives all bonds what a case says. Options of the file that a mode has no use for are left out in it.
 fn change_bonds(fabric: &mut Fabric, overrides: &Overrides) {
     if let Some(members) = overrides.bond_members {
-        let mut graph = Graph {
-            nodes: std::mem::take(&mut fabric.nodes),
-            links: std::mem::take(&mut fabric.links),
-            hosts: fabric.hosts,
-            bonds: std::mem::take(&mut fabric.bonds),
-        };
-        bonds::resize(&mut graph, members as usize);
-        (fabric.nodes, fabric.links, fabric.bonds) = (graph.nodes, graph.links, graph.bonds);
+        bonds::resize(&mut fabric.topology, members as usize);
     }
-    let nodes: Vec<NodeId> = fabric.bonds.iter().map(|bond| bond.node).collect();
-    for bond in &mut fabric.bonds {
+    let topology = &fabric.topology;
+    for (id, bond) in fabric.bonds.iter_mut_enumerated() {
         if let Some(mode) = overrides.bond_mode {
             bond.config = bonds::configured(mode, &bond.options);
-            bond.end = bonds::learns(fabric.hosts, bond.node, nodes[bond.partner], mode);
+            let end = &topology.bonds[id];
+            bond.end = bonds::learns(topology, end.node, topology.bonds[end.partner].node, mode);
         }
         if let Some(reordering) = overrides.reorder {
             bond.reorder = reordering.applied_to(bond.reorder);
@@ -112,7 +105,7 @@ impl Fabric {
     pub fn with(&self, overrides: &Overrides) -> Self {
         let mut fabric = self.clone();
         fabric.spread = overrides.spread.unwrap_or(fabric.spread);
-        for spec in fabric.links.iter_mut().map(|link| &mut link.spec) {
+        for spec in fabric.topology.links.iter_mut().map(|link| &mut link.spec) {
             spec.delay = overrides.delay.unwrap_or(spec.delay);
             if spec.rate_bps.is_some() {
                 spec.rate_bps = overrides.rate_bps.or(spec.rate_bps);

@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use link::LinkSpec;
+use topology::{HostAddress, NodeId, NodeKind, TiVec};
+use vswitch::Spread;
+
 use crate::addresses::Mac;
-use crate::document::{File, HostText, Links, NodeText, NodeWord, Topology};
+use crate::document::{File, HostText, Links, NodeText, NodeWord, TopologyText};
 use crate::error::{Error, Problems};
 use crate::experiment::{Block, Context};
 use crate::graph::{Graph, IPV4, IPV6};
 use crate::names::nearest;
 use crate::read::{Mapping, Name, Read};
 use crate::source::{At, Place, Source};
-use crate::topology::{Specs, explicit, fat_tree, leaf_spine};
+use crate::topologies::{Specs, explicit, fat_tree, leaf_spine};
 use crate::tree::{Node, Value};
-use crate::{Experiment, Fabric, HostAddress, NodeKind, Spread, bonds, devices, links, tree};
+use crate::{Experiment, Fabric, bonds, devices, links, tree};
 
 /// The most experiments of one file.
 const MOST_EXPERIMENTS: usize = 200;
@@ -65,11 +69,9 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     Some(Fabric {
         name: file.name.map_or_else(|| source.stem(), |name| name.value.0),
         description: file.description.map(|text| text.0).unwrap_or_default(),
-        nodes: graph.nodes,
-        hosts: graph.hosts,
-        links: graph.links,
+        topology: graph.topology,
         bonds: graph.bonds,
-        spread: file.spread.unwrap_or(Spread::Ecmp),
+        spread: file.spread.map_or(Spread::Ecmp, |spread| spread.0),
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
         controllers,
@@ -142,7 +144,7 @@ fn graph(file: &File, node: &Node, problems: &mut Problems<'_>) -> Option<Graph>
     }
 }
 
-fn by_rule(file: &File, topology: &At<Topology>, problems: &mut Problems<'_>) -> Option<Graph> {
+fn by_rule(file: &File, topology: &At<TopologyText>, problems: &mut Problems<'_>) -> Option<Graph> {
     if let Some(defaults) = &file.link_defaults {
         problems.add(
             defaults.place,
@@ -164,9 +166,9 @@ fn by_rule(file: &File, topology: &At<Topology>, problems: &mut Problems<'_>) ->
             Specs::default()
         }
     };
-    let mut graph = match &topology.value {
-        Topology::FatTree(text) => fat_tree(text.k.value.0, specs),
-        Topology::LeafSpine(text) => {
+    let topology = match &topology.value {
+        TopologyText::FatTree(text) => fat_tree(text.k.value.0, specs),
+        TopologyText::LeafSpine(text) => {
             let (leaves, hosts) = (text.leaves.value.get(), text.hosts_per_leaf.value.get());
             if leaves * hosts > MOST_HOSTS {
                 problems.add(
@@ -183,6 +185,7 @@ fn by_rule(file: &File, topology: &At<Topology>, problems: &mut Problems<'_>) ->
             leaf_spine(leaves, text.spines.value.get(), hosts, specs)
         }
     };
+    let mut graph = Graph { topology, bonds: TiVec::new() };
     if let Some(hosts) = &file.hosts {
         override_hosts(&mut graph, &hosts.value, problems);
     }
@@ -218,14 +221,15 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     if let Some(defaults) = defaults {
         let any_rate = defaults.value.rate.is_some() || links.iter().any(|link| link.value.rate.is_some());
         if !any_rate {
-            links::note_idle(&defaults.value, crate::LinkSpec::default(), problems);
+            links::note_idle(&defaults.value, LinkSpec::default(), problems);
         }
     }
     // With a node or a link missing, everything that is attached to it would seem wrong.
     if !nodes.sound || file.links.as_ref().is_some_and(|links| !links.sound) {
         return None;
     }
-    let mut graph = explicit(nodes, links, defaults, file.bonds.as_ref(), problems)?;
+    let topology = explicit(nodes, links, defaults, file.bonds.as_ref(), problems)?;
+    let mut graph = Graph { topology, bonds: TiVec::new() };
     let hosts = nodes.value.0.iter().filter_map(|(name, text)| match &text.value {
         NodeText::Long(long) if long.kind.value == NodeWord::Host => {
             let value = HostText { mac: long.mac.clone(), ipv4: long.ipv4.clone(), ipv6: long.ipv6.clone() };
@@ -239,20 +243,21 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
 
 /// Sets the addresses that the file gives, and holds them against all others.
 fn override_hosts(graph: &mut Graph, hosts: &Mapping<Name, HostText>, problems: &mut Problems<'_>) {
-    let ids: BTreeMap<String, usize> = graph.nodes.iter().enumerate().map(|(i, node)| (node.name.clone(), i)).collect();
+    let ids: BTreeMap<String, NodeId> =
+        graph.topology.nodes.iter_enumerated().map(|(id, node)| (node.name.clone(), id)).collect();
     let mut set = Vec::new();
     for (name, text) in &hosts.0 {
-        match ids.get(&name.value.0).filter(|&&i| i < graph.hosts as usize) {
-            Some(&i) => set.push((i, &text.value)),
+        match ids.get(&name.value.0).filter(|id| graph.topology.is_host(**id)) {
+            Some(&id) => set.push((id, &text.value)),
             None => unknown_host(graph, name, problems),
         }
     }
-    for &(i, text) in &set {
-        let NodeKind::Host(address) = &mut graph.nodes[i].kind else { continue };
+    for &(id, text) in &set {
+        let NodeKind::Host(address) = &mut graph.topology.nodes[id].kind else { continue };
         override_host(address, text, problems);
     }
-    let places = |pick: fn(&HostText) -> Option<Place>| -> BTreeMap<usize, Place> {
-        set.iter().filter_map(|&(i, text)| Some((i, pick(text)?))).collect()
+    let places = |pick: fn(&HostText) -> Option<Place>| -> BTreeMap<NodeId, Place> {
+        set.iter().filter_map(|&(id, text)| Some((id, pick(text)?))).collect()
     };
     unique(graph, "MAC address", &places(|t| t.mac.as_ref().map(|m| m.place)), |a| Mac(a.mac).to_string(), problems);
     unique(graph, "IPv4 address", &places(|t| t.ipv4.as_ref().map(|a| a.place)), |a| a.ipv4.to_string(), problems);
@@ -314,23 +319,23 @@ fn in_network_v6(address: Ipv6Addr) -> bool {
 fn unique(
     graph: &Graph,
     what: &str,
-    places: &BTreeMap<usize, Place>,
+    places: &BTreeMap<NodeId, Place>,
     show: impl Fn(&HostAddress) -> String,
     problems: &mut Problems<'_>,
 ) {
     if places.is_empty() {
         return;
     }
-    let mut owners: BTreeMap<String, usize> = BTreeMap::new();
-    for (i, node) in graph.nodes.iter().enumerate() {
+    let mut owners: BTreeMap<String, NodeId> = BTreeMap::new();
+    for (id, node) in graph.topology.nodes.iter_enumerated() {
         let NodeKind::Host(address) = &node.kind else { continue };
         let text = show(address);
         let Some(&other) = owners.get(&text) else {
-            owners.insert(text, i);
+            owners.insert(text, id);
             continue;
         };
-        let (marked, other) = if places.contains_key(&i) { (i, other) } else { (other, i) };
-        let (name, holder) = (&graph.nodes[marked].name, &graph.nodes[other].name);
+        let (marked, other) = if places.contains_key(&id) { (id, other) } else { (other, id) };
+        let (name, holder) = (&graph.topology.nodes[marked].name, &graph.topology.nodes[other].name);
         let from = if places.contains_key(&other) { "" } else { ", from its position" };
         if let Some(&place) = places.get(&marked) {
             problems.add(

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::NodeKind;
+use topology::NodeKind;
+
 use crate::document::{File, NodeText};
 use crate::error::Problems;
 use crate::graph::Graph;
@@ -15,7 +16,7 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
     for (name, text) in &nodes.value.0 {
         let NodeText::Long(long) = &text.value else { continue };
         let (Some(At { value: devices, place, .. }), name) = (&long.devices, name.value.0.as_str()) else { continue };
-        let Some(node) = graph.nodes.iter_mut().find(|node| node.name == name) else { continue };
+        let Some(node) = graph.topology.nodes.iter_mut().find(|node| node.name == name) else { continue };
         if matches!(node.kind, NodeKind::Switch { .. }) {
             problems.add(
                 *place,

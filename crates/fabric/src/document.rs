@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use transport::TransportKind;
+use vswitch::Spread;
 
 use crate::addresses::Mac;
 use crate::bonds::{BondText, Members, ModeText, ReorderText};
@@ -16,8 +18,8 @@ use crate::quantity::{Bytes, Length, PacketRate, Rate, Whole, whole_number};
 use crate::read::{Device, Fields, Mapping, Name, Read, Text, Written, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
-use crate::words::{Words, words};
-use crate::{Metric, Role, Spread, TransportKind};
+use crate::words::{Choice, Words, words};
+use crate::{Metric, Role};
 
 /// A minute, an hour in milliseconds.
 const MINUTE: u64 = 60_000;
@@ -33,7 +35,7 @@ section! {
         /// One line about it, for reports.
         "description" => description: Option<Text>,
         /// A network made by rule. Or else `nodes` and `links` name everything.
-        "topology" => topology: Option<At<Topology>>,
+        "topology" => topology: Option<At<TopologyText>>,
         /// Hosts and switches by name, for a network without `topology`.
         "nodes" => nodes: Option<At<Mapping<Name, NodeText>>>,
         /// With `topology`: what links do to packets. With `nodes`: the list of the links.
@@ -49,7 +51,7 @@ section! {
         /// Where chance starts when the command line gives no seed. 1 when not given.
         "seed" => seed: Option<Whole<0, LARGEST_SEED>>,
         /// How packets are spread over equal-cost paths. `ecmp` when not given.
-        "spread" => spread: Option<Spread>,
+        "spread" => spread: Option<Choice<Spread>>,
         /// The controllers above the network. A file may have them alone, without a network.
         "controllers" => controllers: Option<At<ControllersText>>,
         /// What to measure, by name.
@@ -59,15 +61,15 @@ section! {
 
 /// A network made by rule.
 #[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Topology {
+#[schemars(rename = "Topology", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum TopologyText {
     /// k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches, k^3/4 hosts.
     FatTree(FatTreeText),
     /// Every leaf linked to every spine.
     LeafSpine(LeafSpineText),
 }
 
-impl Read for Topology {
+impl Read for TopologyText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let known = ["fat-tree", "leaf-spine"];
         let entries = match &node.value {
@@ -354,7 +356,7 @@ section! {
         /// Not needed where `vary` has it.
         "pattern" => pattern: Option<At<PatternText>>,
         /// Loss recovery of TCP, or `udp`. `sack` when not given.
-        "transport" => transport: Option<TransportKind>,
+        "transport" => transport: Option<Choice<TransportKind>>,
         /// So many flows between the two hosts of each pair, measured together. 1 when not given.
         "streams" => streams: Option<Streams>,
         /// With `udp`: numbered datagrams of one segment, so many a second from each host that sends, at an even pace (`10 kpps`). It is
@@ -441,11 +443,11 @@ section! {
     /// What changes from case to case.
     Axes {
         /// How packets are spread.
-        "spread" => spread: Values<Spread>,
+        "spread" => spread: Values<Choice<Spread>>,
         /// Who talks to whom.
         "pattern" => pattern: Values<PatternText>,
         /// Loss recovery of TCP.
-        "transport" => transport: Values<TransportKind>,
+        "transport" => transport: Values<Choice<TransportKind>>,
         /// How many flows each pair of hosts has.
         "streams" => streams: Values<Streams>,
         /// Receive window in segments.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use machine::Span;
+use topology::NodeId;
+use transport::{TransportKind, TransportSpec};
 
 use crate::bonds;
 use crate::cluster::{self, ClusterText};
@@ -16,10 +18,7 @@ use crate::pattern::PatternText;
 use crate::quantity::Whole;
 use crate::read::{Name, Written, shown};
 use crate::source::{At, Place};
-use crate::{
-    Axis, ClusterLoad, Controllers, Experiment, LinkFault, NodeId, Pattern, Setting, Traffic, TransportKind,
-    TransportSpec, Work,
-};
+use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Setting, Traffic, Work};
 
 /// The most cases of one experiment.
 const MOST_CASES: usize = 10_000;
@@ -73,8 +72,7 @@ pub(crate) enum Block<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(graph: &'a Graph, mtu: u32, controllers: Block<'a>) -> Self {
-        let hosts = graph.nodes[..graph.hosts as usize].iter().enumerate();
-        let hosts = hosts.map(|(i, node)| (node.name.as_str(), NodeId(i as u32))).collect();
+        let hosts = graph.topology.hosts().map(|(id, node)| (node.name.as_str(), id)).collect();
         Self { graph, mtu, hosts, controllers }
     }
 
@@ -135,7 +133,7 @@ impl<'a> Context<'a> {
         let settings = || axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
         let streams = settings().filter_map(|setting| if let Setting::Streams(n) = setting { Some(*n) } else { None });
         let streams = streams.chain([traffic.streams]).max().unwrap_or(1);
-        let hosts = u64::from(self.graph.hosts);
+        let hosts = u64::from(self.graph.topology.hosts);
         let flows = |pattern: &Pattern| match pattern {
             Pattern::AllToAll => hosts * hosts.saturating_sub(1),
             Pattern::Pairs(pairs) => pairs.len() as u64,
@@ -185,7 +183,7 @@ impl<'a> Context<'a> {
         duration: Span,
         problems: &mut Problems<'_>,
     ) -> Option<Traffic> {
-        if self.graph.nodes.is_empty() {
+        if self.graph.topology.nodes.is_empty() {
             problems.add(
                 text.place,
                 "traffic needs a network; this file has controllers only",
@@ -257,7 +255,7 @@ impl<'a> Context<'a> {
             return None;
         }
         Some(TransportSpec {
-            kind: text.transport.unwrap_or(TransportKind::Sack),
+            kind: text.transport.map_or(TransportKind::Sack, |kind| kind.0),
             window: text.window.map_or(256, Whole::get),
             initial_window: text.initial_window.map_or(10, Whole::get),
             duplicate_ack_threshold: text.duplicate_ack_threshold.map_or(3, Whole::get),
@@ -269,7 +267,7 @@ impl<'a> Context<'a> {
     }
 
     fn pattern(&self, text: &PatternText, place: Place, problems: &mut Problems<'_>) -> Option<Pattern> {
-        let hosts = self.graph.hosts;
+        let hosts = self.graph.topology.hosts;
         if hosts < 2 {
             problems.add(place, "traffic needs two hosts; there is one", "nobody to talk to", "add a host");
             return None;
@@ -328,7 +326,7 @@ impl<'a> Context<'a> {
         let Name(text) = &name.value;
         let found = self.hosts.get(text.as_str()).copied();
         if found.is_none() {
-            let switch = !problems.is_full() && self.graph.nodes.iter().any(|node| node.name == *text);
+            let switch = !problems.is_full() && self.graph.topology.nodes.iter().any(|node| node.name == *text);
             let what = if switch { "is a switch; only hosts talk" } else { "is not a host of this network" };
             let hint = problems.hint(|| self.graph.host_hint(text));
             problems.add(name.place, format!("`{text}` {what}"), "unknown host", hint);
@@ -361,9 +359,9 @@ impl<'a> Context<'a> {
         }
         type Found = Option<(Place, Vec<(String, Setting)>)>;
         let found = match key {
-            "spread" => of(axes.spread.as_ref(), |w| Some(Setting::Spread(w.value))),
+            "spread" => of(axes.spread.as_ref(), |w| Some(Setting::Spread(w.value.0))),
             "pattern" => of(axes.pattern.as_ref(), |w| self.pattern(&w.value, w.place, problems).map(Setting::Pattern)),
-            "transport" => of(axes.transport.as_ref(), |w| Some(Setting::Transport(w.value))),
+            "transport" => of(axes.transport.as_ref(), |w| Some(Setting::Transport(w.value.0))),
             "streams" => of(axes.streams.as_ref(), |w| Some(Setting::Streams(w.value.get()))),
             "window" => of(axes.window.as_ref(), |w| Some(Setting::Window(w.value.get()))),
             "initial-window" => of(axes.initial_window.as_ref(), |w| Some(Setting::InitialWindow(w.value.get()))),
@@ -401,7 +399,7 @@ impl<'a> Context<'a> {
     }
 
     fn some_link_has_a_rate(&self, place: Place, problems: &mut Problems<'_>) -> bool {
-        let any = self.graph.links.iter().any(|link| link.spec.rate_bps.is_some());
+        let any = self.graph.topology.links.iter().any(|link| link.spec.rate_bps.is_some());
         if !any {
             problems.add(
                 place,
@@ -424,12 +422,12 @@ fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) ->
     });
     let mut kinds: Vec<TransportKind> = varied.collect();
     if kinds.is_empty() {
-        kinds.push(text.transport.unwrap_or(TransportKind::Sack));
+        kinds.push(text.transport.map_or(TransportKind::Sack, |kind| kind.0));
     }
     if let Some(tcp) = kinds.into_iter().find(|kind| *kind != TransportKind::Udp) {
         problems.add(
             rate.place,
-            format!("`{}` has no rate: TCP sends as fast as the network lets it", tcp.word()),
+            format!("`{}` has no rate: TCP sends as fast as the network lets it", tcp.name()),
             "only with `udp`",
             "write `transport: udp`, or remove `rate`",
         );

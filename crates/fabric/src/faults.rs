@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use topology::{LinkId, NodeId, TiVec};
 
+use crate::LinkFault;
 use crate::cluster::are_too_many;
 use crate::document::Ends;
 use crate::error::Problems;
@@ -24,7 +26,6 @@ use crate::quantity::{Length, Whole};
 use crate::read::{Fields, Name, Read, expected, section};
 use crate::source::{At, Place};
 use crate::tree::{Node, Value};
-use crate::{LinkFault, LinkId, NodeId};
 
 /// A day in milliseconds.
 const DAY: u64 = 24 * 3_600_000;
@@ -145,14 +146,14 @@ impl Run<'_> {
 
     fn ends(&self, Ends(a, b): &Ends, problems: &mut Problems<'_>) -> Option<(NodeId, NodeId)> {
         let mut find = |name: &At<Name>| {
-            let found = self.graph.nodes.iter().position(|node| node.name == name.value.0);
+            let found = self.graph.topology.node(&name.value.0);
             if found.is_none() {
-                let names = || self.graph.nodes.iter().map(|node| node.name.as_str());
+                let names = || self.graph.topology.nodes.iter().map(|node| node.name.as_str());
                 let near = nearest(&name.value.0, names()).map(ToOwned::to_owned);
                 let unknown = NoSuchLink::Node { name: name.value.0.clone(), near };
                 problems.add(name.place, unknown.to_string(), "unknown node", unknown.hint());
             }
-            found.map(|id| NodeId(id as u32))
+            found
         };
         let (a, b) = (find(a), find(b));
         Some((a?, b?))
@@ -166,7 +167,7 @@ impl Run<'_> {
         problems: &mut Problems<'_>,
     ) -> Option<Vec<LinkId>> {
         let number = which.value.number;
-        match pick(&self.graph.nodes, &self.graph.links, between, number) {
+        match pick(&self.graph.topology, between, number) {
             Err(error) => {
                 let label = if number.is_some() { "no such link" } else { "no link" };
                 problems.add(which.place, error.to_string(), label, error.hint());
@@ -191,7 +192,7 @@ impl Run<'_> {
 
     /// How many links a bond between the two has in every case, where that varies.
     fn members_at_least(&self, (a, b): (NodeId, NodeId)) -> Option<u32> {
-        let mut ends = self.graph.bonds.chunks_exact(2).map(|pair| (pair[0].node, pair[1].node));
+        let mut ends = self.graph.topology.bonds.raw.chunks_exact(2).map(|pair| (pair[0].node, pair[1].node));
         let is_bonded = ends.any(|ends| ends == (a, b) || ends == (b, a));
         self.least_members.filter(|_| is_bonded)
     }
@@ -201,26 +202,25 @@ impl Run<'_> {
         if down.is_empty() {
             return;
         }
-        let mut reached = vec![false; self.graph.nodes.len()];
+        let topology = &self.graph.topology;
+        let mut reached: TiVec<NodeId, bool> = vec![false; topology.nodes.len()].into();
         let mut open = vec![NodeId(0)];
-        reached[0] = true;
+        reached[NodeId(0)] = true;
         while let Some(node) = open.pop() {
-            for (link, side) in &self.graph.nodes[node.0 as usize].ports {
-                let ends = &self.graph.links[link.0 as usize];
-                let far = ends.end(side.other()).node;
-                if !down.contains(link) && self.is_in_every_case(*link, (node, far)) && !reached[far.0 as usize] {
-                    reached[far.0 as usize] = true;
+            for (link, side) in &topology.nodes[node].ports {
+                let far = topology.links[*link].end(side.other()).node;
+                if !down.contains(link) && self.is_in_every_case(*link, (node, far)) && !reached[far] {
+                    reached[far] = true;
                     open.push(far);
                 }
             }
         }
-        let hosts = &self.graph.nodes[..self.graph.hosts as usize];
+        let hosts = topology.hosts().map(|(id, host)| (host, reached[id]));
         // The first host is where the search began: if nobody else is reached, it is the one that is cut off.
-        let others = hosts.iter().zip(&reached).skip(1);
-        let alone = self.graph.hosts > 2 && others.clone().all(|(_, reached)| !reached);
-        let lost =
-            if alone { hosts.first() } else { others.filter(|(_, reached)| !**reached).map(|(host, _)| host).next() };
-        if let Some(host) = lost {
+        let others = hosts.clone().skip(1);
+        let alone = topology.hosts > 2 && others.clone().all(|(_, reached)| !reached);
+        let lost = if alone { hosts.clone().next() } else { others.clone().find(|(_, reached)| !reached) };
+        if let Some((host, _)) = lost {
             problems.add(
                 place,
                 format!("after these faults nobody reaches `{}` to the end of the run", host.name),
@@ -232,7 +232,7 @@ impl Run<'_> {
 
     fn is_in_every_case(&self, link: LinkId, between: (NodeId, NodeId)) -> bool {
         let Some(least) = self.members_at_least(between) else { return true };
-        pick(&self.graph.nodes, &self.graph.links, between, None)
+        pick(&self.graph.topology, between, None)
             .is_ok_and(|links| links.iter().take(least as usize).any(|other| *other == link))
     }
 }

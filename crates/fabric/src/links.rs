@@ -1,11 +1,11 @@
 //! What links do to packets: the file's values with their defaults.
 
+use link::LinkSpec;
 use machine::Span;
 
-use crate::LinkSpec;
 use crate::document::{LinkClasses, LinkText};
 use crate::error::Problems;
-use crate::topology::Specs;
+use crate::topologies::Specs;
 
 /// The queue of a link with a rate that says nothing about it: Linux's default (`txqueuelen`).
 const DEFAULT_QUEUE: u32 = 1_000;

@@ -1,9 +1,10 @@
 //! What a checked file says, as plain data for the drivers.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use machine::Span;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use topology::{BondEnd, BondEndId, LinkId, NodeId, TiVec, Topology};
+use transport::{TransportKind, TransportSpec};
+use vswitch::Spread;
 
 mod bond;
 mod cluster;
@@ -11,191 +12,60 @@ pub use bond::*;
 pub use cluster::*;
 
 /// A checked network and its experiments.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
     /// `name:` of the file, or its stem.
     pub name: String,
     /// One line about it, for reports. Empty when not given.
     pub description: String,
-    /// Hosts first, then switches: a [`NodeId`] is an index into this list.
-    pub nodes: Vec<Node>,
-    /// How many of `nodes` are hosts.
-    pub hosts: u32,
-    /// A [`LinkId`] is an index into this list.
-    pub links: Vec<Link>,
-    /// Both ends of each bond, one after the other. The links of their further members come last in `links`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub bonds: Vec<Bond>,
+    /// Nodes and links, and which links are bonded.
+    pub topology: Topology,
+    /// What is at each end of the topology's bonds.
+    pub bonds: TiVec<BondEndId, Bond>,
     /// How packets are spread over equal-cost paths.
     pub spread: Spread,
     /// The hosts' maximum transmission unit in bytes, without the Ethernet header.
     pub mtu: u32,
     /// Where chance starts when the command line gives no seed.
     pub seed: u64,
-    /// The controllers. A file may have them and no network: then `nodes` and `links` are empty, and all experiments ask
+    /// The controllers. A file may have them and no network: then the topology is empty, and all experiments ask
     /// the controllers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub controllers: Option<Controllers>,
     /// In the order of the file.
     pub experiments: Vec<Experiment>,
 }
 
-/// A node's index in [`Fabric::nodes`]. Hosts come first, so a host's id is also its index among the hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct NodeId(pub u32);
-
-/// A link's index in [`Fabric::links`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct LinkId(pub u32);
-
-/// A port's index at its node, from 0 in the order in which links were attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
-pub struct PortId(pub u16);
-
-/// A host or a switch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Node {
-    /// Unique in the fabric; letters, digits, `-`, `_`, `.`.
-    pub name: String,
-    /// What it is.
-    pub kind: NodeKind,
-    /// Where each port leads: `ports[p]` is the link at port `p`, and which of its two ends this is.
-    pub ports: Vec<(LinkId, Side)>,
-    /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port. Empty: it is made.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<String>,
-    /// Where to draw it: `x` in `0.0..=1.0` from left to right. For pictures only.
-    #[serde(skip)]
-    pub x_permille: u16,
-}
-
-/// What a node is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NodeKind {
-    /// An end system with one port, or several that are one bond.
-    Host(HostAddress),
-    /// A switch. `tier` counts from the hosts: 1 edge (leaf), 2 aggregation (spine), 3 core. 0 in explicit topologies.
-    Switch {
-        /// The layer.
-        tier: u8,
-        /// The pod it belongs to, where the topology has pods.
-        pod: Option<u32>,
-    },
-}
-
-/// A host's addresses, derived from its position or set in the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HostAddress {
-    /// IEEE 802 MAC address.
-    pub mac: [u8; 6],
-    /// IPv4 address; all hosts share one prefix of `ipv4_prefix` bits.
-    pub ipv4: Ipv4Addr,
-    /// Prefix length of the fabric's IPv4 network.
-    pub ipv4_prefix: u8,
-    /// IPv6 address (unique local); all hosts share one prefix of `ipv6_prefix` bits.
-    pub ipv6: Ipv6Addr,
-    /// Prefix length of the fabric's IPv6 network.
-    pub ipv6_prefix: u8,
-    /// The pod it belongs to, where the topology has pods.
-    pub pod: Option<u32>,
-}
-
-/// One end of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Side {
-    /// The end named first.
-    A,
-    /// The end named second.
-    B,
-}
-
-impl Side {
-    /// The other end.
-    #[must_use]
-    pub const fn other(self) -> Self {
-        match self {
-            Self::A => Self::B,
-            Self::B => Self::A,
+impl Serialize for Fabric {
+    /// A bond's end is one object, though its place in the graph and what is there are apart here.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Written<'a> {
+            name: &'a str,
+            description: &'a str,
+            #[serde(flatten)]
+            topology: &'a Topology,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            bonds: Vec<WrittenBond<'a>>,
+            spread: Spread,
+            mtu: u32,
+            seed: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            controllers: &'a Option<Controllers>,
+            experiments: &'a [Experiment],
         }
-    }
-}
-
-/// Where a link's end is plugged in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct End {
-    /// The node.
-    pub node: NodeId,
-    /// The port of that node.
-    pub port: PortId,
-}
-
-/// A full-duplex link between two nodes. Both directions have the same properties.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Link {
-    /// The end named first.
-    pub a: End,
-    /// The end named second.
-    pub b: End,
-    /// Rate, delay, queue.
-    pub spec: LinkSpec,
-}
-
-impl Link {
-    /// The end on `side`.
-    pub const fn end(&self, side: Side) -> End {
-        match side {
-            Side::A => self.a,
-            Side::B => self.b,
+        #[derive(Serialize)]
+        struct WrittenBond<'a> {
+            #[serde(flatten)]
+            place: &'a BondEnd,
+            #[serde(flatten)]
+            bond: &'a Bond,
         }
+        let Self { name, description, topology, bonds, spread, mtu, seed, controllers, experiments } = self;
+        let bonds = topology.bonds.iter().zip(bonds).map(|(place, bond)| WrittenBond { place, bond }).collect();
+        let (spread, mtu, seed) = (*spread, *mtu, *seed);
+        let written = Written { name, description, topology, bonds, spread, mtu, seed, controllers, experiments };
+        written.serialize(serializer)
     }
-}
-
-/// What a link does to packets, in each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LinkSpec {
-    /// Bits a second; `None`: as fast as the machine goes.
-    pub rate_bps: Option<u64>,
-    /// Propagation delay.
-    pub delay: Span,
-    /// How many packets wait behind the one in transmission; the next one is dropped. `None`: no bound of its own
-    /// (only links without a rate, on which nothing waits).
-    pub queue_packets: Option<u32>,
-    /// Bytes that each packet takes on the wire besides its own, as `overhead` of tc-stab(8): Ethernet's preamble, start of frame,
-    /// checksum and gap are 24. Only links with a rate have a use for it.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub overhead_bytes: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-impl LinkSpec {
-    /// Whether packets are delayed or limited at all.
-    pub const fn is_shaped(&self) -> bool {
-        self.rate_bps.is_some() || self.delay.as_ps() > 0
-    }
-}
-
-/// How a switch picks one of several equal-cost next hops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Spread {
-    /// Always the first next hop: one path to each destination, as a routing protocol without multipath has it.
-    Single,
-    /// By a hash of the flow's 5-tuple, salted per switch (RFC 2992's hash-threshold family).
-    #[default]
-    Ecmp,
-    /// Each packet to the next one in turn (`packet-scatter`).
-    PacketScatter,
-    /// Each packet to one drawn at random (`packet-scatter-random`).
-    PacketScatterRandom,
 }
 
 /// A measurement to make.
@@ -290,10 +160,10 @@ impl LinkFault {
     /// The links that it befalls in `fabric`, which may have other numbers of members than the file.
     pub fn links(&self, fabric: &Fabric) -> Vec<LinkId> {
         let (a, b) = self.between;
-        let all = fabric.links_between(a, b);
+        let mut all = fabric.topology.links_between(a, b);
         match self.number {
-            None => all,
-            Some(number) => (number as usize).checked_sub(1).and_then(|at| all.get(at)).copied().into_iter().collect(),
+            None => all.collect(),
+            Some(number) => (number as usize).checked_sub(1).and_then(|at| all.nth(at)).into_iter().collect(),
         }
     }
 }
@@ -304,7 +174,7 @@ const fn is_one(number: &u32) -> bool {
     *number == 1
 }
 
-/// Pairs of hosts. Hosts are numbered as in [`Fabric::nodes`].
+/// Pairs of hosts. Hosts are numbered as in [`Topology::nodes`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
@@ -322,41 +192,6 @@ pub enum Pattern {
     AllToAll,
     /// Just these.
     Pairs(Vec<(NodeId, NodeId)>),
-}
-
-/// A TCP sender and receiver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TransportSpec {
-    /// Loss recovery.
-    pub kind: TransportKind,
-    /// Receive window in segments; it also bounds what is in flight.
-    pub window: u32,
-    /// Initial window in segments (RFC 6928: 10; RFC 5681 with 1,460-byte segments: 3; ns-2: 1 or 2).
-    pub initial_window: u32,
-    /// Duplicate ACKs that call for a fast retransmit (RFC 5681: 3).
-    pub duplicate_ack_threshold: u32,
-    /// Acknowledge every second segment, or after this time (RFC 1122: below 500 ms). `None`: every segment at once.
-    pub delayed_ack: Option<Span>,
-    /// Payload bytes of a full segment.
-    pub segment_bytes: u32,
-    /// Bytes of headers that each packet carries on the link besides its payload: also the size of a bare ACK.
-    pub header_bytes: u32,
-    /// The least retransmission timeout (RFC 6298: 1 s; Linux: 200 ms).
-    pub rto_min: Span,
-}
-
-/// TCP's loss recovery, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TransportKind {
-    /// RFC 5681: fast retransmit and fast recovery, left at the first new ACK.
-    Reno,
-    /// RFC 6582: recovery lasts until all that was sent before it is acknowledged.
-    NewReno,
-    /// RFC 6675: recovery guided by selective acknowledgements (RFC 2018).
-    Sack,
-    /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
-    Udp,
 }
 
 /// One thing that changes from case to case.

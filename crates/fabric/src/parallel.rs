@@ -2,26 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use topology::{LinkId, NodeId, Topology};
+
 use crate::names::nearest;
-use crate::{Fabric, Link, LinkId, Node, NodeId};
 
 /// Neighbours that a hint lists.
 const SHOWN: usize = 8;
 
-/// The links between two nodes, in the order of the network.
-fn between<'a>(nodes: &'a [Node], links: &'a [Link], a: NodeId, b: NodeId) -> impl Iterator<Item = LinkId> + 'a {
-    // Ports are in the order of their links.
-    let ports = nodes[a.0 as usize].ports.iter();
-    ports.filter(move |(link, side)| links[link.0 as usize].end(side.other()).node == b).map(|(link, _)| *link)
-}
-
 /// The names of the nodes that `node` is linked to, each once.
-fn neighbours(nodes: &[Node], links: &[Link], node: NodeId) -> String {
-    let peers: BTreeSet<&str> = nodes[node.0 as usize]
-        .ports
-        .iter()
-        .map(|(link, side)| &*nodes[links[link.0 as usize].end(side.other()).node.0 as usize].name)
-        .collect();
+fn neighbours(topology: &Topology, node: NodeId) -> String {
+    let peers: BTreeSet<&str> = topology.peers(node).map(|peer| &*topology.nodes[peer].name).collect();
     let dots = if peers.len() > SHOWN { ", ..." } else { "" };
     let peers: Vec<String> = peers.iter().take(SHOWN).map(|peer| format!("`{peer}`")).collect();
     format!("{}{dots}", peers.join(", "))
@@ -89,63 +79,32 @@ impl NoSuchLink {
     }
 }
 
-impl Fabric {
-    /// The links between two nodes, in order; parallel ones are numbered so, from 1.
-    pub fn links_between(&self, a: NodeId, b: NodeId) -> Vec<LinkId> {
-        between(&self.nodes, &self.links, a, b).collect()
-    }
-
-    /// Which of the parallel links this is, from 1.
-    ///
-    /// # Panics
-    /// If the id is another fabric's.
-    pub fn link_number(&self, id: LinkId) -> u32 {
-        let link = &self.links[id.0 as usize];
-        between(&self.nodes, &self.links, link.a.node, link.b.node).take_while(|other| *other <= id).count() as u32
-    }
-
-    /// Its ends, like `h1-s1`; where there are several, with its number among them, like `h1-s1 2`.
-    ///
-    /// # Panics
-    /// If the id is another fabric's.
-    pub fn numbered_link_name(&self, id: LinkId) -> String {
-        let link = &self.links[id.0 as usize];
-        let name = self.link_name(id);
-        if between(&self.nodes, &self.links, link.a.node, link.b.node).nth(1).is_some() {
-            format!("{name} {}", self.link_number(id))
-        } else {
-            name
-        }
-    }
-
-    /// The links between the nodes with these names: the one with this number, or all of them.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn find_links(&self, a: &str, b: &str, number: Option<u32>) -> Result<Vec<LinkId>, NoSuchLink> {
-        let find = |name: &str| {
-            let names = || self.nodes.iter().map(|node| node.name.as_str());
-            self.node(name).ok_or_else(|| NoSuchLink::Node {
-                name: name.to_owned(),
-                near: nearest(name, names()).map(ToOwned::to_owned),
-            })
-        };
-        let nodes = (find(a)?, find(b)?);
-        pick(&self.nodes, &self.links, nodes, number)
-    }
+/// The links between the nodes with these names: the one with this number, or all of them.
+///
+/// # Errors
+/// If there is none.
+pub fn find_links(topology: &Topology, a: &str, b: &str, number: Option<u32>) -> Result<Vec<LinkId>, NoSuchLink> {
+    let find = |name: &str| {
+        let names = || topology.nodes.iter().map(|node| node.name.as_str());
+        topology.node(name).ok_or_else(|| NoSuchLink::Node {
+            name: name.to_owned(),
+            near: nearest(name, names()).map(ToOwned::to_owned),
+        })
+    };
+    let nodes = (find(a)?, find(b)?);
+    pick(topology, nodes, number)
 }
 
 /// The links between two nodes: the one with this number, or all of them.
 pub(crate) fn pick(
-    nodes: &[Node],
-    links: &[Link],
+    topology: &Topology,
     (a, b): (NodeId, NodeId),
     number: Option<u32>,
 ) -> Result<Vec<LinkId>, NoSuchLink> {
-    let name = |id: NodeId| nodes[id.0 as usize].name.clone();
-    let all: Vec<LinkId> = between(nodes, links, a, b).collect();
+    let name = |id: NodeId| topology.nodes[id].name.clone();
+    let all: Vec<LinkId> = topology.links_between(a, b).collect();
     if all.is_empty() {
-        return Err(NoSuchLink::NotLinked { a: name(a), b: name(b), neighbours: neighbours(nodes, links, a) });
+        return Err(NoSuchLink::NotLinked { a: name(a), b: name(b), neighbours: neighbours(topology, a) });
     }
     let Some(number) = number else { return Ok(all) };
     let at = (number as usize).checked_sub(1);
@@ -159,7 +118,7 @@ mod tests {
     use super::*;
     use crate::Source;
 
-    fn pair() -> Fabric {
+    fn pair() -> Topology {
         let text = "nodes: { h1: host, h2: host, s1: switch }
 links:
   - between: [h1, s1]
@@ -167,25 +126,25 @@ links:
   - between: [s1, h1]
 bonds: [{ host: h1 }]
 ";
-        crate::parse(&Source { name: "pair.fabric.yaml".into(), text: text.into() }).expect("it is a file")
+        crate::parse(&Source { name: "pair.fabric.yaml".into(), text: text.into() }).expect("it is a file").topology
     }
 
     #[test]
     fn parallel_links_are_numbered_whichever_end_is_named_first() {
-        let fabric = pair();
-        let both = fabric.find_links("h1", "s1", None).unwrap();
+        let topology = pair();
+        let both = find_links(&topology, "h1", "s1", None).unwrap();
         assert_eq!(both.len(), 2);
-        assert_eq!(fabric.find_links("s1", "h1", None).unwrap(), both);
-        assert_eq!(fabric.find_links("s1", "h1", Some(2)).unwrap(), [both[1]]);
-        assert_eq!(both.iter().map(|link| fabric.link_number(*link)).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(fabric.find_links("h2", "s1", None).unwrap().len(), 1);
+        assert_eq!(find_links(&topology, "s1", "h1", None).unwrap(), both);
+        assert_eq!(find_links(&topology, "s1", "h1", Some(2)).unwrap(), [both[1]]);
+        assert_eq!(both.iter().map(|link| topology.link_number(*link)).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(find_links(&topology, "h2", "s1", None).unwrap().len(), 1);
     }
 
     #[test]
     fn what_is_not_there_is_explained() {
-        let fabric = pair();
+        let topology = pair();
         let said = |a, b, number| {
-            let error = fabric.find_links(a, b, number).unwrap_err();
+            let error = find_links(&topology, a, b, number).unwrap_err();
             (error.to_string(), error.hint())
         };
         let (text, hint) = said("h11", "s1", None);
@@ -196,6 +155,6 @@ bonds: [{ host: h1 }]
         assert_eq!(text, "`h1` and `s1` have 2 links; there is no 3");
         assert!(hint.contains("1 to 2"), "{hint}");
         assert_eq!(said("h2", "s1", Some(2)).1, "leave the number out");
-        assert!(fabric.find_links("h1", "s1", Some(0)).is_err());
+        assert!(find_links(&topology, "h1", "s1", Some(0)).is_err());
     }
 }

@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use transport::TransportKind;
+use vswitch::Spread;
 
 use crate::error::Problems;
 use crate::names::{did_you_mean, one_of};
 use crate::read::{Read, expected, shown};
 use crate::tree::{Node, Value};
-use crate::{DriverKind, ElectionEnd, Metric, Operation, Role, Spread, Statistic, TransportKind};
+use crate::{DriverKind, ElectionEnd, Metric, Operation, Role, Statistic};
 
 /// An enum written as one of some words: its reader and its schema.
 macro_rules! words {
@@ -45,12 +47,16 @@ pub(crate) trait Words: Copy + 'static {
 
 /// Reads one of the words of `T`.
 pub(crate) fn word<T: Words>(node: &Node, what: &str, problems: &mut Problems<'_>) -> Option<T> {
-    let known: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+    one_word(node, what, T::WORDS, problems)
+}
+
+fn one_word<T: Copy>(node: &Node, what: &str, words: &[(&str, T)], problems: &mut Problems<'_>) -> Option<T> {
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let Value::Scalar(text) = &node.value else {
         expected(node, &format!("{what}: {}", one_of(known)), problems);
         return None;
     };
-    let found = T::WORDS.iter().find(|(word, _)| word == text).map(|&(_, value)| value);
+    let found = words.iter().find(|(word, _)| word == text).map(|&(_, value)| value);
     if found.is_none() {
         problems.add(
             node.place,
@@ -62,19 +68,53 @@ pub(crate) fn word<T: Words>(node: &Node, what: &str, problems: &mut Problems<'_
     found
 }
 
-words!(Spread, "Spread", "a way to spread", {
-    "single" => Spread::Single,
-    "ecmp" => Spread::Ecmp,
-    "packet-scatter" => Spread::PacketScatter,
-    "packet-scatter-random" => Spread::PacketScatterRandom,
-});
+/// A machine's own setting, written as one of its names.
+pub(crate) trait Setting: Copy + 'static {
+    const SCHEMA: &str;
+    const WHAT: &str;
+    const ALL: &[Self];
+    fn name(self) -> &'static str;
+}
 
-words!(TransportKind, "Transport", "a transport", {
-    "reno" => TransportKind::Reno,
-    "newreno" => TransportKind::NewReno,
-    "sack" => TransportKind::Sack,
-    "udp" => TransportKind::Udp,
-});
+macro_rules! settings {
+    ($($type:ty, $name:literal, $what:literal;)*) => { $(
+        impl Setting for $type {
+            const SCHEMA: &str = $name;
+            const WHAT: &str = $what;
+            const ALL: &[Self] = <$type>::ALL;
+
+            fn name(self) -> &'static str {
+                self.name()
+            }
+        }
+    )* };
+}
+settings! {
+    Spread, "Spread", "a way to spread";
+    TransportKind, "Transport", "a transport";
+}
+
+/// One of a machine's settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<T>(pub T);
+
+impl<T: Setting> Read for Choice<T> {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let known: Vec<(&str, T)> = T::ALL.iter().map(|value| (value.name(), *value)).collect();
+        one_word(node, T::WHAT, &known, problems).map(Self)
+    }
+}
+
+impl<T: Setting> JsonSchema for Choice<T> {
+    fn schema_name() -> Cow<'static, str> {
+        T::SCHEMA.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = T::ALL.iter().map(|value| value.name()).collect();
+        json_schema!({ "type": "string", "enum": names })
+    }
+}
 
 words!(DriverKind, "Driver", "a driver", {
     "live" => DriverKind::Live,
@@ -159,20 +199,6 @@ words!(Role, "Role", "a node to ask", {
     "follower" => Role::Follower,
     "any" => Role::Any,
 });
-
-impl Spread {
-    /// As the file writes it.
-    pub fn word(self) -> &'static str {
-        word_of(self)
-    }
-}
-
-impl TransportKind {
-    /// As the file writes it.
-    pub fn word(self) -> &'static str {
-        word_of(self)
-    }
-}
 
 impl DriverKind {
     /// As the file writes it.

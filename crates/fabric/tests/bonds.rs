@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 
 use bond::config::{ArpValidate, Config, HashPolicy, LacpRate, Mode};
-use fabric::{
-    Bond, BondEnd, Fabric, LinkId, NodeId, Overrides, PortId, ReorderSpec, Reordering, Routes, Source, parse,
-};
+use fabric::{Bond, EndKind, Fabric, Overrides, ReorderSpec, Reordering, Source, parse};
 use machine::Span;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
 use serde_json::Value;
+use topology::{BondEnd, BondEndId, LinkId, NodeId, PortId, Routes};
 
 fn read(text: &str) -> Fabric {
     let source = Source { name: "net.fabric.yaml".to_owned(), text: text.to_owned() };
@@ -41,9 +40,17 @@ fn violations(text: &str) -> Vec<String> {
     validator.iter_errors(&value).map(|error| error.to_string()).collect()
 }
 
+fn end_at(fabric: &Fabric, node: &str) -> BondEndId {
+    let id = fabric.topology.node(node).expect("a node");
+    fabric.topology.bonds.position(|end| end.node == id).expect("it has a bond")
+}
+
 fn at<'a>(fabric: &'a Fabric, node: &str) -> &'a Bond {
-    let id = fabric.node(node).expect("a node");
-    fabric.bonds.iter().find(|bond| bond.node == id).expect("it has a bond")
+    &fabric.bonds[end_at(fabric, node)]
+}
+
+fn place<'a>(fabric: &'a Fabric, node: &str) -> &'a BondEnd {
+    &fabric.topology.bonds[end_at(fabric, node)]
 }
 
 fn ports(of: &[u16]) -> Vec<PortId> {
@@ -52,27 +59,29 @@ fn ports(of: &[u16]) -> Vec<PortId> {
 
 /// Both ends of every bond know the same links, links know their ports, and hosts have nothing else.
 fn check_layout(fabric: &Fabric) {
-    for (i, link) in fabric.links.iter().enumerate() {
-        for (end, side) in [(link.a, fabric::Side::A), (link.b, fabric::Side::B)] {
-            assert_eq!(fabric.node_of(end.node).ports[usize::from(end.port.0)], (LinkId(i as u32), side));
+    for (id, link) in fabric.topology.links.iter_enumerated() {
+        for (end, side) in [(link.a, topology::Side::A), (link.b, topology::Side::B)] {
+            assert_eq!(fabric.topology.nodes[end.node].ports[end.port], (id, side));
         }
     }
     let mut seen = BTreeSet::new();
-    for (i, bond) in fabric.bonds.iter().enumerate() {
-        let partner = &fabric.bonds[bond.partner];
-        assert_eq!(partner.partner, i);
+    assert_eq!(fabric.bonds.len(), fabric.topology.bonds.len());
+    for (id, bond) in fabric.topology.bonds.iter_enumerated() {
+        let partner = &fabric.topology.bonds[bond.partner];
+        assert_eq!(partner.partner, id);
         assert_ne!(bond.node, partner.node);
-        let links: Vec<LinkId> = fabric.bond_links(bond).collect();
-        assert_eq!(links, fabric.bond_links(partner).collect::<Vec<_>>());
+        let links: Vec<LinkId> = fabric.topology.bond_links(id).collect();
+        assert_eq!(links, fabric.topology.bond_links(bond.partner).collect::<Vec<_>>());
         assert!(bond.ports.is_sorted());
         for &port in &bond.ports {
             assert!(seen.insert((bond.node, port)));
-            assert_eq!(fabric.bond_at(bond.node, port), Some(i));
+            assert_eq!(fabric.topology.bond_at(bond.node, port), Some(id));
         }
     }
-    for (id, host) in fabric.hosts() {
+    for (id, host) in fabric.topology.hosts() {
         assert!(
-            host.ports.len() == 1 || fabric.bonds.iter().any(|b| b.node == id && b.ports.len() == host.ports.len())
+            host.ports.len() == 1
+                || fabric.topology.bonds.iter().any(|b| b.node == id && b.ports.len() == host.ports.len())
         );
     }
 }
@@ -81,16 +90,17 @@ fn check_layout(fabric: &Fabric) {
 fn a_bond_of_a_host_has_both_ends_and_so_many_members() {
     let fabric = star("bonds: [{ between: [h1, s1], members: 3, mode: balance-rr }]\n");
     check_layout(&fabric);
-    assert_eq!((fabric.links.len(), fabric.bonds.len()), (4, 2));
+    assert_eq!((fabric.topology.links.len(), fabric.bonds.len()), (4, 2));
     let (host, switch) = (at(&fabric, "h1"), at(&fabric, "s1"));
     // Further members come last, so the link of h2 and its port stay where they were.
-    assert_eq!((&host.ports, &switch.ports), (&ports(&[0, 1, 2]), &ports(&[0, 2, 3])));
-    assert_eq!(fabric.link_name(LinkId(1)), "h2-s1");
-    assert_eq!((host.members(), host.name.as_str(), switch.name.as_str()), (3, "bond0", "bond0"));
-    assert_eq!((host.end, switch.end), (BondEnd::Bonded, BondEnd::Bonded));
+    let (host_end, switch_end) = (place(&fabric, "h1"), place(&fabric, "s1"));
+    assert_eq!((&host_end.ports, &switch_end.ports), (&ports(&[0, 1, 2]), &ports(&[0, 2, 3])));
+    assert_eq!(fabric.topology.link_name(LinkId(1)), "h2-s1");
+    assert_eq!((host_end.members(), host_end.name.as_str(), switch_end.name.as_str()), (3, "bond0", "bond0"));
+    assert_eq!((host.end, switch.end), (EndKind::Bonded, EndKind::Bonded));
     assert_eq!((&host.config, host.reorder), (&Config::new(Mode::BalanceRr), None));
-    assert!(fabric.links.iter().all(|link| link.spec == fabric.links[0].spec));
-    assert_eq!(fabric.bond_at(fabric.node("s1").expect("there"), PortId(1)), None);
+    assert!(fabric.topology.links.iter().all(|link| link.spec == fabric.topology.links[LinkId(0)].spec));
+    assert_eq!(fabric.topology.bond_at(fabric.topology.node("s1").expect("there"), PortId(1)), None);
 }
 
 #[test]
@@ -102,10 +112,10 @@ fn a_host_is_enough_and_its_links_can_be_listed() {
     );
     check_layout(&by_host);
     check_layout(&listed);
-    assert_eq!(by_host.bonds, listed.bonds);
+    assert_eq!((&by_host.bonds, &by_host.topology.bonds), (&listed.bonds, &listed.topology.bonds));
     // The same number of members as are listed says nothing new.
     let twice = star("bonds: [{ host: h1, members: 1 }]\n");
-    assert_eq!((twice.links.len(), at(&twice, "h1").members()), (2, 1));
+    assert_eq!((twice.topology.links.len(), place(&twice, "h1").members()), (2, 1));
 }
 
 #[test]
@@ -116,7 +126,7 @@ fn members_that_are_listed_can_differ_in_speed() {
          bonds: [{ host: h1, mode: balance-xor }]\n",
     );
     let rates: Vec<_> =
-        fabric.bond_links(at(&fabric, "h1")).map(|id| fabric.links[id.0 as usize].spec.rate_bps).collect();
+        fabric.topology.bond_links(end_at(&fabric, "h1")).map(|id| fabric.topology.links[id].spec.rate_bps).collect();
     assert_eq!(rates, [Some(1_000_000_000), Some(100_000_000)]);
 }
 
@@ -124,7 +134,7 @@ fn members_that_are_listed_can_differ_in_speed() {
 fn hosts_can_be_linked_directly() {
     let text = "nodes: { h1: host, h2: host }\nlinks: [{ between: [h1, h2], rate: 1Gbit }]\n";
     let one = read(text);
-    let hop = |fabric: &Fabric| Routes::compute(fabric).next_hops(NodeId(0), NodeId(1)).to_vec();
+    let hop = |fabric: &Fabric| Routes::compute(&fabric.topology).next_hops(NodeId(0), NodeId(1)).to_vec();
     assert_eq!(hop(&one), ports(&[0]));
     let fabric = read(&format!("{text}bonds: [{{ between: [h1, h2], members: 2, mode: active-backup }}]\n"));
     check_layout(&fabric);
@@ -137,16 +147,16 @@ fn a_switch_against_active_backup_and_load_balancing_has_plain_ports() {
     for mode in ["active-backup", "balance-tlb", "balance-alb", "1", "5", "6"] {
         let fabric = star(&format!("bonds: [{{ host: h1, members: 2, mode: {mode}, primary: eth1 }}]\n"));
         check_layout(&fabric);
-        assert_eq!((at(&fabric, "h1").end, at(&fabric, "s1").end), (BondEnd::Bonded, BondEnd::Learning), "{mode}");
+        assert_eq!((at(&fabric, "h1").end, at(&fabric, "s1").end), (EndKind::Bonded, EndKind::Learning), "{mode}");
         assert_eq!(at(&fabric, "h1").config.primary.as_deref(), Some("eth1"));
     }
     // A mode that is written for the switch makes a bond there.
     let fabric = star("bonds: [{ host: h1, members: 2, mode: active-backup, ends: { s1: { mode: 1 } } }]\n");
-    assert_eq!(at(&fabric, "s1").end, BondEnd::Bonded);
+    assert_eq!(at(&fabric, "s1").end, EndKind::Bonded);
     let fabric = star("bonds: [{ host: h1, members: 2, ends: { h1: { mode: active-backup } } }]\n");
-    assert_eq!(at(&fabric, "s1").end, BondEnd::Learning);
+    assert_eq!(at(&fabric, "s1").end, EndKind::Learning);
     let fabric = star("bonds: [{ host: h1, members: 2, mode: broadcast, ends: { h1: { mode: active-backup } } }]\n");
-    assert_eq!((at(&fabric, "s1").end, at(&fabric, "s1").config.mode), (BondEnd::Bonded, Mode::Broadcast));
+    assert_eq!((at(&fabric, "s1").end, at(&fabric, "s1").config.mode), (EndKind::Bonded, Mode::Broadcast));
 }
 
 #[test]
@@ -193,12 +203,12 @@ fn every_option_reaches_the_configuration() {
     assert_eq!(config.rebalance, Some(bond::config::Rebalance::default()));
 
     let keys = "ad_select: count, ad_actor_sys_prio: 7, ad_user_port_key: 9";
-    let config = &star(&format!("bonds: [{{ host: h1, members: 2, mode: 4, {keys} }}]\n")).bonds[0].config;
+    let config = &star(&format!("bonds: [{{ host: h1, members: 2, mode: 4, {keys} }}]\n")).bonds[BondEndId(0)].config;
     assert_eq!((config.ad_select.name(), config.ad_actor_sys_prio, config.ad_user_port_key), ("count", 7, 9));
     let switches = "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\n\
                     bonds: [{ between: [leaf1, spine1], members: 2, mode: 1, fail_over_mac: follow }]\n";
-    assert_eq!(read(switches).bonds[0].config.fail_over_mac.name(), "follow");
-    let config = &star("bonds: [{ host: h1, members: 2, packets_per_slave: 0 }]\n").bonds[0].config;
+    assert_eq!(read(switches).bonds[BondEndId(0)].config.fail_over_mac.name(), "follow");
+    let config = &star("bonds: [{ host: h1, members: 2, packets_per_slave: 0 }]\n").bonds[BondEndId(0)].config;
     assert_eq!(config.packets_per_slave, 0);
 }
 
@@ -221,7 +231,7 @@ fn names_are_given_out_around_those_that_are_taken() {
         "bonds: [{ host: h1, members: 2 }, { host: h2, members: 2, ends: { s1: { name: bond0 }, h2: { name: up } } }]\n",
     );
     let names: Vec<(&str, &str)> =
-        fabric.bonds.iter().map(|bond| (fabric.node_of(bond.node).name.as_str(), bond.name.as_str())).collect();
+        fabric.topology.bonds.iter().map(|end| (fabric.topology.nodes[end.node].name.as_str(), &*end.name)).collect();
     assert_eq!(names, [("h1", "bond0"), ("s1", "bond1"), ("h2", "up"), ("s1", "bond0")]);
 }
 
@@ -232,19 +242,19 @@ fn topologies_made_by_rule_can_have_bonds_and_routes_count_them_once() {
         format!("{plain}bonds: [{{ between: [leaf1, spine1], members: 3, mode: 4 }}, {{ host: h1, members: 2 }}]\n");
     let (plain, fabric) = (read(plain), read(&bonded));
     check_layout(&fabric);
-    assert_eq!((plain.links.len(), fabric.links.len()), (8, 11));
-    let (of_plain, of_bonded) = (Routes::compute(&plain), Routes::compute(&fabric));
-    for at in (0..fabric.nodes.len() as u32).map(NodeId) {
-        for (to, _) in fabric.hosts() {
+    assert_eq!((plain.topology.links.len(), fabric.topology.links.len()), (8, 11));
+    let (of_plain, of_bonded) = (Routes::compute(&plain.topology), Routes::compute(&fabric.topology));
+    for at in (0..fabric.topology.nodes.len() as u32).map(NodeId) {
+        for (to, _) in fabric.topology.hosts() {
             assert_eq!(of_bonded.next_hops(at, to), of_plain.next_hops(at, to));
             assert_eq!(of_bonded.group(at, to), of_plain.group(at, to));
         }
     }
-    let leaf = fabric.node("leaf1").expect("there");
+    let leaf = fabric.topology.node("leaf1").expect("there");
     assert_eq!(of_bonded.next_hops(leaf, NodeId(2)), ports(&[2, 3]));
     let tree = read("topology: { fat-tree: { k: 4 } }\nbonds: [{ between: [a1, c1], members: 2 }]\n");
     check_layout(&tree);
-    assert_eq!(tree.links.len(), 49);
+    assert_eq!(tree.topology.links.len(), 49);
 }
 
 #[test]
@@ -262,22 +272,22 @@ fn cases_change_mode_members_and_order_of_all_bonds() {
 
     let changed = fabric.with(&cases[10].overrides);
     check_layout(&changed);
-    assert_eq!(changed.links.len(), 8);
-    for bond in &changed.bonds {
-        assert_eq!((bond.config.mode, bond.members(), bond.end), (Mode::BalanceXor, 4, BondEnd::Bonded));
+    assert_eq!(changed.topology.links.len(), 8);
+    for (bond, end) in changed.bonds.iter().zip(&changed.topology.bonds) {
+        assert_eq!((bond.config.mode, end.members(), bond.end), (Mode::BalanceXor, 4, EndKind::Bonded));
     }
     // An option that the file's own mode has no use for is there for those that have one.
-    assert_eq!(fabric.bonds[0].config.policy, HashPolicy::Layer2);
+    assert_eq!(fabric.bonds[BondEndId(0)].config.policy, HashPolicy::Layer2);
     assert_eq!(
-        (changed.bonds[0].config.policy, changed.bonds[2].config.policy),
+        (changed.bonds[BondEndId(0)].config.policy, changed.bonds[BondEndId(2)].config.policy),
         (HashPolicy::Layer34, HashPolicy::Layer2)
     );
     let orders: Vec<_> = changed.bonds.iter().map(|bond| bond.reorder.map(|order| order.buffer)).collect();
     assert_eq!(orders, [Some(9), Some(9), Some(512), Some(512)]);
 
     let changed = fabric.with(&cases[14].overrides);
-    assert_eq!((changed.links.len(), at(&changed, "h1").members()), (2, 1));
-    assert_eq!((at(&changed, "h1").end, at(&changed, "s1").end), (BondEnd::Bonded, BondEnd::Learning));
+    assert_eq!((changed.topology.links.len(), place(&changed, "h1").members()), (2, 1));
+    assert_eq!((at(&changed, "h1").end, at(&changed, "s1").end), (EndKind::Bonded, EndKind::Learning));
     let timeouts = changed.bonds.iter().map(|bond| bond.reorder.map(|order| order.timeout));
     assert!(timeouts.eq([Some(Span::from_ms(1)); 4]));
     assert!(fabric.with(&cases[12].overrides).bonds.iter().all(|bond| bond.reorder.is_none()));
@@ -301,7 +311,7 @@ fn overrides_are_read_as_they_are_written() {
 #[test]
 fn bonds_are_shown_by_the_names_of_the_kernel() {
     let fabric = star("bonds: [{ host: h1, members: 2, mode: 4, lacp_rate: fast, miimon: 100 }]\n");
-    insta::assert_json_snapshot!(fabric.bonds[0]);
+    insta::assert_json_snapshot!(serde_json::to_value(&fabric).expect("JSON")["bonds"][0]);
 }
 
 #[test]
@@ -575,16 +585,16 @@ proptest! {
         check_layout(&fabric);
         let (plain, first) = (read(plain), fabric.clone());
         let members: u32 = counts.iter().flatten().map(|count| count - 1).sum();
-        prop_assert_eq!(fabric.links.len(), plain.links.len() + members as usize);
+        prop_assert_eq!(fabric.topology.links.len(), plain.topology.links.len() + members as usize);
         for count in then {
             fabric = fabric.with(&Overrides { bond_members: Some(count), ..Overrides::default() });
             check_layout(&fabric);
             // A file's links with as many members are the same, whichever way they came about.
             prop_assert_eq!(&fabric, &first.with(&Overrides { bond_members: Some(count), ..Overrides::default() }));
         }
-        let (of_plain, of_bonded) = (Routes::compute(&plain), Routes::compute(&fabric));
-        for at in (0..fabric.nodes.len() as u32).map(NodeId) {
-            for (to, _) in fabric.hosts() {
+        let (of_plain, of_bonded) = (Routes::compute(&plain.topology), Routes::compute(&fabric.topology));
+        for at in (0..fabric.topology.nodes.len() as u32).map(NodeId) {
+            for (to, _) in fabric.topology.hosts() {
                 prop_assert_eq!(of_bonded.next_hops(at, to), of_plain.next_hops(at, to));
             }
         }

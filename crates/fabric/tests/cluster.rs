@@ -81,7 +81,7 @@ experiments:
 fn everything_that_can_be_written_is_read() {
     let fabric = read(FULL);
     assert_eq!(violations(FULL), [""; 0]);
-    assert!(fabric.nodes.is_empty() && fabric.links.is_empty() && fabric.hosts == 0);
+    assert!(fabric.topology.nodes.is_empty() && fabric.topology.links.is_empty() && fabric.topology.hosts == 0);
     let controllers = fabric.controllers.as_ref().expect("controllers");
     assert_eq!((controllers.nodes, controllers.tls), (3, true));
     let measured = ElectionTimeout::Measured { min: Span::from_ms(50), max: Span::from_secs(2) };
@@ -220,7 +220,7 @@ fn a_file_can_have_a_network_and_controllers() {
         "topology: { fat-tree: { k: 4 } }\ncontrollers: { nodes: 3 }\nexperiments:\n  a: { traffic: { pattern: random } }\n  \
          b: { cluster: { at: follower } }\n",
     );
-    assert_eq!((fabric.hosts, fabric.experiments.len()), (16, 2));
+    assert_eq!((fabric.topology.hosts, fabric.experiments.len()), (16, 2));
     assert!(fabric.experiments[0].work.traffic().is_some() && fabric.experiments[1].work.cluster().is_some());
     let json = serde_json::to_value(&fabric).expect("JSON");
     assert_eq!(json["experiments"][0]["traffic"]["pattern"], "random");

@@ -1,7 +1,8 @@
 //! Links that go down and up in experiments, and datagrams at a constant rate: what is read, and what is refused.
 
-use fabric::{Fabric, LinkFault, Metric, Source, TransportKind, parse};
+use fabric::{Fabric, LinkFault, Metric, Source, parse};
 use machine::Span;
+use transport::TransportKind;
 
 /// h1 == s1 -- s2 -- h2, and h3 at s2: two members between h1 and s1.
 const NETWORK: &str = "\
@@ -50,7 +51,8 @@ fn faults_name_links_by_their_ends_and_number() {
     let value: serde_json::Value = serde_saphyr::from_str(&text).expect("YAML");
     assert_eq!(validator.iter_errors(&value).map(|error| error.to_string()).collect::<Vec<_>>(), Vec::<String>::new());
     let faults = &fabric.experiments[0].work.traffic().expect("traffic").faults;
-    let (h1, s1, s2) = (fabric.node("h1").unwrap(), fabric.node("s1").unwrap(), fabric.node("s2").unwrap());
+    let (h1, s1, s2) =
+        (fabric.topology.node("h1").unwrap(), fabric.topology.node("s1").unwrap(), fabric.topology.node("s2").unwrap());
     let fault = |at: u64, between, number, up| LinkFault { at: Span::from_ms(at), between, number, up };
     let expected = [
         fault(0, (s1, s2), None, false),
@@ -59,7 +61,7 @@ fn faults_name_links_by_their_ends_and_number() {
         fault(2_000, (s1, h1), None, true),
     ];
     assert_eq!(faults[..], expected, "in the order of their times");
-    let members = fabric.find_links("h1", "s1", None).unwrap();
+    let members = fabric::find_links(&fabric.topology, "h1", "s1", None).unwrap();
     assert_eq!(faults[2].links(&fabric), [members[0]]);
     assert_eq!(faults[3].links(&fabric), members);
 }

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use fabric::{
-    Bound, DriverKind, Experiment, Fabric, Metric, NodeKind, Pattern, Source, Spread, Template, Traffic, TransportKind,
-    parse, template,
-};
+use fabric::{Bound, DriverKind, Experiment, Fabric, Metric, Pattern, Source, Template, Traffic, parse, template};
 use machine::Span;
 use serde_json::Value;
+use topology::{LinkId, NodeKind};
+use transport::TransportKind;
+use vswitch::Spread;
 
 fn read(text: &str) -> Fabric {
     let source = Source { name: "dir/net.fabric.yaml".to_owned(), text: text.to_owned() };
@@ -172,7 +172,7 @@ fn the_schema_is_draft_7_and_describes_every_key() {
 fn what_is_not_given_has_its_default() {
     let fabric = read("topology: { fat-tree: { k: 4 } }\nexperiments: { a: { traffic: { pattern: random } } }\n");
     assert_eq!((fabric.name.as_str(), fabric.mtu, fabric.seed, fabric.spread), ("net", 1_500, 1, Spread::Ecmp));
-    assert!(!fabric.is_shaped());
+    assert!(!fabric.topology.is_shaped());
     let experiment = &fabric.experiments[0];
     assert_eq!((experiment.duration, experiment.warm_up, experiment.repeat), (Span::from_secs(1), Span::ZERO, 1));
     let transport = &traffic(experiment).transport;
@@ -189,13 +189,13 @@ fn links_of_hosts_and_switches_can_differ() {
         "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\n\
          links: { rate: 1Gbit, delay: 50us, hosts: { queue: 7 }, switches: { rate: 2.5 Gbit/s, delay: 1.5ms } }\n",
     );
-    let host = fabric.links[0].spec;
+    let host = fabric.topology.links[LinkId(0)].spec;
     assert_eq!((host.rate_bps, host.delay, host.queue_packets), (Some(1_000_000_000), Span::from_us(50), Some(7)));
-    let switch = fabric.links[2].spec;
+    let switch = fabric.topology.links[LinkId(2)].spec;
     let expected = (Some(2_500_000_000), Span::from_us(1_500), Some(1_000));
     assert_eq!((switch.rate_bps, switch.delay, switch.queue_packets), expected);
     assert_eq!(
-        (fabric.link_name(fabric::LinkId(0)), fabric.link_name(fabric::LinkId(2))),
+        (fabric.topology.link_name(topology::LinkId(0)), fabric.topology.link_name(topology::LinkId(2))),
         ("h1-leaf1".into(), "leaf1-spine1".into())
     );
 }
@@ -205,8 +205,8 @@ fn the_file_of_the_paper_says_what_the_paper_says() {
     let path =
         examples().into_iter().find(|path| path.ends_with("paper/3-fabric-multipath.fabric.yaml")).expect("there");
     let fabric = read(&text(&path));
-    assert_eq!((fabric.hosts, fabric.nodes.len()), (16, 36));
-    for link in &fabric.links {
+    assert_eq!((fabric.topology.hosts, fabric.topology.nodes.len()), (16, 36));
+    for link in &fabric.topology.links {
         assert_eq!(link.spec.rate_bps, Some(1_000_000_000));
         assert_eq!((link.spec.delay, link.spec.queue_packets), (Span::from_us(50), Some(250)));
     }
@@ -245,7 +245,7 @@ fn cases_are_the_cross_product_with_the_first_axis_slowest() {
     assert_eq!(labels, ["5 reno 1ms 2Gbit", "5 sack 1ms 2Gbit", "6 reno 1ms 2Gbit", "6 sack 1ms 2Gbit"]);
     assert_eq!(cases[3].work.traffic().expect("traffic").transport.kind, TransportKind::Sack);
     let changed = fabric.with(&cases[3].overrides);
-    for link in &changed.links {
+    for link in &changed.topology.links {
         assert_eq!(link.spec.queue_packets, Some(6));
         assert_eq!((link.spec.rate_bps, link.spec.delay), (Some(2_000_000_000), Span::from_ms(1)));
     }
@@ -259,8 +259,14 @@ fn overrides_leave_links_without_a_rate_alone() {
     );
     let overrides = fabric::Overrides { rate_bps: Some(7), queue_packets: Some(3), ..Default::default() };
     let changed = fabric.with(&overrides);
-    assert_eq!((changed.links[0].spec.rate_bps, changed.links[0].spec.queue_packets), (None, None));
-    assert_eq!((changed.links[2].spec.rate_bps, changed.links[2].spec.queue_packets), (Some(7), Some(3)));
+    assert_eq!(
+        (changed.topology.links[LinkId(0)].spec.rate_bps, changed.topology.links[LinkId(0)].spec.queue_packets),
+        (None, None)
+    );
+    assert_eq!(
+        (changed.topology.links[LinkId(2)].spec.rate_bps, changed.topology.links[LinkId(2)].spec.queue_packets),
+        (Some(7), Some(3))
+    );
 }
 
 #[test]
@@ -268,10 +274,10 @@ fn addresses_can_be_set_and_swapped() {
     let fabric = read(
         "topology: { fat-tree: { k: 2 } }\nhosts:\n  h1: { ipv4: 10.1.0.2, mac: \"02:00:0A:01:00:02\" }\n  h2: { ipv4: 10.0.0.2, mac: \"02:00:0a:00:00:02\" }\n",
     );
-    let h1 = fabric.address(fabric.node("h1").expect("there")).expect("a host");
+    let h1 = fabric.topology.address(fabric.topology.node("h1").expect("there")).expect("a host");
     assert_eq!((h1.ipv4.to_string(), h1.mac), ("10.1.0.2".to_owned(), [2, 0, 10, 1, 0, 2]));
-    assert!(fabric.address(fabric.node("c1").expect("there")).is_none());
-    assert!(fabric.node("h3").is_none());
+    assert!(fabric.topology.address(fabric.topology.node("c1").expect("there")).is_none());
+    assert!(fabric.topology.node("h3").is_none());
 }
 
 #[test]
@@ -289,7 +295,7 @@ fn addresses_are_unique_in_the_largest_networks() {
     for text in networks {
         let fabric = read(&text);
         let mut seen = std::collections::BTreeSet::new();
-        for (_, node) in fabric.hosts() {
+        for (_, node) in fabric.topology.hosts() {
             let NodeKind::Host(address) = &node.kind else { panic!("hosts come first") };
             assert!(seen.insert(address.mac.to_vec()), "{address:?}");
             assert!(seen.insert(address.ipv4.octets().to_vec()), "{address:?}");
@@ -297,7 +303,7 @@ fn addresses_are_unique_in_the_largest_networks() {
             assert_eq!((address.mac[0], address.ipv4_prefix, address.ipv6_prefix), (2, 8, 64));
             assert_eq!((address.ipv4.octets()[0], address.ipv6.segments()[0]), (10, 0xfd68));
         }
-        assert_eq!(seen.len(), 3 * fabric.hosts as usize);
+        assert_eq!(seen.len(), 3 * fabric.topology.hosts as usize);
     }
 }
 
@@ -323,6 +329,6 @@ fn one_claim_needs_no_list() {
 #[test]
 fn pictures_have_every_tier_spread_from_left_to_right() {
     let fabric = read("topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 2 } }\n");
-    let places: Vec<u16> = fabric.nodes.iter().map(|node| node.x_permille).collect();
+    let places: Vec<u16> = fabric.topology.nodes.iter().map(|node| node.x_permille).collect();
     assert_eq!(places, [125, 375, 625, 875, 250, 750, 500]);
 }

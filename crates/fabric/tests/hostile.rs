@@ -1,8 +1,9 @@
 //! Whatever the text is: no panic, no long wait, and errors that lie within it.
 #![allow(clippy::format_collect, clippy::format_push_string, reason = "texts of tests are short")]
 
-use fabric::{Routes, Source, parse};
+use fabric::{Source, parse};
 use proptest::prelude::*;
+use topology::Routes;
 
 /// Parses; what is accepted must also be fit for use.
 fn survives(text: String) {
@@ -11,8 +12,8 @@ fn survives(text: String) {
         Ok(fabric) => {
             let cases: usize = fabric.experiments.iter().map(|experiment| experiment.cases().len()).sum();
             assert!(cases <= 2_000_000);
-            if fabric.nodes.len() < 200 {
-                let _ = Routes::compute(&fabric);
+            if fabric.topology.nodes.len() < 200 {
+                let _ = Routes::compute(&fabric.topology);
             }
         }
         Err(error) => {

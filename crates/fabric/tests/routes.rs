@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use fabric::{Fabric, NodeId, PortId, Routes, Source, parse};
+use fabric::{Fabric, Source, parse};
 use proptest::prelude::*;
+use topology::{NodeId, PortId, Routes};
 
 fn read(text: &str) -> Fabric {
     parse(&Source { name: "net".to_owned(), text: text.to_owned() })
@@ -12,19 +13,19 @@ fn read(text: &str) -> Fabric {
 }
 
 fn peer(fabric: &Fabric, at: NodeId, port: PortId) -> NodeId {
-    let (link, side) = fabric.node_of(at).ports[port.0 as usize];
-    fabric.links[link.0 as usize].end(side.other()).node
+    let (link, side) = fabric.topology.nodes[at].ports[port];
+    fabric.topology.links[link].end(side.other()).node
 }
 
 /// Distances of all nodes to the host `to`, by relaxing every link until nothing changes. Hosts don't forward.
 fn distances(fabric: &Fabric, to: NodeId) -> Vec<Option<u32>> {
-    let mut distance = vec![None; fabric.nodes.len()];
+    let mut distance = vec![None; fabric.topology.nodes.len()];
     distance[to.0 as usize] = Some(0);
     loop {
         let mut changed = false;
-        for link in &fabric.links {
+        for link in &fabric.topology.links {
             for (near, far) in [(link.a.node, link.b.node), (link.b.node, link.a.node)] {
-                let forwards = near == to || near.0 >= fabric.hosts;
+                let forwards = near == to || near.0 >= fabric.topology.hosts;
                 let Some(d) = distance[near.0 as usize].filter(|_| forwards) else { continue };
                 let old: Option<u32> = distance[far.0 as usize];
                 if old.is_none_or(|old| d + 1 < old) {
@@ -41,13 +42,13 @@ fn distances(fabric: &Fabric, to: NodeId) -> Vec<Option<u32>> {
 
 /// Every next hop is one closer, and every port that leads one closer is a next hop; groups number the sets.
 fn check(fabric: &Fabric) {
-    let routes = Routes::compute(fabric);
-    for (to, _) in fabric.hosts() {
+    let routes = Routes::compute(&fabric.topology);
+    for (to, _) in fabric.topology.hosts() {
         let distance = distances(fabric, to);
-        for at in (0..fabric.nodes.len() as u32).map(NodeId) {
+        for at in (0..fabric.topology.nodes.len() as u32).map(NodeId) {
             let here = distance[at.0 as usize].expect("connected");
-            let forwards = |node: NodeId| node == to || node.0 >= fabric.hosts;
-            let expected: Vec<PortId> = (0..fabric.node_of(at).ports.len() as u16)
+            let forwards = |node: NodeId| node == to || node.0 >= fabric.topology.hosts;
+            let expected: Vec<PortId> = (0..fabric.topology.nodes[at].ports.len() as u16)
                 .map(PortId)
                 .filter(|&port| {
                     let next = peer(fabric, at, port);
@@ -58,15 +59,15 @@ fn check(fabric: &Fabric) {
                 routes.next_hops(at, to),
                 expected,
                 "{} to {}",
-                fabric.node_of(at).name,
-                fabric.node_of(to).name
+                fabric.topology.nodes[at].name,
+                fabric.topology.nodes[to].name
             );
             assert!(at == to || routes.group(at, to) < routes.groups(at));
         }
     }
-    for (at, _) in fabric.switches() {
+    for (at, _) in fabric.topology.switches() {
         let mut sets = vec![None; routes.groups(at) as usize];
-        for (to, _) in fabric.hosts() {
+        for (to, _) in fabric.topology.hosts() {
             let hops = routes.next_hops(at, to);
             let known = sets[routes.group(at, to) as usize].get_or_insert(hops);
             assert_eq!(*known, hops, "one number, two sets");
@@ -119,7 +120,7 @@ fn topologies_agree_with_the_reference() {
 fn two_hosts_on_one_link() {
     let fabric = read("nodes: { a: host, b: host }\nlinks: [ { between: [a, b] } ]\n");
     check(&fabric);
-    let routes = Routes::compute(&fabric);
+    let routes = Routes::compute(&fabric.topology);
     assert_eq!(routes.next_hops(NodeId(0), NodeId(1)), [PortId(0)]);
     assert!(routes.next_hops(NodeId(0), NodeId(0)).is_empty());
 }
@@ -128,17 +129,18 @@ fn two_hosts_on_one_link() {
 fn a_fat_tree_has_1_or_half_k_or_half_k_squared_paths() {
     for k in [4_u32, 6, 8] {
         let fabric = read(&format!("topology: {{ fat-tree: {{ k: {k} }} }}"));
-        let routes = Routes::compute(&fabric);
+        let routes = Routes::compute(&fabric.topology);
         let half = k / 2;
-        for x in 0..fabric.hosts {
+        for x in 0..fabric.topology.hosts {
             let count = |y: u32| paths(&fabric, &routes, NodeId(x), NodeId(y));
             let edge = x / half * half;
             assert_eq!(count(edge + (x - edge + 1) % half), 1);
             let pod = x / (half * half) * half * half;
             assert_eq!(count(pod + (x - pod + half) % (half * half)), half as usize);
-            assert_eq!(count((x + half * half) % fabric.hosts), (half * half) as usize);
+            assert_eq!(count((x + half * half) % fabric.topology.hosts), (half * half) as usize);
         }
-        let first: BTreeSet<_> = routes.next_hops(NodeId(fabric.hosts), NodeId(fabric.hosts - 1)).iter().collect();
+        let first: BTreeSet<_> =
+            routes.next_hops(NodeId(fabric.topology.hosts), NodeId(fabric.topology.hosts - 1)).iter().collect();
         assert_eq!(first.len(), half as usize);
     }
 }

@@ -4,10 +4,11 @@
 //! the warm-up is in it; live only the longest wait is, and may be that of an earlier run with the same bond.
 
 use bond::reorder::Counters;
-use fabric::{DriverKind, Fabric, Side};
+use fabric::{DriverKind, Fabric};
 use live::control::BondState;
 use machine::Span;
 use serde::{Deserialize, Serialize};
+use topology::{BondEnd, BondEndId, Direction, NodeId};
 
 use crate::record::{LinkRecord, Record};
 use crate::results::ExperimentResult;
@@ -77,21 +78,19 @@ pub(crate) fn order_live(node: &str, name: &str, before: &[BondState], after: &[
 pub(crate) fn records(
     fabric: &Fabric,
     links: &[LinkRecord],
-    order: impl Fn(usize) -> Option<OrderRecord>,
+    order: impl Fn(BondEndId) -> Option<OrderRecord>,
 ) -> Vec<BondRecord> {
-    let name = |node: fabric::NodeId| fabric.node_of(node).name.clone();
-    let sent = |end: &fabric::Bond, link: fabric::LinkId| {
-        let from_a = fabric.links[link.0 as usize].end(Side::A).node == end.node;
-        links.get(2 * link.0 as usize + usize::from(!from_a)).map_or(0, |record| record.bytes)
-    };
-    let of = |(index, end): (usize, &fabric::Bond)| BondRecord {
+    let topology = &fabric.topology;
+    let name = |node: NodeId| topology.nodes[node].name.clone();
+    let sent = |direction: Direction| links.get(usize::from(direction)).map_or(0, |record| record.bytes);
+    let of = |(id, end): (BondEndId, &BondEnd)| BondRecord {
         node: name(end.node),
-        to: name(fabric.bonds[end.partner].node),
+        to: name(topology.bonds[end.partner].node),
         name: end.name.clone(),
-        bytes: fabric.bond_links(end).map(|link| sent(end, link)).collect(),
-        order: order(index),
+        bytes: topology.members(id).map(sent).collect(),
+        order: order(id),
     };
-    fabric.bonds.iter().enumerate().map(of).collect()
+    topology.bonds.iter_enumerated().map(of).collect()
 }
 
 /// What one direction of a bond did in a case: means over the runs, but the longest wait and the sum of the gaps.

@@ -3,12 +3,14 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Case, DriverKind, Fabric, LinkId, NodeId, Overrides, Side, Source, TransportKind, TransportSpec};
+use fabric::{Case, DriverKind, Fabric, Overrides, Source};
 use live::control::{Counters, FlowCounters, LinkCounters};
 use live::datagrams::stream::Sunk;
 use live::datagrams::{MOST_BYTES, Received, Sent};
 use live::{Instance, StartOptions};
 use machine::Span;
+use topology::{BondEndId, LinkId, NodeId, Side};
+use transport::{TransportKind, TransportSpec};
 
 use crate::datagrams::{Pace, Stream, Times};
 use crate::faults::Faults;
@@ -91,7 +93,7 @@ impl<'a> LiveRuns<'a> {
         let fabric = self.fabric.with(&case.overrides);
         self.network.apply(self.source, &case.overrides)?;
         crate::settling::settle(&self.network, run)?;
-        self.tune(&traffic_of(case).transport, fabric.is_shaped())?;
+        self.tune(&traffic_of(case).transport, fabric.topology.is_shaped())?;
         let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
             experiment: run.experiment.clone(),
             case: run.labels.to_string(),
@@ -124,9 +126,9 @@ impl<'a> LiveRuns<'a> {
     /// Takes links down or up.
     fn set_links(&self, fabric: &Fabric, links: &[LinkId], up: bool) -> Result<(), FlowFailure> {
         for &id in links {
-            let link = &fabric.links[id.0 as usize];
-            let (a, b) = (&fabric.node_of(link.a.node).name, &fabric.node_of(link.b.node).name);
-            self.network.set_link(a, b, Some(fabric.link_number(id)), up).map_err(|error| lost(&error))?;
+            let link = &fabric.topology.links[id];
+            let (a, b) = (&fabric.topology.nodes[link.a.node].name, &fabric.topology.nodes[link.b.node].name);
+            self.network.set_link(a, b, Some(fabric.topology.link_number(id)), up).map_err(|error| lost(&error))?;
         }
         Ok(())
     }
@@ -229,9 +231,9 @@ impl<'a> LiveRuns<'a> {
             return Ok(());
         }
         let buffers = if is_shaped { tuning::receive_buffers(spec) } else { self.own_buffers.clone() };
-        for (id, node) in self.fabric.hosts().filter(|(_, node)| !node.is_foreign()) {
+        for (id, node) in self.fabric.topology.hosts().filter(|(_, node)| !node.is_foreign()) {
             let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
-            let Some(address) = self.fabric.address(id) else { continue };
+            let Some(address) = self.fabric.topology.address(id) else { continue };
             let script = tuning::script(spec, address, &buffers);
             let output = Instance::command(&self.network, &node.name, "sh", ["-c", &script])?
                 .stdin(Stdio::null())
@@ -248,14 +250,14 @@ impl<'a> LiveRuns<'a> {
     fn flow(&mut self, from: NodeId, to: NodeId) -> LiveFlow {
         let port = self.next_port;
         self.next_port = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
-        let address = self.fabric.address(to).map(|address| address.ipv4.to_string()).unwrap_or_default();
+        let address = self.fabric.topology.address(to).map(|address| address.ipv4.to_string()).unwrap_or_default();
         LiveFlow { from: node_name(self.fabric, from), to: node_name(self.fabric, to), address, port }
     }
 }
 
 /// What `tcp_rmem` is in a host that nobody has set up yet: every host starts with the same.
 fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
-    let Some((_, host)) = fabric.hosts().find(|(_, node)| !node.is_foreign()) else {
+    let Some((_, host)) = fabric.topology.hosts().find(|(_, node)| !node.is_foreign()) else {
         return Ok(tuning::LINUX_BUFFERS.to_owned());
     };
     let output = Instance::command(network, &host.name, "cat", ["/proc/sys/net/ipv4/tcp_rmem"])?
@@ -319,9 +321,9 @@ fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
     let (before, after) = (&did.before, &did.after);
     let over = Span::from_ps(after.at.as_ps().saturating_sub(before.at.as_ps()));
     let links = links(fabric, &before.links, &after.links, over);
-    let order = |index: usize| {
-        let end = &fabric.bonds[index];
-        bonds::order_live(&fabric.node_of(end.node).name, &end.name, &before.bonds, &after.bonds)
+    let order = |id: BondEndId| {
+        let end = &fabric.topology.bonds[id];
+        bonds::order_live(&fabric.topology.nodes[end.node].name, &end.name, &before.bonds, &after.bonds)
     };
     Record {
         experiment: run.experiment.clone(),
@@ -362,8 +364,8 @@ fn reordering(flow: &LiveFlow, before: &[FlowCounters], after: &[FlowCounters]) 
 }
 
 fn links(fabric: &Fabric, before: &[LinkCounters], after: &[LinkCounters], over: Span) -> Vec<LinkRecord> {
-    let mut records = Vec::with_capacity(2 * fabric.links.len());
-    for ((link, before), after) in fabric.links.iter().zip(before).zip(after) {
+    let mut records = Vec::with_capacity(2 * fabric.topology.links.len());
+    for ((link, before), after) in fabric.topology.links.iter().zip(before).zip(after) {
         let directions = [(Side::A, before.forward, after.forward), (Side::B, before.backward, after.backward)];
         records.extend(
             directions.map(|(from, before, after)| link_record(fabric, link, from, &grown(&before, &after), over)),

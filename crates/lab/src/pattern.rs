@@ -3,8 +3,9 @@
 //! The patterns are those of the fat-tree literature (Al-Fares et al., SIGCOMM 2008, section 5.3: random, stride,
 //! staggered) and those that stress one place (permutation, incast, all-to-all). No pair joins a host to itself.
 
-use fabric::{Fabric, NodeId, NodeKind, Pattern, Side};
+use fabric::{Fabric, Pattern};
 use machine::Rng;
+use topology::NodeId;
 
 /// More flows than this are refused: all-to-all grows with the square of the hosts.
 pub const FLOWS_MAX: u64 = 1_000_000;
@@ -63,7 +64,7 @@ impl NoPairs {
 /// # Errors
 /// If the pattern makes no sense in this fabric.
 pub fn pairs(fabric: &Fabric, pattern: &Pattern, rng: &mut Rng) -> Result<Vec<(NodeId, NodeId)>, NoPairs> {
-    let n = fabric.hosts;
+    let n = fabric.topology.hosts;
     if n < 2 {
         return Err(NoPairs::TooFewHosts { hosts: n });
     }
@@ -136,8 +137,8 @@ struct Places {
 
 impl Places {
     fn new(fabric: &Fabric) -> Self {
-        let keys: Vec<(Option<u32>, u32)> = (0..fabric.hosts).map(|x| place(fabric, x)).collect();
-        let mut order: Vec<u32> = (0..fabric.hosts).collect();
+        let keys: Vec<(Option<u32>, u32)> = (0..fabric.topology.hosts).map(|x| place(fabric, x)).collect();
+        let mut order: Vec<u32> = (0..fabric.topology.hosts).collect();
         order.sort_by_key(|&x| (keys[x as usize], x));
         let mut ranges = vec![[(0, 0); 2]; order.len()];
         for (level, same) in [same_edge as SamePlace, same_pod as SamePlace].into_iter().enumerate() {
@@ -216,16 +217,8 @@ fn between(outer: (u32, u32), inner: (u32, u32), rng: &mut Rng) -> Option<u32> {
 
 /// A host's pod (all hosts share one where the topology has none) and its edge switch.
 fn place(fabric: &Fabric, host: u32) -> (Option<u32>, u32) {
-    let node = &fabric.nodes[host as usize];
-    let pod = match &node.kind {
-        NodeKind::Host(address) => address.pod,
-        NodeKind::Switch { pod, .. } => *pod,
-    };
-    let edge = node
-        .ports
-        .first()
-        .map_or(host, |&(link, side): &(_, Side)| fabric.links[link.0 as usize].end(side.other()).node.0);
-    (pod, edge)
+    let id = NodeId(host);
+    (fabric.topology.pod(id), fabric.topology.peers(id).next().unwrap_or(id).0)
 }
 
 #[cfg(test)]

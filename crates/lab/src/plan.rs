@@ -5,9 +5,10 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, NodeId, Setting, Traffic, Work};
+use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, Setting, Traffic, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
+use topology::NodeId;
 
 use crate::record::Labels;
 use crate::standstill::Standstill;
@@ -129,17 +130,17 @@ fn check_controllers(fabric: &Fabric, cases: &[(usize, Vec<Case>)], drivers: &[D
 
 /// Whether a case has traffic from or to a host that is not made.
 fn meets_foreign_host(fabric: &Fabric, case: &Case) -> bool {
-    let is_foreign = |host| fabric.node_of(host).is_foreign();
-    fabric.nodes.iter().any(fabric::Node::is_foreign)
+    let is_foreign = |host: NodeId| fabric.topology.nodes[host].is_foreign();
+    fabric.topology.nodes.iter().any(topology::Node::is_foreign)
         && pairs_of(fabric, case, fabric.seed)
             .is_ok_and(|pairs| pairs.into_iter().any(|(from, to)| is_foreign(from) || is_foreign(to)))
 }
 
 /// Whether a case gives a host that is not made more or fewer links than it has devices.
 fn lacks_devices(fabric: &Fabric, case: &Case) -> bool {
-    let is_foreign = fabric.nodes.iter().any(fabric::Node::is_foreign);
-    let lacks = |node: &fabric::Node| node.is_foreign() && node.devices.len() != node.ports.len();
-    is_foreign && fabric.with(&case.overrides).nodes.iter().any(lacks)
+    let is_foreign = fabric.topology.nodes.iter().any(topology::Node::is_foreign);
+    let lacks = |node: &topology::Node| node.is_foreign() && node.devices.len() != node.ports.len();
+    is_foreign && fabric.with(&case.overrides).topology.nodes.iter().any(lacks)
 }
 
 /// Why a case cannot run live; `None`: it can.
@@ -228,7 +229,7 @@ fn stand_still(
             });
             let Some((from, to)) = flow else { continue };
             if drivers == [DriverKind::Sim] || judge::needs(DriverKind::Sim, experiment, &labels) {
-                let flow = format!("{} -> {}", fabric.node_of(from).name, fabric.node_of(to).name);
+                let flow = format!("{} -> {}", fabric.topology.nodes[from].name, fabric.topology.nodes[to].name);
                 return Err(Error::StandsStill { experiment: experiment.name.clone(), case: labels.to_string(), flow });
             }
             found.push((slot, number));

@@ -1,7 +1,8 @@
 //! What the runs of a plan amount to: summaries, comparisons, verdicts.
 
-use fabric::{DriverKind, Experiment, Fabric, Metric, NodeKind, Operation, Setting, Side, Work};
+use fabric::{DriverKind, Experiment, Fabric, Metric, Operation, Setting, Work};
 use serde::{Deserialize, Serialize};
+use topology::{NodeKind, Side};
 
 use crate::bonds::{self, BondResult};
 use crate::environment::Environment;
@@ -228,8 +229,9 @@ impl Network {
         Self {
             name: fabric.name.clone(),
             description: fabric.description.clone(),
-            hosts: fabric.hosts,
+            hosts: fabric.topology.hosts,
             nodes: fabric
+                .topology
                 .nodes
                 .iter()
                 .map(|node| NetworkNode {
@@ -239,6 +241,7 @@ impl Network {
                 })
                 .collect(),
             links: fabric
+                .topology
                 .links
                 .iter()
                 .map(|link| NetworkLink {

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use fabric::{Case, Experiment, Fabric, Link, NodeId, NodeKind, Routes, Side, Work};
+use fabric::{Case, Experiment, Fabric, Work};
 use machine::{Rng, Span, Time};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
+use topology::{Link, NodeId, NodeKind, Routes, Side};
 
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
@@ -27,7 +28,7 @@ pub(crate) fn simulate(
     runs: &[&PlannedRun],
     options: &Options,
 ) -> Result<Vec<(Record, Timing)>, Error> {
-    let routes = Routes::compute(fabric);
+    let routes = Routes::compute(&fabric.topology);
     let progress = Progress::start(options.progress, "simulated", runs.iter().map(|run| run.seconds));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
@@ -148,6 +149,7 @@ fn pairs_together(
 
 fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowRecord>, outcome: &Outcome) -> Record {
     let links: Vec<LinkRecord> = fabric
+        .topology
         .links
         .iter()
         .zip(&outcome.links)
@@ -165,7 +167,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowReco
         driver: run.driver,
         seconds: duration.as_secs_f64(),
         flows,
-        bonds: bonds::records(fabric, &links, |end| outcome.bonds.get(end).and_then(bonds::order_of)),
+        bonds: bonds::records(fabric, &links, |id| outcome.bonds.get(usize::from(id)).and_then(bonds::order_of)),
         links,
         packet_hops: Some(outcome.packet_hops),
         reordered: None,
@@ -193,7 +195,7 @@ fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &[FlowOutcome], seconds: f
 }
 
 pub(crate) fn node_name(fabric: &Fabric, node: NodeId) -> String {
-    fabric.nodes[node.0 as usize].name.clone()
+    fabric.topology.nodes[node].name.clone()
 }
 
 /// One direction of a link over the measured time. Both drivers count alike.
@@ -204,7 +206,7 @@ pub(crate) fn link_record(
     counters: &link::Counters,
     measured: Span,
 ) -> LinkRecord {
-    let is_switch = |side| matches!(fabric.nodes[link.end(side).node.0 as usize].kind, NodeKind::Switch { .. });
+    let is_switch = |side| matches!(fabric.topology.nodes[link.end(side).node].kind, NodeKind::Switch { .. });
     let share = counters.busy.as_ps() as f64 / (measured.as_ps() as f64).max(1.0);
     LinkRecord {
         from: node_name(fabric, link.end(from).node),

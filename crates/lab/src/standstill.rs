@@ -5,7 +5,10 @@
 
 use std::cell::OnceCell;
 
-use fabric::{Fabric, LinkSpec, NodeId, Overrides, Routes, Spread};
+use fabric::{Fabric, Overrides};
+use link::LinkSpec;
+use topology::{NodeId, Routes};
+use vswitch::Spread;
 
 /// Finds ways that take no time.
 pub(crate) struct Standstill<'a> {
@@ -21,7 +24,7 @@ impl<'a> Standstill<'a> {
 
     /// The first of `pairs` between which packets and ACKs can take no time, with the fabric changed by `overrides`.
     pub fn find(&self, overrides: &Overrides, pairs: &[(NodeId, NodeId)]) -> Option<(NodeId, NodeId)> {
-        if !self.fabric.links.iter().any(|link| takes_no_time(&link.spec, overrides)) {
+        if !self.fabric.topology.links.iter().any(|link| takes_no_time(&link.spec, overrides)) {
             return None;
         }
         let stands = |&&(a, b): &&(NodeId, NodeId)| self.is_free(overrides, a, b) && self.is_free(overrides, b, a);
@@ -30,7 +33,7 @@ impl<'a> Standstill<'a> {
 
     /// Whether some way that packets may take from `from` to `to` has only links without rate and delay.
     fn is_free(&self, overrides: &Overrides, from: NodeId, to: NodeId) -> bool {
-        let routes = self.routes.get_or_init(|| Routes::compute(self.fabric));
+        let routes = self.routes.get_or_init(|| Routes::compute(&self.fabric.topology));
         let is_single = overrides.spread.unwrap_or(self.fabric.spread) == Spread::Single;
         let mut seen = vec![from];
         let mut next = 0;
@@ -40,9 +43,9 @@ impl<'a> Standstill<'a> {
             }
             next += 1;
             let ports = routes.next_hops(at, to);
-            for port in &ports[..if is_single { ports.len().min(1) } else { ports.len() }] {
-                let (link, side) = self.fabric.node_of(at).ports[usize::from(port.0)];
-                let link = &self.fabric.links[link.0 as usize];
+            for &port in &ports[..if is_single { ports.len().min(1) } else { ports.len() }] {
+                let (link, side) = self.fabric.topology.nodes[at].ports[port];
+                let link = &self.fabric.topology.links[link];
                 let peer = link.end(side.other()).node;
                 if takes_no_time(&link.spec, overrides) && !seen.contains(&peer) {
                     seen.push(peer);
@@ -72,7 +75,7 @@ mod tests {
         let none = Overrides::default();
         let (near, far) = ((NodeId(0), NodeId(1)), (NodeId(1), NodeId(2)));
         assert_eq!(Standstill::new(&fabric).find(&none, &[near, far]), None);
-        for link in &mut fabric.links[..4] {
+        for link in &mut fabric.topology.links[..topology::LinkId(4)] {
             link.spec = LinkSpec::default();
         }
         // Hosts of one edge switch have nothing but such links between them; the others cross the aggregation.

@@ -1,10 +1,11 @@
 //! Small fabrics and made-up measurements for the tests of this crate.
 
-use fabric::{
-    Axis, Bound, DriverKind, End, Expectation, Experiment, Fabric, HostAddress, Link, LinkId, LinkSpec, Metric, Node,
-    NodeId, NodeKind, Pattern, PortId, Setting, Side, Spread, Traffic, TransportKind, TransportSpec, Work,
-};
+use fabric::{Axis, Bound, DriverKind, Expectation, Experiment, Fabric, Metric, Pattern, Setting, Traffic, Work};
+use link::LinkSpec;
 use machine::{Rng, Span};
+use topology::{HostAddress, Node, NodeId, NodeKind, Side, TiVec, Topology};
+use transport::{TransportKind, TransportSpec};
+use vswitch::Spread;
 
 use crate::environment::Environment;
 use crate::plan::{Plan, pairs_of};
@@ -38,10 +39,8 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
     let mut fabric = Fabric {
         name: "tree".to_owned(),
         description: "A tree for tests".to_owned(),
-        nodes,
-        hosts: count,
-        links: Vec::new(),
-        bonds: Vec::new(),
+        topology: Topology { nodes: nodes.into(), hosts: count, ..Topology::default() },
+        bonds: TiVec::new(),
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 7,
@@ -65,20 +64,13 @@ fn across(i: u32, n: u32) -> u16 {
 }
 
 fn node(name: String, kind: NodeKind, x_permille: u16) -> Node {
-    Node { name, kind, ports: Vec::new(), devices: Vec::new(), x_permille }
+    Node { name, kind, ports: TiVec::new(), devices: Vec::new(), x_permille }
 }
 
 fn join(fabric: &mut Fabric, a: u32, b: u32) {
-    let link = LinkId(fabric.links.len() as u32);
-    let mut end = |node: u32, side| {
-        let ports = &mut fabric.nodes[node as usize].ports;
-        ports.push((link, side));
-        End { node: NodeId(node), port: PortId(ports.len() as u16 - 1) }
-    };
-    let (a, b) = (end(a, Side::A), end(b, Side::B));
     let spec =
         LinkSpec { rate_bps: Some(100_000_000), delay: Span::from_us(50), queue_packets: Some(100), overhead_bytes: 0 };
-    fabric.links.push(Link { a, b, spec });
+    fabric.topology.connect(NodeId(a), NodeId(b), spec);
 }
 
 /// Reno with a window of 20 segments.
@@ -148,8 +140,8 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
             let base = if scatter { 70e6 } else { 52e6 };
             let is_sim = run.driver == DriverKind::Sim;
             let flows = pairs_of(fabric, case, run.seed).unwrap().into_iter().map(|(from, to)| FlowRecord {
-                from: fabric.nodes[from.0 as usize].name.clone(),
-                to: fabric.nodes[to.0 as usize].name.clone(),
+                from: fabric.topology.nodes[from].name.clone(),
+                to: fabric.topology.nodes[to].name.clone(),
                 goodput_bps: (base * (0.7 + 0.4 * rng.fraction())).round(),
                 retransmits: u64::from(rng.below(4)),
                 fast_retransmits: is_sim.then_some(2),
@@ -215,13 +207,13 @@ pub(crate) fn empty_record() -> Record {
 
 fn links(fabric: &Fabric, rng: &mut Rng) -> Vec<LinkRecord> {
     let mut records = Vec::new();
-    for link in &fabric.links {
+    for link in &fabric.topology.links {
         for side in [Side::A, Side::B] {
-            let (from, to) = (link.end(side).node.0, link.end(side.other()).node.0);
+            let (from, to) = (link.end(side).node, link.end(side.other()).node);
             records.push(LinkRecord {
-                from: fabric.nodes[from as usize].name.clone(),
-                to: fabric.nodes[to as usize].name.clone(),
-                trunk: from >= fabric.hosts && to >= fabric.hosts,
+                from: fabric.topology.nodes[from].name.clone(),
+                to: fabric.topology.nodes[to].name.clone(),
+                trunk: !fabric.topology.is_host(from) && !fabric.topology.is_host(to),
                 packets: 1_000,
                 bytes: 1_040_000,
                 drops: u64::from(rng.below(2)),

@@ -17,8 +17,10 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Fabric, HostAddress, TransportKind, TransportSpec};
+use fabric::Fabric;
 use machine::Span;
+use topology::HostAddress;
+use transport::{TransportKind, TransportSpec};
 
 /// The TCP option that each segment carries (RFC 7323), padded.
 const TIMESTAMP_BYTES: u32 = 12;
@@ -113,7 +115,7 @@ pub(crate) const fn udp_message_bytes(spec: &TransportSpec) -> u32 {
 /// shortest queue, so that the hosts' own links drop none of them. One at least: of very many streams some may be dropped, and of those
 /// that meet in the middle of a fabric.
 pub(crate) fn udp_window(fabric: &Fabric, streams_a_host: u32) -> u32 {
-    let queues = fabric.links.iter().filter_map(|link| link.spec.queue_packets);
+    let queues = fabric.topology.links.iter().filter_map(|link| link.spec.queue_packets);
     let messages = queues.chain([TAP_PACKETS]).min().unwrap_or(TAP_PACKETS) / transport::udp::FRAGMENTS;
     (messages / streams_a_host.max(1)).clamp(1, transport::credit::WINDOW_MAX)
 }
@@ -163,9 +165,9 @@ mod tests {
 
     fn address() -> HostAddress {
         let fabric = tree(1, 1, 2, true);
-        match &fabric.nodes[1].kind {
-            fabric::NodeKind::Host(address) => address.clone(),
-            fabric::NodeKind::Switch { .. } => unreachable!("hosts come first"),
+        match &fabric.topology.nodes[topology::NodeId(1)].kind {
+            topology::NodeKind::Host(address) => address.clone(),
+            topology::NodeKind::Switch { .. } => unreachable!("hosts come first"),
         }
     }
 
@@ -214,10 +216,10 @@ mod tests {
     #[test]
     fn messages_under_way_fit_into_the_shortest_queue() {
         let mut fabric = tree(1, 1, 2, true);
-        fabric.links.iter_mut().for_each(|link| link.spec.queue_packets = Some(1_000));
-        fabric.links[1].spec.queue_packets = Some(250);
+        fabric.topology.links.iter_mut().for_each(|link| link.spec.queue_packets = Some(1_000));
+        fabric.topology.links[topology::LinkId(1)].spec.queue_packets = Some(250);
         assert_eq!([1, 5, 22, 64].map(|streams| udp_window(&fabric, streams)), [22, 4, 1, 1]);
-        fabric.links.iter_mut().for_each(|link| link.spec.queue_packets = None);
+        fabric.topology.links.iter_mut().for_each(|link| link.spec.queue_packets = None);
         assert_eq!(udp_window(&fabric, 1), 186);
     }
 

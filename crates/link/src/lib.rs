@@ -9,11 +9,14 @@
 //! a link is up is never asked on the way of a packet: one without carrier looks like one whose queue is always full.
 #![forbid(unsafe_code)]
 
+mod spec;
+
 use std::collections::VecDeque;
 
-use fabric::LinkSpec;
 use machine::{Span, Time};
 use serde::{Deserialize, Serialize};
+
+pub use spec::LinkSpec;
 
 /// One direction of a link.
 #[derive(Clone, Debug)]

@@ -166,7 +166,7 @@ pub struct Status {
     /// Whether any link has a rate or a delay.
     pub shaped: bool,
     /// How packets are spread.
-    pub spread: fabric::Spread,
+    pub spread: vswitch::Spread,
     /// Threads that forward.
     pub workers: usize,
     /// Whole milliseconds since the process came up.

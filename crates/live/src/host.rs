@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io, thread};
 
-use fabric::{Fabric, HostAddress, Node, NodeKind};
+use fabric::Fabric;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::{Handle, LinkUnspec};
+use topology::{HostAddress, Node, NodeKind};
 
 use crate::Error;
 use crate::namespace::Namespace;
@@ -40,9 +41,11 @@ pub struct HostSpec {
 impl HostSpec {
     /// The hosts of `fabric` that are made, in its order.
     pub fn of(fabric: &Fabric) -> impl Iterator<Item = Self> + '_ {
-        fabric.nodes.iter().filter(|node| !node.is_foreign()).filter_map(move |Node { name, kind, .. }| match kind {
-            NodeKind::Host(address) => Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu }),
-            NodeKind::Switch { .. } => None,
+        fabric.topology.nodes.iter().filter(|node| !node.is_foreign()).filter_map(move |Node { name, kind, .. }| {
+            match kind {
+                NodeKind::Host(address) => Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu }),
+                NodeKind::Switch { .. } => None,
+            }
         })
     }
 }
@@ -242,8 +245,8 @@ fn device_index() -> Result<u32, String> {
 pub fn hosts_file(fabric: &Fabric) -> String {
     use std::fmt::Write as _;
     let mut text = format!("127.0.0.1 localhost\n{} localhost ip6-localhost\n", Ipv6Addr::LOCALHOST);
-    for (id, node) in fabric.hosts() {
-        let Some(address) = fabric.address(id) else { continue };
+    for (id, node) in fabric.topology.hosts() {
+        let Some(address) = fabric.topology.address(id) else { continue };
         let (v4, v6): (Ipv4Addr, Ipv6Addr) = (address.ipv4, address.ipv6);
         // Writing to a string cannot fail.
         let _ = write!(text, "{v4} {name}\n{v6} {name}\n", name = node.name);

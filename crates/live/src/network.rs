@@ -5,7 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabric::{Fabric, LinkId, LinkSpec, Node, NodeId, Overrides, Routes, Side, Source, Spread};
+use fabric::{Fabric, Overrides, Source};
+use link::LinkSpec;
+use topology::{BondEnd, LinkId, Node, NodeId, Routes, Side};
+use vswitch::Spread;
 
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
@@ -79,8 +82,8 @@ impl Network {
     pub fn apply(&mut self, name: String, text: String, overrides: &Overrides) -> Result<Applied, Error> {
         let source = Source { name, text };
         let fabric = fabric::parse(&source).map_err(|error| Error::File(describe(&error)))?.with(overrides);
-        if fabric.hosts > self.hosts_max {
-            return Err(Error::TooManyHosts { hosts: fabric.hosts, limit: self.hosts_max });
+        if fabric.topology.hosts > self.hosts_max {
+            return Err(Error::TooManyHosts { hosts: fabric.topology.hosts, limit: self.hosts_max });
         }
         check_devices(&fabric)?;
         let mut applied = difference(self.fabric(), &fabric);
@@ -100,7 +103,7 @@ impl Network {
         let Some(plane) = &self.plane else { return };
         let fabric = plane.plan().fabric();
         if !self.pulled.is_empty() {
-            let all = (0..fabric.links.len() as u32).map(LinkId);
+            let all = (0..fabric.topology.links.len() as u32).map(LinkId);
             let there: BTreeMap<LinkKey, LinkId> = all.map(|link| (link_key(fabric, link), link)).collect();
             self.pulled.retain(|key| there.contains_key(key));
             for key in &self.pulled {
@@ -149,7 +152,7 @@ impl Network {
     fn exchange(&mut self, fabric: Fabric) -> Result<(), Error> {
         let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
         let foreign = self.open_devices(&fabric)?;
-        let routes = Routes::compute(&fabric);
+        let routes = Routes::compute(&fabric.topology);
         let plan = Plan::new(fabric, routes, default_workers());
         let known: BTreeMap<_, _> =
             self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
@@ -183,7 +186,7 @@ impl Network {
 
     fn start(&mut self, plan: Plan, hosts: &[Host], foreign: &[ForeignHost]) -> Result<(), Error> {
         let (mut made, mut foreign) = (hosts.iter(), foreign.iter());
-        let attached = plan.fabric().hosts().filter_map(|(_, node)| {
+        let attached = plan.fabric().topology.hosts().filter_map(|(_, node)| {
             if node.is_foreign() {
                 return foreign.next().map(|(_, devices)| Attached::Devices(devices.clone()));
             }
@@ -211,7 +214,7 @@ impl Network {
                 None => Ok((name, Device::open_all(&self.outside, &node.name, &node.devices)?)),
             }
         };
-        fabric.hosts().filter(|(_, node)| node.is_foreign()).map(|(_, node)| open(node)).collect()
+        fabric.topology.hosts().filter(|(_, node)| node.is_foreign()).map(|(_, node)| open(node)).collect()
     }
 
     /// Whether there are devices whose carriers are to be watched.
@@ -227,7 +230,7 @@ impl Network {
     /// Opens devices again that were deleted and made again: their links have their carrier back then.
     fn open_again(&self, plane: &DataPlane) {
         for (name, devices) in &self.foreign {
-            let Some(host) = plane.plan().fabric().node(name) else { continue };
+            let Some(host) = plane.plan().fabric().topology.node(name) else { continue };
             for (at, device) in devices.iter().enumerate() {
                 match device.open_again(&self.outside) {
                     Ok(None) => {}
@@ -251,7 +254,7 @@ impl Network {
         self.open_again(plane);
         let fabric = plane.plan().fabric();
         for (name, devices) in &self.foreign {
-            let Some(node) = fabric.node(name).map(|id| fabric.node_of(id)) else { continue };
+            let Some(node) = fabric.topology.node(name).map(|id| &fabric.topology.nodes[id]) else { continue };
             for (device, &(link, _)) in devices.iter().zip(&node.ports) {
                 let (up, changed) = device.look();
                 if changed {
@@ -268,13 +271,13 @@ impl Network {
     /// Gives a link the carrier that it is to have.
     fn connect(&self, plane: &DataPlane, link: LinkId) {
         let fabric = plane.plan().fabric();
-        let ends = [Side::A, Side::B].map(|side| fabric.links[link.0 as usize].end(side));
+        let ends = [Side::A, Side::B].map(|side| fabric.topology.links[link].end(side));
         let devices = ends.iter().filter_map(|end| {
-            let (_, devices) = self.foreign.iter().find(|(name, _)| *name == fabric.node_of(end.node).name)?;
+            let (_, devices) = self.foreign.iter().find(|(name, _)| *name == fabric.topology.nodes[end.node].name)?;
             devices.get(usize::from(end.port.0))
         });
         let is_whole = !self.pulled.contains(&link_key(fabric, link));
-        plane.set_link(link.0 as usize, is_whole && devices.fold(true, |all, device| all & device.has_carrier()));
+        plane.set_link(link, is_whole && devices.fold(true, |all, device| all & device.has_carrier()));
     }
 
     /// Changes hosts that stay, all or none. Returns what they were.
@@ -333,9 +336,9 @@ impl Network {
             overrides: self.overrides.clone(),
             fabric: fabric.map(|fabric| fabric.name.clone()).unwrap_or_default(),
             hosts: self.hosts.iter().map(|host| host.spec().name.clone()).collect(),
-            switches: fabric.map_or(0, |fabric| fabric.switches().len()),
-            links: fabric.map_or(0, |fabric| fabric.links.len()),
-            shaped: fabric.is_some_and(Fabric::is_shaped),
+            switches: fabric.map_or(0, |fabric| fabric.topology.switches().len()),
+            links: fabric.map_or(0, |fabric| fabric.topology.links.len()),
+            shaped: fabric.is_some_and(|fabric| fabric.topology.is_shaped()),
             spread: fabric.map(|fabric| fabric.spread).unwrap_or_default(),
             workers: self.plane.as_ref().map_or(0, DataPlane::workers),
             uptime_ms: self.clock.now().as_ns() / 1_000_000,
@@ -346,14 +349,14 @@ impl Network {
     pub fn set_link(&mut self, a: &str, b: &str, number: Option<u32>, up: bool) -> Result<LinksSet, Error> {
         let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
         let fabric = plane.plan().fabric();
-        let links = fabric.find_links(a, b, number)?;
+        let links = fabric::find_links(&fabric.topology, a, b, number)?;
         let keys = links.iter().map(|link| link_key(fabric, *link));
         let pulled = &mut self.pulled;
         let changed = keys.filter(|key| if up { pulled.remove(key) } else { pulled.insert(key.clone()) }).count();
         for link in &links {
             self.connect(plane, *link);
         }
-        let links = links.iter().map(|link| fabric.numbered_link_name(*link)).collect();
+        let links = links.iter().map(|link| fabric.topology.numbered_link_name(*link)).collect();
         Ok(LinksSet { links, changed, up })
     }
 
@@ -381,7 +384,7 @@ impl Drop for Network {
 
 /// A case may have given a bond other members than there are devices.
 fn check_devices(fabric: &Fabric) -> Result<(), Error> {
-    match fabric.nodes.iter().find(|node| node.is_foreign() && node.devices.len() != node.ports.len()) {
+    match fabric.topology.nodes.iter().find(|node| node.is_foreign() && node.devices.len() != node.ports.len()) {
         None => Ok(()),
         Some(node) => {
             Err(Error::DeviceCount { host: node.name.clone(), links: node.ports.len(), devices: node.devices.len() })
@@ -390,9 +393,9 @@ fn check_devices(fabric: &Fabric) -> Result<(), Error> {
 }
 
 fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {
-    let [a, b] = [Side::A, Side::B].map(|side| fabric.links[id.0 as usize].end(side).node);
-    let name = |node: NodeId| fabric.node_of(node).name.clone();
-    (name(a), name(b), fabric.link_number(id))
+    let [a, b] = [Side::A, Side::B].map(|side| fabric.topology.links[id].end(side).node);
+    let name = |node: NodeId| fabric.topology.nodes[node].name.clone();
+    (name(a), name(b), fabric.topology.link_number(id))
 }
 
 /// The problems of a file, one a line.
@@ -407,14 +410,13 @@ fn describe(error: &fabric::Error) -> String {
 /// come in it.
 fn is_same(old: &Fabric, new: &Fabric) -> bool {
     old.name == new.name
-        && old.nodes == new.nodes
-        && old.links == new.links
+        && old.topology == new.topology
         && old.bonds == new.bonds
         && (old.spread, old.mtu, old.seed) == (new.spread, new.mtu, new.seed)
 }
 
 /// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, and how it spreads.
-type NodeView<'a> = (&'a fabric::NodeKind, &'a [String], Vec<&'a str>, Option<Spread>, u32);
+type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<Spread>, u32);
 
 /// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
 pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
@@ -427,13 +429,13 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
 
 /// Each end of each bond.
 fn bond_views(fabric: &Fabric) -> BTreeMap<String, BondView<'_>> {
-    let name = |bond: &fabric::Bond| format!("{} of {}", bond.name, fabric.node_of(bond.node).name);
-    let view = |bond: &'_ fabric::Bond| (bond.end, bond.ports.len(), bond.reorder);
-    fabric.bonds.iter().map(|bond| (name(bond), (view(bond), &bond.config))).collect()
+    let ends = fabric.topology.bonds.iter().zip(&fabric.bonds);
+    let name = |end: &BondEnd| format!("{} of {}", end.name, fabric.topology.nodes[end.node].name);
+    ends.map(|(end, bond)| (name(end), ((bond.end, end.members(), bond.reorder), &bond.config))).collect()
 }
 
 /// What distinguishes an end of a bond: what is there, how many members, how arrivals are put in order; and mode and options.
-type BondView<'a> = ((fabric::BondEnd, usize, Option<fabric::ReorderSpec>), &'a bond::Config);
+type BondView<'a> = ((fabric::EndKind, usize, Option<fabric::ReorderSpec>), &'a bond::Config);
 
 fn compare<V: PartialEq>(mut old: BTreeMap<String, V>, new: BTreeMap<String, V>, applied: &mut Applied) {
     for (name, view) in new {
@@ -447,12 +449,12 @@ fn compare<V: PartialEq>(mut old: BTreeMap<String, V>, new: BTreeMap<String, V>,
 }
 
 fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
-    let peer = |&(link, side): &(fabric::LinkId, fabric::Side)| {
-        fabric.node_of(fabric.links[link.0 as usize].end(side.other()).node).name.as_str()
+    let peer = |&(link, side): &(topology::LinkId, topology::Side)| {
+        fabric.topology.nodes[fabric.topology.links[link].end(side.other()).node].name.as_str()
     };
     let mut views = BTreeMap::new();
-    for (id, Node { name, kind, devices, ports, .. }) in fabric.nodes.iter().enumerate() {
-        let is_switch = id >= fabric.hosts as usize;
+    for (id, Node { name, kind, devices, ports, .. }) in fabric.topology.nodes.iter_enumerated() {
+        let is_switch = !fabric.topology.is_host(id);
         let mtu = if is_switch { 0 } else { fabric.mtu };
         let spread = is_switch.then_some(fabric.spread);
         views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), spread, mtu));
@@ -461,9 +463,9 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
 }
 
 fn link_views(fabric: &Fabric) -> BTreeMap<String, LinkSpec> {
-    let name = |id: NodeId| fabric.nodes[id.0 as usize].name.as_str();
+    let name = |id: NodeId| fabric.topology.nodes[id].name.as_str();
     let mut parallel = BTreeMap::new();
-    let links = fabric.links.iter().map(|link| {
+    let links = fabric.topology.links.iter().map(|link| {
         let ends = (name(link.a.node), name(link.b.node));
         let number = parallel.entry(ends).or_insert(0_u32);
         *number += 1;

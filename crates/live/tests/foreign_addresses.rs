@@ -53,7 +53,7 @@ impl Partner {
     /// `member_of` says by which member a peer is answered.
     fn start(ports: [PacketPort; 2], member_of: fn(&Shared, Ipv4Addr) -> usize) -> Self {
         let fabric = fabric::parse(&source(&FILE.replace("MODE", "balance-alb"))).unwrap();
-        let macs = [fabric.address(fabric.node("guest").unwrap()).unwrap().mac, SECOND];
+        let macs = [fabric.topology.address(fabric.topology.node("guest").unwrap()).unwrap().mac, SECOND];
         let shared = Arc::new(Shared::default());
         let served = Arc::clone(&shared);
         let thread = std::thread::spawn(move || serve(ports, &macs, &served, member_of));
@@ -198,7 +198,7 @@ fn a_foreign_bond_in_balance_alb_receives_by_all_its_members() {
         assert_eq!(partner.pinged(), [(0, H1), (1, H2)]);
         // The partner balances its peers anew (Linux: `rlb_update_client`).
         let fabric = fabric::parse(&source(&text)).unwrap();
-        let mac_of = |peer: &str| fabric.address(fabric.node(peer).unwrap()).unwrap().mac;
+        let mac_of = |peer: &str| fabric.topology.address(fabric.topology.node(peer).unwrap()).unwrap().mac;
         let swapped = [partner.macs[1], partner.macs[0]].map(written);
         // Linux does not believe a second answer within a second of the first (`locktime`).
         assert!(bed::soon(|| {

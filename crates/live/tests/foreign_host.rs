@@ -86,8 +86,8 @@ impl Guest {
     /// The addresses that the fabric has for the second host of a file.
     fn has_addresses_of(&self, network: &str, device: &str) {
         let fabric = fabric::parse(&source(network)).unwrap();
-        let (id, _) = fabric.hosts().find(|(_, node)| node.name == "guest").unwrap();
-        let address = fabric.address(id).unwrap();
+        let (id, _) = fabric.topology.hosts().find(|(_, node)| node.name == "guest").unwrap();
+        let address = fabric.topology.address(id).unwrap();
         let mac = address.mac.map(|byte| format!("{byte:02x}")).join(":");
         self.ip(&format!("link set {device} address {mac}"));
         self.ip(&format!("addr add {}/{} dev {device}", address.ipv4, address.ipv4_prefix));

@@ -9,9 +9,11 @@ mod network;
 
 use std::time::Instant;
 
-use fabric::{NodeId, Routes, Spread, TransportKind};
 use machine::{Rng, Span, Time};
 use sim::{FlowSpec, Scenario};
+use topology::{NodeId, Routes};
+use transport::TransportKind;
+use vswitch::Spread;
 
 /// Host x sends to host (x + `by`) mod n; starts are spread over 100 us.
 fn stride(hosts: u32, by: u32) -> Vec<FlowSpec> {
@@ -45,17 +47,18 @@ fn main() {
         Some("sack") => TransportKind::Sack,
         _ => TransportKind::Reno,
     };
-    let transport = fabric::TransportSpec { kind, ..network::reno(argument(1, 20) as u32) };
+    let transport = transport::TransportSpec { kind, ..network::reno(argument(1, 20) as u32) };
     println!("{kind:?}, window {}", transport.window);
     println!("{:>3} {:12} {:22} {:>9} {:>9} {:>11}", "k", "traffic", "spread", "best M/s", "median", "Mbit/s mean");
     for k in [4, 8, 16] {
         let fabric = network::fat_tree(k, network::GIGABIT);
-        let routes = Routes::compute(&fabric);
+        let routes = Routes::compute(&fabric.topology);
         // As many packet-hops for each k: some ten million a run.
         let duration = Span::from_us(argument(2, 1) * 16_000_000 * 4 / u64::from(k * k * k));
-        for (traffic, flows) in
-            [("permutation", permutation(fabric.hosts)), ("stride", stride(fabric.hosts, fabric.hosts / 2))]
-        {
+        for (traffic, flows) in [
+            ("permutation", permutation(fabric.topology.hosts)),
+            ("stride", stride(fabric.topology.hosts, fabric.topology.hosts / 2)),
+        ] {
             for spread in [Spread::Ecmp, Spread::PacketScatter, Spread::PacketScatterRandom] {
                 let scenario = Scenario {
                     fabric: &fabric,

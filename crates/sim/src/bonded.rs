@@ -7,8 +7,9 @@ mod addresses;
 
 use bond::end::{Control, Output};
 use bond::{Carrier, ControlFrame, End, HashPolicy, Learning, MemberId, Mode, Summary, Transmit};
-use fabric::{BondEnd, Fabric, NodeId, NodeKind};
+use fabric::{EndKind, Fabric};
 use machine::{Span, Step, Time, mix};
+use topology::{NodeId, NodeKind};
 use vswitch::Directory;
 use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use wire::{EthernetRepr, ethertype};
@@ -115,31 +116,33 @@ impl Bonds {
         }
         let needs_directory =
             |end: &fabric::Bond| end.config.arp_interval != Span::ZERO || end.config.answers_by_member();
-        bonds.directory = fabric.bonds.iter().any(needs_directory).then(|| Directory::new(fabric));
-        for (index, end) in fabric.bonds.iter().enumerate() {
-            let first = first_wire[end.node.0 as usize];
-            let mine: Vec<u32> = end.ports.iter().map(|port| first + u32::from(port.0)).collect();
+        bonds.directory =
+            fabric.bonds.iter().any(needs_directory).then(|| Directory::new(&fabric.topology, &fabric.host_bonds()));
+        for ((id, place), end) in fabric.topology.bonds.iter_enumerated().zip(&fabric.bonds) {
+            let index = usize::from(id);
+            let first = first_wire[usize::from(place.node)];
+            let mine: Vec<u32> = place.ports.iter().map(|port| first + u32::from(port.0)).collect();
             for &wire in &mine {
                 bonds.wires[wire as usize].leaves = index as u32;
             }
-            let plan = fabric.bond_plan(index, mix(scenario.seed ^ index as u64));
+            let plan = fabric.bond_plan(id, mix(scenario.seed ^ index as u64));
             let what = match end.end {
-                BondEnd::Bonded => What::Bonded(Box::new(End::new(Time::ZERO, &plan))),
-                BondEnd::Learning => What::Learning(Learning::default()),
+                EndKind::Bonded => What::Bonded(Box::new(End::new(Time::ZERO, &plan))),
+                EndKind::Learning => What::Learning(Learning::default()),
             };
             let policy = bonds.policy(end.config.policy);
             bonds.ends.push(Place {
-                node: end.node.0,
+                node: place.node.0,
                 wires: mine,
                 what,
-                partner: end.partner,
+                partner: usize::from(place.partner),
                 policy,
                 armed: Time::NEVER,
-                told: Told::at(fabric, index),
+                told: Told::at(fabric, id),
             });
         }
-        for (index, end) in fabric.bonds.iter().enumerate() {
-            let partner = &bonds.ends[end.partner];
+        for (index, end) in fabric.topology.bonds.iter().enumerate() {
+            let partner = &bonds.ends[usize::from(end.partner)];
             for (member, &wire) in partner.wires.iter().enumerate() {
                 wires[wire as usize].arrives = OVER | wire;
                 let place = &mut bonds.wires[wire as usize];
@@ -452,7 +455,7 @@ pub(crate) enum Upper {
 
 /// The headers of a flow's frames, as far as hash policies look.
 fn headers(fabric: &Fabric, (from, to): (NodeId, NodeId), upper: Upper) -> [u8; HEADERS] {
-    let host = |node: NodeId| match &fabric.nodes[node.0 as usize].kind {
+    let host = |node: NodeId| match &fabric.topology.nodes[node].kind {
         NodeKind::Host(host) => host,
         NodeKind::Switch { .. } => unreachable!("flows run between hosts"),
     };

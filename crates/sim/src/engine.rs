@@ -1,8 +1,8 @@
 //! The event loop.
 
-use fabric::{NodeId, Side};
 use link::{Link, Verdict};
 use machine::{Calendar, Control, Step, Time, mix};
+use topology::{LinkId, NodeId, Side};
 use transport::paced;
 use transport::reordering::Meter;
 use transport::udp::{self, Fragment};
@@ -122,7 +122,7 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         let mut engine = Self {
             scenario,
             calendar: Calendar::new(),
-            switches: (fabric.hosts..fabric.nodes.len() as u32)
+            switches: (fabric.topology.hosts..fabric.topology.nodes.len() as u32)
                 .map(|id| Switch::new(NodeId(id), scenario.spread, scenario.routes, scenario.seed))
                 .collect(),
             first_wire,
@@ -136,7 +136,7 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
             at_once_max: events_at_once_max(scenario),
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
-            hosts: fabric.hosts,
+            hosts: fabric.topology.hosts,
         };
         engine.add_flows();
         engine.start_bonds();
@@ -409,14 +409,14 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
     }
 
     /// The wire of each link and direction: forward, then backward.
-    pub(crate) fn wire(&mut self, link: usize, side: Side) -> &mut Wire {
+    pub(crate) fn wire(&mut self, link: LinkId, side: Side) -> &mut Wire {
         let index = self.wire_of(link, side);
         &mut self.wires[index as usize]
     }
 
     /// Index of the wire of a link that leaves this side.
-    pub(crate) fn wire_of(&self, link: usize, side: Side) -> u32 {
-        let end = self.scenario.fabric.links[link].end(side);
+    pub(crate) fn wire_of(&self, link: LinkId, side: Side) -> u32 {
+        let end = self.scenario.fabric.topology.links[link].end(side);
         self.first_wire[end.node.0 as usize] + u32::from(end.port.0)
     }
 
@@ -438,19 +438,19 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
 /// hop of a long way. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
 fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
     let under_way = 2 * (scenario.flows.len() as u64).saturating_mul(u64::from(scenario.transport.window) + 1);
-    let hops = scenario.fabric.nodes.len().min(64) as u64;
+    let hops = scenario.fabric.topology.nodes.len().min(64) as u64;
     under_way.saturating_mul(2 * hops).max(EVENTS_AT_ONCE)
 }
 
 /// All wires in the order of the nodes that they leave from and of their ports, and where each node's begin.
 fn wires(scenario: &Scenario<'_>) -> (Vec<u32>, Vec<Wire>) {
     let fabric = scenario.fabric;
-    let mut first_wire = Vec::with_capacity(fabric.nodes.len());
-    let mut wires = Vec::with_capacity(2 * fabric.links.len());
-    for node in &fabric.nodes {
+    let mut first_wire = Vec::with_capacity(fabric.topology.nodes.len());
+    let mut wires = Vec::with_capacity(2 * fabric.topology.links.len());
+    for node in &fabric.topology.nodes {
         first_wire.push(wires.len() as u32);
         for &(link, side) in &node.ports {
-            let link = &fabric.links[link.0 as usize];
+            let link = &fabric.topology.links[link];
             let arrives = link.end(side.other()).node.0;
             wires.push(Wire { link: Link::new(link.spec), arrives });
         }
@@ -466,9 +466,12 @@ mod network;
 mod tests {
     use super::*;
     use crate::FlowSpec;
-    use fabric::{LinkSpec, Routes, Spread, TransportSpec};
+    use link::LinkSpec;
     use machine::Span;
     use proptest::prelude::*;
+    use topology::Routes;
+    use transport::TransportSpec;
+    use vswitch::Spread;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
@@ -483,7 +486,7 @@ mod tests {
             let mut links: Vec<_> = (0..8).map(|host| (host, if host < 4 { left } else { right }, spec)).collect();
             links.push((left, right, spec));
             let fabric = network::network(8, 2, &links);
-            let routes = Routes::compute(&fabric);
+            let routes = Routes::compute(&fabric.topology);
             let delayed_ack = delayed.then_some(Span::from_ms(1));
             let transport = TransportSpec { kind, delayed_ack, rto_min: Span::from_ms(2), ..network::reno(window) };
             let flows: Vec<_> = (0..4)
@@ -509,7 +512,7 @@ mod tests {
             }
             // Data flows from left to right only: over the first four links and the last one to B, else to A.
             let dropped: u64 = (0..9)
-                .map(|n| engine.wire(n, if (4..8).contains(&n) { Side::B } else { Side::A }).link.counters().drops)
+                .map(|n| engine.wire(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).link.counters().drops)
                 .sum();
             let under_way = sent - arrived - dropped;
             prop_assert!(under_way <= in_flight, "sent {sent}, arrived {arrived}, dropped {dropped}, in flight {in_flight}");

@@ -5,8 +5,9 @@
 //! wires of links that faults befall do so, too.
 
 use bond::MemberId;
-use fabric::{LinkFault, Side};
+use fabric::LinkFault;
 use machine::{Span, Time};
+use topology::Side;
 
 use crate::bonded::{Bonds, OVER};
 use crate::engine::{Engine, Wire};
@@ -15,7 +16,7 @@ use crate::run::Scenario;
 /// Lets the events of wires that faults befall name the wire, not the node that it leads to.
 pub(crate) fn name_wires(scenario: &Scenario<'_>, first_wire: &[u32], bonds: &mut Bonds, wires: &mut [Wire]) {
     for link in scenario.faults.iter().flat_map(|fault| fault.links(scenario.fabric)) {
-        let link = &scenario.fabric.links[link.0 as usize];
+        let link = &scenario.fabric.topology.links[link];
         for side in [Side::A, Side::B] {
             let (near, far) = (link.end(side), link.end(side.other()));
             let wire = first_wire[near.node.0 as usize] + u32::from(near.port.0);
@@ -39,12 +40,12 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
         let links = fault.links(self.fabric());
         for link in &links {
             for side in [Side::A, Side::B] {
-                let link = &mut self.wire(link.0 as usize, side).link;
+                let link = &mut self.wire(*link, side).link;
                 if fault.up { link.mend() } else { link.cut() }
             }
         }
         for link in links {
-            let wires = [Side::A, Side::B].map(|side| self.wire_of(link.0 as usize, side));
+            let wires = [Side::A, Side::B].map(|side| self.wire_of(link, side));
             if !fault.up {
                 self.lose_what_is_on(wires);
             }

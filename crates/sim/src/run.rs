@@ -1,9 +1,12 @@
 //! One simulated run.
 
-use fabric::{Fabric, LinkFault, NodeId, Routes, Side, Spread, TransportKind, TransportSpec};
+use fabric::{Fabric, LinkFault};
 use machine::{Span, Time};
 use serde::Serialize;
+use topology::{NodeId, Routes, Side};
 use transport::paced;
+use transport::{TransportKind, TransportSpec};
+use vswitch::Spread;
 
 use crate::bonded::BondOutcome;
 use crate::engine::{Engine, Flow, Udp};
@@ -175,10 +178,10 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
 
 /// What the links have done since this was asked last.
 fn links<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
-    (0..scenario.fabric.links.len())
-        .map(|index| LinkOutcome {
-            forward: engine.wire(index, Side::A).link.take_counters(),
-            backward: engine.wire(index, Side::B).link.take_counters(),
+    (scenario.fabric.topology.links.keys())
+        .map(|id| LinkOutcome {
+            forward: engine.wire(id, Side::A).link.take_counters(),
+            backward: engine.wire(id, Side::B).link.take_counters(),
         })
         .collect()
 }

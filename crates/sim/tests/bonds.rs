@@ -1,8 +1,11 @@
 //! Bonds in the simulation: what two links together carry, in every mode.
 
-use fabric::{Fabric, LinkFault, Overrides, Reordering, Routes, Source, Spread, TransportKind, TransportSpec};
+use fabric::{Fabric, LinkFault, Overrides, Reordering, Source};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario, run};
+use topology::{Routes, Side};
+use transport::{TransportKind, TransportSpec};
+use vswitch::Spread;
 
 const PAIR: &str = "
 name: pair
@@ -32,7 +35,7 @@ fn simulate_with(
     rate_pps: Option<u64>,
     faults: &[LinkFault],
 ) -> Outcome {
-    let (from, to) = (fabric::NodeId(0), fabric::NodeId(1));
+    let (from, to) = (topology::NodeId(0), topology::NodeId(1));
     let start = |n: u32| Time::ZERO + Span::from_us(700) * u64::from(n);
     let flows: Vec<_> = (0..flows).map(|n| FlowSpec { from, to, start: start(n) }).collect();
     simulate_flows(fabric, kind, &flows, rate_pps, faults)
@@ -57,7 +60,7 @@ fn simulate_flows(
     };
     run(&Scenario {
         fabric,
-        routes: &Routes::compute(fabric),
+        routes: &Routes::compute(&fabric.topology),
         spread: Spread::Single,
         transport: &transport,
         flows,
@@ -138,7 +141,7 @@ fn a_run_gives_the_same_outcome_again() {
 
 /// The member with this number of h1's bond goes down, or comes up.
 fn fault(fabric: &Fabric, ms: u64, number: u32, up: bool) -> LinkFault {
-    let between = (fabric.node("h1").unwrap(), fabric.node("s1").unwrap());
+    let between = (fabric.topology.node("h1").unwrap(), fabric.topology.node("s1").unwrap());
     LinkFault { at: Span::from_ms(ms), between, number: Some(number), up }
 }
 
@@ -173,7 +176,7 @@ fn what_is_sent_to_a_host_finds_the_member_that_is_left() {
     for mode in ["active-backup", "balance-tlb", "balance-alb"] {
         let fabric = fabric(PAIR, &case(mode, 2, Reordering::Off));
         // h1 sends to h2, whose own first member goes.
-        let between = (fabric.node("h2").unwrap(), fabric.node("s1").unwrap());
+        let between = (fabric.topology.node("h2").unwrap(), fabric.topology.node("s1").unwrap());
         let faults = [LinkFault { at: Span::from_ms(100), between, number: Some(1), up: false }];
         let outcome = simulate_with(&fabric, TransportKind::Udp, 1, Some(10_000), &faults);
         let datagrams = outcome.flows[0].datagrams.expect("they are counted");
@@ -260,21 +263,23 @@ bonds:
 /// What all peers send to `h1` at the same time.
 fn from_all_peers(fabric: &Fabric, kind: TransportKind, rate_pps: Option<u64>, faults: &[LinkFault]) -> Outcome {
     let flows: Vec<_> =
-        (1..5).map(|n| FlowSpec { from: fabric::NodeId(n), to: fabric::NodeId(0), start: Time::ZERO }).collect();
+        (1..5).map(|n| FlowSpec { from: topology::NodeId(n), to: topology::NodeId(0), start: Time::ZERO }).collect();
     simulate_flows(fabric, kind, &flows, rate_pps, faults)
 }
 
 /// By member of `h1`'s bond: packets that came to it.
 fn by_member(fabric: &Fabric, outcome: &Outcome) -> Vec<u64> {
-    let bond = fabric.bonds.iter().find(|bond| bond.node == fabric.node("h1").unwrap()).unwrap();
-    fabric
-        .bond_links(bond)
-        .map(|link| {
-            let at = link.0 as usize;
-            let is_a = fabric.links[at].a.node == bond.node;
-            if is_a { outcome.links[at].backward.packets } else { outcome.links[at].forward.packets }
-        })
-        .collect()
+    let topology = &fabric.topology;
+    let bond = topology.bonds.position(|end| end.node == topology.node("h1").unwrap()).unwrap();
+    let members = topology.members(bond);
+    let packets = members.map(|member| {
+        let link = &outcome.links[usize::from(member.link())];
+        match member.from() {
+            Side::A => link.backward.packets,
+            Side::B => link.forward.packets,
+        }
+    });
+    packets.collect()
 }
 
 /// Each peer is told another member's address: what four peers send comes by all three members, and each flow by one.
@@ -298,7 +303,7 @@ fn balance_alb_receives_by_all_members() {
 #[test]
 fn peers_of_balance_alb_are_told_when_members_come_and_go() {
     let fabric = fabric(PEERS, &Overrides::default());
-    let between = (fabric.node("h1").unwrap(), fabric.node("s1").unwrap());
+    let between = (fabric.topology.node("h1").unwrap(), fabric.topology.node("s1").unwrap());
     let at = |ms, number, up| LinkFault { at: Span::from_ms(ms), between, number: Some(number), up };
     // The active member goes and comes back, then another one.
     let faults = [at(100, 1, false), at(200, 1, true), at(300, 2, false), at(400, 2, true)];
@@ -322,7 +327,7 @@ fn peers_hear_which_address_a_fail_over_leaves() {
     for policy in ["none", "active", "follow"] {
         let text = PEERS.replace("mode: balance-alb", &format!("mode: active-backup, fail_over_mac: {policy}"));
         let fabric = fabric(&text, &Overrides::default());
-        let between = (fabric.node("h1").unwrap(), fabric.node("s1").unwrap());
+        let between = (fabric.topology.node("h1").unwrap(), fabric.topology.node("s1").unwrap());
         let at = |ms, number, up| LinkFault { at: Span::from_ms(ms), between, number: Some(number), up };
         let faults = [at(100, 1, false), at(200, 1, true), at(300, 2, false)];
         let outcome = from_all_peers(&fabric, TransportKind::Udp, Some(1_000), &faults);

@@ -1,9 +1,13 @@
 //! Small networks whose outcome is known beforehand.
 
 use crate::network::{self, GIGABIT, reno};
-use fabric::{Fabric, LinkSpec, NodeId, Routes, Spread, TransportKind, TransportSpec};
+use fabric::Fabric;
+use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
+use topology::{NodeId, Routes};
+use transport::{TransportKind, TransportSpec};
+use vswitch::Spread;
 
 fn flow(from: u32, to: u32) -> FlowSpec {
     FlowSpec { from: NodeId(from), to: NodeId(to), start: Time::ZERO }
@@ -21,7 +25,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&self) -> Outcome {
-        let routes = Routes::compute(self.fabric);
+        let routes = Routes::compute(&self.fabric.topology);
         sim::run(&Scenario {
             fabric: self.fabric,
             routes: &routes,
@@ -228,7 +232,7 @@ fn the_parts_of_a_run_add_up() {
         assert_eq!(whole.reordering.reordered, first.reordering.reordered + second.reordering.reordered);
         assert!(whole.reordering.reordered > 0);
     }
-    for n in 0..fabric.links.len() {
+    for n in 0..fabric.topology.links.len() {
         let (whole, first, second) = (whole.links[n].forward, first.links[n].forward, second.links[n].forward);
         assert_eq!(whole.packets, first.packets + second.packets);
         assert_eq!(whole.queue_peak, first.queue_peak.max(second.queue_peak));

@@ -5,14 +5,15 @@
 //! our node ids both of its routing protocols choose as [`Spread::Single`] does; in another order, other flows collide.
 
 use crate::network;
-use fabric::{NodeId, Routes, Spread};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
+use topology::{NodeId, Routes};
+use vswitch::Spread;
 
 /// Host x sends to host (x + `by`) mod 16.
 fn stride(by: u32, spread: Spread) -> Outcome {
     let fabric = network::fat_tree(4, network::GIGABIT);
-    let routes = Routes::compute(&fabric);
+    let routes = Routes::compute(&fabric.topology);
     let flows: Vec<_> =
         (0..16).map(|x| FlowSpec { from: NodeId(x), to: NodeId((x + by) % 16), start: Time::ZERO }).collect();
     sim::run(&Scenario {

@@ -33,12 +33,13 @@ pub mod sack;
 mod seen;
 pub mod segment;
 pub mod sender;
+mod spec;
 pub mod udp;
 
-pub use fabric::{TransportKind, TransportSpec};
 pub use receiver::Receiver;
 pub use segment::{Ack, Segment};
 pub use sender::Sender;
+pub use spec::{TransportKind, TransportSpec};
 
 /// The largest receive window in segments; a [`TransportSpec`] that says more is taken to say this.
 pub const WINDOW_MAX: u32 = 1 << 20;

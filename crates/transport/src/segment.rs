@@ -2,7 +2,7 @@
 
 use machine::Time;
 
-/// A data segment. All segments carry the same number of bytes ([`fabric::TransportSpec::segment_bytes`]).
+/// A data segment. All segments carry the same number of bytes ([`crate::TransportSpec::segment_bytes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Offset of its first byte in the stream.

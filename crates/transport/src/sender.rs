@@ -11,13 +11,13 @@
 //!
 //! Invariant: `una <= next <= max` and `max - una <= window`, all on segments' borders.
 
-use fabric::{TransportKind, TransportSpec};
 use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::rto::Rto;
 use crate::sack::Scoreboard;
 use crate::segment::{Ack, Segment};
+use crate::{TransportKind, TransportSpec};
 
 /// What the sender is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

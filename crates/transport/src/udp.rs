@@ -1,6 +1,6 @@
 //! UDP as a load: messages of several fragments, as fast as a socket buffer lets them leave.
 //!
-//! A message is cut into IP fragments of [`fabric::TransportSpec::segment_bytes`]; one that is lost makes the whole message
+//! A message is cut into IP fragments of [`crate::TransportSpec::segment_bytes`]; one that is lost makes the whole message
 //! worthless. The sender writes the next message when what has not left the host yet is less than its socket buffer, as
 //! Linux's `sock_alloc_send_skb` does: so the link's rate is the only brake, and nothing is dropped in the host itself.
 

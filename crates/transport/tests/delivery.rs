@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::pair::{Fate, Pair};
-use fabric::{TransportKind, TransportSpec};
 use machine::{Rng, Span, Time};
 use proptest::prelude::*;
+use transport::{TransportKind, TransportSpec};
 
 const KINDS: [TransportKind; 3] = [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack];
 

@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use fabric::{TransportKind, TransportSpec};
 use machine::{Control, Span, Step, Time};
 use transport::segment::{Block, Blocks};
 use transport::{Ack, Receiver, Segment, Sender, receiver, sender};
+use transport::{TransportKind, TransportSpec};
 
 const SEGMENT: u64 = 1_000;
 

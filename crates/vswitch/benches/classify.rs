@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fabric::{Fabric, HostAddress, Node, NodeKind, Spread};
+use topology::{HostAddress, Topology};
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::{Directory, FlowKey, classify, tcp_segment};
 use wire::{EthernetRepr, Ipv4Repr, Ipv6Repr, TcpRepr, Timestamps, ethertype, protocol};
@@ -25,27 +25,12 @@ fn address(id: u32) -> HostAddress {
     }
 }
 
-fn fabric() -> Fabric {
-    let node = |id| Node {
-        name: format!("h{id}"),
-        kind: NodeKind::Host(address(id)),
-        ports: Vec::new(),
-        devices: Vec::new(),
-        x_permille: 0,
-    };
-    Fabric {
-        name: "bench".into(),
-        description: String::new(),
-        nodes: (0..HOSTS).map(node).collect(),
-        hosts: HOSTS,
-        links: Vec::new(),
-        bonds: Vec::new(),
-        spread: Spread::Ecmp,
-        mtu: 1_500,
-        seed: 1,
-        controllers: None,
-        experiments: Vec::new(),
+fn topology() -> Topology {
+    let mut topology = Topology::default();
+    for id in 0..HOSTS {
+        topology.add_host(format!("h{id}"), address(id));
     }
+    topology
 }
 
 /// A TCP segment from one host to another, `len` bytes with all headers.
@@ -98,7 +83,7 @@ fn burst(v6: bool, len: usize) -> Vec<Vec<u8>> {
 }
 
 fn bench(c: &mut Criterion) {
-    let directory = Directory::new(&fabric());
+    let directory = Directory::new(&topology(), &[]);
     let mut answer = [0; ANSWER_BYTES];
     let mut group = c.benchmark_group("ingress, 64 frames");
     group.throughput(Throughput::Elements(64));

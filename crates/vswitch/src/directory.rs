@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fabric::{Fabric, HostAddress, NodeId, NodeKind};
 use machine::mix;
+use topology::{NodeId, PortId, TiVec, Topology};
 
 use crate::flow_key::mac_bits;
 
-/// Which host owns a MAC or IP address. Built once from a fabric; nothing changes but what hosts behind devices tell their peers
+/// Which host owns a MAC or IP address. Built once from a topology; nothing changes but what hosts behind devices tell their peers
 /// ([`Directory::learn`]).
 ///
 /// MAC addresses are looked up for each packet, IP addresses only for neighbour discovery.
@@ -21,11 +21,25 @@ pub struct Directory {
     by_ipv4: Box<[(Ipv4Addr, NodeId)]>,
     by_ipv6: Box<[(Ipv6Addr, NodeId)]>,
     /// MAC addresses of the hosts, by [`NodeId`].
-    macs: Box<[[u8; 6]]>,
+    macs: TiVec<NodeId, [u8; 6]>,
     /// Hosts that answer questions about themselves, ascending: their bond tells peers its members' addresses.
     answering: Box<[NodeId]>,
     /// What such hosts have told that are not made: a slot for each of their devices.
     learned: Box<[Learned]>,
+}
+
+/// The addresses of a host's bond, besides the host's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostBond {
+    /// The host.
+    pub host: NodeId,
+    /// Its ports in the bond.
+    pub ports: Vec<PortId>,
+    /// The members' MAC addresses. Who was told one in one mode goes on using it for a while in another. Empty for a host that Heddle doesn't
+    /// make: nobody has told us.
+    pub members: Vec<[u8; 6]>,
+    /// Whether it tells peers its members' addresses, and so answers questions about itself.
+    pub announces_members: bool,
 }
 
 /// An address that no file has.
@@ -61,23 +75,26 @@ struct Slot {
 const FREE: u64 = u64::MAX;
 
 impl Directory {
-    /// The directory of a fabric's hosts. Of hosts that share an address (a checked file has none) the first one owns it.
-    pub fn new(fabric: &Fabric) -> Self {
-        let hosts = || fabric.nodes.iter().take(fabric.hosts as usize).enumerate().filter_map(host);
-        let members: Vec<_> = members(fabric).collect();
-        let addresses = fabric.hosts as usize + members.len();
+    /// The directory of a topology's hosts, some of which have bonds. Of hosts that share an address (a checked file has none) the first
+    /// one owns it.
+    pub fn new(topology: &Topology, bonds: &[HostBond]) -> Self {
+        let hosts = || topology.hosts().filter_map(|(id, _)| Some((id, topology.address(id)?)));
+        let members = || bonds.iter().flat_map(|bond| bond.members.iter().map(|mac| (bond.host, *mac)));
+        let announcing = || bonds.iter().filter(|bond| bond.announces_members);
+        let learning = announcing().filter(|bond| topology.nodes[bond.host].is_foreign());
+        let addresses = topology.hosts as usize + members().count();
         let mut directory = Self {
             by_mac: vec![Slot { mac: FREE, host: NodeId(0) }; (addresses * 2).next_power_of_two()].into(),
             by_ipv4: sorted(hosts().map(|(id, address)| (address.ipv4, id)).collect()),
             by_ipv6: sorted(hosts().map(|(id, address)| (address.ipv6, id)).collect()),
             macs: hosts().map(|(_, address)| address.mac).collect(),
-            answering: answering(fabric).map(|bond| bond.node).collect::<BTreeSet<_>>().into_iter().collect(),
-            learned: answering(fabric).filter(|bond| fabric.node_of(bond.node).is_foreign()).flat_map(slots).collect(),
+            answering: announcing().map(|bond| bond.host).collect::<BTreeSet<_>>().into_iter().collect(),
+            learned: learning.flat_map(slots).collect(),
         };
         for (id, address) in hosts() {
             directory.insert(mac_bits(address.mac), id);
         }
-        for (host, mac) in members {
+        for (host, mac) in members() {
             directory.insert(mac_bits(mac), host);
         }
         directory
@@ -160,41 +177,14 @@ impl Directory {
     /// # Panics
     /// If there is no such host.
     pub fn mac(&self, host: NodeId) -> [u8; 6] {
-        self.macs[host.0 as usize]
+        self.macs[host]
     }
-}
-
-/// The bonds of hosts that tell peers their members' addresses.
-fn answering(fabric: &Fabric) -> impl Iterator<Item = &fabric::Bond> {
-    let bonds = fabric.bonds.iter().filter(|bond| bond.is_bonded() && bond.node.0 < fabric.hosts);
-    bonds.filter(|bond| bond.config.answers_by_member())
 }
 
 /// Room for an address of each device; they are numbered as the host's ports are.
-fn slots(bond: &fabric::Bond) -> impl Iterator<Item = Learned> + '_ {
-    let slot =
-        |port: &fabric::PortId| Learned { host: bond.node, device: usize::from(port.0), mac: AtomicU64::new(FREE) };
+fn slots(bond: &HostBond) -> impl Iterator<Item = Learned> + '_ {
+    let slot = |port: &PortId| Learned { host: bond.host, device: usize::from(*port), mac: AtomicU64::new(FREE) };
     bond.ports.iter().map(slot)
-}
-
-/// The addresses of the members of hosts' bonds, and whose they are. In every mode: who was told one before the bond left balance-alb goes
-/// on using it for a while. Not those of hosts that are not made: nobody has told us.
-fn members(fabric: &Fabric) -> impl Iterator<Item = (NodeId, [u8; 6])> + '_ {
-    let is_ours =
-        |bond: &fabric::Bond| bond.is_bonded() && bond.node.0 < fabric.hosts && !fabric.node_of(bond.node).is_foreign();
-    let bonds = fabric.bonds.iter().enumerate().filter(move |(_, bond)| is_ours(bond));
-    bonds.flat_map(|(index, bond)| {
-        let members = fabric.bond_plan(index, 0).members;
-        members.into_iter().map(|(_, mac, _)| (bond.node, mac)).collect::<Vec<_>>()
-    })
-}
-
-/// A host's id and addresses; `None` for a switch.
-fn host((index, node): (usize, &fabric::Node)) -> Option<(NodeId, &HostAddress)> {
-    match &node.kind {
-        NodeKind::Host(address) => Some((NodeId(index as u32), address)),
-        NodeKind::Switch { .. } => None,
-    }
 }
 
 /// Sorted by key; of equal keys the first one stays.
@@ -207,13 +197,14 @@ fn sorted<K: Ord + Copy>(mut entries: Vec<(K, NodeId)>) -> Box<[(K, NodeId)]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, fabric_of};
+    use crate::testing::{self, topology_of};
     use proptest::prelude::*;
+    use topology::NodeKind;
 
     #[test]
     fn every_host_is_found_by_its_addresses() {
         for hosts in [0, 1, 2, 16, 1_000] {
-            let directory = Directory::new(&fabric_of(hosts));
+            let directory = Directory::new(&topology_of(hosts), &[]);
             for id in 0..hosts {
                 let address = testing::address(id);
                 assert_eq!(directory.by_mac(address.mac), Some(NodeId(id)));
@@ -228,22 +219,20 @@ mod tests {
         }
     }
 
-    /// Hosts, then one behind two devices whose bond is in this mode.
-    fn with_guest(mode: &str) -> Directory {
-        let text = format!(
-            "nodes: {{ h1: host, guest: {{ kind: host, devices: [a, b] }}, s1: switch }}\n\
-             links: [{{ between: [h1, s1] }}, {{ between: [guest, s1] }}, {{ between: [guest, s1] }}]\n\
-             bonds: [{{ host: guest, mode: {mode} }}]\n"
-        );
-        let fabric = fabric::parse(&fabric::Source { name: "test".into(), text }).unwrap();
-        Directory::new(&fabric)
+    /// Two hosts, the second behind devices, with a bond of its ports.
+    fn with_guest(ports: u16, announces_members: bool) -> Directory {
+        let mut topology = topology_of(2);
+        let guest = NodeId(1);
+        topology.nodes[guest].devices = (0..ports).map(|port| format!("tap{port}")).collect();
+        let ports = (0..ports).map(PortId).collect();
+        Directory::new(&topology, &[HostBond { host: guest, ports, members: Vec::new(), announces_members }])
     }
 
     #[test]
     fn what_a_host_behind_devices_tells_is_learned_by_device() {
         let (guest, stranger, other) = (NodeId(1), [2, 0xaa, 0, 0, 0, 1], [2, 0xaa, 0, 0, 0, 2]);
-        for mode in ["balance-alb", "active-backup, fail-over-mac: active"] {
-            let directory = with_guest(mode);
+        {
+            let directory = with_guest(2, true);
             assert!(directory.answers_itself(guest) && !directory.answers_itself(NodeId(0)));
             assert_eq!(directory.by_mac(stranger), None);
             directory.learn(guest, 1, stranger);
@@ -266,18 +255,20 @@ mod tests {
             assert_eq!(directory.by_mac(taken), Some(NodeId(0)));
             assert_eq!(directory.learned().count(), 1);
         }
-        let directory = with_guest("active-backup");
+        let directory = with_guest(2, false);
         directory.learn(guest, 1, stranger);
         assert!(!directory.answers_itself(guest) && directory.by_mac(stranger).is_none());
     }
 
     #[test]
     fn an_address_moves_to_who_told_it_last() {
-        let text = "nodes: { g1: { kind: host, devices: [a] }, g2: { kind: host, devices: [b] }, s1: switch }\n\
-             links: [{ between: [g1, s1] }, { between: [g2, s1] }]\n\
-             bonds: [{ host: g1, mode: balance-alb }, { host: g2, mode: balance-alb }]\n";
-        let fabric = fabric::parse(&fabric::Source { name: "test".into(), text: text.to_owned() }).unwrap();
-        let (directory, mac) = (Directory::new(&fabric), [2, 0xaa, 0, 0, 0, 1]);
+        let mut topology = topology_of(2);
+        let bond = |host| HostBond { host, ports: vec![PortId(0)], members: Vec::new(), announces_members: true };
+        for node in &mut topology.nodes {
+            node.devices = vec!["tap0".into()];
+        }
+        let directory = Directory::new(&topology, &[bond(NodeId(0)), bond(NodeId(1))]);
+        let mac = [2, 0xaa, 0, 0, 0, 1];
         for host in [NodeId(0), NodeId(1), NodeId(0)] {
             directory.learn(host, 0, mac);
             assert_eq!(directory.by_mac(mac), Some(host));
@@ -288,13 +279,13 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_a_list(macs in proptest::collection::vec(any::<[u8; 6]>(), 1..60), asked: [u8; 6]) {
-            let mut fabric = fabric_of(macs.len() as u32);
-            for (node, mac) in fabric.nodes.iter_mut().zip(&macs) {
+            let mut topology = topology_of(macs.len() as u32);
+            for (node, mac) in topology.nodes.iter_mut().zip(&macs) {
                 if let NodeKind::Host(address) = &mut node.kind {
                     address.mac = *mac;
                 }
             }
-            let directory = Directory::new(&fabric);
+            let directory = Directory::new(&topology, &[]);
             for mac in macs.iter().chain([&asked]) {
                 let expected = macs.iter().position(|other| other == mac).map(|at| NodeId(at as u32));
                 prop_assert_eq!(directory.by_mac(*mac), expected);

@@ -80,10 +80,10 @@ fn answer_or_forward(frame: &[u8], key: &FlowKey, directory: &Directory, answer:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{address, arp, fabric_of, solicitation, tcp};
-    use fabric::NodeId;
+    use crate::testing::{address, arp, solicitation, tcp, topology_of};
     use proptest::prelude::*;
     use std::net::Ipv6Addr;
+    use topology::NodeId;
     use wire::ArpOperation;
 
     fn destination(ingress: Ingress) -> Option<NodeId> {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn classified(frame: &[u8]) -> Ingress {
-        classify(frame, &Directory::new(&fabric_of(4)), &mut [0; ANSWER_BYTES])
+        classify(frame, &Directory::new(&topology_of(4), &[]), &mut [0; ANSWER_BYTES])
     }
 
     #[test]

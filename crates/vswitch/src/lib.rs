@@ -15,7 +15,8 @@ mod switch;
 #[cfg(test)]
 mod testing;
 
-pub use directory::Directory;
+pub use directory::{Directory, HostBond};
 pub use flow_key::{FlowKey, TcpSegment, tcp_segment};
 pub use ingress::{DropReason, Ingress, classify};
+pub use spread::Spread;
 pub use switch::{Forwarding, Switch};

@@ -5,7 +5,7 @@
 
 use std::net::Ipv6Addr;
 
-use fabric::NodeId;
+use topology::NodeId;
 use wire::{
     ALL_NODES, ArpOperation, ArpPacket, ArpRepr, Error, EthernetPacket, EthernetRepr, Ipv6Packet, Ipv6Repr,
     NeighbourPacket, NeighbourRepr, ethertype, multicast_mac, protocol,
@@ -224,12 +224,12 @@ fn read_solicitation(question: &EthernetPacket<'_>) -> Result<(Ipv6Addr, Ipv6Add
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, address, arp, fabric_of, solicitation};
+    use crate::testing::{self, address, arp, solicitation, topology_of};
     use proptest::prelude::*;
 
     fn asked(frame: &[u8]) -> Result<Vec<u8>, Silence> {
         let mut buffer = [0xa5; ANSWER_BYTES];
-        let len = answer(frame, &Directory::new(&fabric_of(4)), &mut buffer)?;
+        let len = answer(frame, &Directory::new(&topology_of(4), &[]), &mut buffer)?;
         Ok(buffer[..len].to_vec())
     }
 
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn what_hosts_say_about_themselves_is_read() {
-        let directory = Directory::new(&fabric_of(4));
+        let directory = Directory::new(&topology_of(4), &[]);
         let (h0, h1) = (address(0), address(1));
         let said =
             |frame: &[u8]| claim(frame, &directory).map(|claim| (claim.host.0, claim.mac, claim.is_announcement));
@@ -352,7 +352,7 @@ mod tests {
         #[test]
         fn any_bytes_are_answered_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = asked(&bytes);
-            let _ = claim(&bytes, &Directory::new(&fabric_of(4)));
+            let _ = claim(&bytes, &Directory::new(&topology_of(4), &[]));
         }
 
         #[test]
@@ -363,7 +363,7 @@ mod tests {
             let cut = &frame[..cut.min(frame.len())];
             for frame in [&frame, cut] {
                 let _ = asked(frame);
-                let _ = claim(frame, &Directory::new(&fabric_of(4)));
+                let _ = claim(frame, &Directory::new(&topology_of(4), &[]));
             }
         }
     }

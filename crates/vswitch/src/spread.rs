@@ -4,6 +4,37 @@
 //! decide alike.
 
 use machine::{Rng, mix};
+use serde::{Deserialize, Serialize};
+
+/// How a switch picks one of several equal-cost next hops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// Always the first next hop: one path to each destination, as a routing protocol without multipath has it.
+    Single,
+    /// By a hash of the flow's 5-tuple, salted per switch (RFC 2992's hash-threshold family).
+    #[default]
+    Ecmp,
+    /// Each packet to the next one in turn (`packet-scatter`).
+    PacketScatter,
+    /// Each packet to one drawn at random (`packet-scatter-random`).
+    PacketScatterRandom,
+}
+
+impl Spread {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Single, Self::Ecmp, Self::PacketScatter, Self::PacketScatterRandom];
+
+    /// Its name in files and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Ecmp => "ecmp",
+            Self::PacketScatter => "packet-scatter",
+            Self::PacketScatterRandom => "packet-scatter-random",
+        }
+    }
+}
 
 /// The 5-tuple's hash, the same at every switch; each switch adds its own salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! One switch: next-hop sets towards every host, and the state of its spreading.
 
-use fabric::{NodeId, PortId, Routes, Spread};
 use machine::{Rng, mix};
+use topology::{NodeId, PortId, Routes};
 
-use crate::spread::{self, FlowHash};
+use crate::spread::{self, FlowHash, Spread};
 
 /// What a packet needs to be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

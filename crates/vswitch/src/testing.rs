@@ -1,8 +1,8 @@
-//! Fabrics and frames for the tests of this crate.
+//! Topologies and frames for the tests of this crate.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fabric::{Fabric, HostAddress, Node, NodeKind, Spread};
+use topology::{HostAddress, Topology};
 use wire::{
     ArpOperation, ArpRepr, EthernetRepr, Ipv4Repr, Ipv6Repr, NeighbourRepr, Pseudo, TcpRepr, Timestamps, ethertype,
     multicast_mac, protocol, tcp_flags,
@@ -24,28 +24,13 @@ pub fn address(id: u32) -> HostAddress {
     }
 }
 
-/// A fabric of that many hosts and nothing else.
-pub fn fabric_of(hosts: u32) -> Fabric {
-    let node = |id| Node {
-        name: format!("h{id}"),
-        kind: NodeKind::Host(address(id)),
-        ports: Vec::new(),
-        devices: Vec::new(),
-        x_permille: 0,
-    };
-    Fabric {
-        name: "test".into(),
-        description: String::new(),
-        nodes: (0..hosts).map(node).collect(),
-        hosts,
-        links: Vec::new(),
-        bonds: Vec::new(),
-        spread: Spread::Ecmp,
-        mtu: 1_500,
-        seed: 1,
-        controllers: None,
-        experiments: Vec::new(),
+/// That many hosts and nothing else.
+pub fn topology_of(hosts: u32) -> Topology {
+    let mut topology = Topology::default();
+    for id in 0..hosts {
+        topology.add_host(format!("h{id}"), address(id));
     }
+    topology
 }
 
 fn ethernet(from: [u8; 6], to: [u8; 6], vlan: Option<u16>, ethertype: u16) -> Vec<u8> {

@@ -1,12 +1,13 @@
 //! What is at the two ends of a bond, and whether they go together.
 
 use bond::config::{Config, Error, Mode, Rebalance};
+use link::LinkSpec;
 
 use super::text::{BondText, EndText, Given};
 use super::values::ReorderText;
 use crate::error::Problems;
 use crate::source::{At, Place};
-use crate::{Bond, BondEnd, BondOption, LinkSpec, OptionValue, ReorderSpec};
+use crate::{Bond, BondOption, EndKind, OptionValue, ReorderSpec};
 
 /// The two nodes of a bond, in the order of the file.
 pub(super) struct Pair<'a> {
@@ -18,7 +19,7 @@ pub(super) struct Pair<'a> {
 
 /// What one end is, checked.
 pub(super) struct Settings {
-    pub end: BondEnd,
+    pub end: EndKind,
     pub config: Config,
     pub options: Vec<BondOption>,
     pub reorder: Option<ReorderSpec>,
@@ -90,7 +91,7 @@ struct Ends<'a> {
     pair: &'a Pair<'a>,
     varied: &'a [Mode],
     modes: [Mode; 2],
-    kinds: [BondEnd; 2],
+    kinds: [EndKind; 2],
 }
 
 impl<'a> Ends<'a> {
@@ -98,13 +99,13 @@ impl<'a> Ends<'a> {
         let own_mode = |side: usize| own[side].and_then(|end| end.value.own.mode.as_ref()).map(|mode| mode.value.0);
         let shared = text.value.both.own.mode.as_ref().map(|mode| mode.value.0);
         let mut modes = [0, 1].map(|side| own_mode(side).or(shared).unwrap_or(Mode::BalanceRr));
-        let mut kinds = [BondEnd::Bonded; 2];
+        let mut kinds = [EndKind::Bonded; 2];
         for side in 0..2 {
             let (far, here) = (modes[1 - side], own_mode(side));
             let plain = !pair.is_host[side] && pair.is_host[1 - side] && leaves_switch_alone(far);
             // A mode that is written for the switch is a bond that is wanted there, be it wise or not.
             if plain && here.is_none() && shared.is_none_or(|shared| shared == far) {
-                (modes[side], kinds[side]) = (far, BondEnd::Learning);
+                (modes[side], kinds[side]) = (far, EndKind::Learning);
             }
         }
         Self { text, own, pair, varied, modes, kinds }
@@ -114,7 +115,7 @@ impl<'a> Ends<'a> {
     fn modes_of(&self, side: usize) -> Vec<Mode> {
         let plain = !self.pair.is_host[side] && self.pair.is_host[1 - side];
         let varied = self.varied.iter().copied().filter(|&mode| !(plain && leaves_switch_alone(mode)));
-        let base = (self.kinds[side] == BondEnd::Bonded).then_some(self.modes[side]);
+        let base = (self.kinds[side] == EndKind::Bonded).then_some(self.modes[side]);
         base.into_iter().chain(varied).collect()
     }
 
@@ -170,7 +171,7 @@ impl<'a> Ends<'a> {
         }
         let place_of = |name: &str| given.iter().find(|given| given.value.name == name).map(|given| given.place);
         // With an option missing that couldn't be read, the others would seem wrong.
-        if self.kinds[side] == BondEnd::Bonded && self.text.sound {
+        if self.kinds[side] == EndKind::Bonded && self.text.sound {
             if let Err(error @ Error::Together { name, .. }) = config.check() {
                 note(&error, name, place_of(name).unwrap_or(self.text.place), problems);
             }
@@ -204,7 +205,7 @@ impl<'a> Ends<'a> {
 
     fn check_together(&self, settings: &[Settings; 2], problems: &mut Problems<'_>) {
         let ends = [0, 1].map(|side| {
-            let bonded = settings[side].end == BondEnd::Bonded;
+            let bonded = settings[side].end == EndKind::Bonded;
             End {
                 name: self.pair.names[side],
                 is_host: self.pair.is_host[side],

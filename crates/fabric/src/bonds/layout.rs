@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bond::config::Mode;
+use topology::{BondEnd, BondEndId, Group, LinkId, NodeId, Topology};
 
 use super::ends::{Pair, Settings, settings};
 use super::text::{BondText, EndText};
 use super::{MOST_BONDS, MOST_MEMBERS, targets};
+use crate::Bond;
 use crate::document::Ends;
 use crate::error::Problems;
-use crate::graph::{Graph, Group};
+use crate::graph::Graph;
 use crate::names::nearest;
 use crate::read::Name;
 use crate::source::{At, Place};
-use crate::{Bond, LinkId, NodeId, NodeKind};
 
 /// The longest name of a bond: that of a network interface in Linux (IFNAMSIZ without its end).
 const LONGEST_NAME: usize = 15;
@@ -43,7 +44,7 @@ pub(crate) fn bonds(
     let before = problems.noted();
     let mut found = Vec::with_capacity(count);
     {
-        let network = Network::of(graph);
+        let network = Network::of(&graph.topology);
         let mut seen = BTreeSet::new();
         for text in &texts.value {
             let Some(bonded) = network.bonded(text, problems) else { continue };
@@ -88,29 +89,25 @@ struct Bonded<'a> {
 
 /// The network, for looking things up.
 struct Network<'a> {
-    graph: &'a Graph,
+    topology: &'a Topology,
     ids: BTreeMap<&'a str, NodeId>,
     /// The links between two nodes, the one with the smaller id first.
     parallel: BTreeMap<(NodeId, NodeId), Vec<LinkId>>,
 }
 
 impl<'a> Network<'a> {
-    fn of(graph: &'a Graph) -> Self {
-        let ids = graph.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), NodeId(i as u32))).collect();
+    fn of(topology: &'a Topology) -> Self {
+        let ids = topology.nodes.iter_enumerated().map(|(id, node)| (node.name.as_str(), id)).collect();
         let mut parallel: BTreeMap<_, Vec<LinkId>> = BTreeMap::new();
-        for (i, link) in graph.links.iter().enumerate() {
+        for (id, link) in topology.links.iter_enumerated() {
             let (a, b) = (link.a.node, link.b.node);
-            parallel.entry((a.min(b), a.max(b))).or_default().push(LinkId(i as u32));
+            parallel.entry((a.min(b), a.max(b))).or_default().push(id);
         }
-        Self { graph, ids, parallel }
+        Self { topology, ids, parallel }
     }
 
     fn name(&self, node: NodeId) -> &'a str {
-        &self.graph.nodes[node.0 as usize].name
-    }
-
-    fn is_host(&self, node: NodeId) -> bool {
-        node.0 < self.graph.hosts
+        &self.topology.nodes[node].name
     }
 
     fn find(&self, name: &At<Name>, problems: &mut Problems<'_>) -> Option<NodeId> {
@@ -156,7 +153,7 @@ impl<'a> Network<'a> {
     /// What the host of `host:` is linked to.
     fn neighbour(&self, host: &At<Name>, problems: &mut Problems<'_>) -> Option<NodeId> {
         let id = *self.ids.get(host.value.0.as_str())?;
-        if !self.is_host(id) {
+        if !self.topology.is_host(id) {
             problems.add(
                 host.place,
                 format!("`{}` is a switch; `host` names a host", host.value.0),
@@ -166,18 +163,13 @@ impl<'a> Network<'a> {
             return None;
         }
         // All links of a host lead to one node: that was checked before.
-        let (link, side) = self.graph.nodes[id.0 as usize].ports[0];
-        Some(self.graph.links[link.0 as usize].end(side.other()).node)
+        self.topology.peers(id).next()
     }
 
     /// What there is instead of a link between two nodes.
     fn neighbours_hint(&self, [a, _]: [NodeId; 2]) -> String {
         const SHOWN: usize = 8;
-        let peers: BTreeSet<&str> = self.graph.nodes[a.0 as usize]
-            .ports
-            .iter()
-            .map(|(link, side)| self.name(self.graph.links[link.0 as usize].end(side.other()).node))
-            .collect();
+        let peers: BTreeSet<&str> = self.topology.peers(a).map(|peer| self.name(peer)).collect();
         let dots = if peers.len() > SHOWN { ", ..." } else { "" };
         let peers: Vec<String> = peers.iter().take(SHOWN).map(|peer| format!("`{peer}`")).collect();
         format!("`{}` is linked to {}{dots}", self.name(a), peers.join(", "))
@@ -194,15 +186,12 @@ impl<'a> Network<'a> {
         let members = members(&text.value, &bonded, problems)?;
         let own = own_ends(&text.value, bonded.names, problems)?;
         let specs = (0..members).map(|member| bonded.links[member.min(bonded.links.len() - 1)]);
-        let specs = specs.map(|link| self.graph.links[link.0 as usize].spec).collect();
-        let pair = Pair { names: bonded.names, is_host: bonded.nodes.map(|node| self.is_host(node)), specs };
+        let specs = specs.map(|link| self.topology.links[link].spec).collect();
+        let pair = Pair { names: bonded.names, is_host: bonded.nodes.map(|node| self.topology.is_host(node)), specs };
         let settings = settings(text, own, &pair, varied, problems)?;
         let end = |side: usize| targets::End {
             name: bonded.names[side],
-            address: match &self.graph.nodes[bonded.nodes[side].0 as usize].kind {
-                NodeKind::Host(address) => Some(address),
-                NodeKind::Switch { .. } => None,
-            },
+            address: self.topology.address(bonded.nodes[side]),
             settings: &settings[side],
             own: own[side],
         };
@@ -301,7 +290,7 @@ fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
 /// Lays out the bonds, all of which are sound.
 fn place(found: Vec<Found<'_>>, graph: &mut Graph) {
     let groups: Vec<Group> = found.iter().map(|bond| bond.group.clone()).collect();
-    let links = graph.regroup(&groups);
+    let links = graph.topology.regroup(&groups);
     let mut names = Names::default();
     for bond in &found {
         for (node, name) in bond.nodes.iter().zip(bond.names) {
@@ -309,18 +298,21 @@ fn place(found: Vec<Found<'_>>, graph: &mut Graph) {
         }
     }
     for (bond, links) in found.into_iter().zip(links) {
-        let first = graph.bonds.len();
+        let first = graph.bonds.next_key();
         for ((side, settings), name) in bond.settings.into_iter().enumerate().zip(bond.names) {
             let node = bond.nodes[side];
-            graph.bonds.push(Bond {
+            let ports = graph.topology.ports_at(node, &links);
+            graph.topology.bonds.push(BondEnd {
                 node,
                 name: name.map_or_else(|| names.next(node), |name| name.value.0.clone()),
-                ports: graph.ports_at(node, &links),
+                ports,
+                partner: BondEndId(first.0 + 1 - side as u32),
+            });
+            graph.bonds.push(Bond {
                 end: settings.end,
                 config: settings.config,
                 options: settings.options,
                 reorder: settings.reorder,
-                partner: first + 1 - side,
             });
         }
     }
@@ -347,18 +339,15 @@ impl Names {
 }
 
 /// Gives every bond so many members. Links and ports that are not further members of bonds keep their numbers.
-pub(crate) fn resize(graph: &mut Graph, members: usize) {
-    let firsts: Vec<usize> = (0..graph.bonds.len()).filter(|&i| i < graph.bonds[i].partner).collect();
-    let links_of = |&i: &usize| {
-        let Bond { node, ports, .. } = &graph.bonds[i];
-        let links = ports.iter().map(|port| graph.nodes[node.0 as usize].ports[usize::from(port.0)].0);
-        Group { links: links.collect(), members }
-    };
-    let groups: Vec<Group> = firsts.iter().map(links_of).collect();
-    let links = graph.regroup(&groups);
+pub(crate) fn resize(topology: &mut Topology, members: usize) {
+    let firsts = topology.bonds.iter_enumerated().filter(|(id, end)| *id < end.partner);
+    let firsts: Vec<BondEndId> = firsts.map(|(id, _)| id).collect();
+    let group = |id: &BondEndId| Group { links: topology.bond_links(*id).collect(), members };
+    let groups: Vec<Group> = firsts.iter().map(group).collect();
+    let links = topology.regroup(&groups);
     for (first, links) in firsts.into_iter().zip(links) {
-        for end in [first, graph.bonds[first].partner] {
-            graph.bonds[end].ports = graph.ports_at(graph.bonds[end].node, &links);
+        for id in [first, topology.bonds[first].partner] {
+            topology.bonds[id].ports = topology.ports_at(topology.bonds[id].node, &links);
         }
     }
 }

@@ -7,9 +7,10 @@ use bond::config::ArpAllTargets;
 
 use super::ends::Settings;
 use super::text::{BondText, EndText};
+use crate::OptionValue;
 use crate::error::Problems;
 use crate::source::{At, Place};
-use crate::{HostAddress, OptionValue};
+use topology::HostAddress;
 
 /// Options that name targets.
 const TARGETS: [&str; 2] = ["arp_ip_target", "ns_ip6_target"];

@@ -1,31 +1,32 @@
 //! Axes of experiments that change all bonds of a file.
 
 use bond::config::Mode;
+use topology::{BondEndId, NodeId, Topology};
 
 use super::configured;
 use super::ends::{End, lacks_links, lacks_primary, leaves_switch_alone, mismatch};
+use crate::EndKind;
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::source::Place;
-use crate::{Bond, BondEnd, NodeId};
 
 /// What is at the end of a bond that a case puts into `mode`.
-pub(crate) fn learns(hosts: u32, node: NodeId, far: NodeId, mode: Mode) -> BondEnd {
-    let plain = node.0 >= hosts && far.0 < hosts && leaves_switch_alone(mode);
-    if plain { BondEnd::Learning } else { BondEnd::Bonded }
+pub(crate) fn learns(topology: &Topology, node: NodeId, far: NodeId, mode: Mode) -> EndKind {
+    let learns = !topology.is_host(node) && topology.is_host(far) && leaves_switch_alone(mode);
+    if learns { EndKind::Learning } else { EndKind::Bonded }
 }
 
 /// Whether all bonds can be in `mode`; notes it at `place` if not.
 pub(crate) fn check_mode(graph: &Graph, mode: Mode, place: Place, problems: &mut Problems<'_>) -> bool {
-    check_some(graph, place, problems) && pairs(graph).all(|bonds| fits(graph, bonds, mode, place, problems))
+    check_some(graph, place, problems) && pairs(&graph.topology).all(|ends| fits(graph, ends, mode, place, problems))
 }
 
-fn fits(graph: &Graph, bonds: [&Bond; 2], mode: Mode, place: Place, problems: &mut Problems<'_>) -> bool {
-    let [a, b] = bonds;
-    let configs = bonds.map(|bond| configured(mode, &bond.options));
-    for (config, bond) in configs.iter().zip(bonds) {
+fn fits(graph: &Graph, ids: [BondEndId; 2], mode: Mode, place: Place, problems: &mut Problems<'_>) -> bool {
+    let topology = &graph.topology;
+    let configs = ids.map(|id| configured(mode, &graph.bonds[id].options));
+    for (config, id) in configs.iter().zip(ids) {
         if let Err(error) = config.check() {
-            let at = describe(graph, bond);
+            let at = describe(topology, id);
             problems.add(
                 place,
                 format!("{at}: {error}"),
@@ -34,20 +35,21 @@ fn fits(graph: &Graph, bonds: [&Bond; 2], mode: Mode, place: Place, problems: &m
             );
             return false;
         }
-        let lacks = lacks_primary(config, bond.members()).or_else(|| lacks_links(config, bond.members()));
+        let members = topology.bonds[id].members();
+        let lacks = lacks_primary(config, members).or_else(|| lacks_links(config, members));
         if let Some((message, hint)) = lacks {
-            problems.add(place, format!("{}: {message}", describe(graph, bond)), "not with its options", hint);
+            problems.add(place, format!("{}: {message}", describe(topology, id)), "not with its options", hint);
             return false;
         }
     }
-    let end = |bond: &Bond, far: &Bond, config| End {
-        name: &graph.nodes[bond.node.0 as usize].name,
-        is_host: bond.node.0 < graph.hosts,
-        config: (learns(graph.hosts, bond.node, far.node, mode) == BondEnd::Bonded).then_some(config),
+    let [a, b] = ids.map(|id| topology.bonds[id].node);
+    let end = |node: NodeId, far: NodeId, config| End {
+        name: &topology.nodes[node].name,
+        is_host: topology.is_host(node),
+        config: (learns(topology, node, far, mode) == EndKind::Bonded).then_some(config),
     };
     let ends = [end(a, b, &configs[0]), end(b, a, &configs[1])];
-    let links = a.ports.iter().map(|port| graph.nodes[a.node.0 as usize].ports[usize::from(port.0)].0);
-    let specs: Vec<_> = links.map(|link| graph.links[link.0 as usize].spec).collect();
+    let specs: Vec<_> = topology.bond_links(ids[0]).map(|link| topology.links[link].spec).collect();
     let mismatch = mismatch(&ends, &specs);
     let fits = mismatch.is_none();
     if let Some(found) = mismatch {
@@ -62,11 +64,12 @@ pub(crate) fn check_members(graph: &Graph, members: u32, place: Place, problems:
         return false;
     }
     // Whatever mode a case gives it, its options must be true of its members.
-    for (bond, mode) in graph.bonds.iter().flat_map(|bond| Mode::ALL.iter().map(move |&mode| (bond, mode))) {
+    let bonds = graph.bonds.iter_enumerated();
+    for (id, bond, mode) in bonds.flat_map(|(id, bond)| Mode::ALL.iter().map(move |&mode| (id, bond, mode))) {
         let (members, config) = (members as usize, configured(mode, &bond.options));
         let lacks = lacks_primary(&config, members).or_else(|| lacks_links(&config, members));
         if let Some((message, hint)) = lacks {
-            let at = describe(graph, bond);
+            let at = describe(&graph.topology, id);
             problems.add(place, format!("{at} as `members: {members}`: {message}"), "too few for its options", hint);
             return false;
         }
@@ -91,11 +94,12 @@ fn check_some(graph: &Graph, place: Place, problems: &mut Problems<'_>) -> bool 
     !graph.bonds.is_empty()
 }
 
-fn pairs(graph: &Graph) -> impl Iterator<Item = [&Bond; 2]> {
-    let firsts = graph.bonds.iter().enumerate().filter(|(i, bond)| *i < bond.partner);
-    firsts.map(|(_, bond)| [bond, &graph.bonds[bond.partner]])
+fn pairs(topology: &Topology) -> impl Iterator<Item = [BondEndId; 2]> {
+    let firsts = topology.bonds.iter_enumerated().filter(|(id, end)| *id < end.partner);
+    firsts.map(|(id, end)| [id, end.partner])
 }
 
-fn describe(graph: &Graph, bond: &Bond) -> String {
-    format!("`{}` of `{}`", bond.name, graph.nodes[bond.node.0 as usize].name)
+fn describe(topology: &Topology, id: BondEndId) -> String {
+    let end = &topology.bonds[id];
+    format!("`{}` of `{}`", end.name, topology.nodes[end.node].name)
 }

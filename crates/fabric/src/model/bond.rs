@@ -6,21 +6,16 @@ use ::bond::{Carrier, MemberId, MemberSet};
 use machine::Span;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
+use topology::{BondEnd, BondEndId, NodeKind};
+use vswitch::HostBond;
 
-use crate::{Fabric, LinkId, NodeId, NodeKind, PortId};
+use crate::Fabric;
 
-/// One end of a bond. Both ends are in [`Fabric::bonds`], one after the other, and know each other by index.
+/// What is at one end of a bond. Where that is, [`topology::BondEnd`] says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bond {
-    /// The node at this end.
-    pub node: NodeId,
-    /// Unique at its node.
-    pub name: String,
-    /// The members' ports at this node, ascending. Member i of one end and member i of the other share a link. Next-hop sets
-    /// name the first one only.
-    pub ports: Vec<PortId>,
-    /// What is at this end.
-    pub end: BondEnd,
+    /// What runs there.
+    pub end: EndKind,
     /// Mode and options. Where this end is learning, nothing runs with it.
     #[serde(rename = "mode", serialize_with = "mode_of")]
     pub config: ::bond::config::Config,
@@ -29,14 +24,12 @@ pub struct Bond {
     pub options: Vec<BondOption>,
     /// How arrivals are put back in order; `None`: they are handed on as they come.
     pub reorder: Option<ReorderSpec>,
-    /// The index of the other end in [`Fabric::bonds`].
-    pub partner: usize,
 }
 
-/// What is at one end of a bond.
+/// What runs at one end of a bond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum BondEnd {
+pub enum EndKind {
     /// A bond: a state machine with [`Bond::config`].
     Bonded,
     /// A switch with plain ports, against a mode that needs no bond there (active-backup, balance-tlb, balance-alb at a
@@ -111,47 +104,38 @@ impl Reordering {
 }
 
 impl Bond {
-    /// How many links it has.
-    pub fn members(&self) -> usize {
-        self.ports.len()
-    }
-
-    /// What options call a member: `eth0`, `eth1`, ... in the order of [`Bond::ports`], at both ends.
+    /// What options call a member: `eth0`, `eth1`, ... in the order of [`topology::BondEnd::ports`], at both ends.
     pub fn member_name(member: usize) -> String {
         format!("eth{member}")
     }
 
     /// Whether a state machine is at this end.
     pub const fn is_bonded(&self) -> bool {
-        matches!(self.end, BondEnd::Bonded)
+        matches!(self.end, EndKind::Bonded)
     }
 }
 
 impl Fabric {
-    /// The index in [`Fabric::bonds`] of the end at `node` that has this port as a member. Looks at every bond: for
-    /// setting up, not for packets.
-    pub fn bond_at(&self, node: NodeId, port: PortId) -> Option<usize> {
-        self.bonds.iter().position(|bond| bond.node == node && bond.ports.binary_search(&port).is_ok())
-    }
-
     /// What the machine of a bond's end is made of. `seed` is for the modes that draw lots.
     ///
     /// # Panics
     /// If there is no such end.
-    pub fn bond_plan(&self, index: usize, seed: u64) -> ::bond::end::Plan {
-        let end = &self.bonds[index];
-        let (mac, addresses) = match &self.node_of(end.node).kind {
+    pub fn bond_plan(&self, id: BondEndId, seed: u64) -> ::bond::end::Plan {
+        let Self { topology, bonds, .. } = self;
+        let (place, end) = (&topology.bonds[id], &bonds[id]);
+        let node = &topology.nodes[place.node];
+        let (mac, addresses) = match &node.kind {
             NodeKind::Host(host) => (host.mac, vec![IpAddr::V4(host.ipv4), IpAddr::V6(host.ipv6)]),
             NodeKind::Switch { .. } => {
                 // From its names, so that it stays when other nodes come and go.
-                let names = self.node_of(end.node).name.bytes().chain([0]).chain(end.name.bytes());
+                let names = node.name.bytes().chain([0]).chain(place.name.bytes());
                 let [_, _, mac @ ..] = names.fold(0, |hash, byte| machine::mix(hash ^ u64::from(byte))).to_be_bytes();
                 // Locally administered, and of another range than hosts'.
                 ([0x02, 0x80 | mac[1] & 0x3f, mac[2], mac[3], mac[4], mac[5]], Vec::new())
             }
         };
-        let members = self.bond_links(end).enumerate().map(|(member, link)| {
-            let rate_mbps = self.links[link.0 as usize].spec.rate_bps.unwrap_or(0) / 1_000_000;
+        let members = topology.bond_links(id).enumerate().map(|(member, link)| {
+            let rate_mbps = topology.links[link].spec.rate_bps.unwrap_or(0) / 1_000_000;
             let carrier = Carrier::up(u32::try_from(rate_mbps).unwrap_or(u32::MAX));
             // The bond takes its first member's address; the others differ from it, and from everybody's.
             let mut own = mac;
@@ -161,25 +145,35 @@ impl Fabric {
             (Bond::member_name(member), own, carrier)
         });
         // A switch's plain ports number nothing.
-        let reorder = end.reorder.filter(|_| self.bonds[end.partner].is_bonded());
+        let partner = &bonds[place.partner];
+        let reorder = end.reorder.filter(|_| partner.is_bonded());
         let reorder = reorder
             .map(|spec| ::bond::reorder::Config { buffer: spec.buffer.next_power_of_two(), timeout: spec.timeout });
-        let partner = &self.bonds[end.partner];
         let sends_on_all = partner.is_bonded() && partner.config.mode == ::bond::Mode::BalanceRr;
         let partner_uses =
-            if sends_on_all { (0..end.members()).map(MemberId::new).collect() } else { MemberSet::EMPTY };
+            if sends_on_all { (0..place.members()).map(MemberId::new).collect() } else { MemberSet::EMPTY };
         let members = members.collect();
         let partner = ::bond::end::Partner::Ours;
         ::bond::end::Plan { config: end.config.clone(), partner, reorder, mac, members, addresses, partner_uses, seed }
     }
+}
 
-    /// The links of a bond, by either of its ends, in the order of the members.
-    ///
-    /// # Panics
-    /// If the bond is another fabric's.
-    pub fn bond_links(&self, bond: &Bond) -> impl ExactSizeIterator<Item = LinkId> {
-        let ports = &self.node_of(bond.node).ports;
-        bond.ports.iter().map(|port| ports[usize::from(port.0)].0)
+impl Fabric {
+    /// What the bonds of hosts add to their addresses.
+    pub fn host_bonds(&self) -> Vec<HostBond> {
+        let ends = self.topology.bonds.iter_enumerated().zip(&self.bonds);
+        let of_hosts = ends.filter(|((_, place), end)| end.is_bonded() && self.topology.is_host(place.node));
+        let bond = |((id, place), end): ((BondEndId, &BondEnd), &Bond)| {
+            let is_ours = !self.topology.nodes[place.node].is_foreign();
+            let members = if is_ours { self.bond_plan(id, 0).members } else { Vec::new() };
+            HostBond {
+                host: place.node,
+                ports: place.ports.clone(),
+                members: members.into_iter().map(|(_, mac, _)| mac).collect(),
+                announces_members: end.config.answers_by_member(),
+            }
+        };
+        of_hosts.map(bond).collect()
     }
 }
 

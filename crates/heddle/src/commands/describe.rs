@@ -57,9 +57,9 @@ pub fn check(args: &FileArg, format: Format) -> Result<(), Report> {
 fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {
     let cases = fabric.experiments.iter().map(|experiment| experiment.cases().len()).sum();
     let mut counts = vec![
-        ("host", fabric.hosts as usize),
-        ("switch", fabric.switches().len()),
-        ("link", fabric.links.len()),
+        ("host", fabric.topology.hosts as usize),
+        ("switch", fabric.topology.switches().len()),
+        ("link", fabric.topology.links.len()),
         ("experiment", fabric.experiments.len()),
         ("case", cases),
     ];

@@ -6,6 +6,7 @@ use fabric::{Fabric, Overrides, Source};
 use live::{Instance, StartOptions};
 use miette::{Report, miette};
 use serde_json::json;
+use topology::NodeId;
 
 use super::settle::settle;
 use super::{explain, file, measure};
@@ -15,7 +16,7 @@ use crate::output::{Rows, print_json, put};
 /// Starts a network, or changes the running one to match the file.
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
     let (source, fabric) = file::read(&args.file.file)?;
-    if fabric.nodes.is_empty() {
+    if fabric.topology.nodes.is_empty() {
         return Err(miette!(
             help = "add `topology:` to it; `heddle run` runs its experiments",
             "{} has controllers only, no network to bring up",
@@ -54,7 +55,10 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         Format::Json => print_json(&applied)?,
         Format::Csv => put(&change_rows(&applied).render(format))?,
     }
-    eprintln!("Next: heddle exec {} -- COMMAND, heddle show counters, heddle down", fabric.nodes[0].name);
+    eprintln!(
+        "Next: heddle exec {} -- COMMAND, heddle show counters, heddle down",
+        fabric.topology.nodes[NodeId(0)].name
+    );
     Ok(())
 }
 

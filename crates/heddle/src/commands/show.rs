@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fabric::{Fabric, NodeKind};
+use fabric::Fabric;
 use live::Instance;
 use miette::{Report, miette};
 use serde_json::json;
+use topology::NodeKind;
 
 use super::instance::{connect, definition, running};
 use super::{explain, file};
@@ -45,12 +46,12 @@ fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
 
 /// One row for each switch and destination, as `ovs-ofctl dump-flows` has one for each entry.
 fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
-    let routes = fabric::Routes::compute(fabric);
+    let routes = topology::Routes::compute(&fabric.topology);
     let counted: BTreeMap<(&str, &str), u64> =
         counters.forwarded.iter().map(|entry| ((&*entry.switch, &*entry.host), entry.packets)).collect();
     let mut rows = Rows::new(&["switch", "to", "ports", "packets"]);
-    for (id, switch) in fabric.switches() {
-        for (to, host) in fabric.hosts() {
+    for (id, switch) in fabric.topology.switches() {
+        for (to, host) in fabric.topology.hosts() {
             let ports: Vec<String> = routes.next_hops(id, to).iter().map(|port| port.0.to_string()).collect();
             let packets = counted.get(&(&*switch.name, &*host.name)).copied().unwrap_or(0);
             rows.push([json!(switch.name), json!(host.name), json!(ports.join(" ")), json!(packets)]);
@@ -133,7 +134,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 7] 
 /// The rows of `show nodes`.
 fn nodes(fabric: &Fabric) -> Rows {
     let mut rows = Rows::new(&["name", "kind", "tier", "pod", "ports", "mac", "ipv4", "ipv6"]);
-    for node in &fabric.nodes {
+    for node in &fabric.topology.nodes {
         let name = json!(node.name);
         let ports = json!(node.ports.len());
         match &node.kind {
@@ -180,10 +181,10 @@ fn links(fabric: &Fabric, counters: Option<&live::Counters>) -> Rows {
         let link = counters.and_then(|counters| counters.links.get(index));
         link.map(|link| if link.up { "up" } else { "down" })
     };
-    for (index, link) in fabric.links.iter().enumerate() {
-        let end = |end: fabric::End| json!(fabric.nodes[end.node.0 as usize].name);
+    for (index, link) in fabric.topology.links.iter().enumerate() {
+        let end = |end: topology::LinkEnd| json!(fabric.topology.nodes[end.node].name);
         rows.push([
-            json!(fabric.numbered_link_name(fabric::LinkId(index as u32))),
+            json!(fabric.topology.numbered_link_name(topology::LinkId(index as u32))),
             end(link.a),
             json!(link.a.port.0),
             end(link.b),

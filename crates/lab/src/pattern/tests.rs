@@ -36,7 +36,7 @@ fn all_to_all_is_every_pair_once_and_bounded() {
     all.dedup();
     assert_eq!(all.len(), 8 * 7);
     let mut large = fabric;
-    large.hosts = 27_648;
+    large.topology.hosts = 27_648;
     let error = pairs(&large, &Pattern::AllToAll, &mut Rng::new(1)).unwrap_err();
     assert_eq!(error, NoPairs::TooMany { flows: 27_648 * 27_647 });
 }
@@ -117,7 +117,7 @@ proptest! {
         edge_share in 0.0..1.0_f64, pod_share in 0.0..1.0_f64, n in 1_u32..40, which in 0_usize..6,
     ) {
         let fabric = tree(pods, edges, hosts, with_pods);
-        let all = fabric.hosts;
+        let all = fabric.topology.hosts;
         let pattern = [
             Pattern::Random,
             Pattern::Stride(n),

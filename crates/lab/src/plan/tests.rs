@@ -1,4 +1,4 @@
-use fabric::Spread;
+use vswitch::Spread;
 
 use super::*;
 use crate::testing::{experiment, tree};
@@ -219,8 +219,8 @@ fn the_plan_as_table_and_csv() {
 /// As `fabrics/unshaped.fabric.yaml`: a case of it with a delay can be simulated.
 fn unshaped() -> Fabric {
     let mut fabric = fabric();
-    for link in &mut fabric.links {
-        link.spec = fabric::LinkSpec::default();
+    for link in &mut fabric.topology.links {
+        link.spec = link::LinkSpec::default();
     }
     let delays = [("0s", Span::ZERO), ("10us", Span::from_us(10))];
     let values = delays.map(|(text, delay)| (text.to_owned(), Setting::LinkDelay(delay))).to_vec();
@@ -232,7 +232,7 @@ fn unshaped() -> Fabric {
 #[test]
 fn udp_runs_live_as_tcp_does() {
     let mut fabric = fabric();
-    let kinds = [("udp", fabric::TransportKind::Udp), ("sack", fabric::TransportKind::Sack)];
+    let kinds = [("udp", transport::TransportKind::Udp), ("sack", transport::TransportKind::Sack)];
     let values = kinds.map(|(text, kind)| (text.to_owned(), Setting::Transport(kind))).to_vec();
     fabric.experiments[0].vary = vec![fabric::Axis { key: "transport".to_owned(), values }];
     fabric.experiments[0].expect[0].only.clear();
@@ -248,8 +248,8 @@ fn udp_runs_live_as_tcp_does() {
 #[test]
 fn a_host_behind_devices_is_simulated_only() {
     let mut fabric = fabric();
-    let (id, _) = fabric.hosts().next().unwrap();
-    let node = &mut fabric.nodes[id.0 as usize];
+    let (id, _) = fabric.topology.hosts().next().unwrap();
+    let node = &mut fabric.topology.nodes[id];
     node.devices = (0..node.ports.len()).map(|port| format!("tap{port}")).collect();
     fabric.experiments[0].expect.clear();
     let both_drivers = plan(&fabric, &both()).unwrap();

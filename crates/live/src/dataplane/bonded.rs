@@ -7,15 +7,16 @@ use std::num::NonZeroU64;
 
 use bond::end::{Framed, Output, Partner};
 use bond::{Accept, Carrier, End, Learning, LinkState, MemberId, Mode, Transmit};
-use fabric::{BondEnd, NodeId};
+use fabric::EndKind;
 use machine::{Step, Time, mix};
+use topology::{BondEndId, Direction, NodeId};
 use vswitch::Forwarding;
 use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use vswitch::spread::FlowHash;
 
 use super::flight::{Arrival, Bonded, Packet};
 use super::journal::Quota;
-use super::plan::{Direction, Plan};
+use super::plan::Plan;
 use super::pool::Frame;
 use super::telling::Allowance;
 use super::worker::Worker;
@@ -53,15 +54,16 @@ enum What {
 
 impl Place {
     /// The end with this index in the fabric, as it comes up at `now`.
-    pub fn new(plan: &Plan, index: usize, now: Time) -> Self {
+    pub fn new(plan: &Plan, index: BondEndId, now: Time) -> Self {
         let fabric = plan.fabric();
-        let end = &fabric.bonds[index];
-        let has_foreign_partner = fabric.node_of(fabric.bonds[end.partner].node).is_foreign();
-        let what = match end.end {
-            _ if fabric.node_of(end.node).is_foreign() => What::Foreign,
-            BondEnd::Learning => What::Learning(Learning::default()),
-            BondEnd::Bonded => {
-                let mut plan = fabric.bond_plan(index, mix(fabric.seed ^ index as u64));
+        let topology = &fabric.topology;
+        let end = &topology.bonds[index];
+        let has_foreign_partner = topology.nodes[topology.bonds[end.partner].node].is_foreign();
+        let what = match fabric.bonds[index].end {
+            _ if topology.nodes[end.node].is_foreign() => What::Foreign,
+            EndKind::Learning => What::Learning(Learning::default()),
+            EndKind::Bonded => {
+                let mut plan = fabric.bond_plan(index, mix(fabric.seed ^ u64::from(index.0)));
                 if has_foreign_partner {
                     plan.partner = Partner::Foreign { hello: drawn_lot() };
                 }
@@ -101,10 +103,10 @@ impl Place {
     }
 
     /// How it is at `now`; nothing of a switch's plain ports.
-    pub fn state(&self, plan: &Plan, index: usize, now: Time) -> Option<BondState> {
+    pub fn state(&self, plan: &Plan, index: BondEndId, now: Time) -> Option<BondState> {
         let What::Bonded(end) = &self.what else { return None };
-        let fabric = plan.fabric();
-        let bond = &fabric.bonds[index];
+        let topology = &plan.fabric().topology;
+        let place = &topology.bonds[index];
         let members = end.bond().members().map(|(id, member)| {
             let (sends, why) = why(end, id, now);
             let why = match end.peer().and_then(|peer| peer.why(now, id)) {
@@ -113,15 +115,15 @@ impl Place {
             };
             MemberState {
                 name: member.name().to_owned(),
-                to: fabric.nodes[plan.far(plan.members(index)[id.index()]).0 as usize].name.clone(),
+                to: topology.nodes[plan.far(plan.members(index)[id.index()])].name.clone(),
                 link: format!("{:?}", member.link()).to_lowercase(),
                 sends,
                 why,
             }
         });
         Some(BondState {
-            node: fabric.nodes[bond.node.0 as usize].name.clone(),
-            name: bond.name.clone(),
+            node: topology.nodes[place.node].name.clone(),
+            name: place.name.clone(),
             mode: end.bond().config().mode.name().to_owned(),
             carrier: end.bond().has_carrier(),
             members: members.collect(),
@@ -194,14 +196,14 @@ impl Worker {
     /// Looks at the bonds that want it.
     #[cold]
     pub(super) fn tend_bonds(&mut self, now: Time) {
-        for index in 0..self.parts.bonds.len() {
+        for index in self.parts.bonds.keys() {
             if self.parts.bonds[index].as_ref().is_some_and(|place| place.due <= now) {
                 self.tend_bond(now, index);
             }
         }
     }
 
-    fn tend_bond(&mut self, now: Time, index: usize) {
+    fn tend_bond(&mut self, now: Time, index: BondEndId) {
         let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
         place.due = Time::NEVER;
         let What::Bonded(end) = &mut place.what else { return };
@@ -213,7 +215,7 @@ impl Worker {
     }
 
     /// Carries out what an end wants.
-    pub(super) fn poll_bond(&mut self, now: Time, index: usize) {
+    pub(super) fn poll_bond(&mut self, now: Time, index: BondEndId) {
         loop {
             let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
             let What::Bonded(end) = &mut place.what else { return };
@@ -231,10 +233,10 @@ impl Worker {
         }
     }
 
-    pub(super) fn bond_name(&self, index: usize) -> String {
-        let fabric = self.plan.fabric();
-        let end = &fabric.bonds[index];
-        format!("{} of {}", end.name, fabric.nodes[end.node.0 as usize].name)
+    pub(super) fn bond_name(&self, index: BondEndId) -> String {
+        let topology = &self.plan.fabric().topology;
+        let end = &topology.bonds[index];
+        format!("{} of {}", end.name, topology.nodes[end.node].name)
     }
 
     fn send_control(&mut self, now: Time, direction: Direction, bytes: &[u8]) {
@@ -268,7 +270,7 @@ impl Worker {
 
     /// A frame of the bond's own has come to this end.
     #[cold]
-    fn take_control(&mut self, now: Time, (index, member): (usize, MemberId), frame: Frame) {
+    fn take_control(&mut self, now: Time, (index, member): (BondEndId, MemberId), frame: Frame) {
         self.answer_probe(now, (index, member), &frame.bytes()[VNET_HEADER..]);
         self.spread_announcement(now, index, &frame);
         self.pool.put(frame);
@@ -278,11 +280,13 @@ impl Worker {
     /// directory, as hosts are answered. In active-backup its waiting members hear the question as well: they live by what comes back to
     /// them of the active one's questions, which a switch sends everywhere.
     #[cold]
-    fn answer_probe(&mut self, now: Time, (index, member): (usize, MemberId), question: &[u8]) {
+    fn answer_probe(&mut self, now: Time, (index, member): (BondEndId, MemberId), question: &[u8]) {
         let mut answer = [0; ANSWER_BYTES];
         let Ok(len) = answer_probe(question, self.plan.directory(), &mut answer) else { return };
-        let partner = &self.plan.fabric().bonds[self.plan.fabric().bonds[index].partner];
-        let (mode, is_foreign) = (partner.config.mode, self.plan.fabric().node_of(partner.node).is_foreign());
+        let fabric = self.plan.fabric();
+        let partner = fabric.topology.bonds[index].partner;
+        let node = fabric.topology.bonds[partner].node;
+        let (mode, is_foreign) = (fabric.bonds[partner].config.mode, fabric.topology.nodes[node].is_foreign());
         let members = self.plan.members(index).len();
         // A foreign host has had its answer where its question came in.
         if !is_foreign {
@@ -305,7 +309,7 @@ impl Worker {
     }
 
     /// A packet is to leave by a bond.
-    pub(super) fn depart_by_bond(&mut self, index: usize, now: Time, mut packet: Packet) {
+    pub(super) fn depart_by_bond(&mut self, index: BondEndId, now: Time, mut packet: Packet) {
         let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
         let len = packet.frame.bytes().len();
         let (transmit, bonded) = match &mut place.what {
@@ -359,9 +363,13 @@ impl Worker {
     }
 
     /// A packet has come by a bond's member.
-    pub(super) fn arrive_at_bond(&mut self, (index, member): (usize, usize), Arrival { at, mut packet, .. }: Arrival) {
+    pub(super) fn arrive_at_bond(
+        &mut self,
+        (index, member): (BondEndId, usize),
+        Arrival { at, mut packet, .. }: Arrival,
+    ) {
         let member = MemberId::new(member);
-        let node = self.plan.fabric().bonds[index].node;
+        let node = self.plan.fabric().topology.bonds[index].node;
         let mut released = std::mem::take(&mut self.released);
         let place = self.parts.bonds[index].as_mut().expect("a worker owns the bonds of its nodes");
         let end = match &mut place.what {
@@ -429,8 +437,8 @@ impl Worker {
     }
 
     /// Lets go on what an end has handed on.
-    fn hand_on(&mut self, now: Time, index: usize) {
-        let node = self.plan.fabric().bonds[index].node;
+    fn hand_on(&mut self, now: Time, index: BondEndId) {
+        let node = self.plan.fabric().topology.bonds[index].node;
         let mut released = std::mem::take(&mut self.released);
         for mut packet in released.drain(..) {
             // From a foreign partner, and for no host that the directory knows: it may be for a member's own address. What its kernel

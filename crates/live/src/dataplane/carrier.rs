@@ -5,23 +5,25 @@
 //! it was through the cable in time.
 
 use bond::MemberId;
+use link::Link;
 use machine::Time;
+use topology::{Direction, LinkId};
 
 use super::parts::Parts;
-use super::plan::{Direction, Plan};
+use super::plan::Plan;
 use super::sleep::PortKey;
 use super::worker::Worker;
 use crate::device::Replacement;
 
 impl Worker {
     /// A link has lost its carrier, or has it back. The ends of its bond hear of it at once.
-    pub(super) fn set_link(&mut self, now: Time, link: usize, up: bool) {
-        let directions = [0, 1].map(|back| Direction(link as u32 * 2 + back));
-        if self.parts.links.len() <= directions[1].index() {
+    pub(super) fn set_link(&mut self, now: Time, link: LinkId, up: bool) {
+        let directions = Direction::both(link);
+        if self.parts.links.len() <= usize::from(directions[1]) {
             return;
         }
         for direction in directions {
-            let link = &mut self.parts.links[direction.index()];
+            let link = &mut self.parts.links[direction];
             match link {
                 Some(link) if up => link.mend(),
                 Some(link) => link.cut(),
@@ -54,7 +56,7 @@ impl Worker {
 
     fn lose_what_is_under_way(&mut self, directions: [Direction; 2]) {
         for (over, packet) in self.parts.flight.take_over(directions) {
-            match &mut self.parts.links[over.index()] {
+            match &mut self.parts.links[over] {
                 Some(link) => link.lose(1),
                 // It left from another worker's node.
                 None => self.parts.refused.removed += 1,
@@ -66,17 +68,17 @@ impl Worker {
 
 impl Parts {
     /// Which links have no carrier, by their number: what a new network is told after it was made.
-    pub(super) fn links_down(&self) -> impl Iterator<Item = usize> + '_ {
-        let down = |direction: &usize| self.links[*direction].as_ref().is_some_and(|link| !link.is_up());
-        (0..self.links.len()).filter(down).map(|direction| direction / 2)
+    pub(super) fn links_down(&self) -> impl Iterator<Item = LinkId> + '_ {
+        let is_down = |link: &Option<Link>| link.as_ref().is_some_and(|link| !link.is_up());
+        self.links.iter_enumerated().filter(move |(_, link)| is_down(link)).map(|(direction, _)| direction.link())
     }
 
     /// Tells the bonds that have just been made which of their members' links have no carrier.
     pub(super) fn tell_new_bonds(&mut self, plan: &Plan, now: Time) {
-        let down: Vec<usize> = self.links_down().collect();
+        let down: Vec<LinkId> = self.links_down().collect();
         for link in down {
-            for back in [0, 1] {
-                if let Some((end, member)) = plan.far_bond(Direction(link as u32 * 2 + back))
+            for direction in Direction::both(link) {
+                if let Some((end, member)) = plan.far_bond(direction)
                     && let Some(place) = &mut self.bonds[end]
                 {
                     place.carrier(now, MemberId::new(member), false);

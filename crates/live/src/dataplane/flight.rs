@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use machine::Time;
+use topology::Direction;
 use vswitch::Forwarding;
 
-use super::plan::Direction;
 use super::pool::Frame;
 
 /// A frame and what has been found out about it, once, where it came in.
@@ -145,7 +145,7 @@ impl Iterator for Flight {
 mod tests {
     use super::*;
     use crate::dataplane::pool::Pool;
-    use fabric::NodeId;
+    use topology::NodeId;
     use vswitch::spread::FlowHash;
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
             flight.add(Arrival { at: Time::from_ns(5), over: Direction(over), packet });
         }
         let taken = flight.take_over([Direction(0), Direction(1)]);
-        assert!(taken.iter().all(|(over, _)| over.link() == 0));
+        assert!(taken.iter().all(|(over, _)| over.link() == topology::LinkId(0)));
         assert_eq!(taken.len(), 4);
         let left: Vec<u32> = flight.by_ref().map(|arrival| arrival.packet.forwarding.to.0).collect();
         assert_eq!(left, [2, 4, 6]);

@@ -1,8 +1,8 @@
 //! Where frames come in: they are read from a host's port, cut where a link can't carry them whole, and decided about once.
 
-use fabric::{NodeId, PortId};
 use link::Link;
 use machine::Time;
+use topology::{NodeId, PortId};
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
@@ -122,7 +122,7 @@ impl Worker {
     #[cold]
     fn lose(&mut self, host: usize, error: &std::io::Error) {
         let Some(port) = &mut self.parts.ports[host] else { return };
-        let name = &self.plan.fabric().nodes[host].name;
+        let name = &self.plan.fabric().topology.nodes[NodeId::from(host)].name;
         // One that is not made may have its device back: the socket goes on then.
         let Some(tap) = port.tap() else { return tracing::info!("a device of host {name}: {error}") };
         self.sleepers[self.id].ignore(&**tap);
@@ -176,7 +176,7 @@ impl Worker {
             let forwarding = Forwarding { to, hash: FlowHash(0) };
             Packet { frame, forwarding, number, bonded: Bonded::Control }
         };
-        if !self.parts.links[uplink.index()].as_ref().is_some_and(Link::is_up) {
+        if !self.parts.links[uplink].as_ref().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
             return self.cross(uplink, now, control(frame));
         }

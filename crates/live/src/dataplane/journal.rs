@@ -4,6 +4,7 @@
 use bond::Event;
 use bond::end::Output;
 use machine::{Span, Time};
+use topology::BondEndId;
 
 use super::worker::Worker;
 
@@ -54,7 +55,7 @@ impl Quota {
 impl Worker {
     /// Writes into the log what an end of a bond has to tell.
     #[cold]
-    pub(super) fn log_of_bond(&mut self, now: Time, index: usize, output: &Output) {
+    pub(super) fn log_of_bond(&mut self, now: Time, index: BondEndId, output: &Output) {
         if let Output::Event(event @ Event::Remapped(_)) = output {
             // That is how load is followed, several times a second if the file wants it.
             return tracing::debug!("{}: {event:?}", self.bond_name(index));
@@ -74,7 +75,7 @@ impl Worker {
     }
 
     /// Says what the log does not, once the minute is over.
-    pub(super) fn log_what_was_left_out(&mut self, now: Time, index: usize) {
+    pub(super) fn log_what_was_left_out(&mut self, now: Time, index: BondEndId) {
         let Some(place) = &mut self.parts.bonds[index] else { return };
         if let Some(lines) = place.quota.settle(now) {
             tracing::warn!(

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use fabric::NodeId;
+use topology::{BondEndId, LinkId, NodeId};
 
 use crate::Error;
 use crate::clock::Clock;
@@ -114,7 +114,7 @@ impl DataPlane {
 
     /// Takes the carrier from a link, by its number in the fabric, or gives it back. What is under way is lost, and the ends of its
     /// bond have heard of it when this returns. A number that no link has changes nothing.
-    pub fn set_link(&self, link: usize, up: bool) {
+    pub fn set_link(&self, link: LinkId, up: bool) {
         let done: Vec<Receiver<_>> = self.workers.iter().map(|worker| worker.set_link(link, up)).collect();
         for done in done {
             // A worker that panicked does not answer; the daemon ends on that elsewhere.
@@ -126,7 +126,7 @@ impl DataPlane {
     pub fn replace_port(&self, host: NodeId, device: usize, replacement: Replacement) {
         let (done, answer) = mpsc::channel();
         let worker = &self.workers[self.plan.owner(host)];
-        let key = PortKey { host: host.0 as usize, device };
+        let key = PortKey { host: usize::from(host), device };
         // A worker that is gone drops the order; the daemon ends on that elsewhere.
         let _ = worker.orders.send(Order::ReplacePort { key, replacement, done });
         worker.sleeper.ring();
@@ -150,7 +150,7 @@ impl DataPlane {
     pub fn unsettled(&self) -> Vec<Unsettled> {
         let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask_for_unsettled).collect();
         // A worker that panicked does not answer; the daemon ends on that elsewhere.
-        let mut bonds: Vec<(usize, Unsettled)> = replies.iter().flat_map(Receiver::iter).flatten().collect();
+        let mut bonds: Vec<(BondEndId, Unsettled)> = replies.iter().flat_map(Receiver::iter).flatten().collect();
         bonds.sort_by_key(|(index, _)| *index);
         bonds.into_iter().map(|(_, bond)| bond).collect()
     }
@@ -173,14 +173,14 @@ impl Handle {
         answer
     }
 
-    fn ask_for_unsettled(&self) -> Receiver<Vec<(usize, Unsettled)>> {
+    fn ask_for_unsettled(&self) -> Receiver<Vec<(BondEndId, Unsettled)>> {
         let (reply, answer) = mpsc::channel();
         let _ = self.orders.send(Order::Unsettled(reply));
         self.sleeper.ring();
         answer
     }
 
-    fn set_link(&self, link: usize, up: bool) -> Receiver<()> {
+    fn set_link(&self, link: LinkId, up: bool) -> Receiver<()> {
         let (done, answer) = mpsc::channel();
         let _ = self.orders.send(Order::SetLink { link, up, done });
         self.sleeper.ring();

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use fabric::NodeId;
+use fabric::Fabric;
 use link::Link;
 use machine::{Span, Time};
+use topology::{BondEndId, Direction, NodeId, Side, TiSlice, TiVec};
 use vswitch::Switch;
 
 use super::bonded::Place;
 use super::flight::{Arrival, Flight};
 use super::flows::Flows;
 use super::host_port::HostPort;
-use super::plan::{Direction, Plan};
+use super::plan::Plan;
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
 use crate::device::Attached;
 
@@ -32,11 +33,11 @@ pub struct Parts {
     /// By the switch's number among the switches.
     pub switches: Vec<Option<Forwarder>>,
     /// By direction; a link belongs to the node from which packets leave.
-    pub links: Vec<Option<Link>>,
+    pub links: TiVec<Direction, Option<Link>>,
     /// By host.
     pub ports: Vec<Option<HostPort>>,
     /// Ends of bonds, by their index in the fabric. Empty where there are none.
-    pub bonds: Vec<Option<Place>>,
+    pub bonds: TiVec<BondEndId, Option<Place>>,
     /// Packets on the links that end here.
     pub flight: Flight,
     /// Packets that have entered the fabric here.
@@ -52,13 +53,17 @@ pub struct Parts {
 impl Parts {
     /// Parts of a network that comes up at `now`.
     pub fn new(plan: &Plan, now: Time) -> Self {
-        let links =
-            plan.fabric().links.iter().flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
+        let links = plan
+            .fabric()
+            .topology
+            .links
+            .iter()
+            .flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
         Self {
             switches: (0..plan.switches()).map(|at| Some(Forwarder::new(plan, at))).collect(),
             links: links.collect(),
             ports: none(plan.hosts()),
-            bonds: (0..plan.fabric().bonds.len()).map(|index| Some(Place::new(plan, index, now))).collect(),
+            bonds: plan.fabric().bonds.keys().map(|id| Some(Place::new(plan, id, now))).collect(),
             ..Self::default()
         }
     }
@@ -74,9 +79,9 @@ impl Parts {
     /// Takes in those of another worker.
     pub fn merge(&mut self, mut other: Self) {
         fill(&mut self.switches, other.switches);
-        fill(&mut self.links, other.links);
+        fill(&mut self.links.raw, other.links.raw);
         fill(&mut self.ports, other.ports);
-        fill(&mut self.bonds, other.bonds);
+        fill(&mut self.bonds.raw, other.bonds.raw);
         other.flight.for_each(|arrival| self.flight.add(arrival));
         other.flows.drain().for_each(|(_, flow)| self.flows.adopt(flow));
         self.refused.add(&other.refused);
@@ -91,14 +96,14 @@ impl Parts {
         for (at, switch) in self.switches.into_iter().enumerate() {
             shares[plan.owner(NodeId((plan.hosts() + at) as u32))].switches[at] = switch;
         }
-        for (at, link) in self.links.into_iter().enumerate() {
-            shares[plan.owner(plan.near(Direction(at as u32)))].links[at] = link;
+        for (at, link) in self.links.into_iter_enumerated() {
+            shares[plan.owner(plan.near(at))].links[at] = link;
         }
         for (at, port) in self.ports.into_iter().enumerate() {
             shares[plan.owner(NodeId(at as u32))].ports[at] = port;
         }
-        for (at, bond) in self.bonds.into_iter().enumerate() {
-            shares[plan.owner(plan.fabric().bonds[at].node)].bonds[at] = bond;
+        for (at, bond) in self.bonds.into_iter_enumerated() {
+            shares[plan.owner(plan.fabric().topology.bonds[at].node)].bonds[at] = bond;
         }
         for arrival in &mut self.flight {
             shares[plan.owner(plan.far(arrival.over))].flight.add(arrival);
@@ -119,9 +124,9 @@ impl Parts {
     fn blank(plan: &Plan) -> Self {
         Self {
             switches: none(plan.switches()),
-            links: none(plan.fabric().links.len() * 2),
+            links: none(plan.fabric().topology.links.len() * 2).into(),
             ports: none(plan.hosts()),
-            bonds: none(plan.fabric().bonds.len()),
+            bonds: none(plan.fabric().bonds.len()).into(),
             ..Self::default()
         }
     }
@@ -132,19 +137,19 @@ impl Parts {
         let mut parts = Self::new(new, now);
         let nodes = node_map(old, new);
         let links = link_map(old, new);
-        let mut retimings = vec![None; links.len()];
-        for (was, is) in links.iter().enumerate().filter_map(|(was, is)| Some((was, (*is)?))) {
+        let mut retimings: TiVec<Direction, _> = vec![None; links.len()].into();
+        for (was, is) in links.iter_enumerated().filter_map(|(was, is)| Some((was, (*is)?))) {
             if let Some(mut link) = self.links[was].take() {
-                let spec = new.fabric().links[is.link()].spec;
+                let spec = new.fabric().topology.links[is.link()].spec;
                 if link.spec() != spec {
                     retimings[was] = Some(link.reconfigure(now, spec));
                 }
-                parts.links[is.index()] = Some(link);
+                parts.links[is] = Some(link);
             }
         }
         for (was, port) in self.ports.into_iter().enumerate() {
-            if let (Some(is), Some(port)) = (nodes[was], port) {
-                let is = is.0 as usize;
+            if let (Some(is), Some(port)) = (nodes[NodeId::from(was)], port) {
+                let is = usize::from(is);
                 if attached.get(is).is_some_and(|attached| port.attached.is(attached)) {
                     parts.ports[is] = Some(port);
                 }
@@ -154,28 +159,28 @@ impl Parts {
             parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
         }
         for (host, device, mac) in old.directory().learned() {
-            if let Some(host) = nodes[host.0 as usize] {
+            if let Some(host) = nodes[host] {
                 new.directory().learn(host, device, mac);
             }
         }
         parts.tell_new_bonds(new, now);
-        let mut is_new = vec![true; parts.bonds.len()];
-        for (index, mut place) in self.bonds.into_iter().enumerate().filter_map(|(at, place)| Some((at, place?))) {
+        let mut is_new: TiVec<BondEndId, bool> = vec![true; parts.bonds.len()].into();
+        for (index, mut place) in self.bonds.into_iter_enumerated().filter_map(|(at, place)| Some((at, place?))) {
             if let Some(is) = same_bond((old, new), index, &nodes, &links) {
                 parts.bonds[is] = Some(place);
                 is_new[is] = false;
             } else {
                 // What waits for others goes on: as if it came now, over the first member.
-                let over = Direction(old.members(index)[0].0 ^ 1);
+                let over = old.members(index)[0].back();
                 place.flush(now, &mut |packet| self.flight.add(Arrival { at: now, over, packet }));
             }
         }
         for mut arrival in &mut self.flight {
-            if let Some(retiming) = &retimings[arrival.over.index()] {
+            if let Some(retiming) = &retimings[arrival.over] {
                 arrival.at = retiming.arrival(arrival.at);
             }
-            let over = links[arrival.over.index()];
-            let to = nodes[arrival.packet.forwarding.to.0 as usize].filter(|to| (to.0 as usize) < new.hosts());
+            let over = links[arrival.over];
+            let to = nodes[arrival.packet.forwarding.to].filter(|to| usize::from(*to) < new.hosts());
             let (Some(over), Some(to)) = (over, to) else {
                 self.refused.removed += 1;
                 continue;
@@ -208,7 +213,7 @@ impl Parts {
         for port in self.ports.iter_mut().flatten() {
             port.count_losses();
         }
-        let links = self.links.iter().enumerate();
+        let links = self.links.iter_enumerated();
         let ports = self.ports.iter().enumerate();
         Report {
             links: links
@@ -220,8 +225,7 @@ impl Parts {
             flows: self.flows.report(),
             bonds: self
                 .bonds
-                .iter()
-                .enumerate()
+                .iter_enumerated()
                 .filter_map(|(at, place)| Some((at, place.as_ref()?.state(plan, at, now)?)))
                 .collect(),
             refused: self.refused,
@@ -267,25 +271,25 @@ fn fill<T>(into: &mut Vec<Option<T>>, from: Vec<Option<T>>) {
 }
 
 /// Where each node of `old` is in `new`, by name and kind.
-fn node_map(old: &Plan, new: &Plan) -> Vec<Option<NodeId>> {
-    let is_host = |plan: &Plan, id: usize| id < plan.hosts();
-    let names = new.fabric().nodes.iter().enumerate();
-    let by_name: BTreeMap<_, _> = names.map(|(id, node)| ((node.name.as_str(), is_host(new, id)), id as u32)).collect();
-    let nodes = old.fabric().nodes.iter().enumerate();
-    nodes.map(|(id, node)| by_name.get(&(node.name.as_str(), is_host(old, id))).copied().map(NodeId)).collect()
+fn node_map(old: &Plan, new: &Plan) -> TiVec<NodeId, Option<NodeId>> {
+    let (old, new) = (&old.fabric().topology, &new.fabric().topology);
+    let names = new.nodes.iter_enumerated();
+    let by_name: BTreeMap<_, _> = names.map(|(id, node)| ((node.name.as_str(), new.is_host(id)), id)).collect();
+    let nodes = old.nodes.iter_enumerated();
+    nodes.map(|(id, node)| by_name.get(&(node.name.as_str(), old.is_host(id))).copied()).collect()
 }
 
 /// Where each direction of `old` is in `new`, by the names of its ends; parallel links are told apart by their order.
-fn link_map(old: &Plan, new: &Plan) -> Vec<Option<Direction>> {
+fn link_map(old: &Plan, new: &Plan) -> TiVec<Direction, Option<Direction>> {
     let by_name: BTreeMap<_, _> =
         link_keys(new).into_iter().zip(0_u32..).map(|(key, at)| (key, Direction(at))).collect();
     link_keys(old).iter().map(|key| by_name.get(key).copied()).collect()
 }
 
 fn link_keys(plan: &Plan) -> Vec<(&str, &str, u32)> {
-    let name = |id: NodeId| plan.fabric().nodes[id.0 as usize].name.as_str();
+    let name = |id: NodeId| plan.fabric().topology.nodes[id].name.as_str();
     let mut parallel = BTreeMap::new();
-    let directions = (0..plan.fabric().links.len() as u32 * 2).map(Direction);
+    let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
     let keys = directions.map(|direction| {
         let (from, to) = (name(plan.near(direction)), name(plan.far(direction)));
         let number = parallel.entry((from, to)).or_insert(0);
@@ -299,30 +303,29 @@ fn link_keys(plan: &Plan) -> Vec<(&str, &str, u32)> {
 /// same, with the same kind of partner.
 fn same_bond(
     (old, new): (&Plan, &Plan),
-    was: usize,
-    nodes: &[Option<NodeId>],
-    links: &[Option<Direction>],
-) -> Option<usize> {
+    was: BondEndId,
+    nodes: &TiSlice<NodeId, Option<NodeId>>,
+    links: &TiSlice<Direction, Option<Direction>>,
+) -> Option<BondEndId> {
     let (before, after) = (old.fabric(), new.fabric());
-    let end = &before.bonds[was];
-    let node = nodes[end.node.0 as usize]?;
-    let is = after.bonds.iter().position(|other| other.node == node && other.name == end.name)?;
-    let other = &after.bonds[is];
-    let members = old.members(was).iter().map(|direction| links[direction.index()]);
-    let kinds = |fabric: &fabric::Fabric, end: &fabric::Bond| {
-        let is_foreign = |end: &fabric::Bond| fabric.node_of(end.node).is_foreign();
-        (end.end, is_foreign(end), is_foreign(&fabric.bonds[end.partner]))
+    let end = &before.topology.bonds[was];
+    let node = nodes[end.node]?;
+    let is = after.topology.bonds.position(|other| other.node == node && other.name == end.name)?;
+    let members = old.members(was).iter().map(|direction| links[*direction]);
+    let kinds = |fabric: &Fabric, id: BondEndId| {
+        let is_foreign = |id: BondEndId| fabric.topology.nodes[fabric.topology.bonds[id].node].is_foreign();
+        (fabric.bonds[id].end, is_foreign(id), is_foreign(fabric.topology.bonds[id].partner))
     };
     let is_same = members.eq(new.members(is).iter().copied().map(Some))
-        && kinds(before, end) == kinds(after, other)
+        && kinds(before, was) == kinds(after, is)
         && before.bond_plan(was, 0) == after.bond_plan(is, 0);
     is_same.then_some(is)
 }
 
 /// Whether the same nodes are plugged together in the same way: then node numbers, port numbers and next-hop sets are the same.
 fn same_graph(old: &Plan, new: &Plan) -> bool {
-    let shape = |plan: &Plan| -> Vec<_> { plan.fabric().links.iter().map(|link| (link.a, link.b)).collect() };
-    let names = |plan: &Plan| -> Vec<_> { plan.fabric().nodes.iter().map(|node| node.name.clone()).collect() };
+    let shape = |plan: &Plan| -> Vec<_> { plan.fabric().topology.links.iter().map(|link| (link.a, link.b)).collect() };
+    let names = |plan: &Plan| -> Vec<_> { plan.fabric().topology.nodes.iter().map(|node| node.name.clone()).collect() };
     old.hosts() == new.hosts() && names(old) == names(new) && shape(old) == shape(new)
 }
 
@@ -330,11 +333,11 @@ fn same_graph(old: &Plan, new: &Plan) -> bool {
 #[derive(Debug)]
 pub struct Report {
     /// Number, whether it has a carrier, what it has done.
-    links: Vec<(usize, bool, link::Counters)>,
+    links: Vec<(Direction, bool, link::Counters)>,
     ports: Vec<(usize, PortTraffic)>,
     forwarded: Vec<(usize, usize, u64)>,
     flows: Vec<control::FlowCounters>,
-    bonds: Vec<(usize, control::BondState)>,
+    bonds: Vec<(BondEndId, control::BondState)>,
     refused: Refusals,
     worker: WorkerCounters,
 }
@@ -343,14 +346,17 @@ impl Report {
     /// Adds it to what the others counted.
     pub fn add_to(self, counters: &mut Counters, plan: &Plan) {
         for (at, up, link) in self.links {
-            let both = &mut counters.links[at / 2];
+            let both = &mut counters.links[usize::from(at.link())];
             both.up &= up;
-            *(if at % 2 == 0 { &mut both.forward } else { &mut both.backward }) = link;
+            *(match at.from() {
+                Side::A => &mut both.forward,
+                Side::B => &mut both.backward,
+            }) = link;
         }
         for (at, traffic) in self.ports {
             counters.ports[at].traffic = traffic;
         }
-        let name = |id: usize| plan.fabric().nodes[id].name.clone();
+        let name = |id: usize| plan.fabric().topology.nodes[NodeId::from(id)].name.clone();
         counters.forwarded.extend(self.forwarded.into_iter().map(|(switch, host, packets)| Forwarded {
             switch: name(plan.hosts() + switch),
             host: name(host),
@@ -366,15 +372,15 @@ impl Report {
 /// Counters with all names and no counts.
 pub fn blank_counters(plan: &Plan, at: Span) -> Counters {
     let fabric = plan.fabric();
-    let name = |id: NodeId| fabric.nodes[id.0 as usize].name.clone();
-    let links = fabric.links.iter();
-    let hosts = fabric.nodes[..plan.hosts()].iter();
+    let name = |id: NodeId| fabric.topology.nodes[id].name.clone();
+    let links = fabric.topology.links.iter();
+    let hosts = fabric.topology.hosts();
     Counters {
         at,
         links: links
             .map(|link| LinkCounters { a: name(link.a.node), b: name(link.b.node), ..LinkCounters::default() })
             .collect(),
-        ports: hosts.map(|host| PortCounters { host: host.name.clone(), ..PortCounters::default() }).collect(),
+        ports: hosts.map(|(_, host)| PortCounters { host: host.name.clone(), ..PortCounters::default() }).collect(),
         ..Counters::default()
     }
 }

@@ -3,6 +3,7 @@
 use bond::lacp::Standing;
 use bond::{End, LinkState, Member, MemberId};
 use machine::Time;
+use topology::{BondEndId, NodeId};
 
 use super::flight::Packet;
 use super::worker::Worker;
@@ -11,14 +12,15 @@ use crate::settling::{Unsettled, UnsettledMember};
 impl Worker {
     /// Those of its own, each with its number in the fabric. Only LACP has anything to wait for: in other modes a link with a carrier is used.
     #[cold]
-    pub(super) fn unsettled(&self, now: Time) -> Vec<(usize, Unsettled)> {
-        let places = self.parts.bonds.iter().enumerate();
+    pub(super) fn unsettled(&self, now: Time) -> Vec<(BondEndId, Unsettled)> {
+        let topology = &self.plan.fabric().topology;
+        let places = self.parts.bonds.iter_enumerated();
         let ends = places.filter_map(|(index, place)| Some((index, place.as_ref()?.end()?)));
         let unsettled = ends.filter_map(|(index, end)| {
             let members: Vec<_> = end.bond().members().filter_map(|member| unsettled(end, member, now)).collect();
-            let bond = &self.plan.fabric().bonds[index];
-            let name = |node| self.plan.fabric().node_of(node).name.clone();
-            let to = self.plan.fabric().bonds[bond.partner].node;
+            let bond = &topology.bonds[index];
+            let name = |node: NodeId| topology.nodes[node].name.clone();
+            let to = topology.bonds[bond.partner].node;
             let found = Unsettled { node: name(bond.node), bond: bond.name.clone(), to: name(to), members };
             (!found.members.is_empty()).then_some((index, found))
         });

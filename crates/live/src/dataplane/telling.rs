@@ -2,8 +2,8 @@
 //! in active-backup with `fail_over_mac: active`. Answers go from host to host like other frames; here is what goes to all, and what is
 //! learned from it.
 
-use fabric::NodeId;
 use machine::{Span, Time};
+use topology::{BondEndId, NodeId};
 use vswitch::Forwarding;
 use vswitch::neighbour::claim;
 use vswitch::spread::FlowHash;
@@ -51,9 +51,9 @@ impl Worker {
 
     /// The host at the other end of a bond may have told everybody which address it has from here on: all hosts beyond this end get a copy,
     /// as from a switch that floods it.
-    pub(super) fn spread_announcement(&mut self, now: Time, index: usize, frame: &Frame) {
-        let fabric = self.plan.fabric();
-        let (node, from) = (fabric.bonds[index].node, fabric.bonds[fabric.bonds[index].partner].node);
+    pub(super) fn spread_announcement(&mut self, now: Time, index: BondEndId, frame: &Frame) {
+        let bonds = &self.plan.fabric().topology.bonds;
+        let (node, from) = (bonds[index].node, bonds[bonds[index].partner].node);
         let directory = self.plan.directory();
         let is_announcement = directory.answers_itself(from)
             && claim(&frame.bytes()[VNET_HEADER..], directory)

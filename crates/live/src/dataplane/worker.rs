@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
-use fabric::NodeId;
 use link::Verdict;
 use machine::{Span, Time};
+use topology::{BondEndId, Direction, LinkId, NodeId};
 
 use super::flight::{Arrival, Packet};
 use super::parts::{Parts, Report};
-use super::plan::{Direction, Plan};
+use super::plan::Plan;
 use super::pool::{Frame, Pool};
 
 use super::sleep::{PortKey, Ready, Sleeper};
@@ -41,11 +41,11 @@ pub enum Order {
     /// Tell what was counted.
     Report(Sender<Report>),
     /// Tell which ends of bonds do not carry all that they can, each with its number in the fabric.
-    Unsettled(Sender<Vec<(usize, Unsettled)>>),
+    Unsettled(Sender<Vec<(BondEndId, Unsettled)>>),
     /// Take the carrier from a link, or give it back.
     SetLink {
         /// Its number in the fabric.
-        link: usize,
+        link: LinkId,
         /// Whether it has a carrier.
         up: bool,
         /// Hears when it is done.
@@ -279,7 +279,7 @@ impl Worker {
     pub(super) fn cross(&mut self, mut direction: Direction, now: Time, mut packet: Packet) {
         let bytes = (packet.frame.bytes().len() - VNET_HEADER) as u32;
         loop {
-            let link = self.parts.links[direction.index()].as_mut().expect("a worker owns the links of its nodes");
+            let link = self.parts.links[direction].as_mut().expect("a worker owns the links of its nodes");
             let Verdict::Arrives(at) = link.offer(now, bytes) else { return self.pool.put(packet.frame) };
             let node = self.plan.far(direction);
             let arrival = |packet| Arrival { at, over: direction, packet };

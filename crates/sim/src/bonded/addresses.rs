@@ -8,8 +8,9 @@
 use std::net::Ipv4Addr;
 
 use bond::{MemberId, Transmit};
-use fabric::{BondEnd, Fabric};
+use fabric::{EndKind, Fabric};
 use machine::Time;
+use topology::BondEndId;
 use vswitch::neighbour::claim;
 use wire::{ArpOperation, ArpPacket, ArpRepr, EthernetRepr, ethertype};
 
@@ -38,19 +39,19 @@ pub(super) struct Told {
 
 impl Told {
     /// For the end with this index: `None` if it has no plain ports, or the host at the other end tells one address.
-    pub(super) fn at(fabric: &Fabric, index: usize) -> Option<Box<Self>> {
-        let end = &fabric.bonds[index];
-        let partner = &fabric.bonds[end.partner];
-        if end.end != BondEnd::Learning || !partner.config.answers_by_member() {
+    pub(super) fn at(fabric: &Fabric, id: BondEndId) -> Option<Box<Self>> {
+        let topology = &fabric.topology;
+        let partner = topology.bonds[id].partner;
+        if fabric.bonds[id].end != EndKind::Learning || !fabric.bonds[partner].config.answers_by_member() {
             return None;
         }
-        let members = fabric.bond_plan(end.partner, 0).members;
-        let hosts: Vec<_> = fabric.hosts().filter_map(|(id, _)| fabric.address(id)).collect();
+        let members = fabric.bond_plan(partner, 0).members;
+        let hosts: Vec<_> = topology.hosts().filter_map(|(host, _)| topology.address(host)).collect();
         Some(Box::new(Self {
             addresses: members.into_iter().map(|(_, mac, _)| mac).collect(),
             by_peer: vec![UNTOLD; hosts.len()],
             hosts: hosts.into_iter().map(|host| (host.mac, host.ipv4)).collect(),
-            host: partner.node.0,
+            host: topology.bonds[partner].node.0,
         }))
     }
 

@@ -3,9 +3,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fabric::{End, Fabric, HostAddress, Link, LinkId, LinkSpec, Node, NodeId, NodeKind, PortId, Side, Spread};
-use fabric::{TransportKind, TransportSpec};
+use fabric::Fabric;
+use link::LinkSpec;
 use machine::Span;
+use topology::{HostAddress, NodeId, TiVec, Topology};
+use transport::{TransportKind, TransportSpec};
+use vswitch::Spread;
 
 /// 1 Gbit/s, 50 us, 250 packets: every link of spec 3.
 pub const GIGABIT: LinkSpec =
@@ -13,37 +16,27 @@ pub const GIGABIT: LinkSpec =
 
 /// `hosts` hosts, then `switches` switches, then links between the nodes of these numbers.
 pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fabric {
-    let node = |id: u32| Node {
-        name: format!("n{id}"),
-        kind: if id < hosts { NodeKind::Host(address(id)) } else { NodeKind::Switch { tier: 0, pod: None } },
-        ports: Vec::new(),
-        devices: Vec::new(),
-        x_permille: 0,
-    };
-    let mut fabric = Fabric {
+    let mut topology = Topology::default();
+    for id in 0..hosts {
+        topology.add_host(format!("n{id}"), address(id));
+    }
+    for id in hosts..hosts + switches {
+        topology.add_switch(format!("n{id}"), 0, None);
+    }
+    for &(a, b, spec) in links {
+        topology.connect(NodeId(a), NodeId(b), spec);
+    }
+    Fabric {
         name: "test".into(),
         description: String::new(),
-        nodes: (0..hosts + switches).map(node).collect(),
-        hosts,
-        links: Vec::new(),
-        bonds: Vec::new(),
+        topology,
+        bonds: TiVec::new(),
         spread: Spread::Single,
         mtu: 1_500,
         seed: 1,
         controllers: None,
         experiments: Vec::new(),
-    };
-    for &(a, b, spec) in links {
-        let id = LinkId(fabric.links.len() as u32);
-        let mut plug = |node: u32, side| {
-            let ports = &mut fabric.nodes[node as usize].ports;
-            ports.push((id, side));
-            End { node: NodeId(node), port: PortId(ports.len() as u16 - 1) }
-        };
-        let (a, b) = (plug(a, Side::A), plug(b, Side::B));
-        fabric.links.push(Link { a, b, spec });
     }
-    fabric
 }
 
 fn address(id: u32) -> HostAddress {

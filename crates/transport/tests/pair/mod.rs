@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use fabric::TransportSpec;
 use machine::{Control, Span, Step, Time};
+use transport::TransportSpec;
 use transport::{Ack, Receiver, Segment, Sender, receiver, sender};
 
 /// What happens to a packet.

@@ -8,7 +8,7 @@ pub(crate) use explicit::explicit;
 pub(crate) use fat_tree::fat_tree;
 pub(crate) use leaf_spine::leaf_spine;
 
-use crate::LinkSpec;
+use link::LinkSpec;
 
 /// What the two kinds of links of a topology do to packets.
 #[derive(Clone, Copy, Debug, Default)]

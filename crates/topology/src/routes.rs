@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Fabric, NodeId, PortId};
+use crate::{NodeId, PortId, TiVec, Topology};
 
 /// Marks a pair without a path, in distances and among attachments.
 const NONE: u32 = u32::MAX;
@@ -23,7 +23,7 @@ static ONLY_PORT: [PortId; 1] = [PortId(0)];
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     /// Of each host, where it hangs.
-    hosts: Vec<Attached>,
+    hosts: TiVec<NodeId, Attached>,
     /// Of each switch, where its part of `ranges` lies.
     switches: Vec<Sets>,
     /// How many attachments there are: the length of a row of `table`.
@@ -66,9 +66,9 @@ impl Routes {
     /// One breadth-first search per attachment. A fat-tree of k = 48 (27,648 hosts, 2,880 switches, 1,152 attachments)
     /// takes 0.4 s and 8 MB, k = 64 takes 2 s and 24 MB (2 cores, both busy otherwise, 2026-11-21;
     /// `cargo run --release -p heddle-fabric --example routes -- 48`).
-    pub fn compute(fabric: &Fabric) -> Self {
-        let network = Network::of(fabric);
-        let (hosts, columns) = attach(fabric);
+    pub fn compute(topology: &Topology) -> Self {
+        let network = Network::of(topology);
+        let (hosts, columns) = attach(topology);
         let attachments = columns.len() as u32;
         let mut builder = Builder::new(network.switches(), attachments as usize);
         let mut search = Search::new(network.switches());
@@ -78,7 +78,7 @@ impl Routes {
         }
         let mut on_switch = vec![0; network.switches()];
         for host in hosts.iter().filter(|host| host.attachment != NONE) {
-            on_switch[(host.at.0 - fabric.hosts) as usize] += 1;
+            on_switch[(host.at.0 - topology.hosts) as usize] += 1;
         }
         builder.finish(hosts, &on_switch, attachments)
     }
@@ -86,10 +86,10 @@ impl Routes {
     /// The ports of `at` on shortest paths to the host `to`, ascending. Empty only if `at` is `to`.
     ///
     /// # Panics
-    /// If `to` is not a host or `at` is not a node of the fabric.
+    /// If `to` is not a host or `at` is not a node of the topology.
     #[inline]
     pub fn next_hops(&self, at: NodeId, to: NodeId) -> &[PortId] {
-        let host = &self.hosts[to.0 as usize];
+        let host = &self.hosts[to];
         if host.at == at {
             return std::slice::from_ref(&host.port);
         }
@@ -103,7 +103,7 @@ impl Routes {
     /// Below [`Routes::groups`] of that node. Per-set state (a round-robin turn) is indexed by it.
     #[inline]
     pub fn group(&self, at: NodeId, to: NodeId) -> u32 {
-        let host = &self.hosts[to.0 as usize];
+        let host = &self.hosts[to];
         let Some((row, sets)) = self.row(at) else { return 0 };
         if host.at == at {
             return sets.count + host.rank;
@@ -118,7 +118,7 @@ impl Routes {
 
     /// Bytes of memory that the tables take.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.hosts)
+        size_of_val(self.hosts.raw.as_slice())
             + size_of_val(&*self.switches)
             + size_of_val(&*self.table)
             + size_of_val(&*self.ranges)
@@ -127,34 +127,30 @@ impl Routes {
 
     #[inline]
     fn row(&self, at: NodeId) -> Option<(usize, Sets)> {
-        let row = (at.0 as usize).checked_sub(self.hosts.len())?;
+        let row = usize::from(at).checked_sub(self.hosts.len())?;
         Some((row, self.switches[row]))
     }
 }
 
 /// Where every host hangs, and the switches with hosts in the order of their first host.
-fn attach(fabric: &Fabric) -> (Vec<Attached>, Vec<u32>) {
+fn attach(topology: &Topology) -> (TiVec<NodeId, Attached>, Vec<u32>) {
     let mut columns = Vec::new();
-    let mut column_of = vec![NONE; fabric.nodes.len()];
-    let mut ranks = vec![0; fabric.nodes.len()];
-    let hosts = fabric.nodes[..fabric.hosts as usize]
-        .iter()
-        .map(|host| {
-            let (link, side) = host.ports[0];
-            let end = fabric.links[link.0 as usize].end(side.other());
-            if end.node.0 < fabric.hosts {
-                return Attached { at: end.node, attachment: NONE, rank: 0, port: end.port };
-            }
-            let at = end.node.0 as usize;
-            if column_of[at] == NONE {
-                column_of[at] = columns.len() as u32;
-                columns.push(end.node.0 - fabric.hosts);
-            }
-            ranks[at] += 1;
-            Attached { at: end.node, attachment: column_of[at], rank: ranks[at] - 1, port: end.port }
-        })
-        .collect();
-    (hosts, columns)
+    let mut column_of: TiVec<NodeId, u32> = vec![NONE; topology.nodes.len()].into();
+    let mut ranks: TiVec<NodeId, u32> = vec![0; topology.nodes.len()].into();
+    let hosts = topology.hosts().map(|(_, host)| {
+        let (link, side) = host.ports[PortId(0)];
+        let end = topology.links[link].end(side.other());
+        if topology.is_host(end.node) {
+            return Attached { at: end.node, attachment: NONE, rank: 0, port: end.port };
+        }
+        if column_of[end.node] == NONE {
+            column_of[end.node] = columns.len() as u32;
+            columns.push(end.node.0 - topology.hosts);
+        }
+        ranks[end.node] += 1;
+        Attached { at: end.node, attachment: column_of[end.node], rank: ranks[end.node] - 1, port: end.port }
+    });
+    (hosts.collect(), columns)
 }
 
 /// The switches and the links between them, as rows of (neighbour, port).
@@ -164,15 +160,15 @@ struct Network {
 }
 
 impl Network {
-    fn of(fabric: &Fabric) -> Self {
+    fn of(topology: &Topology) -> Self {
         let mut network = Self { starts: vec![0], edges: Vec::new() };
         let further: BTreeSet<(NodeId, PortId)> =
-            fabric.bonds.iter().flat_map(|bond| bond.ports.iter().skip(1).map(|&port| (bond.node, port))).collect();
-        for (id, node) in fabric.switches() {
-            for (port, &(link, side)) in node.ports.iter().enumerate() {
-                let (peer, port) = (fabric.links[link.0 as usize].end(side.other()).node.0, PortId(port as u16));
-                if peer >= fabric.hosts && !further.contains(&(id, port)) {
-                    network.edges.push((peer - fabric.hosts, port));
+            topology.bonds.iter().flat_map(|end| end.ports.iter().skip(1).map(|&port| (end.node, port))).collect();
+        for (id, node) in topology.switches() {
+            for (port, &(link, side)) in node.ports.iter_enumerated() {
+                let peer = topology.links[link].end(side.other()).node;
+                if !topology.is_host(peer) && !further.contains(&(id, port)) {
+                    network.edges.push((peer.0 - topology.hosts, port));
                 }
             }
             network.starts.push(network.edges.len());
@@ -263,7 +259,7 @@ impl Builder {
         number
     }
 
-    fn finish(self, hosts: Vec<Attached>, on_switch: &[u32], attachments: u32) -> Routes {
+    fn finish(self, hosts: TiVec<NodeId, Attached>, on_switch: &[u32], attachments: u32) -> Routes {
         let mut routes = Routes { hosts, attachments, table: self.table, ..Routes::default() };
         for (sets, &hosts) in self.sets.iter().zip(on_switch) {
             routes.switches.push(Sets { first: routes.ranges.len() as u32, count: sets.len() as u32, hosts });

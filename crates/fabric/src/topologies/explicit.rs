@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use topology::{Node, NodeId, TiVec, Topology};
+
 use crate::bonds::{BondText, names_host};
 use crate::document::{LinkEntry, LinkText, NodeText, NodeWord};
 use crate::error::Problems;
-use crate::graph::Graph;
+use crate::graph;
 use crate::links::{merged, note_idle};
 use crate::names::nearest;
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
-use crate::{Node, NodeId};
 
 /// The most switches that are spelled out: routes take the square of it.
 const MOST_SWITCHES: usize = 8_000;
@@ -24,8 +25,8 @@ pub(crate) fn explicit(
     defaults: Option<&At<LinkText>>,
     bonds: Option<&At<Vec<At<BondText>>>>,
     problems: &mut Problems<'_>,
-) -> Option<Graph> {
-    let mut graph = Graph::default();
+) -> Option<Topology> {
+    let mut topology = Topology::default();
     let mut ids = BTreeMap::new();
     let kind = |text: &NodeText| match text {
         NodeText::Short(kind) => kind.value,
@@ -37,26 +38,26 @@ pub(crate) fn explicit(
         return None;
     }
     for (i, (name, _)) in hosts.iter().enumerate() {
-        ids.insert(name.value.0.as_str(), graph.host(name.value.0.clone(), position(i), None));
+        ids.insert(name.value.0.as_str(), graph::host(&mut topology, name.value.0.clone(), position(i), None));
     }
     for (name, text) in &switches {
         let tier = switch_tier(&text.value, problems);
-        ids.insert(name.value.0.as_str(), graph.switch(name.value.0.clone(), tier, None));
+        ids.insert(name.value.0.as_str(), topology.add_switch(name.value.0.clone(), tier, None));
     }
     let mut whole = true;
     for link in links {
-        let ends = ends(&link.value, &ids, &graph, problems);
+        let ends = ends(&link.value, &ids, &topology, problems);
         let spec = merged(&link.value.spec(), defaults.map(|d| &d.value));
         note_idle(&link.value.spec(), spec, problems);
         match ends {
-            Some((a, b)) => graph.connect(a, b, spec),
+            Some((a, b)) => _ = topology.connect(a, b, spec),
             None => whole = false,
         }
     }
-    let whole = whole && check_hosts(&graph, &hosts, bonds, problems);
-    let whole = whole && check_connected(&graph, nodes, problems);
-    graph.arrange();
-    whole.then_some(graph)
+    let whole = whole && check_hosts(&topology, &hosts, bonds, problems);
+    let whole = whole && check_connected(&topology, nodes, problems);
+    topology.arrange();
+    whole.then_some(topology)
 }
 
 /// Host i (from 0) has the address 10.0.0.(i + 1), carried on at 254 so that no address ends in 0 or 255.
@@ -94,13 +95,13 @@ fn switch_tier(text: &NodeText, problems: &mut Problems<'_>) -> u8 {
 fn ends(
     link: &LinkEntry,
     ids: &BTreeMap<&str, NodeId>,
-    graph: &Graph,
+    topology: &Topology,
     problems: &mut Problems<'_>,
 ) -> Option<(NodeId, NodeId)> {
     let mut find = |name: &At<Name>| {
         let found = ids.get(name.value.0.as_str()).copied();
         if found.is_none() {
-            let known = graph.nodes.iter().map(|node| node.name.as_str());
+            let known = topology.nodes.iter().map(|node| node.name.as_str());
             let hint = problems.hint(|| match nearest(&name.value.0, known) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("add it under `nodes:`, as `{0}: host` or `{0}: switch`", name.value.0),
@@ -122,7 +123,7 @@ fn ends(
         return None;
     }
     for (id, name) in [(a, &link.between.value.0), (b, &link.between.value.1)] {
-        if graph.nodes[id.0 as usize].ports.len() >= MOST_PORTS {
+        if topology.nodes[id].ports.len() >= MOST_PORTS {
             problems.add(
                 name.place,
                 format!("`{}` has more than {MOST_PORTS} links", name.value.0),
@@ -137,7 +138,7 @@ fn ends(
 
 /// Every host has one link, or several to one node in a bond; and no tier.
 fn check_hosts(
-    graph: &Graph,
+    topology: &Topology,
     hosts: &[&(At<Name>, At<NodeText>)],
     bonds: Option<&At<Vec<At<BondText>>>>,
     problems: &mut Problems<'_>,
@@ -145,7 +146,7 @@ fn check_hosts(
     // A bond that can't be read may be this host's.
     let is_bonded = |host: &str| bonds.is_some_and(|bonds| !bonds.sound || names_host(&bonds.value, host));
     let mut whole = true;
-    for ((name, text), node) in hosts.iter().zip(&graph.nodes) {
+    for ((name, text), node) in hosts.iter().zip(&topology.nodes) {
         if let NodeText::Long(long) = &text.value
             && let Some(tier) = &long.tier
         {
@@ -154,7 +155,7 @@ fn check_hosts(
         let hint = match node.ports.len() {
             1 => continue,
             0 => format!("add a link: `- between: [{}, s1]`", node.name),
-            _ if !has_one_peer(graph, node) => {
+            _ if !has_one_peer(topology, node) => {
                 "a host has one link, or several to one node as a bond; put a switch between".to_owned()
             }
             _ if is_bonded(&node.name) => continue,
@@ -172,27 +173,26 @@ fn check_hosts(
     whole
 }
 
-fn has_one_peer(graph: &Graph, node: &Node) -> bool {
-    let mut peers = node.ports.iter().map(|(link, side)| graph.links[link.0 as usize].end(side.other()).node);
+fn has_one_peer(topology: &Topology, node: &Node) -> bool {
+    let mut peers = node.ports.iter().map(|(link, side)| topology.links[*link].end(side.other()).node);
     let first = peers.next();
     peers.all(|peer| Some(peer) == first)
 }
 
 /// Every node can be reached from the first.
-fn check_connected(graph: &Graph, nodes: &At<Mapping<Name, NodeText>>, problems: &mut Problems<'_>) -> bool {
-    let mut reached = vec![false; graph.nodes.len()];
-    let mut open = vec![0_usize];
-    reached[0] = true;
+fn check_connected(topology: &Topology, nodes: &At<Mapping<Name, NodeText>>, problems: &mut Problems<'_>) -> bool {
+    let mut reached: TiVec<NodeId, bool> = vec![false; topology.nodes.len()].into();
+    let mut open = vec![NodeId(0)];
+    reached[NodeId(0)] = true;
     while let Some(at) = open.pop() {
-        for &(link, side) in &graph.nodes[at].ports {
-            let next = graph.links[link.0 as usize].end(side.other()).node.0 as usize;
+        for next in topology.peers(at) {
             if !std::mem::replace(&mut reached[next], true) {
                 open.push(next);
             }
         }
     }
-    let Some(lost) = reached.iter().position(|reached| !reached) else { return true };
-    let (lost, first) = (&graph.nodes[lost].name, &graph.nodes[0].name);
+    let Some(lost) = reached.position(|reached| !reached) else { return true };
+    let (lost, first) = (&topology.nodes[lost].name, &topology.nodes[NodeId(0)].name);
     let place =
         nodes.value.0.iter().find(|(name, _)| name.value.0 == *lost).map_or(nodes.place, |(name, _)| name.place);
     let count = reached.iter().filter(|reached| !**reached).count();

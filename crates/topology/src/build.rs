@@ -1,0 +1,110 @@
+//! Laying out a topology: nodes first, then links.
+
+use link::LinkSpec;
+
+use crate::{HostAddress, Link, LinkEnd, LinkId, Node, NodeId, NodeKind, PortId, Side, TiVec, Topology};
+
+/// Parallel links, and how many there shall be.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Those that are there, ascending.
+    pub links: Vec<LinkId>,
+    /// How many there shall be.
+    pub members: usize,
+}
+
+impl Topology {
+    /// Adds a host. All hosts are added before the first switch.
+    pub fn add_host(&mut self, name: String, address: HostAddress) -> NodeId {
+        debug_assert_eq!(self.hosts as usize, self.nodes.len(), "hosts come first");
+        self.hosts += 1;
+        self.add_node(name, NodeKind::Host(address))
+    }
+
+    /// Adds a switch.
+    pub fn add_switch(&mut self, name: String, tier: u8, pod: Option<u32>) -> NodeId {
+        self.add_node(name, NodeKind::Switch { tier, pod })
+    }
+
+    fn add_node(&mut self, name: String, kind: NodeKind) -> NodeId {
+        self.nodes.push_and_get_key(Node { name, kind, ports: TiVec::new(), devices: Vec::new(), x_permille: 0 })
+    }
+
+    /// Links `a` to `b`, at the next port of each.
+    ///
+    /// # Panics
+    /// If an id is another topology's.
+    pub fn connect(&mut self, a: NodeId, b: NodeId, spec: LinkSpec) -> LinkId {
+        let id = self.links.next_key();
+        let (a, b) = (self.plug(a, id, Side::A), self.plug(b, id, Side::B));
+        self.links.push_and_get_key(Link { a, b, spec })
+    }
+
+    fn plug(&mut self, node: NodeId, link: LinkId, side: Side) -> LinkEnd {
+        LinkEnd { node, port: self.nodes[node].ports.push_and_get_key((link, side)) }
+    }
+
+    /// Gives each group of parallel links its number of members, and returns their links.
+    ///
+    /// All links but the further members of groups come first, in their order; then the further members, group by group. So
+    /// links and ports that are not further members keep their numbers, however many members a group has. A new member
+    /// is like the group's last.
+    ///
+    /// # Panics
+    /// If a group is empty or should become so, or names a link that isn't there.
+    pub fn regroup(&mut self, groups: &[Group]) -> Vec<Vec<LinkId>> {
+        let old = std::mem::take(&mut self.links);
+        for node in &mut self.nodes {
+            node.ports.clear();
+        }
+        let mut is_further: TiVec<LinkId, bool> = vec![false; old.len()].into();
+        for &link in groups.iter().flat_map(|group| &group.links[1..]) {
+            is_further[link] = true;
+        }
+        let mut number: TiVec<LinkId, Option<LinkId>> = vec![None; old.len()].into();
+        for (id, link) in old.iter_enumerated().filter(|(id, _)| !is_further[*id]) {
+            number[id] = Some(self.connect(link.a.node, link.b.node, link.spec));
+        }
+        let mut regrouped = Vec::with_capacity(groups.len());
+        for Group { links, members } in groups {
+            assert!(*members > 0, "a bond has a link");
+            let mut now = vec![number[links[0]].expect("the first member of a group is no further one")];
+            for member in 1..*members {
+                let like = &old[links[member.min(links.len() - 1)]];
+                now.push(self.connect(like.a.node, like.b.node, like.spec));
+            }
+            regrouped.push(now);
+        }
+        regrouped
+    }
+
+    /// The ports of `links` at `node`, which is one end of each.
+    ///
+    /// # Panics
+    /// If a link is another topology's.
+    pub fn ports_at(&self, node: NodeId, links: &[LinkId]) -> Vec<PortId> {
+        let port = |link: &LinkId| {
+            let Link { a, b, .. } = &self.links[*link];
+            if a.node == node { a.port } else { b.port }
+        };
+        links.iter().map(port).collect()
+    }
+
+    /// Spreads the nodes of each tier evenly from left to right.
+    pub fn arrange(&mut self) {
+        let tier = |node: &Node| match node.kind {
+            NodeKind::Host(_) => 0,
+            NodeKind::Switch { tier, .. } => usize::from(tier) + 1,
+        };
+        let mut sizes = [0_u32; 258];
+        for node in &self.nodes {
+            sizes[tier(node)] += 1;
+        }
+        let mut placed = [0_u32; 258];
+        for node in &mut self.nodes {
+            let tier = tier(node);
+            node.x_permille = ((2 * placed[tier] + 1) * 500 / sizes[tier]) as u16;
+            placed[tier] += 1;
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The graph as plain data.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use link::LinkSpec;
+use serde::Serialize;
+
+use crate::{BondEndId, LinkId, NodeId, PortId, TiVec};
+
+/// Nodes, links, and the links that are bonded. What it says is consistent: ports and links name each other, both ends of a bond have as
+/// many ports, and member i of one end shares a link with member i of the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Topology {
+    /// Hosts first, then switches.
+    pub nodes: TiVec<NodeId, Node>,
+    /// How many of `nodes` are hosts.
+    pub hosts: u32,
+    /// The links of bonds' further members come last.
+    pub links: TiVec<LinkId, Link>,
+    /// Both ends of each bond, one after the other.
+    #[serde(skip)]
+    pub bonds: TiVec<BondEndId, BondEnd>,
+}
+
+/// A host or a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Node {
+    /// Unique in the fabric; letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Where each port leads: `ports[p]` is the link at port `p`, and which of its two ends this is.
+    pub ports: TiVec<PortId, (LinkId, Side)>,
+    /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port. Empty: it is made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Where to draw it: `x` in `0.0..=1.0` from left to right. For pictures only.
+    #[serde(skip)]
+    pub x_permille: u16,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeKind {
+    /// An end system with one port, or several that are one bond.
+    Host(HostAddress),
+    /// A switch. `tier` counts from the hosts: 1 edge (leaf), 2 aggregation (spine), 3 core. 0 in explicit topologies.
+    Switch {
+        /// The layer.
+        tier: u8,
+        /// The pod it belongs to, where the topology has pods.
+        pod: Option<u32>,
+    },
+}
+
+/// A host's addresses, derived from its position or set in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostAddress {
+    /// IEEE 802 MAC address.
+    pub mac: [u8; 6],
+    /// IPv4 address; all hosts share one prefix of `ipv4_prefix` bits.
+    pub ipv4: Ipv4Addr,
+    /// Prefix length of the fabric's IPv4 network.
+    pub ipv4_prefix: u8,
+    /// IPv6 address (unique local); all hosts share one prefix of `ipv6_prefix` bits.
+    pub ipv6: Ipv6Addr,
+    /// Prefix length of the fabric's IPv6 network.
+    pub ipv6_prefix: u8,
+    /// The pod it belongs to, where the topology has pods.
+    pub pod: Option<u32>,
+}
+
+/// One end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The end named first.
+    A,
+    /// The end named second.
+    B,
+}
+
+impl Side {
+    /// The other end.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+/// Where a link's end is plugged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkEnd {
+    /// The node.
+    pub node: NodeId,
+    /// The port of that node.
+    pub port: PortId,
+}
+
+/// A full-duplex link between two nodes. Both directions have the same properties.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// The end named first.
+    pub a: LinkEnd,
+    /// The end named second.
+    pub b: LinkEnd,
+    /// Rate, delay, queue.
+    pub spec: LinkSpec,
+}
+
+impl Link {
+    /// The end on `side`.
+    pub const fn end(&self, side: Side) -> LinkEnd {
+        match side {
+            Side::A => self.a,
+            Side::B => self.b,
+        }
+    }
+}
+
+/// One end of a bond: ports of a node that are used as one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BondEnd {
+    /// The node at this end.
+    pub node: NodeId,
+    /// Unique at its node.
+    pub name: String,
+    /// The members' ports at this node, ascending. Next-hop sets name the first one only.
+    pub ports: Vec<PortId>,
+    /// The other end.
+    pub partner: BondEndId,
+}
+
+impl BondEnd {
+    /// How many links it has.
+    pub fn members(&self) -> usize {
+        self.ports.len()
+    }
+}

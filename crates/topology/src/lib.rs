@@ -1,0 +1,24 @@
+//! The graph of a network: nodes, their ports, the links between them, the bonds that some links form; and the routes through it.
+//!
+//! Whatever is in a row has an index of its own type ([`NodeId`], [`LinkId`], ...), and rows are vectors that take no other index.
+//! Hosts stand before switches, so a host's [`NodeId`] is also its number among the hosts.
+//!
+//! | what | where |
+//! |---|---|
+//! | the graph as plain data | [`Topology`], [`Node`], [`Link`], [`BondEnd`] |
+//! | to make one | [`Topology::add_host`], [`Topology::connect`], [`Topology::regroup`] |
+//! | to look something up | [`Topology::node`], [`Topology::peer`], [`Topology::links_between`] |
+//! | all equal-cost shortest paths | [`Routes`] |
+#![forbid(unsafe_code)]
+
+mod build;
+mod graph;
+mod index;
+mod lookup;
+mod routes;
+
+pub use build::Group;
+pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
+pub use index::{BondEndId, Direction, LinkId, NodeId, PortId};
+pub use routes::Routes;
+pub use typed_index_collections::{TiSlice, TiVec, ti_vec};

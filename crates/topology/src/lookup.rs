@@ -1,0 +1,248 @@
+//! Looking things up in a topology.
+
+use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeKind, PortId, Topology};
+
+impl Node {
+    /// Whether it is a host that Heddle doesn't make: it is behind devices of the machine.
+    pub const fn is_foreign(&self) -> bool {
+        !self.devices.is_empty()
+    }
+}
+
+impl Topology {
+    /// The hosts with their ids, in order.
+    pub fn hosts(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator + Clone {
+        self.nodes[..NodeId(self.hosts)].iter_enumerated()
+    }
+
+    /// The switches with their ids, in order.
+    pub fn switches(&self) -> impl ExactSizeIterator<Item = (NodeId, &Node)> {
+        self.nodes.iter_enumerated().skip(self.hosts as usize)
+    }
+
+    /// How many switches there are.
+    pub fn switch_count(&self) -> usize {
+        self.nodes.len() - self.hosts as usize
+    }
+
+    /// Whether a node is a host.
+    #[inline]
+    pub const fn is_host(&self, id: NodeId) -> bool {
+        id.0 < self.hosts
+    }
+
+    /// The node called `name`. Looks at every node: for command lines, not for packets.
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        self.nodes.position(|node| node.name == name)
+    }
+
+    /// The host's addresses; `None` for a switch.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn address(&self, id: NodeId) -> Option<&HostAddress> {
+        match &self.nodes[id].kind {
+            NodeKind::Host(address) => Some(address),
+            NodeKind::Switch { .. } => None,
+        }
+    }
+
+    /// The node's pod: of its topology's, where there are pods.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn pod(&self, id: NodeId) -> Option<u32> {
+        match &self.nodes[id].kind {
+            NodeKind::Host(address) => address.pod,
+            NodeKind::Switch { pod, .. } => *pod,
+        }
+    }
+
+    /// Whether any link delays or limits packets.
+    pub fn is_shaped(&self) -> bool {
+        self.links.iter().any(|link| link.spec.is_shaped())
+    }
+
+    /// The way over a link that leaves a node by this port.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    pub fn leaving(&self, node: NodeId, port: PortId) -> Direction {
+        let (link, side) = self.nodes[node].ports[port];
+        Direction::leaving(link, side)
+    }
+
+    /// The node at the other end of the link at this port.
+    ///
+    /// # Panics
+    /// If there is no such port.
+    pub fn peer(&self, node: NodeId, port: PortId) -> NodeId {
+        self.far(self.leaving(node, port))
+    }
+
+    /// The nodes at the other ends of a node's links, by port.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn peers(&self, node: NodeId) -> impl ExactSizeIterator<Item = NodeId> {
+        self.nodes[node].ports.iter().map(|&(link, side)| self.links[link].end(side.other()).node)
+    }
+
+    /// The node from which a direction starts.
+    ///
+    /// # Panics
+    /// If the link is another topology's.
+    pub fn near(&self, direction: Direction) -> NodeId {
+        self.links[direction.link()].end(direction.from()).node
+    }
+
+    /// The node at which a direction ends.
+    ///
+    /// # Panics
+    /// If the link is another topology's.
+    pub fn far(&self, direction: Direction) -> NodeId {
+        self.near(direction.back())
+    }
+
+    /// The links between two nodes, in order; parallel ones are numbered so, from 1.
+    ///
+    /// # Panics
+    /// If an id is another topology's.
+    pub fn links_between(&self, a: NodeId, b: NodeId) -> impl Iterator<Item = LinkId> {
+        // Ports are in the order of their links.
+        let ports = self.nodes[a].ports.iter();
+        ports.filter(move |(link, side)| self.links[*link].end(side.other()).node == b).map(|(link, _)| *link)
+    }
+
+    /// Which of the parallel links this is, from 1.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn link_number(&self, id: LinkId) -> u32 {
+        let Link { a, b, .. } = &self.links[id];
+        self.links_between(a.node, b.node).take_while(|other| *other <= id).count() as u32
+    }
+
+    /// The link's name: its ends, like `e1-a1`. Parallel links share it.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn link_name(&self, id: LinkId) -> String {
+        let Link { a, b, .. } = &self.links[id];
+        format!("{}-{}", self.nodes[a.node].name, self.nodes[b.node].name)
+    }
+
+    /// Its ends, like `h1-s1`; where there are several, with its number among them, like `h1-s1 2`.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn numbered_link_name(&self, id: LinkId) -> String {
+        let Link { a, b, .. } = &self.links[id];
+        let name = self.link_name(id);
+        match self.links_between(a.node, b.node).nth(1) {
+            Some(_) => format!("{name} {}", self.link_number(id)),
+            None => name,
+        }
+    }
+
+    /// The end of a bond at `node` that has this port as a member. Looks at every bond: for setting up, not for packets.
+    pub fn bond_at(&self, node: NodeId, port: PortId) -> Option<BondEndId> {
+        self.bonds.position(|end| end.node == node && end.ports.binary_search(&port).is_ok())
+    }
+
+    /// The links of a bond, by either of its ends, in the order of the members.
+    ///
+    /// # Panics
+    /// If the bond is another topology's.
+    pub fn bond_links(&self, end: BondEndId) -> impl ExactSizeIterator<Item = LinkId> {
+        let end = &self.bonds[end];
+        end.ports.iter().map(|port| self.nodes[end.node].ports[*port].0)
+    }
+
+    /// The directions that leave by the members of a bond's end, in their order.
+    ///
+    /// # Panics
+    /// If the bond is another topology's.
+    pub fn members(&self, end: BondEndId) -> impl ExactSizeIterator<Item = Direction> {
+        let end = &self.bonds[end];
+        end.ports.iter().map(|port| self.leaving(end.node, *port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use link::LinkSpec;
+
+    use super::*;
+    use crate::{BondEnd, Group, Routes, Side};
+
+    /// Two hosts at a switch each, and two links between the switches, the second of which can be a bond's.
+    fn square() -> Topology {
+        let mut topology = Topology::default();
+        for last in 1..3 {
+            let address = HostAddress {
+                mac: [2, 0, 0, 0, 0, last],
+                ipv4: Ipv4Addr::new(10, 0, 0, last),
+                ipv4_prefix: 8,
+                ipv6: Ipv6Addr::LOCALHOST,
+                ipv6_prefix: 64,
+                pod: None,
+            };
+            topology.add_host(format!("h{last}"), address);
+        }
+        for name in ["s1", "s2"] {
+            topology.add_switch(name.into(), 1, None);
+        }
+        for (a, b) in [(0, 2), (1, 3), (2, 3), (3, 2)] {
+            topology.connect(NodeId(a), NodeId(b), LinkSpec::default());
+        }
+        topology
+    }
+
+    #[test]
+    fn a_direction_knows_its_link_its_side_and_its_way_back() {
+        let topology = square();
+        for (id, link) in topology.links.iter_enumerated() {
+            for (direction, side) in Direction::both(id).into_iter().zip([Side::A, Side::B]) {
+                assert_eq!((direction.link(), direction.from()), (id, side));
+                assert_eq!(Direction::leaving(id, side), direction);
+                assert_eq!(direction.back().back(), direction);
+                assert_eq!(
+                    (topology.near(direction), topology.far(direction)),
+                    (link.end(side).node, link.end(side.other()).node)
+                );
+                assert_eq!(topology.leaving(link.end(side).node, link.end(side).port), direction);
+            }
+        }
+    }
+
+    #[test]
+    fn parallel_links_have_numbers_and_others_have_none() {
+        let topology = square();
+        let names: Vec<String> = topology.links.keys().map(|id| topology.numbered_link_name(id)).collect();
+        assert_eq!(names, ["h1-s1", "h2-s2", "s1-s2 1", "s2-s1 2"]);
+        assert_eq!(topology.links_between(NodeId(3), NodeId(2)).collect::<Vec<_>>(), [LinkId(2), LinkId(3)]);
+        assert_eq!(topology.peers(NodeId(2)).collect::<Vec<_>>(), [NodeId(0), NodeId(3), NodeId(3)]);
+    }
+
+    #[test]
+    fn members_come_last_and_count_as_one_hop() {
+        let mut topology = square();
+        let plain = Routes::compute(&topology);
+        assert_eq!(plain.next_hops(NodeId(2), NodeId(1)), [PortId(1), PortId(2)]);
+        let bond = topology.regroup(&[Group { links: vec![LinkId(2), LinkId(3)], members: 3 }]).remove(0);
+        assert_eq!(bond, [LinkId(2), LinkId(3), LinkId(4)]);
+        for (node, partner) in [(2, 1), (3, 0)] {
+            let (node, partner) = (NodeId(node), BondEndId(partner));
+            let ports = topology.ports_at(node, &bond);
+            topology.bonds.push(BondEnd { node, name: "bond0".into(), ports, partner });
+        }
+        let end = topology.bond_at(NodeId(3), PortId(2)).unwrap();
+        assert_eq!(end, BondEndId(1));
+        assert_eq!(topology.bond_links(end).collect::<Vec<_>>(), bond);
+        assert!(topology.members(end).all(|direction| topology.near(direction) == NodeId(3)));
+        assert_eq!(Routes::compute(&topology).next_hops(NodeId(2), NodeId(1)), [PortId(1)]);
+    }
+}

@@ -1,0 +1,54 @@
+//! What a transport is told once.
+
+use machine::Span;
+use serde::Serialize;
+
+/// A TCP sender and receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TransportSpec {
+    /// Loss recovery.
+    pub kind: TransportKind,
+    /// Receive window in segments; it also bounds what is in flight.
+    pub window: u32,
+    /// Initial window in segments (RFC 6928: 10; RFC 5681 with 1,460-byte segments: 3; ns-2: 1 or 2).
+    pub initial_window: u32,
+    /// Duplicate ACKs that call for a fast retransmit (RFC 5681: 3).
+    pub duplicate_ack_threshold: u32,
+    /// Acknowledge every second segment, or after this time (RFC 1122: below 500 ms). `None`: every segment at once.
+    pub delayed_ack: Option<Span>,
+    /// Payload bytes of a full segment.
+    pub segment_bytes: u32,
+    /// Bytes of headers that each packet carries on the link besides its payload: also the size of a bare ACK.
+    pub header_bytes: u32,
+    /// The least retransmission timeout (RFC 6298: 1 s; Linux: 200 ms).
+    pub rto_min: Span,
+}
+
+/// TCP's loss recovery, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransportKind {
+    /// RFC 5681: fast retransmit and fast recovery, left at the first new ACK.
+    Reno,
+    /// RFC 6582: recovery lasts until all that was sent before it is acknowledged.
+    NewReno,
+    /// RFC 6675: recovery guided by selective acknowledgements (RFC 2018).
+    Sack,
+    /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
+    Udp,
+}
+
+impl TransportKind {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Reno, Self::NewReno, Self::Sack, Self::Udp];
+
+    /// Its name in files and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "newreno",
+            Self::Sack => "sack",
+            Self::Udp => "udp",
+        }
+    }
+}
