@@ -201,6 +201,14 @@ impl Config {
         options::set(self, name, value.trim())
     }
 
+    /// Sets an option that is a time to exactly this: the kernel knows whole milliseconds only. Nothing changes if there is an error.
+    ///
+    /// # Errors
+    /// As [`Config::set`].
+    pub fn set_time(&mut self, name: &str, time: Span) -> Result<(), Error> {
+        options::set_time(self, name, time)
+    }
+
     /// The names that [`Config::set`] takes in a mode, `mode` itself left out.
     pub fn option_names(mode: Mode) -> impl Iterator<Item = &'static str> {
         options::names(mode)

@@ -193,6 +193,12 @@ fn every_option_reaches_the_configuration() {
     assert_eq!((config.primary_reselect.name(), config.fail_over_mac.name()), ("failure", "active"));
     assert_eq!((config.arp_all_targets.name(), config.all_slaves_active), ("all", true));
 
+    let text = with_star("bonds: [{ host: h1, members: 2, mode: 1, miimon: 50, peer_notif_delay: 150.5ms }]\n");
+    assert_eq!(violations(&text), [""; 0]);
+    let fabric = read(&text);
+    let config = &at(&fabric, "h1").config;
+    assert_eq!((config.peer_notif_delay, config.arp_interval), (Span::from_us(150_500), Span::ZERO));
+
     let text = with_star(
         "bonds: [{ host: h1, members: 2, mode: balance-tlb, lp_interval: 3s, tlb_dynamic_lb: off, rebalance: on }]\n",
     );

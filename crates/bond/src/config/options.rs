@@ -10,11 +10,22 @@ use super::{Config, Error, Mode, Rebalance, TARGETS_MAX};
 /// Reads a value into a configuration; `Err` says what was expected.
 type Set = fn(&mut Config, &str) -> Result<(), String>;
 
+/// What a value is.
+enum Value {
+    /// What this reads.
+    Text(Set),
+    /// A time in milliseconds, up to so many.
+    Time { field: fn(&mut Config) -> &mut Span, ms_max: u32 },
+}
+
 struct Entry {
     name: &'static str,
     modes: u8,
-    set: Set,
+    value: Value,
 }
+
+/// The kernel's limit of times, INT_MAX; it also keeps the sum of times far from overflow.
+const MS_MAX: u32 = 0x7fff_ffff;
 
 const EVERY: u8 = 0x7f;
 const RR: u8 = Mode::BalanceRr.bit();
@@ -27,7 +38,11 @@ const HASHED: u8 = Mode::BalanceXor.bit() | AD | LOAD;
 const PROBED: u8 = EVERY & !AD & !LOAD;
 
 const fn entry(name: &'static str, modes: u8, set: Set) -> Entry {
-    Entry { name, modes, set }
+    Entry { name, modes, value: Value::Text(set) }
+}
+
+const fn time(name: &'static str, modes: u8, ms_max: u32, field: fn(&mut Config) -> &mut Span) -> Entry {
+    Entry { name, modes, value: Value::Time { field, ms_max } }
 }
 
 const ENTRIES: &[Entry] = &[
@@ -42,10 +57,10 @@ const ENTRIES: &[Entry] = &[
     }),
     entry("primary_reselect", ACTIVE, |c, v| named(&mut c.primary_reselect, v)),
     entry("fail_over_mac", BACKUP, |c, v| named(&mut c.fail_over_mac, v)),
-    entry("miimon", EVERY, |c, v| milliseconds(&mut c.miimon, v)),
-    entry("updelay", EVERY, |c, v| milliseconds(&mut c.updelay, v)),
-    entry("downdelay", EVERY, |c, v| milliseconds(&mut c.downdelay, v)),
-    entry("arp_interval", PROBED, |c, v| milliseconds(&mut c.arp_interval, v)),
+    time("miimon", EVERY, MS_MAX, |c| &mut c.miimon),
+    time("updelay", EVERY, MS_MAX, |c| &mut c.updelay),
+    time("downdelay", EVERY, MS_MAX, |c| &mut c.downdelay),
+    time("arp_interval", PROBED, MS_MAX, |c| &mut c.arp_interval),
     entry("arp_ip_target", PROBED, |c, v| addresses(&mut c.arp_ip_target, v, "IPv4")),
     entry("ns_ip6_target", PROBED, |c, v| addresses(&mut c.ns_ip6_target, v, "IPv6")),
     entry("arp_validate", PROBED, |c, v| named(&mut c.arp_validate, v)),
@@ -55,12 +70,7 @@ const ENTRIES: &[Entry] = &[
     entry("all_slaves_active", ACTIVE | AD, |c, v| flag(&mut c.all_slaves_active, v)),
     entry("num_grat_arp", BACKUP, |c, v| number(&mut c.num_grat_arp, v, &(0..=u8::MAX))),
     entry("num_unsol_na", BACKUP, |c, v| number(&mut c.num_grat_arp, v, &(0..=u8::MAX))),
-    entry("peer_notif_delay", BACKUP, |c, v| {
-        let mut ms = 0_u32;
-        number(&mut ms, v, &(0..=300_000))?;
-        c.peer_notif_delay = Span::from_ms(u64::from(ms));
-        Ok(())
-    }),
+    time("peer_notif_delay", BACKUP, 300_000, |c| &mut c.peer_notif_delay),
     entry("resend_igmp", RR | ACTIVE, |c, v| number(&mut c.resend_igmp, v, &(0..=u8::MAX))),
     entry("lp_interval", LOAD, |c, v| {
         let mut seconds = 0_u32;
@@ -86,7 +96,7 @@ const ENTRIES: &[Entry] = &[
     }),
     entry("rebalance_interval", HASHED & !Mode::BalanceAlb.bit(), |c, v| {
         let mut interval = Span::ZERO;
-        milliseconds(&mut interval, v)?;
+        milliseconds(&mut interval, v, MS_MAX)?;
         if interval == Span::ZERO {
             return Err("a number of milliseconds above 0".into());
         }
@@ -126,12 +136,34 @@ pub(super) fn set(config: &mut Config, name: &str, value: &str) -> Result<(), Er
                       rules of a switch can send them where they should go",
         });
     }
-    let entry =
-        ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| Error::Unknown { name: name.to_owned() })?;
-    if entry.modes & config.mode.bit() == 0 {
-        return Err(Error::Mode { name: entry.name, mode: config.mode, modes: entry.modes });
-    }
-    (entry.set)(config, value).map_err(|expected| Error::Value { name: entry.name, value: value.to_owned(), expected })
+    let Entry { name, value: kind, .. } = find(config.mode, name)?;
+    let read = match kind {
+        Value::Text(set) => set(config, value),
+        Value::Time { field, ms_max } => milliseconds(field(config), value, *ms_max),
+    };
+    read.map_err(|expected| Error::Value { name, value: value.to_owned(), expected })
+}
+
+/// See [`Config::set_time`].
+pub(super) fn set_time(config: &mut Config, name: &str, time: Span) -> Result<(), Error> {
+    let Entry { name, value, .. } = find(config.mode, name)?;
+    let expected = match value {
+        Value::Text(_) => "no time".to_owned(),
+        Value::Time { ms_max, .. } if time > Span::from_ms(u64::from(*ms_max)) => milliseconds_up_to(*ms_max),
+        Value::Time { field, .. } => {
+            *field(config) = time;
+            return Ok(());
+        }
+    };
+    Err(Error::Value { name, value: time.to_string(), expected })
+}
+
+/// The option of this name, which has a use in a mode.
+fn find(mode: Mode, name: &str) -> Result<&'static Entry, Error> {
+    let found = ENTRIES.iter().find(|entry| entry.name == name);
+    let entry = found.ok_or_else(|| Error::Unknown { name: name.to_owned() })?;
+    let is_of_use = entry.modes & mode.bit() != 0;
+    is_of_use.then_some(entry).ok_or(Error::Mode { name: entry.name, mode, modes: entry.modes })
 }
 
 fn named<T: FromStr<Err = Error>>(place: &mut T, value: &str) -> Result<(), String> {
@@ -151,11 +183,14 @@ where
     Ok(())
 }
 
-fn milliseconds(place: &mut Span, value: &str) -> Result<(), String> {
-    // The kernel's limit, INT_MAX; it also keeps the sum of times far from overflow.
-    let read = value.parse::<u32>().ok().filter(|&ms| ms <= 0x7fff_ffff);
-    *place = Span::from_ms(u64::from(read.ok_or("a number of milliseconds")?));
+fn milliseconds(place: &mut Span, value: &str, ms_max: u32) -> Result<(), String> {
+    let read = value.parse::<u32>().ok().filter(|&ms| ms <= ms_max);
+    *place = Span::from_ms(u64::from(read.ok_or_else(|| milliseconds_up_to(ms_max))?));
     Ok(())
+}
+
+fn milliseconds_up_to(ms_max: u32) -> String {
+    if ms_max == MS_MAX { "a number of milliseconds".to_owned() } else { format!("a number from 0 to {ms_max}") }
 }
 
 fn flag(place: &mut bool, value: &str) -> Result<(), String> {
@@ -212,6 +247,26 @@ mod tests {
             }
         }
         assert!(names(Mode::Broadcast).all(|name| name != "xmit_hash_policy"));
+    }
+
+    #[test]
+    fn a_time_reaches_the_option_that_it_is_set_for_and_no_other() {
+        for Entry { name, modes, value } in ENTRIES {
+            let mode = *Mode::ALL.iter().find(|mode| modes & mode.bit() != 0).unwrap();
+            let mut config = Config::new(mode);
+            let exact = Span::from_us(1_500);
+            let set = set_time(&mut config, name, exact);
+            match value {
+                Value::Text(_) => assert!(matches!(set, Err(Error::Value { .. })), "{name}"),
+                Value::Time { field, ms_max } => {
+                    assert_eq!((set, *field(&mut config)), (Ok(()), exact), "{name}");
+                    *field(&mut config) = *field(&mut Config::new(mode));
+                    let late = Span::from_ms(u64::from(*ms_max) + 1);
+                    assert!(set_time(&mut config, name, late).is_err(), "{name}");
+                }
+            }
+            assert_eq!(config, Config::new(mode), "{name}");
+        }
     }
 
     #[test]

@@ -38,18 +38,7 @@ pub(crate) fn configured(mode: Mode, options: &[BondOption]) -> Config {
 fn apply(config: &mut Config, BondOption { name, value }: &BondOption) -> Result<(), Error> {
     match value {
         OptionValue::Text(text) => config.set(name, text),
-        OptionValue::Time(time) => {
-            config.set(name, &(time.as_ns() / 1_000_000).to_string())?;
-            // The kernel knows whole milliseconds only, ours are exact.
-            let field = match *name {
-                "miimon" => &mut config.miimon,
-                "updelay" => &mut config.updelay,
-                "downdelay" => &mut config.downdelay,
-                _ => &mut config.arp_interval,
-            };
-            *field = *time;
-            Ok(())
-        }
+        OptionValue::Time(time) => config.set_time(name, *time),
         &OptionValue::Rebalance { interval, gap } => {
             config.set(name, "on")?;
             config.rebalance = Some(Rebalance { interval, gap });
