@@ -60,7 +60,8 @@ impl Rows {
         table.load_style(comfy_table::TableStyle::new()).set_header(&self.columns);
         for row in &self.rows {
             table.add_row(row.iter().map(|cell| {
-                let aligned = comfy_table::Cell::new(text(cell));
+                // Whoever chose it must not make a row of it.
+                let aligned = comfy_table::Cell::new(text(cell).replace('\n', "\\u{a}"));
                 if cell.is_number() { aligned.set_alignment(comfy_table::CellAlignment::Right) } else { aligned }
             }));
         }
@@ -129,6 +130,11 @@ mod tests {
             assert!(shown.contains("\\u{1b}]0;x\\u{7}\\u{9b}1m\\u{202e}y\\u{d}"), "{shown}");
             assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
         }
+        // A cell makes no row of its own.
+        let mut rows = Rows::new(&["name"]);
+        rows.push(["x\nforged  row".into()]);
+        assert_eq!(rows.render(Format::Table), "name\nx\\u{a}forged  row\n");
+        assert_eq!(rows.render(Format::Csv), "name\n\"x\nforged  row\"\n");
         assert_eq!(harmless("a\nb \u{e4}"), "a\nb \u{e4}");
     }
 

@@ -38,4 +38,15 @@ mod tests {
             assert!(check_address(bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn what_is_refused_is_said_in_one_line() {
+        let forged = "x\nc1  localhost\u{1b}[31m\u{202e}";
+        let hint = String::new();
+        let access = Refusal::Access { why: format!("there is no user {forged}"), hint };
+        for said in [check_name(forged).unwrap_err(), check_address(forged).unwrap_err(), access] {
+            let said = said.to_string();
+            assert!(said.contains(r"x\nc1  localhost\u{1b}[31m\u{202e}"), "{said}");
+        }
+    }
 }

@@ -6,20 +6,30 @@ use thiserror::Error;
 
 use crate::{MoveId, ShardId};
 
+/// What somebody has chosen, for a line of text: it neither ends the line nor moves what follows.
+pub(crate) fn shown(text: &str) -> String {
+    let visible = |c: char| if matches!(c, '"' | '\'' | '\\') { c.to_string() } else { c.escape_debug().to_string() };
+    text.chars().map(visible).collect()
+}
+
 /// Why a command changed nothing. The same on every server, since all apply the same log.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// A name that cannot be one.
     #[error(
-        "\"{name}\" is not a name: expected 1 to 128 letters, digits, '-', '_' or '.', starting with a letter; \
-         hint: choose one such as \"topology\""
+        "\"{}\" is not a name: expected 1 to 128 letters, digits, '-', '_' or '.', starting with a letter; \
+         hint: choose one such as \"topology\"",
+        shown(name)
     )]
     BadName {
         /// What was given.
         name: String,
     },
     /// An address that cannot be one.
-    #[error("\"{address}\" is not an address: expected host:port; hint: write 10.0.0.1:7000 or [fd00::1]:7000")]
+    #[error(
+        "\"{}\" is not an address: expected host:port; hint: write 10.0.0.1:7000 or [fd00::1]:7000",
+        shown(address)
+    )]
     BadAddress {
         /// What was given.
         address: String,
@@ -106,7 +116,7 @@ pub enum Refusal {
         hint: String,
     },
     /// A prefix that cannot be owned by the shard.
-    #[error("the prefix {prefix} cannot be given to a shard: {why}; hint: {hint}")]
+    #[error("the prefix {} cannot be given to a shard: {why}; hint: {hint}", shown(prefix))]
     BadPrefix {
         /// The prefix.
         prefix: String,
@@ -142,7 +152,10 @@ pub enum Refusal {
         name: String,
     },
     /// The same prefix is on its way already.
-    #[error("{prefix} is on its way to shard {to} (move {by}); hint: wait for that: `heddle cluster shards` shows it")]
+    #[error(
+        "{} is on its way to shard {to} (move {by}); hint: wait for that: `heddle cluster shards` shows it",
+        shown(prefix)
+    )]
     Moving {
         /// The prefix.
         prefix: String,
@@ -172,7 +185,7 @@ pub enum Refusal {
         hint: String,
     },
     /// A change of roles or users that is not possible.
-    #[error("{why}; hint: {hint}")]
+    #[error("{}; hint: {}", shown(why), shown(hint))]
     Access {
         /// Why not.
         why: String,
