@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
+use super::keepalive::notice_vanished;
 use super::{Error, Tls, metrics};
 
 /// A server that does not answer its own HTTP thread within this is not well.
@@ -108,6 +109,7 @@ impl Asker {
 pub(super) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Error> {
     let bind = || {
         let listener = std::net::TcpListener::bind(address)?;
+        notice_vanished(&listener);
         listener.set_nonblocking(true)?;
         Ok(listener)
     };

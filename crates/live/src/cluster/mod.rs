@@ -38,6 +38,7 @@ mod drive;
 mod error;
 mod folder;
 mod http;
+mod keepalive;
 mod leash;
 pub mod load;
 mod logins;

@@ -24,6 +24,7 @@ use super::clock::{BootClock, random_bits};
 use super::descriptors::Shares;
 use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
+use super::keepalive::notice_vanished;
 use super::node::{End, Node, Parts};
 use super::secret::Secrets;
 use super::{Error, LoginToken, Tls, TlsFiles, http};
@@ -135,6 +136,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     }
     let taken = |source| Error::Listen { address: listen, option: "--listen", source };
     let listener = TcpListener::bind(listen).map_err(taken)?;
+    notice_vanished(&listener);
     let http = http.map(http::listen).transpose()?;
     let listen = listener.local_addr().map_err(taken)?;
     let advertise = advertised(options, listen)?;
