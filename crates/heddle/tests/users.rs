@@ -12,9 +12,9 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A controller process, ended with the test.
-struct Node {
+pub struct Node {
     process: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Node {
@@ -40,7 +40,7 @@ impl Node {
         Ok(Self { process, address })
     }
 
-    fn start(desk: &Desk, data: &str, options: &[&str]) -> Self {
+    pub fn start(desk: &Desk, data: &str, options: &[&str]) -> Self {
         Self::try_start(desk, data, None, options).unwrap_or_else(|log| panic!("{options:?}: {log}"))
     }
 }
@@ -53,13 +53,13 @@ impl Drop for Node {
 }
 
 /// `heddle cluster` at an address, as somebody.
-struct Asker<'a> {
+pub struct Asker<'a> {
     desk: &'a Desk,
     args: Vec<String>,
 }
 
 impl<'a> Asker<'a> {
-    fn new(desk: &'a Desk, address: &str, options: &[&str]) -> Self {
+    pub fn new(desk: &'a Desk, address: &str, options: &[&str]) -> Self {
         let args = ["cluster", "--endpoints", address, "--timeout", "60s"].into_iter().chain(options.iter().copied());
         Self { desk, args: args.map(str::to_owned).collect() }
     }
@@ -68,7 +68,7 @@ impl<'a> Asker<'a> {
         self.args.iter().map(String::as_str).chain(args.iter().copied()).collect()
     }
 
-    fn run(&self, args: &[&str]) -> String {
+    pub fn run(&self, args: &[&str]) -> String {
         self.desk.expect(0, &self.all(args)).0
     }
 
@@ -91,7 +91,7 @@ fn keep(desk: &Desk, name: &str, token: &str) {
 }
 
 /// Makes a root, gives its token to the file `rita`, and has users checked.
-fn enable(desk: &Desk, address: &str) {
+pub fn enable(desk: &Desk, address: &str) {
     let nobody = Asker::new(desk, address, &[]);
     keep(desk, "rita", &nobody.run(&["user", "add", "rita", "--role", "root", "--token"]));
     let refusal = nobody.refused(&["auth", "enable"]);
@@ -100,7 +100,7 @@ fn enable(desk: &Desk, address: &str) {
 }
 
 /// The lines of the audit log, once one of them is as wanted.
-fn audited(desk: &Desk, name: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+pub fn audited(desk: &Desk, name: &str, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
     let begun = Instant::now();
     loop {
         let text = desk.read(name);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::Strategy;
 use store::protocol::{ClientMessage, Request, RequestBody, ServerMessage};
-use store::{ClientId, Config, Founding, Input, Output, Server};
+use store::{ClientId, Config, Founding, Input, Output, RequestId, Server};
 use tree::{Change, Location, Path, Transaction};
 use wal::{Log, MemoryDisk};
 
@@ -93,7 +93,10 @@ impl Soak {
         let body = RequestBody::Write(Transaction::of(Change::Put { at, value: value.to_vec().into() }));
         let sequence = self.sequence;
         let request = Request { session: 1, sequence, acknowledged: sequence, timeout_ms: 60_000, body };
-        self.server.handle(self.now, Input::Client { client: ClientId(1), message: ClientMessage::Request(request) });
+        self.server.handle(
+            self.now,
+            Input::Client { client: ClientId(1), id: RequestId(0), message: ClientMessage::Request(request) },
+        );
     }
 
     fn turn(&mut self) {

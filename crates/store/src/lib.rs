@@ -56,4 +56,6 @@ mod storage;
 pub use config::PlantedBugs;
 pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
 pub use secret::Secret;
-pub use server::{Caller, ClientId, Founding, Input, OpenError, Output, Server, Standing};
+pub use server::{
+    About, Caller, ClientId, Founding, Input, OpenError, Output, Party, Places, RequestId, Server, Standing,
+};

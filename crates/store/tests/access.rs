@@ -7,7 +7,7 @@ use machine::{Rng, ServerId, Span};
 use placement::access::{Credentials, Grant, Invitation, Operation, ROOT, Scope, Token};
 use placement::{AccessCommand, ShardId};
 use store::protocol::{Admin, Answer, Consistency, Error, LeaseRequest, RequestBody};
-use store::{Caller, ClientId, Input};
+use store::{About, Caller, ClientId, Input, RequestId};
 use tree::{Change, Condition, Expect, LeaseId, Transaction};
 
 /// The server's own process.
@@ -627,4 +627,39 @@ fn an_entry_that_would_fit_no_message_is_refused() {
     assert!(matches!(&answer, Err(Error::Invalid(text)) if text.contains("an entry of the log")), "{answer:?}");
     // And meta goes on.
     cluster.change(add_user("rita", &[ROOT]));
+}
+
+/// A client may give all its requests the same sequence, and a driver that keeps a log is still told what came of which.
+#[test]
+fn each_answer_says_which_request_it_is_for() {
+    let mut cluster = Cluster::checked(1);
+    cluster.change(grant(&[Operation::Watch], "/car:cars"));
+    let get = |path: &str, consistency| RequestBody::Get { at: at(path), consistency };
+    cluster.about.clear();
+    let begun = cluster.requests;
+    // The stale read is judged at once, and answered before those that came before it.
+    let from = BTreeMap::new();
+    for body in [
+        put("/car:cars/car-entry=1"),
+        get("/job:jobs", Consistency::Stale),
+        get("/job:jobs", Consistency::Linearizable),
+        RequestBody::Watch { at: at("/car:cars"), from },
+        RequestBody::Unwatch { watch: 8 },
+    ] {
+        cluster.send_again(ANN, 7, 1, body);
+    }
+    cluster.run(Span::from_ms(500));
+    let outcomes: BTreeMap<u64, bool> = (cluster.about.drain(..))
+        .map(|(client, about, response)| match about {
+            About::Request(RequestId(id)) if client == ANN => (id - begun, response.result.is_ok()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(outcomes, [(1, true), (2, false), (3, false), (4, true), (5, true)].into());
+    // The end of the watch is no answer to anything.
+    cluster.change(revoke(&[Operation::Watch], "/car:cars"));
+    cluster.run(Span::from_ms(500));
+    let (_, about, response) = cluster.about.iter().find(|(client, ..)| *client == ANN).expect("the watch has ended");
+    assert_eq!(*about, About::EndOfWatch { session: ANN.0 + 1, at: at("/car:cars") });
+    assert!(response.sequence == 7 && matches!(response.result, Err(Error::Denied(_))), "{response:?}");
 }

@@ -7,7 +7,7 @@ use machine::{Control, Rng, ServerId, Span, Time};
 use placement::{Command, ShardId};
 use store::peer::{Envelope, Item};
 use store::protocol::{Admin, Answer, ClientMessage, Error, RequestBody};
-use store::{ClientId, Config, Input, LEASE_MAX};
+use store::{ClientId, Config, Input, LEASE_MAX, RequestId};
 use tree::{Change, Transaction};
 
 impl Cluster {
@@ -160,7 +160,7 @@ fn a_routed_call_reaches_the_provider_on_another_server() {
     let bed::Invoked { server, client, call, input } = cluster.invoked.pop().expect("the provider is invoked");
     assert_eq!((server, input.as_slice()), (ServerId(3), &b"ada"[..]));
     let message = ClientMessage::Reply { call, result: Ok(b"added".to_vec()) };
-    cluster.queue.push_back((ServerId(3), Input::Client { client, message }));
+    cluster.queue.push_back((ServerId(3), Input::Client { client, id: RequestId(0), message }));
     cluster.run(Span::from_ms(50));
     assert_eq!(cluster.answer(sequence), Some(Ok(Answer::Output(b"added".to_vec()))));
 }

@@ -13,7 +13,7 @@ use store::protocol::{
 };
 use store::snapshots::Chunk;
 use store::status::Refused;
-use store::{ClientId, Config, Founding, Input, Output, Server};
+use store::{ClientId, Config, Founding, Input, Output, RequestId, Server};
 use tree::{Change, Location, Path, Transaction};
 use wal::{Log, MemoryDisk};
 
@@ -178,7 +178,7 @@ impl Cluster {
         let sequence = self.sequence;
         let request = Request { session: 1, sequence, acknowledged: sequence - 1, timeout_ms: 20_000, body };
         let message = ClientMessage::Request(request);
-        self.handle(ServerId(at), Input::Client { client: ClientId(at), message });
+        self.handle(ServerId(at), Input::Client { client: ClientId(at), id: RequestId(0), message });
         for _ in 0..4_000 {
             if let Some(response) = self.answers.remove(&sequence) {
                 return Some(response);

@@ -1,8 +1,11 @@
 //! Who did what, and what came of it: one line of JSON each, in a file that is only appended to.
 //!
 //! ```text
-//!   request --> begun --answer--> a line --> queue, bounded --> a thread --> FILE --full--> FILE.1 --> ... --> FILE.N
+//!   request --> open --answer--> a line --> queue, bounded --> a thread --> FILE --full--> FILE.1 --> ... --> FILE.N
 //! ```
+//!
+//! What always holds: each request that is carried out is open until it is answered, under a number that its client has not
+//! chosen, or has been refused. What is open of one party leaves room for all others.
 //!
 //! The event loop never waits: what finds no room in the queue is counted, and where every line is required, requests are
 //! refused while there is none. Lines are written as they come and synced to the disk within [`SYNC_EVERY`]; a crash of the
@@ -11,29 +14,34 @@
 mod line;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use machine::ServerId;
-use store::ClientId;
-use store::protocol::{Answer, Error as Refusal, Request, RequestBody};
+use store::protocol::{Answer, Error as Refusal, Request};
+use store::{ClientId, Party, Places, RequestId};
+use tree::Location;
 
 use super::Error;
 use line::Event;
 
-/// Lines that wait for the disk.
+/// Lines that wait for the disk; where every line is required, those of what was open by then come on top.
 const QUEUE_LINES: usize = 8_192;
 
 /// Bytes of these.
 const QUEUE_BYTES: usize = 16 << 20;
 
-/// Requests whose answer is not there yet; the server has a bound of its own.
-const BEGUN_MAX: usize = 131_072;
+/// Bytes of requests that are not answered, about; the server has bounds of its own for these. One connection may have a
+/// quarter of them, one party half.
+const OPEN_BYTES: usize = 64 << 20;
+
+/// Who finds no room is asked to come back after so long.
+const RETRY_AFTER_MS: u32 = 100;
 
 /// What was written is synced within this.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -57,6 +65,7 @@ pub struct AuditOptions {
 #[derive(Debug, Default)]
 struct Shared {
     queued_bytes: AtomicUsize,
+    queued_lines: AtomicUsize,
     /// Lines that are in no file.
     lost: AtomicU64,
     written: AtomicU64,
@@ -76,8 +85,13 @@ pub(super) struct Figures {
 pub(super) struct Audit {
     options: AuditOptions,
     server: ServerId,
-    begun: HashMap<(ClientId, u64), Event>,
-    lines: Option<SyncSender<String>>,
+    /// Requests that are not answered, with the places that they take.
+    open: BTreeMap<(ClientId, RequestId), (Event, usize)>,
+    /// Whose these are: bytes.
+    room: Places,
+    /// Who clients were when they asked last, if that was known: a user who was deleted is named at the end of his watches.
+    users: HashMap<ClientId, Arc<str>>,
+    lines: Option<Sender<String>>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -99,12 +113,14 @@ impl Audit {
         writer: writer::Writer,
         server: ServerId,
     ) -> Result<Self, Error> {
-        let (lines, queue) = sync_channel(QUEUE_LINES);
+        // `put` bounds it.
+        let (lines, queue) = channel();
         let thread = std::thread::Builder::new()
             .name("audit".into())
             .spawn(move || writer.run(&queue))
             .map_err(Error::system("make a thread"))?;
-        Ok(Self { options, server, begun: HashMap::new(), lines: Some(lines), shared, thread: Some(thread) })
+        let (open, users, room) = (BTreeMap::new(), HashMap::new(), Places::new(OPEN_BYTES));
+        Ok(Self { options, server, open, room, users, lines: Some(lines), shared, thread: Some(thread) })
     }
 
     pub fn figures(&self) -> Figures {
@@ -116,12 +132,18 @@ impl Audit {
     }
 
     /// A request has come. Gives why it cannot be taken, if it has to be noted and cannot.
-    pub fn begin(&mut self, client: ClientId, address: &str, user: Option<&str>, request: &Request) -> Option<Refusal> {
+    pub fn begin(
+        &mut self,
+        (client, id): (ClientId, RequestId),
+        address: &str,
+        (user, party): (Option<&str>, &Party),
+        request: &Request,
+    ) -> Option<Refusal> {
         let event = Event::new(address, user, request);
-        if self.options.is_required && (self.options.reads || !event.is_read()) {
+        if self.is_owed(&event) {
             let why = if self.shared.is_failing.load(Ordering::Relaxed) {
                 Some("it cannot be written")
-            } else if self.is_full() {
+            } else if !self.has_room() {
                 Some("the disk does not follow")
             } else {
                 None
@@ -133,78 +155,98 @@ impl Audit {
                 )));
             }
         }
-        if let RequestBody::Unwatch { watch } = &request.body {
-            self.begun.remove(&(client, *watch));
+        let bytes = event.bytes();
+        if !self.room.admits(client, party, bytes) {
+            // Whoever takes all the room must not be able to do so unseen.
+            let reason = "the requests of its user or host that are not answered take as much of the audit log's memory \
+                          as they may";
+            return Some(Refusal::Overloaded { retry_after_ms: RETRY_AFTER_MS, reason: reason.to_owned() });
         }
-        if self.begun.len() >= BEGUN_MAX {
-            self.shared.lost.fetch_add(1, Ordering::Relaxed);
-        } else if let Some(before) = self.begun.insert((client, request.sequence), event)
-            && !before.is_read()
-        {
-            // Nobody hides a request behind another of the same number.
-            self.put(before.unanswered(self.server));
+        self.room.take(client, party, bytes);
+        if let Some(user) = user.filter(|user| self.users.get(&client).is_none_or(|known| **known != **user)) {
+            self.users.insert(client, user.into());
         }
+        let before = self.open.insert((client, id), (event, bytes));
+        assert!(before.is_none(), "each request has a number of its own");
         None
     }
 
-    fn is_full(&self) -> bool {
-        self.begun.len() >= BEGUN_MAX || self.shared.queued_bytes.load(Ordering::Relaxed) >= QUEUE_BYTES
+    /// Whether a line must not be lost, whatever comes of the request.
+    fn is_owed(&self, event: &Event) -> bool {
+        self.options.is_required && (self.options.reads || !event.is_read())
+    }
+
+    fn has_room(&self) -> bool {
+        self.shared.queued_lines.load(Ordering::Relaxed) < QUEUE_LINES
+            && self.shared.queued_bytes.load(Ordering::Relaxed) < QUEUE_BYTES
+    }
+
+    fn take(&mut self, client: ClientId, id: RequestId) -> Option<Event> {
+        let (event, bytes) = self.open.remove(&(client, id))?;
+        self.room.give_back(client, bytes);
+        Some(event)
     }
 
     /// A request was answered.
-    pub fn end(&mut self, client: ClientId, sequence: u64, user: Option<&str>, result: &Result<Answer, Refusal>) {
-        match self.begun.remove(&(client, sequence)) {
-            Some(event) if event.is_read() && !self.options.reads && !matches!(result, Err(Refusal::Denied(_))) => {
-                if matches!(result, Ok(Answer::Watching { .. })) {
-                    // Its end, if somebody else ends it, is of interest.
-                    self.note_watch(client, sequence, event);
-                }
-            }
-            Some(event) => {
-                let line = event.line(self.server, user, result);
-                self.put(line);
-                if matches!(result, Ok(Answer::Watching { .. })) {
-                    self.note_watch(client, sequence, event);
-                }
-            }
-            None => {}
+    pub fn end(&mut self, (client, id): (ClientId, RequestId), user: Option<&str>, result: &Result<Answer, Refusal>) {
+        let Some(event) = self.take(client, id) else { return };
+        if !event.is_read() || self.options.reads || matches!(result, Err(Refusal::Denied(_))) {
+            self.put(event.line(self.server, user, result), self.is_owed(&event));
         }
     }
 
-    fn note_watch(&mut self, client: ClientId, sequence: u64, event: Event) {
-        if self.begun.len() < BEGUN_MAX {
-            self.begun.insert((client, sequence), event.of_running_watch());
+    /// A watch that ran was ended by the server: of this session, and asked for with this sequence.
+    pub fn end_of_watch(
+        &mut self,
+        client: ClientId,
+        address: &str,
+        watch: (u64, u64),
+        at: &Location,
+        result: &Result<Answer, Refusal>,
+    ) {
+        if self.options.reads || matches!(result, Err(Refusal::Denied(_))) {
+            let user = self.users.get(&client).map(|user| &**user);
+            let line = Event::end_of_watch(address, user, watch, at).line(self.server, None, result);
+            self.put(line, false);
         }
     }
 
     /// Somebody was not let in.
-    pub fn refused(&mut self, address: &str, why: &str) {
-        self.put(line::refused_log_in(self.server, address, why));
+    pub fn refused_log_in(&mut self, address: &str, why: &str) {
+        self.put(line::refused(self.server, address, "log in", why), false);
+    }
+
+    /// A request was denied before it was read.
+    pub fn refused_unread(&mut self, address: &str, why: &str) {
+        self.put(line::refused(self.server, address, "request", why), false);
     }
 
     /// A client has gone: what it was not answered is noted as such.
     pub fn gone(&mut self, client: ClientId) {
-        let of_client: Vec<_> = self.begun.keys().filter(|(of, _)| *of == client).copied().collect();
-        for key in of_client {
-            let Some(event) = self.begun.remove(&key) else { continue };
-            if !event.is_read() {
-                self.put(event.unanswered(self.server));
+        self.users.remove(&client);
+        let of_client = self.open.range((client, RequestId(0))..=(client, RequestId(u64::MAX)));
+        for id in of_client.map(|((_, id), _)| *id).collect::<Vec<_>>() {
+            let Some(event) = self.take(client, id) else { continue };
+            if !event.is_read() || self.options.reads {
+                self.put(event.unanswered(self.server), self.is_owed(&event));
             }
         }
     }
 
-    fn put(&mut self, line: String) {
+    /// Hands a line to the thread, if there is room or it has to be written.
+    fn put(&mut self, line: String, is_owed: bool) {
         let bytes = line.len();
-        let queued = self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let outcome = match &self.lines {
-            Some(lines) if queued < QUEUE_BYTES => lines.try_send(line),
-            _ => Err(TrySendError::Full(line)),
-        };
-        if outcome.is_err() {
-            self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            if self.shared.lost.fetch_add(1, Ordering::Relaxed) == 0 {
-                tracing::error!("{}: lines of the audit log were lost", self.options.file.display());
+        if (is_owed || self.has_room())
+            && let Some(lines) = &self.lines
+        {
+            self.shared.queued_lines.fetch_add(1, Ordering::Relaxed);
+            self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+            if lines.send(line).is_ok() {
+                return;
             }
+        }
+        if self.shared.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::error!("{}: lines of the audit log were lost", self.options.file.display());
         }
     }
 
@@ -214,5 +256,147 @@ impl Audit {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use store::protocol::{Consistency, RequestBody};
+    use tree::{Change, Path, Transaction};
+
+    use super::*;
+
+    const CLIENT: ClientId = ClientId(1);
+
+    struct Bed {
+        audit: Audit,
+        folder: tempfile::TempDir,
+        id: u64,
+    }
+
+    impl Bed {
+        fn new(reads: bool, is_required: bool) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("audit.log");
+            let options = AuditOptions { file, reads, is_required, file_bytes: 1 << 30, keep: 1 };
+            let audit = Audit::open(options).unwrap()(ServerId(1)).unwrap();
+            Self { audit, folder, id: 0 }
+        }
+
+        fn begin(&mut self, client: ClientId, party: &Party, sequence: u64, body: RequestBody) -> Option<Refusal> {
+            self.id += 1;
+            let request = Request { session: 5, sequence, acknowledged: 1, timeout_ms: 1_000, body };
+            self.audit.begin((client, RequestId(self.id)), "192.0.2.1:1", (Some("ann"), party), &request)
+        }
+
+        fn end(&mut self, client: ClientId, id: u64, result: &Result<Answer, Refusal>) {
+            self.audit.end((client, RequestId(id)), None, result);
+        }
+
+        /// Sequence, operation and outcome of all lines.
+        fn lines(mut self) -> Vec<(u64, String, String)> {
+            self.audit.finish();
+            let text = std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap();
+            let row = |line: &str| {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let text = |name: &str| line[name].as_str().unwrap().to_owned();
+                (line["sequence"].as_u64().unwrap(), text("operation"), text("outcome"))
+            };
+            text.lines().map(row).collect()
+        }
+    }
+
+    fn user() -> Party {
+        Party::User("ann".into())
+    }
+
+    fn at(path: &str) -> Location {
+        Location::config(Path::parse(path).unwrap())
+    }
+
+    fn put() -> RequestBody {
+        RequestBody::Write(Transaction::of(Change::Put { at: at("/car:cars"), value: vec![1].into() }))
+    }
+
+    fn get() -> RequestBody {
+        RequestBody::Get { at: at("/car:cars"), consistency: Consistency::Stale }
+    }
+
+    fn watch() -> RequestBody {
+        RequestBody::Watch { at: at("/car:cars"), from: BTreeMap::new() }
+    }
+
+    fn denied() -> Result<Answer, Refusal> {
+        Err(Refusal::Denied("no".into()))
+    }
+
+    #[test]
+    fn each_request_has_its_own_line_whatever_its_sequence() {
+        let mut bed = Bed::new(false, true);
+        for body in [put(), RequestBody::Unwatch { watch: 7 }, get(), put()] {
+            assert_eq!(bed.begin(CLIENT, &user(), 7, body), None);
+        }
+        bed.end(CLIENT, 3, &denied());
+        bed.end(CLIENT, 2, &Ok(Answer::Done));
+        bed.end(CLIENT, 4, &Ok(Answer::Written { revision: 2 }));
+        bed.end(CLIENT, 4, &denied());
+        bed.audit.gone(CLIENT);
+        let row = |operation: &str, outcome: &str| (7, operation.to_owned(), outcome.to_owned());
+        assert_eq!(bed.lines(), [row("get", "denied"), row("write", "allowed"), row("write", "unknown")]);
+    }
+
+    #[test]
+    fn watches_that_run_take_no_room() {
+        let mut bed = Bed::new(true, true);
+        for sequence in 1..=5_000 {
+            assert_eq!(bed.begin(CLIENT, &user(), sequence, watch()), None);
+            bed.end(CLIENT, sequence, &Ok(Answer::Watching { from: BTreeMap::new() }));
+        }
+        assert!(bed.audit.open.is_empty() && bed.audit.room.used() == 0);
+        bed.audit.end_of_watch(CLIENT, "192.0.2.1:1", (5, 9), &at("/car:cars"), &denied());
+        bed.audit.gone(CLIENT);
+        assert!(bed.audit.users.is_empty());
+        let lines = bed.lines();
+        let begun = lines.iter().filter(|(_, operation, outcome)| operation == "watch" && outcome == "allowed");
+        assert_eq!(begun.count(), 5_000, "as few as these always find room in the queue");
+        assert_eq!(lines.last(), Some(&(9, "end of watch".to_owned(), "denied".to_owned())));
+    }
+
+    #[test]
+    fn lines_that_are_required_find_room_in_the_queue_however_slowly_others_are_written() {
+        let mut bed = Bed::new(false, true);
+        let count = QUEUE_LINES as u64 + 2_000;
+        for sequence in 1..=count {
+            assert_eq!(bed.begin(CLIENT, &user(), sequence, put()), None);
+        }
+        (1..=count).for_each(|id| bed.end(CLIENT, id, &Ok(Answer::Written { revision: id })));
+        assert_eq!(bed.audit.figures().lost, 0);
+        assert_eq!(bed.lines().len() as u64, count);
+    }
+
+    #[test]
+    fn one_party_leaves_room_for_the_requests_of_others() {
+        let mut bed = Bed::new(false, false);
+        let change = |key: u64| Change::Put { at: at(&format!("/car:cars/car-entry={key}")), value: vec![1].into() };
+        let changes: Vec<Change> = (0..10_000).map(change).collect();
+        let long = || RequestBody::Write(Transaction { conditions: Vec::new(), changes: changes.clone() });
+        let mut taken = 0;
+        for client in (1..=20).map(ClientId) {
+            while bed.begin(client, &user(), 1, long()).is_none() {
+                taken += 1;
+            }
+        }
+        assert!(taken > 8, "{taken}");
+        let refusal = bed.begin(CLIENT, &user(), 1, long());
+        let Some(Refusal::Overloaded { reason, .. }) = refusal else { panic!("{refusal:?}") };
+        assert!(reason.contains("its user or host"), "{reason}");
+        assert!(bed.audit.room.used() <= OPEN_BYTES / 2);
+        let other = Party::Host("192.0.2.9".into());
+        for _ in 0..1_000 {
+            assert_eq!(bed.begin(ClientId(30), &other, 1, put()), None);
+        }
+        (1..=30).map(ClientId).for_each(|client| bed.audit.gone(client));
+        assert!(bed.audit.open.is_empty() && bed.audit.room.used() == 0);
     }
 }

@@ -22,7 +22,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use nix::sys::signalfd::SignalFd;
 use store::protocol::{Admin, ClientMessage, Hello, Request, RequestBody, Role};
-use store::{ClientId, Input, Output, Server};
+use store::{ClientId, Input, Output, RequestId, Server};
 
 use super::audit::Audit;
 use super::caller::{Tokens, dial};
@@ -176,6 +176,8 @@ pub(super) struct Node {
     tell_address_at: Time,
     /// Of our own requests.
     next_sequence: u64,
+    /// Of everybody's, in the order in which they come.
+    next_request: RequestId,
 }
 
 /// The server is about to end.
@@ -230,12 +232,20 @@ impl Node {
             noted: alarms::Noted::default(),
             tell_address_at: Time::ZERO,
             next_sequence: 1,
+            next_request: RequestId(1),
         })
     }
 
     /// Where WAKER rings.
     pub fn waker(poll: &Poll) -> io::Result<Waker> {
         Waker::new(poll.registry(), WAKER)
+    }
+
+    /// The number of a request that has come.
+    fn next_request(&mut self) -> RequestId {
+        let id = self.next_request;
+        self.next_request = RequestId(id.0 + 1);
+        id
     }
 
     /// Asks the server for something on our own behalf; the answer is of no interest.
@@ -249,7 +259,8 @@ impl Node {
             timeout_ms: 10_000,
             body: RequestBody::Admin(admin),
         };
-        let input = Input::Client { client: OURSELVES, message: ClientMessage::Request(request) };
+        let (client, id) = (OURSELVES, self.next_request());
+        let input = Input::Client { client, id, message: ClientMessage::Request(request) };
         self.parts.server.handle(self.parts.clock.now(), input);
     }
 
@@ -373,7 +384,7 @@ impl Node {
     fn carry_out(&mut self, now: Time, output: Output) -> Result<(), Error> {
         match output {
             Output::Peer { to, envelope } => self.tell_peer(to, &envelope),
-            Output::Client { client, message } => self.tell_client(now, client, &message),
+            Output::Client { client, message, about } => self.tell_client(now, client, &message, &about),
             Output::BadToken(client) => self.bad_token(now, client),
             Output::Disk(write) => self.parts.disk.submit(write),
             Output::Peers(peers) => {

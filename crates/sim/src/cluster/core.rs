@@ -7,7 +7,7 @@ use placement::ShardId;
 use store::peer::Envelope;
 use store::protocol::{ClientMessage, FRAME_HEADER, FRAME_MAX, FrameError, ServerMessage};
 use store::status::RaftRole;
-use store::{ClientId, Input, Output};
+use store::{ClientId, Input, Output, RequestId};
 use wal::Lane;
 
 use super::byzantine::Byzantine;
@@ -244,7 +244,7 @@ impl Core {
                     Err(error) => assert!(lies, "what was encoded can be decoded: {error}"),
                 }
             }
-            Output::Client { client, message } => {
+            Output::Client { client, message, about: _ } => {
                 self.answer(from, client, message);
                 let unread =
                     self.streams.get(&client).filter(|stream| !stream.is_broken).map_or(0, |stream| stream.unread);
@@ -367,7 +367,7 @@ impl Core {
     #[allow(clippy::wrong_self_convention, reason = "it is the message that goes to the server")]
     pub fn to_server(&mut self, connection: ClientId, to: ServerId, message: ClientMessage) {
         let (client, server) = (Party::Client(client_of(connection)), Party::Server(to));
-        let input = Input::Client { client: connection, message };
+        let input = Input::Client { client: connection, id: RequestId(0), message };
         let Some(stream) = self.streams.get(&connection).copied() else {
             let copies = self.network.send(client, server);
             self.deliver(copies, to, input);

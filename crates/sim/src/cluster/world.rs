@@ -483,7 +483,10 @@ mod tests {
         let request = Request { session: 9, sequence: 1, acknowledged: 1, timeout_ms: 1_500, body };
         let (client, message) = (world.core.connect(9), ClientMessage::Request(request));
         let arrives = scenario.active + Span::from_ms(800);
-        world.core.after(arrives, Event::ToServer(ServerId(1), Box::new(store::Input::Client { client, message })));
+        world.core.after(
+            arrives,
+            Event::ToServer(ServerId(1), Box::new(store::Input::Client { client, id: store::RequestId(0), message })),
+        );
 
         let report = world.run();
         assert!(report.is_good(), "{report}");

@@ -23,10 +23,10 @@ use tree::{Change, Condition, Datastore, Location, Path};
 use super::memory::request_bytes;
 use super::operations::{Origin, Route, What};
 use super::places::Party;
-use super::{ClientId, Output, Server};
+use super::{Asked, ClientId, Output, RequestId, Server};
 use crate::budget::{Kind, Owner};
 use crate::peer::Told;
-use crate::protocol::{AccessView, Admin, Answer, Consistency, Error, LeaseRequest, Request, RequestBody, Response};
+use crate::protocol::{AccessView, Admin, Answer, Consistency, Error, LeaseRequest, Request, RequestBody};
 
 /// A question to meta's leader is asked anew after this.
 const CONFIRM_TIMEOUT: Span = Span::from_secs(1);
@@ -53,6 +53,7 @@ pub enum Caller {
 struct Parked {
     number: u64,
     client: ClientId,
+    id: RequestId,
     request: Request,
     came: Time,
     deadline: Time,
@@ -111,6 +112,12 @@ enum Denial {
     Other(Error),
 }
 
+impl Parked {
+    fn asked(&self) -> Asked {
+        Asked { sequence: self.request.sequence, id: self.id }
+    }
+}
+
 impl Server {
     /// Says who is at the end of a client's connection.
     pub(super) fn called_by(&mut self, client: ClientId, caller: Caller) {
@@ -158,7 +165,7 @@ impl Server {
     }
 
     /// Who a client counts as where there is only so much of something.
-    pub(super) fn party(&self, client: ClientId) -> Party {
+    pub fn party(&self, client: ClientId) -> Party {
         if self.map.access().is_enabled()
             && let Some(user) = self.user(client)
         {
@@ -184,19 +191,19 @@ impl Server {
     }
 
     /// Takes a request of somebody who has to be checked.
-    pub(super) fn park(&mut self, now: Time, client: ClientId, request: Request, deadline: Time) {
+    pub(super) fn park(&mut self, now: Time, (client, id): (ClientId, RequestId), request: Request, deadline: Time) {
         if is_judged_at_once(&request.body) {
-            return self.judge(now, client, request, deadline);
+            return self.judge(now, (client, id), request, deadline);
         }
         if let Err(error) = self.check_room(now, client, &request.body) {
-            return self.respond(client, Response { sequence: request.sequence, leader: None, result: Err(error) });
+            return self.refuse(client, Asked { sequence: request.sequence, id }, error);
         }
         let bytes = request_bytes(&request.body);
         self.budget.add(Owner::Client(client), Kind::Requests, bytes);
         self.places.take(client, &self.party(client), 1);
         self.gate.next += 1;
         let number = self.gate.next;
-        self.gate.parked.push_back(Parked { number, client, request, came: now, deadline, bytes });
+        self.gate.parked.push_back(Parked { number, client, id, request, came: now, deadline, bytes });
         self.confirm(now);
     }
 
@@ -218,19 +225,21 @@ impl Server {
         }
         self.gate.confirmed = asked;
         while self.gate.parked.front().is_some_and(|parked| parked.number <= covered) {
-            let Some(Parked { client, request, deadline, bytes, .. }) = self.gate.parked.pop_front() else { return };
+            let Some(Parked { client, id, request, deadline, bytes, .. }) = self.gate.parked.pop_front() else {
+                return;
+            };
             self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
             self.places.give_back(client, 1);
-            self.judge(now, client, request, deadline);
+            self.judge(now, (client, id), request, deadline);
         }
         if !self.gate.parked.is_empty() {
             self.confirm(now);
         }
     }
 
-    fn judge(&mut self, now: Time, client: ClientId, request: Request, deadline: Time) {
+    fn judge(&mut self, now: Time, (client, id): (ClientId, RequestId), request: Request, deadline: Time) {
         match self.permit_if_checked(now, client, &request.body) {
-            Ok(()) => self.carry_out_request(now, client, request, deadline),
+            Ok(()) => self.carry_out_request(now, (client, id), request, deadline),
             Err(denial) => {
                 self.counters.denied += 1;
                 let is_bad_token = matches!(denial, Denial::BadToken);
@@ -245,7 +254,7 @@ impl Server {
                         )
                     }
                 };
-                self.respond(client, Response { sequence: request.sequence, leader: None, result: Err(error) });
+                self.refuse(client, Asked { sequence: request.sequence, id }, error);
                 if is_bad_token {
                     self.outputs.push_back(Output::BadToken(client));
                 }
@@ -259,19 +268,18 @@ impl Server {
         self.gate.parked.retain(|parked| {
             let is_over = parked.deadline <= now;
             if is_over {
-                over.push((parked.client, parked.request.sequence, parked.deadline.since(parked.came), parked.bytes));
+                over.push((parked.client, parked.asked(), parked.deadline.since(parked.came), parked.bytes));
             }
             !is_over
         });
-        for (client, sequence, waited, bytes) in over {
+        for (client, asked, waited, bytes) in over {
             self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
             self.places.give_back(client, 1);
             self.counters.timeouts += 1;
             let timeout_ms = u32::try_from(waited.as_ns() / 1_000_000).unwrap_or(u32::MAX);
             let reason =
                 "whether it is allowed could not be found out: shard meta has no leader that this server can reach";
-            let result = Err(Error::Timeout { timeout_ms, reason: reason.into() });
-            self.respond(client, Response { sequence, leader: None, result });
+            self.refuse(client, asked, Error::Timeout { timeout_ms, reason: reason.into() });
         }
         if !self.map.access().is_enabled() {
             self.gate.confirmed = now;
@@ -295,10 +303,9 @@ impl Server {
         let servers: Vec<String> = self.peers.addresses().values().filter(|it| **it != self.address).cloned().collect();
         let of_users = self.watches.watched().filter(|(client, ..)| !self.gate.is_server(*client));
         for (client, sequence) in of_users.map(|(client, sequence, _)| (client, sequence)).collect::<Vec<_>>() {
-            self.end_watch(client, sequence);
             let reason = "this server does not reach the leader of shard meta: what users may do could have changed";
             let error = Error::Elsewhere { reason: reason.into(), servers: servers.clone() };
-            self.respond(client, Response { sequence, leader: None, result: Err(error) });
+            self.break_watch(client, sequence, error);
         }
     }
 
@@ -324,9 +331,8 @@ impl Server {
             return;
         }
         for (client, sequence, error) in self.watches_not_allowed(now) {
-            self.end_watch(client, sequence);
             self.counters.denied += 1;
-            self.respond(client, Response { sequence, leader: None, result: Err(error) });
+            self.break_watch(client, sequence, error);
         }
         let clients: Vec<ClientId> = self.gate.callers.keys().copied().collect();
         for client in clients {

@@ -7,7 +7,7 @@ use machine::{Span, Time};
 use placement::ShardId;
 use tree::State;
 
-use super::{ClientId, Server};
+use super::{Asked, ClientId, Server};
 use crate::budget::{Kind, Owner};
 use crate::protocol::{Answer, Error};
 use crate::read::{Found, Read};
@@ -50,7 +50,7 @@ impl Server {
     pub(super) fn next_backup_chunk(
         &mut self,
         now: Time,
-        (client, sequence): (ClientId, u64),
+        (client, asked): (ClientId, Asked),
         shard: ShardId,
         read: &Read,
     ) -> Result<(), Error> {
@@ -69,7 +69,7 @@ impl Server {
         if is_last {
             self.drop_backup(client);
         }
-        self.respond_ok(client, sequence, answer);
+        self.respond_ok(client, asked, answer);
         Ok(())
     }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use machine::{Control, ServerId, Span, Step, Time};
 use tree::Path;
 
-use super::{ClientId, Server};
+use super::{About, Asked, ClientId, Server};
 use crate::budget::{Kind, Owner};
 use crate::peer::Item;
-use crate::protocol::{Answer, Error, Response, ServerMessage};
+use crate::protocol::{Answer, Error, ServerMessage};
 
 impl Server {
     pub(super) fn rpc_said(&mut self, now: Time, from: ServerId, message: rpc::Message) {
@@ -34,7 +34,7 @@ impl Server {
         &mut self,
         now: Time,
         client: ClientId,
-        sequence: u64,
+        asked: Asked,
         offers: Vec<(String, Option<Path>)>,
     ) -> Result<(), Error> {
         let provider = rpc::ProviderId(client.0);
@@ -47,7 +47,7 @@ impl Server {
         if let Some(error) = self.poll_rpc_until_refused(now, provider) {
             return Err(Error::Rpc(error));
         }
-        self.respond_ok(client, sequence, Answer::Done);
+        self.respond_ok(client, asked, Answer::Done);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Server {
     pub(super) fn rpc_call(
         &mut self,
         now: Time,
-        (client, sequence): (ClientId, u64),
+        (client, asked): (ClientId, Asked),
         (name, path, input): (String, Option<Path>, Vec<u8>),
         timeout: Span,
         idempotent: bool,
@@ -70,24 +70,24 @@ impl Server {
         if !self.call_places.admits(client, &party, 1) {
             self.budget.note_refused(Kind::Calls);
             let error = self.overloaded(now, "its user or host has as many calls under way as it may");
-            return self.respond(client, Response { sequence, leader: None, result: Err(error) });
+            return self.refuse(client, asked, error);
         }
         self.call_places.take(client, &party, 1);
         self.next_call += 1;
         // That there is room for it was seen to before.
         self.budget.add(Owner::Client(client), Kind::Calls, input.len());
-        self.calls.insert(self.next_call, (client, sequence, input.len()));
+        self.calls.insert(self.next_call, (client, asked, input.len()));
         let id = rpc::CallId(self.next_call);
         let call = rpc::Call { id, name, path, input: input.into(), timeout, idempotent };
         self.rpc.handle(now, rpc::Input::Call(call));
     }
 
-    /// Forgets a call; whose it was, and his sequence.
-    fn end_call(&mut self, call: u64) -> Option<(ClientId, u64)> {
-        let (client, sequence, bytes) = self.calls.remove(&call)?;
+    /// Forgets a call; whose it was, and which request of his.
+    fn end_call(&mut self, call: u64) -> Option<(ClientId, Asked)> {
+        let (client, asked, bytes) = self.calls.remove(&call)?;
         self.budget.give_back(Owner::Client(client), Kind::Calls, bytes);
         self.call_places.give_back(client, 1);
-        Some((client, sequence))
+        Some((client, asked))
     }
 
     pub(super) fn rpc_reply(&mut self, now: Time, client: ClientId, call: u64, result: Result<Vec<u8>, String>) {
@@ -98,7 +98,7 @@ impl Server {
     }
 
     pub(super) fn rpc_client_gone(&mut self, now: Time, client: ClientId) {
-        let is_its = |(id, (of, ..)): (&u64, &(ClientId, u64, usize))| (*of == client).then_some(*id);
+        let is_its = |(id, (of, ..)): (&u64, &(ClientId, Asked, usize))| (*of == client).then_some(*id);
         for call in self.calls.iter().filter_map(is_its).collect::<Vec<_>>() {
             self.end_call(call);
             self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
@@ -132,7 +132,8 @@ impl Server {
             let reason = "its provider was not asked: it leaves too much unread".to_owned();
             return self.rpc_reply(now, client, delivery.0, Err(reason));
         }
-        self.tell_client(client, ServerMessage::Invoke { call: delivery.0, name, path, input: input.to_vec() });
+        let invoke = ServerMessage::Invoke { call: delivery.0, name, path, input: input.to_vec() };
+        self.tell_client(client, invoke, About::News);
     }
 
     /// What a caller is told of an error. Names that look like his own are shown where everybody may know all that is offered: where users
@@ -164,13 +165,13 @@ impl Server {
                     self.delivery_places.give_back(ClientId(provider.0), 1);
                 }
                 Step::Do(rpc::Output::Answer { id, result }) => {
-                    let Some((client, sequence)) = self.end_call(id.0) else { continue };
+                    let Some((client, asked)) = self.end_call(id.0) else { continue };
                     let result = match result {
                         Ok(output) => Ok(Answer::Output(output.to_vec())),
                         Err(error) => Err(Error::Rpc(self.with_hint(&error))),
                     };
                     let result = self.fit_answer(now, client, result);
-                    self.respond(client, Response { sequence, leader: None, result });
+                    self.respond(client, asked, None, result);
                 }
                 Step::Do(rpc::Output::OfferRefused { provider, error }) => {
                     if provider == of {

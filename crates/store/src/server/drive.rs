@@ -13,7 +13,7 @@ use super::{DISK_BACKLOG_MAX, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, Told};
-use crate::protocol::{Answer, Consistency, Error, FRAME_MAX, Leader, Response, ServerMessage};
+use crate::protocol::{Answer, Consistency, Error, FRAME_MAX, Leader};
 use crate::read::{Found, Read};
 use crate::server::ClientId;
 use crate::status::Refused;
@@ -336,12 +336,12 @@ impl Server {
     pub(super) fn finish(&mut self, now: Time, id: u64, told: Result<Told, Error>) {
         let Some(operation) = self.remove_operation(id) else { return };
         match operation.origin {
-            Origin::Client { client, sequence, purpose, .. } => {
+            Origin::Client { client, asked, purpose, .. } => {
                 let leader = self.leader_hint(operation.shard);
                 let told = self.begin_backup(now, client, operation.shard, purpose, told);
                 let result = told.and_then(|told| self.answer(purpose, operation.shard, told));
                 let result = self.fit_answer(now, client, result);
-                self.tell_client(client, ServerMessage::Response(Response { sequence, leader, result }));
+                self.respond(client, asked, leader, result);
             }
             Origin::There(to, there) => self.answer_there(to, there, operation.shard, told),
             Origin::Move(id, step) => self.move_stepped(now, id, step, told),

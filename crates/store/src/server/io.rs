@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use machine::ServerId;
+use tree::Location;
 
 use super::access::Caller;
 use crate::peer::Envelope;
@@ -12,6 +13,34 @@ use crate::status::StoppedReplica;
 /// A connection of a client, numbered by the driver; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
+
+/// What a client has said, numbered by the driver: the answer says which it is for. A client chooses its sequences as it likes,
+/// and may have two requests of one sequence under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// The request of a client that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub sequence: u64,
+    pub id: RequestId,
+}
+
+/// What a message to a client is about, for drivers that note what comes of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The answer to this request: there is one.
+    Request(RequestId),
+    /// A watch that ran has ended, and not by the will of its client.
+    EndOfWatch {
+        /// The session that had asked for it.
+        session: u64,
+        /// What it watched.
+        at: Location,
+    },
+    /// Events of a watch, or a call.
+    News,
+}
 
 /// What comes in.
 #[derive(Clone, Debug)]
@@ -36,6 +65,8 @@ pub enum Input {
     Client {
         /// Which connection.
         client: ClientId,
+        /// Which request of it, if it is one.
+        id: RequestId,
         /// What.
         message: ClientMessage,
     },
@@ -112,6 +143,8 @@ pub enum Output {
         client: ClientId,
         /// What.
         message: ServerMessage,
+        /// About what.
+        about: About,
     },
     /// A client has sent a token that is worth nothing: its connection is to be closed, once the answer was sent, and its
     /// address to be watched.

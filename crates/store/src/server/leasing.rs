@@ -5,7 +5,7 @@ use placement::{Map, Phase, ShardId};
 use tree::{Command, LeaseId, Path, Refusal, SessionId, State};
 
 use super::operations::{Origin, Purpose, Route, What};
-use super::{ClientId, Server};
+use super::{Asked, ClientId, Server};
 use crate::group::{Asker, Effects, Group};
 use crate::peer::{Ask, LeaseAsk, Told};
 use crate::protocol::{Answer, Error, LEASES_MAX, LeaseRequest, LeaseStatus};
@@ -31,12 +31,13 @@ impl Server {
     pub(super) fn lease_request(
         &mut self,
         now: Time,
-        (client, session, sequence, acknowledged, timeout_ms): (ClientId, u64, u64, u64, u32),
+        (client, asked): (ClientId, Asked),
+        (session, acknowledged, timeout_ms): (u64, u64, u32),
         request: LeaseRequest,
         deadline: Time,
     ) -> Result<(), Error> {
         self.check_upgraded("leases")?;
-        let session = SessionId(session);
+        let (session, sequence) = (SessionId(session), asked.sequence);
         let (route, what) = match request {
             LeaseRequest::Grant { lease, ttl_ms, home } => {
                 let command = Command::Grant { session, sequence, acknowledged, lease, ttl_ms, home: home.clone() };
@@ -57,7 +58,7 @@ impl Server {
                 (Route::Shard(shard), What::Lease(LeaseAsk::List { after }))
             }
         };
-        let origin = Origin::Client { client, sequence, timeout_ms, purpose: Purpose::Plain };
+        let origin = Origin::Client { client, asked, timeout_ms, purpose: Purpose::Plain };
         self.start(now, origin, route, what, deadline);
         Ok(())
     }

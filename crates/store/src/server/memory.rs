@@ -4,7 +4,7 @@ use machine::{Span, Time};
 use serde::Serialize;
 
 use super::operations::{Operation, Origin};
-use super::{ClientId, Output, Server};
+use super::{About, ClientId, Output, Server};
 use crate::budget::{Kind, Owner, Usage};
 use crate::protocol::{Admin, Answer, Error, FRAME_MAX, RequestBody, Response, ServerMessage};
 use crate::read::Read;
@@ -111,9 +111,9 @@ impl Server {
     }
 
     /// Something for a client. That there is room for it was seen to before.
-    pub(super) fn tell_client(&mut self, client: ClientId, message: ServerMessage) {
+    pub(super) fn tell_client(&mut self, client: ClientId, message: ServerMessage, about: About) {
         self.budget.add(Owner::Client(client), Kind::Answers, message_bytes(&message));
-        self.outputs.push_back(Output::Client { client, message });
+        self.outputs.push_back(Output::Client { client, message, about });
     }
 
     /// Whether there is room for what a client asks.

@@ -55,8 +55,9 @@ use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
 pub use access::Caller;
 pub use greeting::Standing;
-pub use io::{ClientId, Input, Output};
+pub use io::{About, ClientId, Input, Output, RequestId};
 pub use open::{Founding, OpenError};
+pub use places::{Party, Places};
 
 use crate::budget::{Budget, Kind, Owner};
 use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS};
@@ -65,10 +66,10 @@ use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
 use access::Gate;
 use backups::Backup;
+use io::Asked;
 use memory::Pressure;
 use operations::Operations;
 use peers::Peers;
-use places::Places;
 use reclaim::Reclaim;
 use replicas::Disk;
 use watches::Watches;
@@ -143,8 +144,8 @@ pub struct Server {
     /// The content that clients are backing up.
     backups: BTreeMap<ClientId, Backup>,
     rpc: rpc::Rpc,
-    /// By number: whose they are, his sequence, and the bytes of the input.
-    calls: BTreeMap<u64, (ClientId, u64, usize)>,
+    /// By number: whose they are, which request of his, and the bytes of the input.
+    calls: BTreeMap<u64, (ClientId, Asked, usize)>,
     /// Whose these are.
     call_places: Places,
     next_call: u64,
@@ -185,7 +186,7 @@ impl Control for Server {
             Input::SecretKept { from, digest } => self.secret_kept_here(from, digest),
             Input::Disowned(by) => self.greeting.disowned_by(by),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
-            Input::Client { client, message } => self.client_said(now, client, message),
+            Input::Client { client, id, message } => self.client_said(now, client, id, message),
             Input::Host { client, host } => self.gate.called_from(client, &host),
             Input::Caller { client, caller } => self.called_by(client, caller),
             Input::WallClock(seconds) => self.wall_clock(now, seconds),

@@ -18,7 +18,7 @@ use machine::{ServerId, Span, Time};
 use placement::{MoveId, ShardId};
 use tree::Path;
 
-use super::ClientId;
+use super::{Asked, ClientId};
 use crate::peer::{LeaseAsk, Told};
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
@@ -28,7 +28,7 @@ use crate::read::Read;
 pub(super) enum Origin {
     Client {
         client: ClientId,
-        sequence: u64,
+        asked: Asked,
         timeout_ms: u32,
         /// What the answer is for.
         purpose: Purpose,

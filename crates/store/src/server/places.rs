@@ -21,7 +21,7 @@ const SMALL: usize = 64;
 
 /// Who takes part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Party {
+pub enum Party {
     /// A user by the map.
     User(Arc<str>),
     /// Nobody knows the user, but where he is.
@@ -32,7 +32,7 @@ pub(super) enum Party {
 
 /// What there is only so much of.
 #[derive(Debug)]
-pub(super) struct Places {
+pub struct Places {
     max: usize,
     /// What clients and parties have their shares of; less than the maximum if some of the places are alike.
     shared: usize,
@@ -43,6 +43,7 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// So many places.
     pub fn new(max: usize) -> Self {
         Self::with_shares_of(max, max)
     }
@@ -57,8 +58,8 @@ impl Places {
         self.used
     }
 
-    #[cfg(test)]
-    fn of(&self, client: ClientId) -> usize {
+    /// Those that a client has.
+    pub fn of(&self, client: ClientId) -> usize {
         self.clients.get(&client).map_or(0, |(_, places)| *places)
     }
 

@@ -8,10 +8,11 @@ use tree::{Change, Command, Path, SessionId, Transaction};
 
 use super::leasing::not_upgraded;
 use super::operations::{Origin, Purpose, Route, What};
-use super::{ClientId, Server};
+use super::{About, Asked, ClientId, RequestId, Server};
 use crate::budget::Kind;
 use crate::protocol::{
-    Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage, WATCHES_MAX,
+    Admin, Answer, ClientMessage, Consistency, Error, Leader, Request, RequestBody, Response, ServerMessage,
+    WATCHES_MAX,
 };
 use crate::read::Read;
 
@@ -22,9 +23,9 @@ const TIMEOUT_MAX_MS: u32 = 600_000;
 const ENSURE_EVERY: Span = Span::from_secs(1);
 
 impl Server {
-    pub(super) fn client_said(&mut self, now: Time, client: ClientId, message: ClientMessage) {
+    pub(super) fn client_said(&mut self, now: Time, client: ClientId, id: RequestId, message: ClientMessage) {
         match message {
-            ClientMessage::Request(request) => self.request(now, client, request),
+            ClientMessage::Request(request) => self.request(now, (client, id), request),
             ClientMessage::Reply { call, result } => self.rpc_reply(now, client, call, result),
         }
     }
@@ -40,14 +41,14 @@ impl Server {
         self.forget_client(client);
     }
 
-    fn request(&mut self, now: Time, client: ClientId, request: Request) {
+    fn request(&mut self, now: Time, (client, id): (ClientId, RequestId), request: Request) {
         self.counters.requests += 1;
         let deadline = now + Span::from_ms(u64::from(request.timeout_ms.min(TIMEOUT_MAX_MS)));
         if self.is_checked(client, &request.body) && self.has_place(client) {
-            self.park(now, client, request, deadline);
+            self.park(now, (client, id), request, deadline);
         } else {
             // Where there is no room for it, it is told so, checked or not.
-            self.carry_out_request(now, client, request, deadline);
+            self.carry_out_request(now, (client, id), request, deadline);
         }
     }
 
@@ -58,26 +59,44 @@ impl Server {
     }
 
     /// Carries out what is allowed.
-    pub(super) fn carry_out_request(&mut self, now: Time, client: ClientId, request: Request, deadline: Time) {
-        let sequence = request.sequence;
-        if let Err((error, shard)) = self.try_request(now, client, request, deadline) {
+    pub(super) fn carry_out_request(
+        &mut self,
+        now: Time,
+        (client, id): (ClientId, RequestId),
+        request: Request,
+        deadline: Time,
+    ) {
+        let asked = Asked { sequence: request.sequence, id };
+        if let Err((error, shard)) = self.try_request(now, (client, id), request, deadline) {
             let leader = shard.and_then(|shard| self.leader_hint(shard));
-            self.respond(client, Response { sequence, leader, result: Err(error) });
+            self.respond(client, asked, leader, Err(error));
         }
     }
 
-    pub(super) fn respond(&mut self, client: ClientId, response: Response) {
-        self.tell_client(client, ServerMessage::Response(response));
+    /// Answers a request, once.
+    pub(super) fn respond(
+        &mut self,
+        client: ClientId,
+        asked: Asked,
+        leader: Option<Leader>,
+        result: Result<Answer, Error>,
+    ) {
+        let response = Response { sequence: asked.sequence, leader, result };
+        self.tell_client(client, ServerMessage::Response(response), About::Request(asked.id));
     }
 
-    pub(super) fn respond_ok(&mut self, client: ClientId, sequence: u64, answer: Answer) {
-        self.respond(client, Response { sequence, leader: None, result: Ok(answer) });
+    pub(super) fn respond_ok(&mut self, client: ClientId, asked: Asked, answer: Answer) {
+        self.respond(client, asked, None, Ok(answer));
+    }
+
+    pub(super) fn refuse(&mut self, client: ClientId, asked: Asked, error: Error) {
+        self.respond(client, asked, None, Err(error));
     }
 
     fn try_request(
         &mut self,
         now: Time,
-        client: ClientId,
+        (client, id): (ClientId, RequestId),
         request: Request,
         deadline: Time,
     ) -> Result<(), (Error, Option<ShardId>)> {
@@ -90,7 +109,8 @@ impl Server {
         self.check_room(now, client, &request.body).map_err(plain)?;
         let Request { session, sequence, acknowledged, timeout_ms, body } = request;
         let timeout_ms = timeout_ms.min(TIMEOUT_MAX_MS);
-        let origin = Origin::Client { client, sequence, timeout_ms, purpose: Purpose::Plain };
+        let asked = Asked { sequence, id };
+        let origin = Origin::Client { client, asked, timeout_ms, purpose: Purpose::Plain };
         match body {
             RequestBody::Get { at, consistency } => {
                 self.count_stale(consistency);
@@ -115,21 +135,21 @@ impl Server {
                 self.start(now, origin, Route::Path(path), What::Propose(command.encode().into()), deadline);
             }
             RequestBody::Watch { at, from } => {
-                let from = self.watch(now, client, sequence, at, &from)?;
-                self.respond_ok(client, sequence, Answer::Watching { from });
+                let from = self.watch(now, (client, session, sequence), at, &from)?;
+                self.respond_ok(client, asked, Answer::Watching { from });
                 self.flush_watches();
             }
             RequestBody::Unwatch { watch } => {
                 self.end_watch(client, watch);
-                self.respond_ok(client, sequence, Answer::Done);
+                self.respond_ok(client, asked, Answer::Done);
             }
-            RequestBody::Offer { offers } => self.rpc_offer(now, client, sequence, offers).map_err(plain)?,
+            RequestBody::Offer { offers } => self.rpc_offer(now, client, asked, offers).map_err(plain)?,
             RequestBody::Call { name, path, input, idempotent } => {
                 let timeout = Span::from_ms(u64::from(timeout_ms.max(1)));
-                self.rpc_call(now, (client, sequence), (name, path, input), timeout, idempotent);
+                self.rpc_call(now, (client, asked), (name, path, input), timeout, idempotent);
             }
             RequestBody::Admin(admin) => {
-                self.admin(now, (client, sequence, timeout_ms), admin, deadline).map_err(plain)?;
+                self.admin(now, (client, asked, timeout_ms), admin, deadline).map_err(plain)?;
             }
             RequestBody::WriteOrElse { transaction, otherwise } => {
                 self.check_upgraded("transactions that say what else to do").map_err(plain)?;
@@ -152,12 +172,12 @@ impl Server {
                 self.start_read_at(now, origin, route, (Read::Window(at), consistency), deadline)?;
             }
             RequestBody::Lease(lease) => {
-                let asked = (client, session, sequence, acknowledged, timeout_ms);
-                self.lease_request(now, asked, lease, deadline).map_err(plain)?;
+                let of = (session, acknowledged, timeout_ms);
+                self.lease_request(now, (client, asked), of, lease, deadline).map_err(plain)?;
             }
             RequestBody::WhoAmI => {
                 let answer = self.who(now, client);
-                self.respond_ok(client, sequence, answer);
+                self.respond_ok(client, asked, answer);
             }
         }
         Ok(())
@@ -240,34 +260,34 @@ impl Server {
     fn admin(
         &mut self,
         now: Time,
-        (client, sequence, timeout_ms): (ClientId, u64, u32),
+        (client, asked, timeout_ms): (ClientId, Asked, u32),
         admin: Admin,
         deadline: Time,
     ) -> Result<(), Error> {
-        let origin = |purpose| Origin::Client { client, sequence, timeout_ms, purpose };
+        let origin = |purpose| Origin::Client { client, asked, timeout_ms, purpose };
         let meta = Route::Shard(ShardId::META);
         match admin {
             Admin::StoppedReplicas => {
-                self.respond_ok(client, sequence, Answer::StoppedReplicas(self.stopped_replicas()));
+                self.respond_ok(client, asked, Answer::StoppedReplicas(self.stopped_replicas()));
             }
             Admin::Status => {
                 let status = Box::new(self.status(now));
-                self.respond_ok(client, sequence, Answer::Status(status));
+                self.respond_ok(client, asked, Answer::Status(status));
             }
             Admin::Disk | Admin::Defragment => {
                 let status = self.disk_status();
                 if admin == Admin::Defragment {
                     self.defragment();
                 }
-                self.respond_ok(client, sequence, Answer::Disk(status));
+                self.respond_ok(client, asked, Answer::Disk(status));
             }
             Admin::Health => {
                 let health = Box::new(self.health());
-                self.respond_ok(client, sequence, Answer::Health(health));
+                self.respond_ok(client, asked, Answer::Health(health));
             }
             Admin::Alarms => {
                 let alarms = Box::new(self.alarms(now));
-                self.respond_ok(client, sequence, Answer::Alarms(alarms));
+                self.respond_ok(client, asked, Answer::Alarms(alarms));
             }
             Admin::Join { name, address, nonce, replaces } => {
                 let command = match replaces {
@@ -279,7 +299,7 @@ impl Server {
             }
             Admin::Access => {
                 let view = Box::new(self.access_view());
-                self.respond_ok(client, sequence, Answer::Access(view));
+                self.respond_ok(client, asked, Answer::Access(view));
             }
             Admin::ForceRemove(id) => {
                 if self.protocol() < 3 {
@@ -314,7 +334,7 @@ impl Server {
                 self.backup(now, origin(Purpose::BackupLasting), shard, deadline)?;
             }
             Admin::Backup { shard, after } | Admin::BackupLasting { shard, after } => {
-                self.next_backup_chunk(now, (client, sequence), shard, &Read::everything(after))?;
+                self.next_backup_chunk(now, (client, asked), shard, &Read::everything(after))?;
             }
         }
         Ok(())
@@ -332,8 +352,7 @@ impl Server {
     fn watch(
         &mut self,
         now: Time,
-        client: ClientId,
-        sequence: u64,
+        (client, session, sequence): (ClientId, u64, u64),
         at: tree::Location,
         from: &BTreeMap<ShardId, u64>,
     ) -> Result<BTreeMap<ShardId, u64>, (Error, Option<ShardId>)> {
@@ -354,6 +373,6 @@ impl Server {
             self.budget.note_refused(Kind::Watches);
             return Err((self.overloaded(now, "there are as many watches as there may be of its user or host"), None));
         }
-        Ok(self.begin_watch(client, sequence, at, &shards, from))
+        Ok(self.begin_watch((client, session, sequence), at, &shards, from))
     }
 }

@@ -14,13 +14,15 @@ use placement::ShardId;
 use tree::{Event, EventKind, Location};
 
 use super::memory::WATCH_ROOM;
-use super::{ClientId, Server};
+use super::{About, ClientId, Server};
 use crate::budget::{Budget, Kind, Owner};
 use crate::content::Content;
 use crate::protocol::{Error, FRAME_MAX, Response, ServerMessage, WatchEvents};
 
 #[derive(Debug)]
 struct Watch {
+    /// The session of the request.
+    session: u64,
     at: Location,
     /// What it takes of the memory that watches may have, beside events.
     bytes: usize,
@@ -179,12 +181,24 @@ impl Server {
     }
 
     pub(super) fn end_watch(&mut self, client: ClientId, watch: u64) {
+        self.take_watch(client, watch);
+    }
+
+    /// Ends a watch; of what session it was, and what it watched.
+    fn take_watch(&mut self, client: ClientId, watch: u64) -> Option<(u64, Location)> {
         self.watches.dirty.remove(&(client, watch));
-        if let Some(watch) = self.watches.remove((client, watch)) {
-            let events: usize = watch.pending.iter().map(|(_, pending)| pending.bytes).sum();
-            self.budget.give_back(Owner::Client(client), Kind::Watches, watch.bytes + events);
-            self.watch_places.give_back(client, watch.bytes);
-        }
+        let watch = self.watches.remove((client, watch))?;
+        let events: usize = watch.pending.iter().map(|(_, pending)| pending.bytes).sum();
+        self.budget.give_back(Owner::Client(client), Kind::Watches, watch.bytes + events);
+        self.watch_places.give_back(client, watch.bytes);
+        Some((watch.session, watch.at))
+    }
+
+    /// Ends a watch that may not go on: a second answer to its request says why.
+    pub(super) fn break_watch(&mut self, client: ClientId, sequence: u64, error: Error) {
+        let Some((session, at)) = self.take_watch(client, sequence) else { return };
+        let response = Response { sequence, leader: None, result: Err(error) };
+        self.tell_client(client, ServerMessage::Response(response), About::EndOfWatch { session, at });
     }
 
     /// Whether a client may have one more watch, of a path in so many shards.
@@ -196,8 +210,7 @@ impl Server {
     /// Begins a watch, for which there is room; gives the revisions after which events will come.
     pub(super) fn begin_watch(
         &mut self,
-        client: ClientId,
-        sequence: u64,
+        (client, session, sequence): (ClientId, u64, u64),
         at: Location,
         shards: &[ShardId],
         from: &BTreeMap<ShardId, u64>,
@@ -234,7 +247,7 @@ impl Server {
             began.insert(*shard, since);
             pending.push((*shard, first));
         }
-        self.watches.insert((client, sequence), Watch { at, bytes, pending });
+        self.watches.insert((client, sequence), Watch { session, at, bytes, pending });
         self.watches.dirty.insert((client, sequence));
         began
     }
@@ -279,9 +292,8 @@ impl Server {
             })
             .collect();
         for (client, sequence, shard) in ended {
-            self.end_watch(client, sequence);
             let error = self.no_replica(shard);
-            self.respond(client, Response { sequence, leader: None, result: Err(error) });
+            self.break_watch(client, sequence, error);
         }
     }
 
@@ -340,7 +352,7 @@ impl Server {
             self.counters.watch_events += events.len() as u64;
             self.counters.watch_skips += u64::from(skipped);
             let told = WatchEvents { watch, shard: *shard, revision, skipped, events };
-            self.tell_client(client, ServerMessage::Watched(told));
+            self.tell_client(client, ServerMessage::Watched(told), About::News);
         }
         self.watches.dirty.insert((client, watch));
     }
@@ -433,7 +445,10 @@ mod tests {
             })
             .collect();
         for (number, at) in (0..).zip(&all) {
-            watches.insert((ClientId(number % 3), number), Watch { at: at.clone(), bytes: 0, pending: Vec::new() });
+            watches.insert(
+                (ClientId(number % 3), number),
+                Watch { session: 5, at: at.clone(), bytes: 0, pending: Vec::new() },
+            );
         }
         for at in &all {
             for kind in [EventKind::Reset, EventKind::Put { etag: 1, value: vec![].into() }] {
@@ -454,10 +469,10 @@ mod tests {
     #[test]
     fn a_watch_counts_what_it_takes() {
         let at = |n: usize| Location::config(Path::parse(&format!("/car:cars/car-entry={n:06}")).unwrap());
-        assert_eq!((at(1).path.as_str().len(), watch_bytes(&at(1), 1)), (26, 772));
+        assert_eq!((at(1).path.as_str().len(), watch_bytes(&at(1), 1)), (26, 790));
         assert_eq!(watch_bytes(&at(1), 3) - watch_bytes(&at(1), 1), 2 * 80);
         // The table's own part is what the types say: what is added to them is counted.
-        assert_eq!((size_of::<Watch>(), size_of::<Pending>()), (56, 72));
+        assert_eq!((size_of::<Watch>(), size_of::<Pending>()), (64, 72));
     }
 
     #[test]

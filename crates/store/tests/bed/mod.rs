@@ -16,7 +16,7 @@ use store::protocol::{
     WatchEvents, decode, encode_frame, split_frame,
 };
 use store::status::{GroupStatus, RaftRole};
-use store::{ClientId, Config, Founding, Input, Output, Secret, Server};
+use store::{About, ClientId, Config, Founding, Input, Output, RequestId, Secret, Server};
 use tree::{Change, Location, Path, Transaction};
 use wal::{Log, MemoryDisk};
 
@@ -77,6 +77,9 @@ pub struct Cluster {
     pub events: Vec<(ClientId, WatchEvents)>,
     pub invoked: Vec<Invoked>,
     pub bad_tokens: Vec<ClientId>,
+    /// What answers were about, in the order in which they came; requests are numbered as they are sent.
+    pub about: Vec<(ClientId, About, Response)>,
+    pub requests: u64,
     /// Secrets that were handed over: to whom, by whom.
     pub kept: Vec<(ServerId, ServerId, Secret)>,
     /// Servers that have stopped, and why. Only those that may do so.
@@ -118,6 +121,8 @@ impl Cluster {
             events: Vec::new(),
             invoked: Vec::new(),
             bad_tokens: Vec::new(),
+            about: Vec::new(),
+            requests: 0,
             kept: Vec::new(),
             stopped: BTreeMap::new(),
             may_stop: BTreeSet::new(),
@@ -232,7 +237,12 @@ impl Cluster {
                 self.send_envelope(id, to, &envelope);
             }
             Output::Disk(write) => self.write_to_disk(id, write),
-            Output::Client { client, message } => self.tell_client(id, client, message),
+            Output::Client { client, message, about } => {
+                if let ServerMessage::Response(response) = &message {
+                    self.about.push((client, about, response.clone()));
+                }
+                self.tell_client(id, client, message);
+            }
             Output::BadToken(client) => self.bad_tokens.push(client),
             Output::KeepSecret { from, secret } => {
                 self.queue.push_back((id, Input::SecretKept { from, digest: secret.digest }));
@@ -333,7 +343,9 @@ impl Cluster {
     pub fn send_again(&mut self, client: ClientId, sequence: u64, to: u64, body: RequestBody) {
         let (session, timeout_ms) = (client.0 + 1, self.timeout_ms);
         let message = ClientMessage::Request(Request { session, sequence, acknowledged: sequence, timeout_ms, body });
-        self.queue.push_back((ServerId(to), Input::Client { client, message }));
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.queue.push_back((ServerId(to), Input::Client { client, id, message }));
     }
 
     /// Takes the answer to a request of [`CLIENT`].

@@ -9,16 +9,17 @@ use serde_json::{Map, Value, json};
 use store::protocol::{Admin, Answer, Error as Refusal, LeaseRequest, Request, RequestBody};
 use tree::{Change, Location, Transaction};
 
-/// Paths of one request in its line; of more, only how many there are.
-const PATHS_MAX: usize = 16;
-
-/// Characters of an error in its line.
+/// Characters of an error in its line: what was asked stands beside it.
 const ERROR_CHARACTERS_MAX: usize = 400;
 
-/// Characters of a name that a client has chosen.
-const NAME_CHARACTERS_MAX: usize = 256;
+/// What an event takes of the memory, beside its texts.
+const EVENT_BYTES: usize = 512;
 
-/// What was asked, without any value.
+/// The same for each text.
+const TEXT_BYTES: usize = 64;
+
+/// What was asked, without any value. Nothing of it is left out, or the last of many paths would be the one to hide: it is as
+/// long as the request, about.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     time: SystemTime,
@@ -50,9 +51,18 @@ impl Event {
         self.is_read
     }
 
-    /// The watch runs; what is said of it next is its end.
-    pub fn of_running_watch(self) -> Self {
-        Self { operation: "end of watch", ..self }
+    /// A watch that was asked for with this sequence has been ended.
+    pub fn end_of_watch(address: &str, user: Option<&str>, watch: (u64, u64), at: &Location) -> Self {
+        let mut details = Map::new();
+        with_paths("paths", std::iter::once(at), &mut details);
+        let ((session, sequence), operation) = (watch, "end of watch");
+        let (time, address, user) = (SystemTime::now(), address.to_owned(), user.map(str::to_owned));
+        Self { time, address, user, session, sequence, operation, is_read: true, details }
+    }
+
+    /// What it takes of the memory, about.
+    pub fn bytes(&self) -> usize {
+        EVENT_BYTES + self.details.values().map(value_bytes).sum::<usize>()
     }
 
     pub fn line(&self, server: ServerId, user: Option<&str>, result: &Result<Answer, Refusal>) -> String {
@@ -62,15 +72,19 @@ impl Event {
             Err(error) => ("failed", Some(error.to_string())),
         };
         // By the map that it was checked by, if that knew the user.
-        self.written(server, user.or(self.user.as_deref()), outcome, error)
+        let mut line = self.begun(server, user.or(self.user.as_deref()));
+        if matches!(result, Ok(Answer::Otherwise { .. })) {
+            line.insert("carried-out".into(), json!("otherwise"));
+        }
+        ended(line, outcome, error)
     }
 
     pub fn unanswered(&self, server: ServerId) -> String {
         let why = "the connection ended before the answer: it may have been done or not".to_owned();
-        self.written(server, self.user.as_deref(), "unknown", Some(why))
+        ended(self.begun(server, self.user.as_deref()), "unknown", Some(why))
     }
 
-    fn written(&self, server: ServerId, user: Option<&str>, outcome: &str, error: Option<String>) -> String {
+    fn begun(&self, server: ServerId, user: Option<&str>) -> Map<String, Value> {
         let mut line = Map::new();
         line.insert("time".into(), json!(rfc3339(self.time)));
         line.insert("server".into(), json!(server.0));
@@ -80,25 +94,36 @@ impl Event {
         line.insert("sequence".into(), json!(self.sequence));
         line.insert("operation".into(), json!(self.operation));
         line.extend(self.details.clone());
-        line.insert("outcome".into(), json!(outcome));
-        if let Some(error) = error {
-            line.insert("error".into(), json!(cut(&error, ERROR_CHARACTERS_MAX)));
-        }
-        finished(line)
+        line
     }
 }
 
-/// The line of somebody who was not let in.
-pub(super) fn refused_log_in(server: ServerId, address: &str, why: &str) -> String {
+fn ended(mut line: Map<String, Value>, outcome: &str, error: Option<String>) -> String {
+    line.insert("outcome".into(), json!(outcome));
+    if let Some(error) = error {
+        line.insert("error".into(), json!(cut(&error, ERROR_CHARACTERS_MAX)));
+    }
+    finished(line)
+}
+
+fn value_bytes(value: &Value) -> usize {
+    TEXT_BYTES
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(value_bytes).sum(),
+            Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+}
+
+/// The line of somebody who was not let in, or whose request was not read.
+pub(super) fn refused(server: ServerId, address: &str, operation: &str, why: &str) -> String {
     let mut line = Map::new();
     line.insert("time".into(), json!(rfc3339(SystemTime::now())));
     line.insert("server".into(), json!(server.0));
     line.insert("user".into(), Value::Null);
     line.insert("address".into(), json!(address));
-    line.insert("operation".into(), json!("log in"));
-    line.insert("outcome".into(), json!("denied"));
-    line.insert("error".into(), json!(cut(why, ERROR_CHARACTERS_MAX)));
-    finished(line)
+    line.insert("operation".into(), json!(operation));
+    ended(line, "denied", Some(why.to_owned()))
 }
 
 /// One line of ASCII: what is a control character for JSON or for a terminal is escaped.
@@ -128,12 +153,9 @@ fn at(location: &Location) -> Value {
 }
 
 fn with_paths<'a>(name: &str, locations: impl Iterator<Item = &'a Location>, into: &mut Map<String, Value>) {
-    let all: Vec<&Location> = locations.collect();
+    let all: Vec<Value> = locations.map(at).collect();
     if !all.is_empty() {
-        into.insert(name.to_owned(), all.iter().take(PATHS_MAX).map(|location| at(location)).collect());
-    }
-    if all.len() > PATHS_MAX {
-        into.insert(format!("{name}-count"), json!(all.len()));
+        into.insert(name.to_owned(), all.into());
     }
 }
 
@@ -163,17 +185,24 @@ fn describe(body: &RequestBody) -> (&'static str, bool, Map<String, Value>) {
         }
         RequestBody::Write(transaction) => (describe_write(transaction, &mut details), false),
         RequestBody::WriteOrElse { transaction, otherwise } => {
-            with_paths("otherwise", otherwise.iter().map(Change::at), &mut details);
+            let (written, deleted): (Vec<&Change>, Vec<&Change>) =
+                otherwise.iter().partition(|change| change.value().is_some());
+            with_paths("otherwise", written.iter().map(|change| change.at()), &mut details);
+            with_paths("otherwise-deleted", deleted.iter().map(|change| change.at()), &mut details);
             (describe_write(transaction, &mut details), false)
         }
         RequestBody::Lease(lease) => describe_lease(lease, &mut details),
         RequestBody::Offer { offers } => {
-            let names = offers.iter().take(PATHS_MAX).map(|(name, _)| json!(cut(name, NAME_CHARACTERS_MAX)));
-            details.insert("rpcs".into(), names.collect());
+            details.insert("rpcs".into(), offers.iter().map(|(name, _)| json!(name)).collect());
+            if offers.iter().any(|(_, path)| path.is_some()) {
+                // One for each RPC, in their order.
+                let paths = offers.iter().map(|(_, path)| json!(path.as_ref().map(tree::Path::as_str)));
+                details.insert("paths".into(), paths.collect());
+            }
             ("offer", false)
         }
         RequestBody::Call { name, path, .. } => {
-            details.insert("rpc".into(), json!(cut(name, NAME_CHARACTERS_MAX)));
+            details.insert("rpc".into(), json!(name));
             if let Some(path) = path {
                 details.insert("path".into(), json!(path.as_str()));
             }
@@ -224,13 +253,16 @@ fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static 
         Admin::Health => ("health", true),
         Admin::Alarms => ("alarms", true),
         Admin::Defragment => ("defragment", false),
-        Admin::Join { name, address, .. } => {
-            details.insert("name".into(), json!(cut(name, NAME_CHARACTERS_MAX)));
-            details.insert("joins-at".into(), json!(cut(address, NAME_CHARACTERS_MAX)));
+        Admin::Join { name, address, replaces, .. } => {
+            details.insert("name".into(), json!(name));
+            details.insert("joins-at".into(), json!(address));
+            if let Some(old) = replaces {
+                details.insert("replaces".into(), json!(old.0));
+            }
             ("join", false)
         }
         Admin::Placement(placement::Command::Access { command, .. }) => {
-            details.insert("change".into(), json!(cut(&access_command(command), ERROR_CHARACTERS_MAX)));
+            details.insert("change".into(), json!(access_command(command)));
             ("change users", false)
         }
         Admin::ForceRemove(id) => {
@@ -238,7 +270,7 @@ fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static 
             ("remove by force", false)
         }
         Admin::Placement(command) => {
-            details.insert("change".into(), json!(cut(&format!("{command:?}"), ERROR_CHARACTERS_MAX)));
+            details.insert("change".into(), json!(format!("{command:?}")));
             ("change the map", false)
         }
         Admin::MoveLeader { shard, to } => {
@@ -308,6 +340,21 @@ mod tests {
         assert_eq!(at(1_795_330_805), "2026-11-22T07:00:05.000000Z");
         assert_eq!(at(4_107_542_399), "2100-02-28T23:59:59.000000Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00.000000Z");
+    }
+
+    #[test]
+    fn nothing_hides_behind_what_is_long() {
+        let roles = (0..200).map(|number| format!("role{number}")).chain(["root".to_owned()]).collect();
+        let user = "ann".to_owned();
+        let command = AccessCommand::AddUser { user, roles, token: None };
+        let command = placement::Command::Access { revision: None, command };
+        let body = RequestBody::Admin(Admin::Placement(command));
+        let request = Request { session: 1, sequence: 2, acknowledged: 2, timeout_ms: 1, body };
+        let event = Event::new("127.0.0.1:1", None, &request);
+        let line = event.unanswered(ServerId(1));
+        let parsed: Value = serde_json::from_str(&line).unwrap();
+        assert!(parsed["change"].as_str().unwrap().contains("\"root\""), "{line}");
+        assert!(event.bytes() > 200 * 5);
     }
 
     #[test]

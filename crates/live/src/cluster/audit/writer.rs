@@ -38,6 +38,7 @@ impl Writer {
             match queue.recv_timeout(SYNC_EVERY) {
                 Ok(line) => {
                     self.shared.queued_bytes.fetch_sub(line.len(), Ordering::Relaxed);
+                    self.shared.queued_lines.fetch_sub(1, Ordering::Relaxed);
                     let outcome = self.put(line.as_bytes());
                     self.note(outcome, 1);
                     is_dirty = true;

@@ -88,6 +88,9 @@ impl Node {
         );
         let sequence = request_sequence(start);
         self.refusals.count(&connection.caller(), "request", "too long", &reason);
+        if let Some(audit) = &mut self.parts.audit {
+            audit.refused_unread(&connection.stream.peer(), &reason);
+        }
         if let Some(sequence) = sequence {
             let response = Response { sequence, leader: None, result: Err(Refusal::Denied(reason.clone())) };
             connection.stream.put(&ServerMessage::Response(response)).expect("a refusal is short");

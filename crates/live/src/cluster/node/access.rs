@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use machine::{Control, Time};
 use placement::access::Credentials;
 use store::protocol::{ClientMessage, Response, ServerMessage, Token};
-use store::{Caller, ClientId, Input};
+use store::{About, Caller, ClientId, Input, RequestId};
 
 use super::{Connection, Node, OURSELVES};
 use crate::cluster::remote::RemoteHost;
@@ -66,7 +66,7 @@ impl Node {
             let seconds = wait.as_ns() / 1_000_000_000 + 1;
             let why = format!("too many log-ins from {host} have failed: wait {seconds} s");
             if let Some(audit) = &mut self.parts.audit {
-                audit.refused(&connection.stream.peer(), &why);
+                audit.refused_log_in(&connection.stream.peer(), &why);
             }
             return Err(why);
         }
@@ -76,21 +76,30 @@ impl Node {
     /// A client has asked for something. Gives the answer if that cannot be noted, and has to be.
     pub(super) fn note_request(
         &mut self,
-        client: ClientId,
+        (client, id): (ClientId, RequestId),
         connection: &Connection,
         message: &ClientMessage,
     ) -> Option<ServerMessage> {
         let audit = self.parts.audit.as_mut()?;
         let ClientMessage::Request(request) = message else { return None };
-        let user = self.parts.server.user(client);
-        let error = audit.begin(client, &connection.stream.peer(), user, request)?;
+        let who = (self.parts.server.user(client), &self.parts.server.party(client));
+        let error = audit.begin((client, id), &connection.stream.peer(), who, request)?;
         Some(ServerMessage::Response(Response { sequence: request.sequence, leader: None, result: Err(error) }))
     }
 
-    /// A client is answered.
-    pub(super) fn note_answer(&mut self, client: ClientId, message: &ServerMessage) {
-        if let (Some(audit), ServerMessage::Response(response)) = (&mut self.parts.audit, message) {
-            audit.end(client, response.sequence, self.parts.server.user(client), &response.result);
+    /// A client is answered, or told that its watch has ended.
+    pub(super) fn note_answer(&mut self, client: ClientId, about: &About, message: &ServerMessage) {
+        let (Some(audit), ServerMessage::Response(response)) = (&mut self.parts.audit, message) else { return };
+        match about {
+            About::Request(id) => audit.end((client, *id), self.parts.server.user(client), &response.result),
+            About::EndOfWatch { session, at } => {
+                let connection = self.clients.get(&client).and_then(|token| self.connections.get(token));
+                // Who has gone has ended it himself.
+                let Some(connection) = connection else { return };
+                let (address, watch) = (connection.stream.peer(), (*session, response.sequence));
+                audit.end_of_watch(client, &address, watch, at, &response.result);
+            }
+            About::News => {}
         }
     }
 

@@ -8,7 +8,7 @@ use mio::Token;
 use store::budget::Kind as Held;
 use store::peer::Envelope;
 use store::protocol::{Error as Refusal, FrameError, Response, ServerMessage};
-use store::{ClientId, Input};
+use store::{About, ClientId, Input};
 
 use super::{Kind, Node, OURSELVES, greeting};
 use crate::cluster::refusals;
@@ -76,14 +76,14 @@ impl Node {
         }
     }
 
-    pub(super) fn tell_client(&mut self, now: Time, client: ClientId, message: &ServerMessage) {
+    pub(super) fn tell_client(&mut self, now: Time, client: ClientId, message: &ServerMessage, about: &About) {
         if client == OURSELVES
             && let ServerMessage::Response(Response { result: Err(error), .. }) = message
         {
             tracing::warn!("our own request: {error}");
         }
         if client != OURSELVES {
-            self.note_answer(client, message);
+            self.note_answer(client, about, message);
         }
         let Some(&token) = self.clients.get(&client) else {
             self.parts.server.handle(now, Input::Waiting { client, bytes: 0 });

@@ -16,8 +16,8 @@ use std::collections::{HashMap, VecDeque};
 
 use machine::{Control, Time};
 use mio::Token;
-use store::Input;
 use store::protocol::{Hello, decode, decode_client};
+use store::{About, Input};
 
 use super::{Connection, Kind, Node};
 use crate::cluster::stream::{Received, TURN_BYTES, TURN_BYTES_MAX};
@@ -203,12 +203,15 @@ impl Node {
         match connection.kind {
             Kind::Client { client, version } => match decode_client(body) {
                 Ok(message) => {
-                    let refusal = self.refuse_join(now, version, &message, connection);
-                    if let Some(refusal) = refusal.or_else(|| self.note_request(client, connection, &message)) {
+                    let id = self.next_request();
+                    if let Some(refusal) = self.note_request((client, id), connection, &message) {
+                        connection.stream.put(&refusal).expect("a refusal is short");
+                    } else if let Some(refusal) = self.refuse_join(now, version, &message, connection) {
+                        self.note_answer(client, &About::Request(id), &refusal);
                         connection.stream.put(&refusal).expect("a refusal is short");
                     } else {
                         // By the clock of this moment: a lease must not be judged by what it showed before this was read.
-                        self.parts.server.handle(self.parts.clock.now(), Input::Client { client, message });
+                        self.parts.server.handle(self.parts.clock.now(), Input::Client { client, id, message });
                     }
                 }
                 Err(unreadable) => self.refuse_unreadable(connection, unreadable)?,
