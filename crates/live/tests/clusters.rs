@@ -4,6 +4,7 @@ mod controllers;
 mod data_folder;
 mod descriptors;
 mod fairness;
+mod half_closed;
 mod memory;
 mod one_controller;
 mod peers;

@@ -663,3 +663,23 @@ fn each_answer_says_which_request_it_is_for() {
     assert_eq!(*about, About::EndOfWatch { session: ANN.0 + 1, at: at("/car:cars") });
     assert!(response.sequence == 7 && matches!(response.result, Err(Error::Denied(_))), "{response:?}");
 }
+
+/// Who says nothing more is answered, and watches nothing: also what had to be checked first.
+#[test]
+fn who_is_silent_gets_answers_and_no_events() {
+    let mut cluster = Cluster::checked(1);
+    cluster.change(grant(&[Operation::Watch], "/car:cars"));
+    let watch = || RequestBody::Watch { at: at("/car:cars"), from: BTreeMap::new() };
+    assert!(cluster.ask_as(ANN, 1, watch()).is_ok());
+    let read = RequestBody::Get { at: at("/car:cars/car-entry=1"), consistency: Consistency::Linearizable };
+    let read = cluster.send_as(ANN, 1, read);
+    cluster.queue.push_back((ServerId(1), Input::ClientSilent(ANN)));
+    let late = cluster.send_as(ANN, 1, watch());
+    cluster.run(Span::from_ms(500));
+    assert_eq!(cluster.answer_to(ANN, read), Some(Ok(Answer::Value(None))));
+    assert!(matches!(cluster.answer_to(ANN, late), Some(Err(Error::Invalid(_)))));
+    assert!(!cluster.server(1).owes_answers(ANN));
+    cluster.put(1, "/car:cars/car-entry=1", "red");
+    cluster.run(Span::from_ms(500));
+    assert!(cluster.events.is_empty() && cluster.server(1).watch_bytes() == 0);
+}

@@ -4,6 +4,7 @@ mod accept;
 mod access;
 mod alarms;
 mod greeting;
+mod half_closed;
 mod outbox;
 mod partial;
 mod peer_refusals;
@@ -40,6 +41,7 @@ use super::stream::Stream;
 use super::subject::common_name;
 use super::{Error, Tls};
 use greeting::Handshake;
+use half_closed::HalfClosed;
 use outbox::Waiting;
 use peer_refusals::PeerRefusals;
 use turns::Turns;
@@ -156,6 +158,8 @@ pub(super) struct Node {
     dirty: Vec<Token>,
     /// Connections that have something to be received, and wait for their turn.
     turns: Turns,
+    /// Connections whose clients say nothing more.
+    half_closed: HalfClosed,
     /// There were more to accept than one turn's worth.
     accepts: bool,
     /// There is no descriptor for who connects: they wait in the kernel.
@@ -219,6 +223,7 @@ impl Node {
             next_client: 1,
             dirty: Vec::new(),
             turns: Turns::default(),
+            half_closed: HalfClosed::default(),
             accepts: false,
             is_short: false,
             sweep_at: Time::ZERO,
@@ -375,7 +380,7 @@ impl Node {
                     Step::Do(output) => self.carry_out(now, output)?,
                 }
             };
-            if !self.flush(now) {
+            if !self.flush(now) && !self.end_answered(now) {
                 return Ok(wake);
             }
         }
@@ -410,6 +415,7 @@ impl Node {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         connection.stream.deregister(self.parts.poll.registry());
         self.handshakes.remove(&token);
+        self.half_closed.forget(token);
         self.forget_waiting(now, token, connection.kind);
         match connection.kind {
             Kind::Unknown { .. } | Kind::Challenged { .. } => {
@@ -467,6 +473,7 @@ impl Node {
             for token in silent {
                 self.close(now, token, "it has not said who it is");
             }
+            self.end_unanswered(now);
             self.unproven.retain(|token| self.connections.contains_key(token));
             self.end_unproven(now);
             self.tell_address(now);

@@ -110,6 +110,19 @@ impl Stream {
         self.outbox.waiting()
     }
 
+    /// Whether all that was put is with the kernel.
+    pub fn is_sent(&self) -> bool {
+        self.outbox.waiting() == 0 && self.tls.as_ref().is_none_or(|tls| !tls.wants_write())
+    }
+
+    /// Says that nothing comes any more (RFC 8446, 6.1), as far as that can be sent at once: it is closed right after.
+    pub fn say_end(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            let _ = flush_tls(&mut self.socket, tls, &mut Outbox::default());
+        }
+    }
+
     /// Bytes of memory for what came in, beyond what every connection has.
     pub fn received(&self) -> usize {
         self.inbox.extra()

@@ -232,6 +232,7 @@ const fn connection_of(input: &Input) -> (u8, u64) {
         | Input::Caller { client, .. }
         | Input::Host { client, .. }
         | Input::ClientGone(client)
+        | Input::ClientSilent(client)
         | Input::Waiting { client, .. } => (1, client.0),
         Input::Written(_) | Input::WriteFailed { .. } | Input::WallClock(_) | Input::Held { .. } | Input::Tick => {
             (2, 0)

@@ -37,6 +37,7 @@ impl Server {
         asked: Asked,
         offers: Vec<(String, Option<Path>)>,
     ) -> Result<(), Error> {
+        self.check_speaks(client)?;
         let provider = rpc::ProviderId(client.0);
         // Each once: whoever names one a million times must not keep all others waiting.
         let offers: BTreeSet<rpc::Offer> = offers.into_iter().map(|(name, path)| rpc::Offer { name, path }).collect();
@@ -103,6 +104,11 @@ impl Server {
             self.end_call(call);
             self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
         }
+        self.rpc_provider_gone(now, client);
+    }
+
+    /// A client answers no call any more.
+    pub(super) fn rpc_provider_gone(&mut self, now: Time, client: ClientId) {
         let provider = rpc::ProviderId(client.0);
         self.rpc.handle(now, rpc::Input::ProviderGone(provider));
     }

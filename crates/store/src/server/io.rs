@@ -70,6 +70,8 @@ pub enum Input {
         /// What.
         message: ClientMessage,
     },
+    /// A client says nothing more, and still reads: what it has asked is answered. It watches and offers nothing any more.
+    ClientSilent(ClientId),
     /// Who is at the end of a client's connection; before anything else that comes by it. Whose connection nobody speaks of has
     /// shown nothing.
     Caller {

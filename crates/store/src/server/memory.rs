@@ -116,6 +116,11 @@ impl Server {
         self.outputs.push_back(Output::Client { client, message, about });
     }
 
+    /// Whether a client waits for the answer to anything.
+    pub fn owes_answers(&self, client: ClientId) -> bool {
+        self.places.of(client) + self.call_places.of(client) > 0
+    }
+
     /// Whether there is room for what a client asks.
     pub(super) fn check_room(&mut self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Error> {
         // Whoever wants less is always heard.

@@ -139,6 +139,8 @@ pub struct Server {
     disk: Disk,
     reclaim: Reclaim,
     watches: Watches,
+    /// Clients that say nothing more, and read.
+    silent: BTreeSet<ClientId>,
     /// Whose they are, in bytes of memory without their events.
     watch_places: Places,
     /// The content that clients are backing up.
@@ -187,6 +189,7 @@ impl Control for Server {
             Input::Disowned(by) => self.greeting.disowned_by(by),
             Input::PeerLost(peer) => self.peer_lost(now, peer),
             Input::Client { client, id, message } => self.client_said(now, client, id, message),
+            Input::ClientSilent(client) => self.client_silent(now, client),
             Input::Host { client, host } => self.gate.called_from(client, &host),
             Input::Caller { client, caller } => self.called_by(client, caller),
             Input::WallClock(seconds) => self.wall_clock(now, seconds),

@@ -144,6 +144,7 @@ impl Server {
             disk: Disk::default(),
             reclaim: Reclaim::default(),
             watches: Watches::default(),
+            silent: BTreeSet::new(),
             watch_places: Places::new(config.memory_bytes / super::memory::FOR_WATCHES),
             backups: BTreeMap::new(),
             budget: crate::budget::Budget::new(config.memory_bytes),

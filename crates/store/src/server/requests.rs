@@ -38,7 +38,25 @@ impl Server {
         self.drop_backup(client);
         self.rpc_client_gone(now, client);
         self.caller_gone(client);
+        self.silent.remove(&client);
         self.forget_client(client);
+    }
+
+    /// A client says nothing more: it could neither end a watch nor answer a call.
+    pub(super) fn client_silent(&mut self, now: Time, client: ClientId) {
+        self.silent.insert(client);
+        self.watches_gone(client);
+        self.rpc_provider_gone(now, client);
+    }
+
+    /// Refuses what only a client can have that goes on speaking.
+    pub(super) fn check_speaks(&self, client: ClientId) -> Result<(), Error> {
+        if self.silent.contains(&client) {
+            return Err(Error::Invalid(
+                "who watches or offers has to keep both directions of the connection open".into(),
+            ));
+        }
+        Ok(())
     }
 
     fn request(&mut self, now: Time, (client, id): (ClientId, RequestId), request: Request) {
@@ -356,6 +374,7 @@ impl Server {
         at: tree::Location,
         from: &BTreeMap<ShardId, u64>,
     ) -> Result<BTreeMap<ShardId, u64>, (Error, Option<ShardId>)> {
+        self.check_speaks(client).map_err(|error| (error, None))?;
         if self.watches.count(client) >= WATCHES_MAX {
             let text = format!(
                 "this connection has {WATCHES_MAX} watches, the most that there may be: end one, or watch a subtree"

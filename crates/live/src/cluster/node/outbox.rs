@@ -144,6 +144,7 @@ impl Node {
         }
         if let Kind::Client { client, .. } = kind {
             self.parts.server.handle(now, Input::Waiting { client, bytes: waiting });
+            self.half_closed.note_sent(token);
         }
         true
     }

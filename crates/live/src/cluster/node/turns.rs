@@ -135,8 +135,7 @@ impl Node {
         match outcome {
             Ok(Received::All) => {}
             Ok(Received::More) => self.turns.add_again(token, cause.is_over),
-            // Who only looks whether somebody listens is refused nothing.
-            Ok(Received::Ended) => self.end(now, token, "closed by the other side", false),
+            Ok(Received::Ended) => self.input_ended(now, token),
             Err(reason) => self.close(now, token, &reason),
         }
         cost
