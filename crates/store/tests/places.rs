@@ -6,7 +6,7 @@ use crate::bed::{Cluster, Invoked, location, put};
 use machine::{ServerId, Span};
 use placement::Strategy;
 use store::protocol::{Answer, ClientMessage, Consistency, Error, RequestBody};
-use store::{ClientId, Input};
+use store::{ClientId, Input, RequestId};
 
 /// Connections of one host, and one of another.
 const GREEDY: [ClientId; 4] = [ClientId(11), ClientId(12), ClientId(13), ClientId(14)];
@@ -123,7 +123,7 @@ fn call(name: &str) -> RequestBody {
 
 fn reply(cluster: &mut Cluster, to: &Invoked) {
     let message = ClientMessage::Reply { call: to.call, result: Ok(b"done".to_vec()) };
-    cluster.queue.push_back((to.server, Input::Client { client: to.client, message }));
+    cluster.queue.push_back((to.server, Input::Client { client: to.client, id: RequestId(0), message }));
     cluster.run(Span::from_ms(5));
 }
 

@@ -24,7 +24,7 @@ struct Entry {
     value: Value,
 }
 
-/// The kernel's limit of times, INT_MAX; it also keeps the sum of times far from overflow.
+/// The kernel's limit of times, `INT_MAX`; it also keeps the sum of times far from overflow.
 const MS_MAX: u32 = 0x7fff_ffff;
 
 const EVERY: u8 = 0x7f;
