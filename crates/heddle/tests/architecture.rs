@@ -177,7 +177,8 @@ fn dependencies_point_down() {
 
 #[test]
 fn a_wrong_dependency_is_noticed() {
-    let order: Vec<String> = ["lab", "live", "sim", "vswitch", "link", "machine"].map(String::from).into();
+    let order: Vec<String> =
+        ["lab", "live", "sim", "store", "fabric", "vswitch", "link", "machine"].map(String::from).into();
     assert_eq!(complaint(&order, "lab", "machine"), None);
     assert_eq!(complaint(&order, "sim", "link"), None);
     assert!(complaint(&order, "machine", "link").unwrap().contains("above"));
