@@ -3,8 +3,8 @@
 #![no_main]
 
 use fabric::Source;
-use topology::Routes;
 use libfuzzer_sys::{Corpus, fuzz_target};
+use topology::Routes;
 
 /// Routes of more hosts take too long to be tried a thousand times a second.
 const HOSTS_MAX: u32 = 64;
