@@ -277,7 +277,7 @@ fn an_error_says_nothing_of_rpcs_that_others_offer() {
     for (name, at) in [
         ("mal:transfer", None),
         ("mal:far", None),
-        ("mal:hiden", None),
+        ("mal:hidden2", None),
         ("mal:open", None),
         ("mal:open", Some("/car:few/x")),
         ("mal:nothing-like-it", None),
@@ -290,7 +290,7 @@ fn an_error_says_nothing_of_rpcs_that_others_offer() {
     // Where users are not checked, everybody may see what is offered.
     cluster.change(AccessCommand::Disable);
     cluster.run(Span::from_secs(1));
-    let error = cluster.ask_as(ANN, 1, call("mal:hiden", None)).expect_err("nobody offers it").to_string();
+    let error = cluster.ask_as(ANN, 1, call("mal:hidden2", None)).expect_err("nobody offers it").to_string();
     assert!(error.contains("offered are mal:hidden"), "{error}");
 }
 
