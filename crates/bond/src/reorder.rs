@@ -26,7 +26,7 @@ mod by_tcp;
 mod flows;
 mod seen;
 mod segment;
-mod shelf;
+mod slots;
 
 pub use by_sequence::{BySequence, Numbered};
 pub use by_tcp::{ByTcp, TcpConfig, Timeout};

@@ -124,10 +124,10 @@ pub enum Reply {
     },
 }
 
-/// What a daemon says on its standard output, once.
+/// What a daemon writes to its standard output, once, when it has started or failed to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Birth {
+pub enum StartupStatus {
     /// It listens.
     Ready,
     /// It does not come up.

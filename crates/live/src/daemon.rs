@@ -23,7 +23,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 
-use crate::control::{self, Birth, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, VERSION};
+use crate::control::{self, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, StartupStatus, VERSION};
 use crate::namespace::Namespace;
 use crate::network::Network;
 use crate::runtime::{self, Folder, State};
@@ -56,20 +56,20 @@ pub struct Options {
 pub fn serve(options: &Options) -> Result<(), Error> {
     match Daemon::come_up(options) {
         Ok(daemon) => {
-            say(&Birth::Ready);
+            say(&StartupStatus::Ready);
             daemon.run()
         }
         Err(error) => {
-            say(&Birth::Failed { message: error.to_string(), hint: error.hint() });
+            say(&StartupStatus::Failed { message: error.to_string(), hint: error.hint() });
             Err(error)
         }
     }
 }
 
 /// Tells the one who started us. He may be gone.
-fn say(birth: &Birth) {
+fn say(status: &StartupStatus) {
     let mut out = io::stdout();
-    let _ = out.write_all(&control::encode(birth)).and_then(|()| out.flush());
+    let _ = out.write_all(&control::encode(status)).and_then(|()| out.flush());
 }
 
 struct Daemon {

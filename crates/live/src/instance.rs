@@ -16,7 +16,8 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg};
 use crate::Error;
 use crate::command;
 use crate::control::{
-    self, Applied, Birth, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, Status, VERSION,
+    self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
+    VERSION,
 };
 use crate::runtime::{Folder, State};
 use crate::settling::Unsettled;
@@ -273,8 +274,8 @@ fn hear_birth(child: &mut Child) -> Result<(), Error> {
         reader.read_until(b'\n', &mut line).map_err(|source| Error::System { step: "hear of its start", source })?;
     }
     match control::decode(&line) {
-        Ok(Birth::Ready) => Ok(()),
-        Ok(Birth::Failed { message, hint }) => Err(Error::Start { message, hint }),
+        Ok(StartupStatus::Ready) => Ok(()),
+        Ok(StartupStatus::Failed { message, hint }) => Err(Error::Start { message, hint }),
         Err(_) => {
             let end = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
             Err(Error::Start { message: format!("it ended without a word ({end})"), hint: Some(START_HINT.to_owned()) })

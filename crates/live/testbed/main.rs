@@ -67,7 +67,7 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[&str]) -> Result<(),
         token: None,
         audit: None,
         tls: None,
-        worn_after: live::cluster::WORN_AFTER,
+        rollover_after: live::cluster::ROLLOVER_AFTER,
         memory_bytes: store::budget::DEFAULT_BYTES,
         quota_bytes: None,
     };

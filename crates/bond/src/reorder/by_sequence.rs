@@ -5,7 +5,7 @@ use core::cmp::Ordering;
 use machine::Time;
 
 use super::seen::Seen;
-use super::shelf::Shelf;
+use super::slots::Slots;
 use super::{Config, Counters, Error, MEMBERS, ORIGIN, Reorder, Rule, extend, overtaken_below};
 
 /// So many frames in turn from far behind mean that the peer counts anew without a new epoch.
@@ -47,7 +47,7 @@ pub struct BySequence<P> {
     /// The highest number of this epoch that each member has brought; 0 for none.
     newest: [u64; MEMBERS],
     seen: Seen,
-    shelf: Shelf<P>,
+    slots: Slots<P>,
     /// Frames in turn from below both windows.
     stale: u32,
     counters: Counters,
@@ -69,7 +69,7 @@ impl<P> BySequence<P> {
             top: ORIGIN - 1,
             newest: [0; MEMBERS],
             seen: Seen::new(u64::from(config.buffer) * 2),
-            shelf: Shelf::new(config.buffer),
+            slots: Slots::new(config.buffer),
             stale: 0,
             counters: Counters::default(),
         })
@@ -118,8 +118,8 @@ impl<P> BySequence<P> {
                     self.run(now, out);
                 }
                 Ordering::Greater => {
-                    self.shelf.put(self.place(number), now, packet);
-                    self.counters.holds_one_more(self.shelf.len());
+                    self.slots.put(self.place(number), now, packet);
+                    self.counters.holds_one_more(self.slots.len());
                 }
             }
         } else {
@@ -173,7 +173,7 @@ impl<P> BySequence<P> {
 
     /// Links keep order, so what every member in use has passed is lost (RFC 1990, section 4.1).
     fn skip_overtaken(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        if self.shelf.is_empty() {
+        if self.slots.is_empty() {
             return;
         }
         if let Some(below) = overtaken_below(&self.newest, self.members)
@@ -187,7 +187,7 @@ impl<P> BySequence<P> {
     fn give_up_to(&mut self, now: Time, to: u64, rule: Rule, out: &mut impl FnMut(P)) {
         while self.next < to {
             let limit = to.min(self.next + self.window());
-            let waits = if self.shelf.is_empty() { None } else { self.seen.first(self.next, limit) };
+            let waits = if self.slots.is_empty() { None } else { self.seen.first(self.next, limit) };
             let until = waits.unwrap_or(to);
             if until > self.next {
                 self.counters.gave_up(rule, until - self.next);
@@ -202,13 +202,13 @@ impl<P> BySequence<P> {
 
     /// Hands on what waits up to the next gap.
     fn run(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        while !self.shelf.is_empty() && self.seen.contains(self.next) {
+        while !self.slots.is_empty() && self.seen.contains(self.next) {
             self.hand_on_next(now, out);
         }
     }
 
     fn hand_on_next(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        let (packet, arrived) = self.shelf.take(self.place(self.next));
+        let (packet, arrived) = self.slots.take(self.place(self.next));
         self.step_to(self.next + 1);
         self.counters.released(now.since(arrived));
         out(packet);
@@ -244,7 +244,7 @@ impl<P> Reorder<P> for BySequence<P> {
             return None;
         }
         let number = extend(self.next, header.number);
-        if number != self.next || !self.shelf.is_empty() {
+        if number != self.next || !self.slots.is_empty() {
             return self.sort_in(now, member, number, packet, out);
         }
         self.seen.insert(number);
@@ -258,11 +258,11 @@ impl<P> Reorder<P> for BySequence<P> {
 
     #[inline]
     fn deadline(&self) -> Option<Time> {
-        self.shelf.oldest().map(|(_, arrived)| arrived + self.config.timeout)
+        self.slots.oldest().map(|(_, arrived)| arrived + self.config.timeout)
     }
 
     fn expire(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        while let Some((place, arrived)) = self.shelf.oldest()
+        while let Some((place, arrived)) = self.slots.oldest()
             && arrived + self.config.timeout <= now
         {
             // What waits lies within one window of `next`, so its place tells its number.
@@ -272,7 +272,7 @@ impl<P> Reorder<P> for BySequence<P> {
     }
 
     fn flush(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        if !self.shelf.is_empty() {
+        if !self.slots.is_empty() {
             self.give_up_to(now, self.top + 1, Rule::Reset, out);
         }
     }
@@ -283,7 +283,7 @@ impl<P> Reorder<P> for BySequence<P> {
     }
 
     fn waiting(&self) -> u32 {
-        self.shelf.len()
+        self.slots.len()
     }
 
     fn counters(&self) -> &Counters {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use wire::tcp_flags::{FIN, RST, SYN};
 
 use super::flows::{Flows, Gap};
-use super::shelf::{NIL, Shelf};
+use super::slots::{NIL, Slots};
 use super::{
     Config, Counters, Error, MEMBERS, Reorder, Rule, Segment, check_buffer, check_timeout, extend, overtaken_below,
 };
@@ -68,14 +68,14 @@ impl Default for TcpConfig {
 /// keep-alives, window probes, retransmissions. SYN, RST and data with SACK blocks pass at once too, but take along what
 /// waits and belongs before them.
 ///
-/// Invariants: what waits for a flow is sorted, does not overlap, and lies beyond `expected`; each place of the shelf is in
+/// Invariants: what waits for a flow is sorted, does not overlap, and lies beyond `expected`; each slot is in
 /// one flow's list or in `free`.
 #[derive(Clone, Debug)]
 pub struct ByTcp<P> {
     config: TcpConfig,
     members: u32,
     flows: Flows,
-    shelf: Shelf<P>,
+    slots: Slots<P>,
     waits: Box<[Waiting]>,
     free: Vec<u32>,
     /// The longest that a repair took lately.
@@ -83,7 +83,7 @@ pub struct ByTcp<P> {
     counters: Counters,
 }
 
-/// Which bytes wait at a place of the shelf, and its neighbours in the flow.
+/// Which bytes wait in a slot, and its neighbours in the flow.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     seq: u64,
@@ -115,7 +115,7 @@ impl<P> ByTcp<P> {
             config,
             members: 0,
             flows: Flows::new(config.flows, config.seed)?,
-            shelf: Shelf::new(config.buffer),
+            slots: Slots::new(config.buffer),
             waits: vec![unused; config.buffer as usize].into(),
             free: (0..config.buffer).rev().collect(),
             skew: None,
@@ -211,7 +211,7 @@ impl<P> ByTcp<P> {
         flow.behind = 0;
         if seq <= flow.expected {
             if !flow.is_empty() {
-                let took = now.since(self.shelf.arrived(flow.first));
+                let took = now.since(self.slots.arrived(flow.first));
                 self.counters.repaired += 1;
                 self.repair_took(took);
             }
@@ -304,13 +304,13 @@ impl<P> ByTcp<P> {
         }
         let Arrival { now, flow, seq, end } = arrival;
         self.waits[place as usize] = Waiting { seq, end, flow, before, after };
-        self.shelf.put(place, now, packet);
-        self.counters.holds_one_more(self.shelf.len());
+        self.slots.put(place, now, packet);
+        self.counters.holds_one_more(self.slots.len());
     }
 
     /// Lets go of what waits for longest, and of what belongs before it.
     fn make_room(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        if let Some((place, _)) = self.shelf.oldest() {
+        if let Some((place, _)) = self.slots.oldest() {
             let Waiting { flow, seq, .. } = self.waits[place as usize];
             self.give_up_to(now, flow, seq, Rule::Full, out);
         }
@@ -346,7 +346,7 @@ impl<P> ByTcp<P> {
             let next = self.waits.get(flow.first as usize);
             let until = next.map_or(to, |next| next.seq.min(to));
             if matches!(rule, Rule::Timeout) && next.is_some() {
-                flow.gap = Gap { from: flow.expected, to: until, since: self.shelf.arrived(flow.first) };
+                flow.gap = Gap { from: flow.expected, to: until, since: self.slots.arrived(flow.first) };
             }
             self.counters.gave_up(rule, until - flow.expected);
             flow.expected = until;
@@ -367,7 +367,7 @@ impl<P> ByTcp<P> {
                 Some(later) => later.before = NIL,
                 None => flow.last = NIL,
             }
-            let (packet, arrived) = self.shelf.take(place);
+            let (packet, arrived) = self.slots.take(place);
             self.free.push(place);
             self.counters.released(now.since(arrived));
             out(packet);
@@ -417,11 +417,11 @@ impl<P> Reorder<P> for ByTcp<P> {
 
     #[inline]
     fn deadline(&self) -> Option<Time> {
-        self.shelf.oldest().map(|(_, arrived)| arrived + self.timeout())
+        self.slots.oldest().map(|(_, arrived)| arrived + self.timeout())
     }
 
     fn expire(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        while let Some((place, arrived)) = self.shelf.oldest()
+        while let Some((place, arrived)) = self.slots.oldest()
             && arrived + self.timeout() <= now
         {
             let Waiting { flow, seq, .. } = self.waits[place as usize];
@@ -430,7 +430,7 @@ impl<P> Reorder<P> for ByTcp<P> {
     }
 
     fn flush(&mut self, now: Time, out: &mut impl FnMut(P)) {
-        while let Some((place, _)) = self.shelf.oldest() {
+        while let Some((place, _)) = self.slots.oldest() {
             self.hand_on_all(now, self.waits[place as usize].flow, Rule::Reset, out);
         }
     }
@@ -443,7 +443,7 @@ impl<P> Reorder<P> for ByTcp<P> {
     }
 
     fn waiting(&self) -> u32 {
-        self.shelf.len()
+        self.slots.len()
     }
 
     fn counters(&self) -> &Counters {

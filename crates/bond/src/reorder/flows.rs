@@ -2,7 +2,7 @@
 
 use machine::{Time, mix};
 
-use super::shelf::NIL;
+use super::slots::NIL;
 use super::{Error, MEMBERS, ORIGIN};
 
 /// Flows that share one place of the hash: they are all looked at.

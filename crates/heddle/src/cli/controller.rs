@@ -110,7 +110,7 @@ pub struct Controller {
     pub until_stdin_closes: bool,
     /// Start anew after so long: for tests of what happens twice a year
     #[arg(long, hide = true, value_name = "SECONDS", default_value_t = 180 * 24 * 3_600, value_parser = clap::value_parser!(u64).range(1..=180 * 24 * 3_600))]
-    pub worn_after: u64,
+    pub rollover_after: u64,
     #[command(flatten)]
     pub tls: Tls,
 }

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use live::cluster::{AuditOptions, ControllerOptions, End, Ready, certificates, run};
+use live::cluster::{AuditOptions, ControllerOptions, Exit, Ready, certificates, run};
 use machine::{ServerId, Span};
 use miette::{Report, miette};
 use placement::Strategy;
@@ -56,7 +56,7 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
             keep: args.audit_keep,
         }),
         tls: args.tls.files(),
-        worn_after: Span::from_secs(args.worn_after),
+        rollover_after: Span::from_secs(args.rollover_after),
         memory_bytes: args.memory,
         quota_bytes: args.quota.0,
     };
@@ -68,8 +68,8 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
     })
     .map_err(explain)?;
     match end {
-        End::Told => Ok(()),
-        End::Worn => Err(start_anew()),
+        Exit::Signal => Ok(()),
+        Exit::ClockRollover => Err(start_anew()),
     }
 }
 

@@ -9,7 +9,6 @@
 //!
 //! A cluster is kept for the next run if that one wants the same controllers and nothing befell them.
 
-mod doors;
 mod elections;
 mod entries;
 mod faults;
@@ -20,6 +19,7 @@ mod recorder;
 mod relay;
 mod script;
 pub(crate) mod simulated;
+mod targets;
 
 use std::path::Path;
 use std::time::Instant;
@@ -167,17 +167,17 @@ fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result
     let calm = load.faults.is_empty();
     let leader = if calm { nodes.pin_leader(module)? } else { nodes.leader(module)? };
     let provider = load.operations.contains(&Operation::Rpc).then(|| Provider::start(nodes, leader)).transpose()?;
-    let doors = doors::of(nodes, load, leader);
+    let targets = targets::of(nodes, load, leader);
     let mode = if calm { Mode::InTurn } else { Mode::Contended };
     let first_entry = nodes.entries_used();
     let clock = BootClock::start();
     let lasts = duration.max(load.faults_end());
-    let mut script = Script::new(load, mode, doors.len(), first_entry, (clock.now(), lasts));
+    let mut script = Script::new(load, mode, targets.len(), first_entry, (clock.now(), lasts));
     let tls = nodes.tls().cloned();
     let mut happened = Vec::new();
     std::thread::scope(|scope| {
         let faults = scope.spawn(|| faults::run(nodes, &load.faults, module));
-        let driven = live::cluster::drive(&clock, load.clients as usize, &doors, tls.as_ref(), &mut script);
+        let driven = live::cluster::drive(&clock, load.clients as usize, &targets, tls.as_ref(), &mut script);
         happened = faults.join().expect("the thread of faults does not panic")?;
         driven.map_err(|error| error.to_string())
     })?;

@@ -40,7 +40,7 @@ pub(super) enum Mode {
 pub(super) struct Script {
     load: ClusterLoad,
     mode: Mode,
-    doors: usize,
+    targets: usize,
     begun: Time,
     /// The load goes on until then.
     until: Time,
@@ -92,7 +92,7 @@ struct Asked {
 
 impl Script {
     /// A load that begins at a time and lasts for so long at least, with entries from `first` on.
-    pub fn new(load: &ClusterLoad, mode: Mode, doors: usize, first: u32, (begun, lasts): (Time, Span)) -> Self {
+    pub fn new(load: &ClusterLoad, mode: Mode, targets: usize, first: u32, (begun, lasts): (Time, Span)) -> Self {
         let has = |operation| load.operations.contains(&operation);
         let own = has(Operation::Create) || has(Operation::Delete);
         let entries = match mode {
@@ -111,7 +111,7 @@ impl Script {
         Self {
             load: load.clone(),
             mode,
-            doors,
+            targets,
             begun,
             until: begun + lasts,
             rng: Rng::new(u64::from(first) + 1),
@@ -142,14 +142,14 @@ impl Script {
         self.next_value
     }
 
-    /// One read through each door, so that connections are there and leaders are known.
+    /// One read from each target, so that connections are there and leaders are known.
     fn warm_up(&mut self, client: usize, now: Time) -> Next {
-        let door = self.clients[client].steps;
+        let target = self.clients[client].steps;
         let rpc = self.load.operations == [Operation::Rpc];
         let at = entries::container(if rpc { entries::PEOPLE } else { CARS });
         let body = RequestBody::Get { at, consistency: Consistency::Linearizable };
         self.ask(client, Asked { at: now, operation: None, counts: false, entry: 0, is_write: false, ticket: None });
-        Next::Ask { door, body, timeout: TIMEOUT }
+        Next::Ask { target, body, timeout: TIMEOUT }
     }
 
     fn ask(&mut self, client: usize, request: Asked) {
@@ -160,7 +160,7 @@ impl Script {
     fn is_warm(&self) -> bool {
         self.clients
             .iter()
-            .all(|client| client.steps > self.doors || (client.steps == self.doors && client.request.is_none()))
+            .all(|client| client.steps > self.targets || (client.steps == self.targets && client.request.is_none()))
     }
 
     fn in_turn(&mut self, client: usize, now: Time) -> Next {
@@ -264,10 +264,10 @@ impl Script {
     fn request(&mut self, client: usize, now: Time, what: (Operation, bool), entry: u32, action: Action) -> Next {
         let ticket = self.recorder.invoked(client as u32, now, Input { entry, action });
         let body = entries::request(entry, action, self.load.value_bytes);
-        let (is_write, door) = (matches!(action, Action::Write { .. }), self.door(client));
+        let (is_write, target) = (matches!(action, Action::Write { .. }), self.target(client));
         let (operation, counts) = (Some(what.0), what.1);
         self.ask(client, Asked { at: now, operation, counts, entry, is_write, ticket });
-        Next::Ask { door, body, timeout: TIMEOUT }
+        Next::Ask { target, body, timeout: TIMEOUT }
     }
 
     fn call(&mut self, client: usize, now: Time, counts: bool) -> Next {
@@ -278,15 +278,15 @@ impl Script {
             input: entries::value(number, self.load.value_bytes),
             idempotent: false,
         };
-        let door = self.door(client);
+        let target = self.target(client);
         let operation = Some(Operation::Rpc);
         self.ask(client, Asked { at: now, operation, counts, entry: 0, is_write: false, ticket: None });
-        Next::Ask { door, body, timeout: TIMEOUT }
+        Next::Ask { target, body, timeout: TIMEOUT }
     }
 
-    /// All doors in turn, each client beginning at another.
-    fn door(&self, client: usize) -> usize {
-        (client + self.clients[client].steps) % self.doors
+    /// All targets in turn, each client beginning at another.
+    fn target(&self, client: usize) -> usize {
+        (client + self.clients[client].steps) % self.targets
     }
 
     /// What the answer says about the data; nothing if nobody knows.
@@ -323,7 +323,7 @@ const fn is_write(operation: Operation) -> bool {
 
 impl live::cluster::Script for Script {
     fn next(&mut self, client: usize, now: Time) -> Next {
-        if self.clients[client].steps < self.doors {
+        if self.clients[client].steps < self.targets {
             return self.warm_up(client, now);
         }
         match self.mode {

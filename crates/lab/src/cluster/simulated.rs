@@ -122,14 +122,14 @@ fn leader(session: &Session) -> Result<ServerId, String> {
 fn ask(session: &mut Session, load: &ClusterLoad, duration: Span) -> Result<ClusterRecord, String> {
     let leader = leader(session)?;
     let servers = session.running();
-    let doors = match load.at {
+    let targets = match load.at {
         Role::Leader => vec![leader],
         Role::Follower => servers.iter().copied().filter(|server| *server != leader).take(1).collect(),
         Role::Any => servers,
     };
     let begun = session.now();
-    let mut script = Simulated(Script::new(load, Mode::InTurn, doors.len(), 0, (begun, duration)));
-    session.drive(load.clients as usize, &doors, &mut script)?;
+    let mut script = Simulated(Script::new(load, Mode::InTurn, targets.len(), 0, (begun, duration)));
+    session.drive(load.clients as usize, &targets, &mut script)?;
     let (mut recorder, _) = script.0.finish(session.now());
     history::read_all(&mut At { session, server: leader }, &mut recorder)?;
     Ok(conclude(&recorder))
@@ -232,7 +232,7 @@ struct Simulated(Script);
 impl session::Script for Simulated {
     fn next(&mut self, client: usize, now: Time) -> Turn {
         match live::cluster::Script::next(&mut self.0, client, now) {
-            Next::Ask { door, body, timeout } => Turn::Ask { door, body, timeout: span(timeout) },
+            Next::Ask { target, body, timeout } => Turn::Ask { target, body, timeout: span(timeout) },
             Next::Until(time) => Turn::Until(time),
             Next::Wait => Turn::Wait,
             Next::Done => Turn::Done,

@@ -48,7 +48,7 @@ pub struct Call {
 type Handler = Box<dyn FnMut(Call) -> Result<Vec<u8>, String> + Send>;
 
 /// To the thread.
-enum Order {
+enum Command {
     Request {
         token: u64,
         body: RequestBody,
@@ -153,7 +153,7 @@ fn value_bytes(told: &WatchEvents) -> usize {
 
 /// A client of the cluster. It connects when there is something to ask, and again whenever it has to.
 pub struct Client {
-    orders: Sender<Order>,
+    commands: Sender<Command>,
     waker: Arc<Waker>,
     next: AtomicU64,
     thread: Option<JoinHandle<()>>,
@@ -177,17 +177,17 @@ impl Client {
         let poll = Poll::new().map_err(Error::system("make an event loop"))?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(Error::system("make an event loop"))?;
         let waker = Arc::new(waker);
-        let (orders, inbox) = mpsc::channel();
+        let (commands, inbox) = mpsc::channel();
         let session = random_bits();
         let caller = Caller::new(session, endpoints.to_vec(), Rng::new(session), config, tls.cloned());
-        let back = (orders.clone(), Arc::clone(&waker));
+        let back = (commands.clone(), Arc::clone(&waker));
         let agent =
             Agent { caller, poll, inbox, back, listeners: HashMap::new(), handler: None, call_bytes: Arc::default() };
         let thread = thread::Builder::new()
             .name("cluster-client".into())
             .spawn(move || agent.run())
             .map_err(Error::system("make a thread"))?;
-        Ok(Self { orders, waker, next: AtomicU64::new(1), thread: Some(thread) })
+        Ok(Self { commands, waker, next: AtomicU64::new(1), thread: Some(thread) })
     }
 
     /// Logs in with this token on connections that are made from now on: to be called before anything is asked.
@@ -195,11 +195,11 @@ impl Client {
     /// # Errors
     /// [`Error::Closed`], [`Error::System`].
     pub fn log_in(&self, token: LoginToken) -> Result<(), Error> {
-        self.order(Order::LogIn(token))
+        self.command(Command::LogIn(token))
     }
 
-    fn order(&self, order: Order) -> Result<(), Error> {
-        self.orders.send(order).map_err(|_| Error::Closed)?;
+    fn command(&self, command: Command) -> Result<(), Error> {
+        self.commands.send(command).map_err(|_| Error::Closed)?;
         self.waker.wake().map_err(Error::system("wake the client's thread"))
     }
 
@@ -213,7 +213,7 @@ impl Client {
     /// [`Error::Request`] says why it was not carried out.
     pub fn request(&self, body: RequestBody, timeout: Duration) -> Result<Answer, Error> {
         let (to, answer) = mpsc::sync_channel(1);
-        self.order(Order::Request { token: self.token(), body, timeout, to: Listener::Request(to) })?;
+        self.command(Command::Request { token: self.token(), body, timeout, to: Listener::Request(to) })?;
         Ok(answer.recv().map_err(|_| Error::Closed)??)
     }
 
@@ -253,7 +253,7 @@ impl Client {
         let end = Arc::new(OnceLock::new());
         let skipped = BTreeMap::new();
         let watcher = Watcher { begun, events: to, waiting: held, skipped, is_behind: behind, end: Arc::clone(&end) };
-        self.order(Order::Request { token, body, timeout, to: Listener::Watch(watcher) })?;
+        self.command(Command::Request { token, body, timeout, to: Listener::Watch(watcher) })?;
         match beginning.recv().map_err(|_| Error::Closed)?? {
             Answer::Watching { from } => Ok(Watch { client: self, token, events, waiting, is_behind, end, from }),
             other => unreachable!("a watch is answered by its beginning, not by {other:?}"),
@@ -270,7 +270,7 @@ impl Client {
         timeout: Duration,
         handler: impl FnMut(Call) -> Result<Vec<u8>, String> + Send + 'static,
     ) -> Result<(), Error> {
-        self.order(Order::Serve(Box::new(handler)))?;
+        self.command(Command::Serve(Box::new(handler)))?;
         self.request(RequestBody::Offer { offers }, timeout).map(|_| ())
     }
 }
@@ -290,7 +290,7 @@ fn check(endpoints: &[String]) -> Result<(), Error> {
 impl Drop for Client {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = self.order(Order::End);
+        let _ = self.command(Command::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -327,7 +327,7 @@ impl Watch<'_> {
         self.waiting.fetch_sub(told.map_or(0, value_bytes), Ordering::AcqRel);
         if self.is_behind.swap(false, Ordering::AcqRel) {
             // A client that has ended has nothing more to tell.
-            let _ = self.client.order(Order::CatchUp { token: self.token });
+            let _ = self.client.command(Command::CatchUp { token: self.token });
         }
     }
 }
@@ -344,7 +344,7 @@ impl Iterator for Watch<'_> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let _ = self.client.order(Order::Unwatch { token: self.token });
+        let _ = self.client.command(Command::Unwatch { token: self.token });
     }
 }
 
@@ -352,9 +352,9 @@ impl Drop for Watch<'_> {
 struct Agent {
     caller: Caller,
     poll: Poll,
-    inbox: Receiver<Order>,
+    inbox: Receiver<Command>,
     /// For the thread that carries out calls.
-    back: (Sender<Order>, Arc<Waker>),
+    back: (Sender<Command>, Arc<Waker>),
     listeners: HashMap<u64, Listener>,
     handler: Option<SyncSender<Invocation>>,
     /// Bytes of the inputs that wait for it.
@@ -373,8 +373,8 @@ impl Agent {
         let mut events = Events::with_capacity(256);
         let mut tokens = Tokens::from(1);
         loop {
-            while let Ok(order) = self.inbox.try_recv() {
-                if !self.obey(clock.now(), order) {
+            while let Ok(command) = self.inbox.try_recv() {
+                if !self.handle_command(clock.now(), command) {
                     return;
                 }
             }
@@ -399,30 +399,30 @@ impl Agent {
         }
     }
 
-    /// Carries out an order; `false` ends the thread.
-    fn obey(&mut self, now: Time, order: Order) -> bool {
-        match order {
-            Order::Request { token, body, timeout, to } => {
+    /// Carries out a command; `false` ends the thread.
+    fn handle_command(&mut self, now: Time, command: Command) -> bool {
+        match command {
+            Command::Request { token, body, timeout, to } => {
                 self.listeners.insert(token, to);
                 let timeout = Span::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
                 self.caller.handle(now, Input::Request { token, body, timeout });
             }
-            Order::Unwatch { token } => {
+            Command::Unwatch { token } => {
                 self.listeners.remove(&token);
                 self.caller.handle(now, Input::Unwatch { token });
             }
-            Order::CatchUp { token } => {
+            Command::CatchUp { token } => {
                 if let Some(Listener::Watch(watcher)) = self.listeners.get_mut(&token) {
                     // Who does not listen any more says so by ending the watch.
                     let _ = watcher.catch_up();
                 }
             }
-            Order::LogIn(token) => self.caller.log_in(token),
-            Order::Serve(handler) => self.serve(handler),
-            Order::Reply { connection, call, result } => {
+            Command::LogIn(token) => self.caller.log_in(token),
+            Command::Serve(handler) => self.serve(handler),
+            Command::Reply { connection, call, result } => {
                 self.caller.handle(now, Input::Reply { connection, call, result });
             }
-            Order::End => return false,
+            Command::End => return false,
         }
         true
     }
@@ -432,12 +432,12 @@ impl Agent {
         let (calls, invocations) = mpsc::sync_channel::<Invocation>(CALLS_MAX);
         let call_bytes = Arc::new(AtomicUsize::new(0));
         self.call_bytes = Arc::clone(&call_bytes);
-        let (orders, waker) = (self.back.0.clone(), Arc::clone(&self.back.1));
+        let (commands, waker) = (self.back.0.clone(), Arc::clone(&self.back.1));
         let work = move || {
             for Invocation { connection, id, call } in invocations {
                 call_bytes.fetch_sub(call.input.len(), Ordering::AcqRel);
                 let result = handler(call);
-                if orders.send(Order::Reply { connection, call: id, result }).is_err() || waker.wake().is_err() {
+                if commands.send(Command::Reply { connection, call: id, result }).is_err() || waker.wake().is_err() {
                     return;
                 }
             }

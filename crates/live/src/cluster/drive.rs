@@ -13,12 +13,12 @@ use super::caller::{Caller, Tokens};
 use super::clock::{BootClock, random_bits};
 use super::{Error, Tls};
 
-/// A way into the cluster that a script can choose.
+/// What a client of a script connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Door {
+pub struct Target {
     /// `host:port`s. The first is asked first.
     pub endpoints: Vec<String>,
-    /// How a client behaves that goes through it.
+    /// How a client behaves that connects to it.
     pub client: ClientConfig,
 }
 
@@ -27,8 +27,8 @@ pub struct Door {
 pub enum Next {
     /// It asks, and is told by [`Script::answered`].
     Ask {
-        /// Index of the door that it goes through.
-        door: usize,
+        /// Index of the target that it asks.
+        target: usize,
         /// What.
         body: RequestBody,
         /// Its answer comes by then at the latest.
@@ -58,7 +58,7 @@ pub trait Script {
 pub fn drive(
     clock: &BootClock,
     clients: usize,
-    doors: &[Door],
+    targets: &[Target],
     tls: Option<&Tls>,
     script: &mut impl Script,
 ) -> Result<(), Error> {
@@ -66,14 +66,14 @@ pub fn drive(
     let mut events = Events::with_capacity(1_024);
     let mut tokens = Tokens::from(0);
     let mut owners: HashMap<Token, (usize, usize)> = HashMap::new();
-    let mut workers: Vec<Worker> = (0..clients).map(|_| Worker::new(doors, tls)).collect();
+    let mut workers: Vec<Worker> = (0..clients).map(|_| Worker::new(targets, tls)).collect();
     let mut touched: Vec<usize> = (0..clients).collect();
     let mut wakes = vec![Time::NEVER; clients];
     loop {
         let mut answered = false;
         for index in std::mem::take(&mut touched) {
-            let opened = |door, token| {
-                owners.insert(token, (index, door));
+            let opened = |target, token| {
+                owners.insert(token, (index, target));
             };
             let turn = workers[index].turn(index, *clock, poll.registry(), &mut tokens, script, opened);
             wakes[index] = turn.wake;
@@ -95,8 +95,8 @@ pub fn drive(
         }
         let now = clock.now();
         for event in &events {
-            if let Some(&(index, door)) = owners.get(&event.token()) {
-                workers[index].callers[door].ready(now, poll.registry(), event.token(), Some(event));
+            if let Some(&(index, target)) = owners.get(&event.token()) {
+                workers[index].callers[target].ready(now, poll.registry(), event.token(), Some(event));
                 if touched.last() != Some(&index) {
                     touched.push(index);
                 }
@@ -121,7 +121,7 @@ struct Turn {
 }
 
 struct Worker {
-    /// One a door.
+    /// One for each target.
     callers: Vec<Caller>,
     state: State,
     /// Requests so far.
@@ -129,12 +129,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(doors: &[Door], tls: Option<&Tls>) -> Self {
-        let caller = |door: &Door| {
+    fn new(targets: &[Target], tls: Option<&Tls>) -> Self {
+        let caller = |target: &Target| {
             let session = random_bits();
-            Caller::new(session, door.endpoints.clone(), Rng::new(session), door.client.clone(), tls.cloned())
+            Caller::new(session, target.endpoints.clone(), Rng::new(session), target.client.clone(), tls.cloned())
         };
-        Self { callers: doors.iter().map(caller).collect(), state: State::Idle, asked: 0 }
+        Self { callers: targets.iter().map(caller).collect(), state: State::Idle, asked: 0 }
     }
 
     /// Goes on until the client waits for something.
@@ -155,7 +155,7 @@ impl Worker {
                 State::Paused(until) => until,
                 _ => Time::NEVER,
             };
-            for (door, caller) in self.callers.iter_mut().enumerate() {
+            for (target, caller) in self.callers.iter_mut().enumerate() {
                 for token in caller.unfinished() {
                     caller.ready(clock.now(), registry, token, None);
                 }
@@ -164,7 +164,7 @@ impl Worker {
                         result = Some(this);
                     }
                 };
-                wake = wake.min(caller.drain(clock.now(), registry, tokens, told, |token| opened(door, token)));
+                wake = wake.min(caller.drain(clock.now(), registry, tokens, told, |token| opened(target, token)));
             }
             let Some(result) = result else {
                 let wake = if self.state == State::Done { Time::NEVER } else { wake };
@@ -187,10 +187,10 @@ impl Worker {
             return;
         }
         self.state = match script.next(index, now) {
-            Next::Ask { door, body, timeout } => {
+            Next::Ask { target, body, timeout } => {
                 self.asked += 1;
                 let timeout = Span::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-                self.callers[door].handle(now, Input::Request { token: self.asked, body, timeout });
+                self.callers[target].handle(now, Input::Request { token: self.asked, body, timeout });
                 State::Asked
             }
             Next::Until(time) => State::Paused(time),

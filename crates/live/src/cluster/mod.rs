@@ -6,7 +6,7 @@
 //! | `node` | its event loop: one thread, in which the server lives |
 //! | `peers` | connections to other servers |
 //! | `disk` | two threads that write, one for the log and one for snapshots |
-//! | `leash` | its end with whoever started it |
+//! | `parent_watch` | its end with whoever started it |
 //! | `folder` | the data folder: whose it is, and that nobody else uses it |
 //! | `descriptors`, `crowd`, `remote`, `refusals` | how many connections there may be, of whom, and who was refused |
 //! | `http`, `metrics` | `/metrics`, `/healthz`, `/readyz` |
@@ -39,12 +39,12 @@ mod error;
 mod folder;
 mod http;
 mod keepalive;
-mod leash;
 pub mod load;
 mod logins;
 mod metrics;
 mod node;
 mod owner;
+mod parent_watch;
 mod peers;
 mod refusals;
 mod remote;
@@ -59,10 +59,10 @@ pub use audit::AuditOptions;
 pub use client::{Call, Client, Watch};
 pub use clock::BootClock;
 pub use contest::{Inbox, Releaser, Turn, contend, queue, random_lease};
-pub use drive::{Door, Next, Script, drive};
+pub use drive::{Next, Script, Target, drive};
 pub use error::Error;
-pub use leash::end_with_stdin;
-pub use node::End;
-pub use run::{ControllerOptions, DEFAULT_PORT, Ready, WORN_AFTER, check_name, run};
+pub use node::Exit;
+pub use parent_watch::end_with_stdin;
+pub use run::{ControllerOptions, DEFAULT_PORT, ROLLOVER_AFTER, Ready, check_name, run};
 pub use tls::{Tls, TlsFiles};
 pub use token::{LoginToken, wall_seconds};

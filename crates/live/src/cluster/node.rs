@@ -134,7 +134,7 @@ pub(super) struct Parts {
     pub address: String,
     pub metrics: Option<String>,
     /// When the process has to be started anew.
-    pub worn_at: Time,
+    pub rollover_at: Time,
     /// How much is held for clients and peers at most.
     pub memory_bytes: usize,
 }
@@ -187,16 +187,16 @@ pub(super) struct Node {
 /// The server is about to end.
 struct Ending {
     until: Time,
-    why: End,
+    why: Exit,
 }
 
 /// Why a controller has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// A signal told it to.
-    Told,
+pub enum Exit {
+    /// By a signal.
+    Signal,
     /// Its clock, which counts picoseconds in 64 bits, will not go on for ever: the process has to be started anew.
-    Worn,
+    ClockRollover,
 }
 
 impl Node {
@@ -273,7 +273,7 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Stopped`] with the server's words, [`Error::System`] if the event loop fails.
-    pub fn run(mut self) -> Result<End, Error> {
+    pub fn run(mut self) -> Result<Exit, Error> {
         let outcome = self.serve();
         // What was handed in is written: nobody was told of it, but the next start is quicker.
         self.parts.disk.finish();
@@ -283,7 +283,7 @@ impl Node {
         outcome
     }
 
-    fn serve(&mut self) -> Result<End, Error> {
+    fn serve(&mut self) -> Result<Exit, Error> {
         let mut events = Events::with_capacity(1_024);
         self.identify_ourselves(self.parts.clock.now());
         loop {
@@ -296,12 +296,12 @@ impl Node {
                 wake = wake.min(ending.until);
             }
             let now = self.parts.clock.now();
-            if self.ending.is_none() && now >= self.parts.worn_at {
+            if self.ending.is_none() && now >= self.parts.rollover_at {
                 tracing::info!("starts anew, as its clock wants it: hands over what it leads");
-                self.hand_over(now, End::Worn);
+                self.hand_over(now, Exit::ClockRollover);
                 continue;
             }
-            wake = wake.min(self.parts.worn_at);
+            wake = wake.min(self.parts.rollover_at);
             wake = wake.min(self.tend(now));
             let is_busy = !self.turns.is_empty() || self.accepts || !self.dirty.is_empty();
             let span = if is_busy { Span::ZERO } else { wake.since(self.parts.clock.now()) };
@@ -526,16 +526,16 @@ impl Node {
         while let Ok(Some(signal)) = self.parts.signals.read_signal() {
             if self.ending.is_some() {
                 tracing::info!("signal {}: ends at once", signal.ssi_signo);
-                self.ending = Some(Ending { until: now, why: End::Told });
+                self.ending = Some(Ending { until: now, why: Exit::Signal });
                 continue;
             }
             tracing::info!("signal {}: hands over what it leads", signal.ssi_signo);
-            self.hand_over(now, End::Told);
+            self.hand_over(now, Exit::Signal);
         }
     }
 
     /// Begins to end.
-    fn hand_over(&mut self, now: Time, why: End) {
+    fn hand_over(&mut self, now: Time, why: Exit) {
         self.ending = Some(Ending { until: now + HANDOVER_PATIENCE, why });
         let own = self.parts.server.id();
         let status = self.parts.server.status(now);

@@ -25,7 +25,7 @@ use super::descriptors::Shares;
 use super::disk::{self, Disk};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::keepalive::notice_vanished;
-use super::node::{End, Node, Parts};
+use super::node::{Exit, Node, Parts};
 use super::secret::Secrets;
 use super::{Error, LoginToken, Tls, TlsFiles, http};
 use crate::thread_priority;
@@ -43,7 +43,7 @@ const JOIN_ATTEMPT: Duration = Duration::from_secs(1);
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// [`Time`] counts picoseconds in 64 bits, which is 213 days: a controller starts anew well before.
-pub const WORN_AFTER: Span = Span::from_secs(180 * 24 * 3_600);
+pub const ROLLOVER_AFTER: Span = Span::from_secs(180 * 24 * 3_600);
 
 /// How a controller is run.
 #[derive(Clone, Debug)]
@@ -80,9 +80,9 @@ pub struct ControllerOptions {
     pub audit: Option<AuditOptions>,
     /// Certificates. Without them it listens on loopback only.
     pub tls: Option<TlsFiles>,
-    /// How long a process runs before it wants to be started anew ([`End::Worn`]), at most [`WORN_AFTER`]. Servers differ by up to a
+    /// How long a process runs before it wants to be started anew ([`Exit::ClockRollover`]), at most [`ROLLOVER_AFTER`]. Servers differ by up to a
     /// quarter of it, so that a cluster does not start anew as a whole.
-    pub worn_after: Span,
+    pub rollover_after: Span,
     /// Bytes that it holds for clients and peers at most, beside its data; at least [`store::budget::MIN_BYTES`].
     pub memory_bytes: usize,
     /// Bytes of data that it may hold, if there is a bound.
@@ -106,14 +106,14 @@ pub struct Ready {
     pub restarted: bool,
 }
 
-/// Runs a controller until it is told to end (SIGTERM, SIGINT), is worn, or has to stop. It is to be called before any thread
+/// Runs a controller until it is told to end (SIGTERM, SIGINT), its clock is about to roll over, or it has to stop. It is to be called before any thread
 /// is made: signals are taken for the whole process.
 ///
 /// `ready` is called once, when it listens.
 ///
 /// # Errors
 /// Whatever kept it from starting (nothing is lost or changed then, and nothing stays that was made for it), or [`Error::Stopped`].
-pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<End, Error> {
+pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Exit, Error> {
     check_name(&options.node)?;
     let signals = take_signals()?;
     let shares = Shares::take()?;
@@ -179,10 +179,10 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<En
     let disk = Disk::start(folder.path(), &waker)?;
     let audit = audit.map(|start| start(begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
-    let worn_after = options.worn_after.min(WORN_AFTER).as_ps();
-    let worn_at = Time::ZERO + Span::from_ps(worn_after - worn_after / 64 * (id.0 % 16));
+    let rollover_after = options.rollover_after.min(ROLLOVER_AFTER).as_ps();
+    let rollover_at = Time::ZERO + Span::from_ps(rollover_after - rollover_after / 64 * (id.0 % 16));
     let parts = Parts {
-        worn_at,
+        rollover_at,
         memory_bytes,
         poll,
         waker,

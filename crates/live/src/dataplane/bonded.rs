@@ -14,11 +14,11 @@ use vswitch::Forwarding;
 use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use vswitch::spread::FlowHash;
 
+use super::announcements::Allowance;
+use super::bond_log::Quota;
 use super::flight::{Arrival, Bonded, Packet};
-use super::journal::Quota;
 use super::plan::Plan;
 use super::pool::Frame;
-use super::telling::Allowance;
 use super::worker::Worker;
 use crate::control::{BondState, MemberState};
 use crate::tap::VNET_HEADER;

@@ -11,7 +11,7 @@ use topology::{Direction, LinkId};
 
 use super::parts::Parts;
 use super::plan::Plan;
-use super::sleep::PortKey;
+use super::poller::PortKey;
 use super::worker::Worker;
 use crate::device::Replacement;
 
@@ -44,9 +44,9 @@ impl Worker {
 
     /// A device of a host was made again, and its port opened anew.
     pub(super) fn replace_port(&mut self, key: PortKey, Replacement { old, socket, port }: Replacement) {
-        let sleeper = &self.sleepers[self.id];
-        sleeper.ignore(&*old);
-        if let Err(error) = sleeper.watch(&*socket, key) {
+        let poller = &self.pollers[self.id];
+        poller.ignore(&*old);
+        if let Err(error) = poller.watch(&*socket, key) {
             tracing::error!("a device that was made again is not read: {error}");
         }
         if let Some(host) = &mut self.parts.ports[key.host] {

@@ -9,8 +9,8 @@ use vswitch::spread::FlowHash;
 use vswitch::{DropReason, Forwarding, Ingress, classify};
 
 use super::flight::{Bonded, Packet};
+use super::poller::PortKey;
 use super::pool::Frame;
-use super::sleep::PortKey;
 use super::worker::Worker;
 use crate::control::Refusals;
 use crate::tap::VNET_HEADER;
@@ -125,7 +125,7 @@ impl Worker {
         let name = &self.plan.fabric().topology.nodes[NodeId::from(host)].name;
         // One that is not made may have its device back: the socket goes on then.
         let Some(tap) = port.tap() else { return tracing::info!("a device of host {name}: {error}") };
-        self.sleepers[self.id].ignore(&**tap);
+        self.pollers[self.id].ignore(&**tap);
         port.traffic.device_losses += 1;
         tracing::error!("host {name} has lost its device: {error}; `heddle up` gives it a new one");
     }
@@ -180,7 +180,7 @@ impl Worker {
             // The cable is out: nobody answers, and the link counts the loss.
             return self.cross(uplink, now, control(frame));
         }
-        self.learn_told(key, &frame);
+        self.learn_announced(key, &frame);
         let mut answer = [0; ANSWER_BYTES];
         match classify(&frame.bytes()[VNET_HEADER..], self.plan.directory(), &mut answer) {
             Ingress::Forward(forwarding) => {

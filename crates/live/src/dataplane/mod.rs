@@ -5,19 +5,19 @@
 //! network, the workers are stopped between two bursts, their parts are moved into the new plan, and new workers start with them;
 //! meanwhile frames wait in the TAPs.
 
+mod announcements;
+mod bond_log;
 mod bonded;
 mod carrier;
 mod flight;
 mod flows;
 mod host_port;
 mod ingress;
-mod journal;
 mod parts;
 mod plan;
+mod poller;
 mod pool;
 mod settling;
-mod sleep;
-mod telling;
 mod worker;
 
 use std::sync::Arc;
@@ -33,9 +33,9 @@ use crate::device::{Attached, Replacement};
 use crate::settling::Unsettled;
 use parts::Parts;
 pub use plan::Plan;
-pub use sleep::probe;
-use sleep::{PortKey, Sleeper};
-use worker::{Ends, Handed, Order, Worker};
+pub use poller::probe;
+use poller::{Poller, PortKey};
+use worker::{Channels, Command, Handed, Worker};
 
 /// Frames that a ring between two workers holds.
 const RING_FRAMES: usize = 1_024;
@@ -61,43 +61,43 @@ pub struct DataPlane {
 /// A running worker, seen from outside.
 #[derive(Debug)]
 struct Handle {
-    orders: Sender<Order>,
-    sleeper: Arc<Sleeper>,
+    commands: Sender<Command>,
+    poller: Arc<Poller>,
     thread: JoinHandle<Parts>,
 }
 
 impl DataPlane {
     /// Starts workers for `plan`; `attached` is what its hosts' links end on, in order.
     pub fn start(plan: Plan, attached: &[Attached], clock: Clock) -> Result<Self, Error> {
-        let crew = Crew::gather(&plan, attached)?;
+        let pollers = open_pollers(&plan, attached)?;
         let parts = Parts::new(&plan, clock.now()).plug_in(attached);
-        Ok(Self::run(Arc::new(plan), clock, &crew, parts))
+        Ok(Self::run(Arc::new(plan), clock, &pollers, parts))
     }
 
     /// Goes on with another plan; what both have in common keeps its state. Nothing changes if this fails.
     pub fn change(&mut self, plan: Plan, attached: &[Attached]) -> Result<(), Error> {
-        let crew = Crew::gather(&plan, attached)?;
+        let pollers = open_pollers(&plan, attached)?;
         let mut old = Parts::default();
         for worker in std::mem::take(&mut self.workers) {
             old.merge(worker.stop());
         }
         let parts = old.carried_over(&self.plan, &plan, attached, self.clock.now());
-        *self = Self::run(Arc::new(plan), self.clock, &crew, parts);
+        *self = Self::run(Arc::new(plan), self.clock, &pollers, parts);
         Ok(())
     }
 
-    fn run(plan: Arc<Plan>, clock: Clock, crew: &Crew, parts: Parts) -> Self {
+    fn run(plan: Arc<Plan>, clock: Clock, pollers: &Arc<[Arc<Poller>]>, parts: Parts) -> Self {
         let shares = parts.split(&plan);
         let handovers: Vec<_> = (0..plan.workers()).map(|_| mpsc::sync_channel(RING_FRAMES)).collect();
         let senders: Vec<SyncSender<Handed>> = handovers.iter().map(|(sender, _)| sender.clone()).collect();
         let inboxes = handovers.into_iter().map(|(_, receiver)| receiver);
         let workers = shares.into_iter().zip(inboxes).enumerate().map(|(id, (parts, inbox))| {
-            let (orders, taken) = mpsc::channel();
-            let ends = Ends { inbox, outboxes: senders.clone(), sleepers: Arc::clone(&crew.sleepers), orders: taken };
-            let worker = Worker::new(id, Arc::clone(&plan), clock, parts, ends);
+            let (commands, taken) = mpsc::channel();
+            let channels = Channels { inbox, outboxes: senders.clone(), pollers: Arc::clone(pollers), commands: taken };
+            let worker = Worker::new(id, Arc::clone(&plan), clock, parts, channels);
             let name = format!("worker-{id}");
             let thread = thread::Builder::new().name(name).spawn(move || worker.run()).expect("a thread can be made");
-            Handle { orders, sleeper: Arc::clone(&crew.sleepers[id]), thread }
+            Handle { commands, poller: Arc::clone(&pollers[id]), thread }
         });
         Self { workers: workers.collect(), clock, plan }
     }
@@ -128,8 +128,8 @@ impl DataPlane {
         let worker = &self.workers[self.plan.owner(host)];
         let key = PortKey { host: usize::from(host), device };
         // A worker that is gone drops the order; the daemon ends on that elsewhere.
-        let _ = worker.orders.send(Order::ReplacePort { key, replacement, done });
-        worker.sleeper.ring();
+        let _ = worker.commands.send(Command::ReplacePort { key, replacement, done });
+        worker.poller.notify();
         let _ = answer.recv();
     }
 
@@ -168,54 +168,48 @@ impl Handle {
     fn ask(&self) -> Receiver<parts::Report> {
         let (reply, answer) = mpsc::channel();
         // A worker that is gone drops the order, and with it the reply: the receiver sees that.
-        let _ = self.orders.send(Order::Report(reply));
-        self.sleeper.ring();
+        let _ = self.commands.send(Command::Report(reply));
+        self.poller.notify();
         answer
     }
 
     fn ask_for_unsettled(&self) -> Receiver<Vec<(BondEndId, Unsettled)>> {
         let (reply, answer) = mpsc::channel();
-        let _ = self.orders.send(Order::Unsettled(reply));
-        self.sleeper.ring();
+        let _ = self.commands.send(Command::Unsettled(reply));
+        self.poller.notify();
         answer
     }
 
     fn set_link(&self, link: LinkId, up: bool) -> Receiver<()> {
         let (done, answer) = mpsc::channel();
-        let _ = self.orders.send(Order::SetLink { link, up, done });
-        self.sleeper.ring();
+        let _ = self.commands.send(Command::SetLink { link, up, done });
+        self.poller.notify();
         answer
     }
 
     fn stop(self) -> Parts {
-        let _ = self.orders.send(Order::Stop);
-        self.sleeper.ring();
+        let _ = self.commands.send(Command::Stop);
+        self.poller.notify();
         self.thread.join().expect("a worker does not panic")
     }
 }
 
-/// What workers need of the kernel. Made before anything is stopped, since the kernel may refuse.
-struct Crew {
-    sleepers: Arc<[Arc<Sleeper>]>,
-}
-
-impl Crew {
-    fn gather(plan: &Plan, attached: &[Attached]) -> Result<Self, Error> {
-        let mut sleepers = Vec::new();
-        for worker in 0..plan.workers() {
-            let sleeper = Sleeper::new()?;
-            for host in plan.hosts_of(worker) {
-                match &attached[host] {
-                    Attached::Tap(tap) => sleeper.watch(&**tap, PortKey { host, device: 0 })?,
-                    Attached::Devices(devices) => {
-                        for (device, opened) in devices.iter().enumerate() {
-                            sleeper.watch(&*opened.socket(), PortKey { host, device })?;
-                        }
+/// The pollers of all workers, with their hosts' ports. Opened before anything is stopped, since the kernel may refuse.
+fn open_pollers(plan: &Plan, attached: &[Attached]) -> Result<Arc<[Arc<Poller>]>, Error> {
+    let mut pollers = Vec::new();
+    for worker in 0..plan.workers() {
+        let poller = Poller::new()?;
+        for host in plan.hosts_of(worker) {
+            match &attached[host] {
+                Attached::Tap(tap) => poller.watch(&**tap, PortKey { host, device: 0 })?,
+                Attached::Devices(devices) => {
+                    for (device, opened) in devices.iter().enumerate() {
+                        poller.watch(&*opened.socket(), PortKey { host, device })?;
                     }
                 }
             }
-            sleepers.push(Arc::new(sleeper));
         }
-        Ok(Self { sleepers: sleepers.into() })
+        pollers.push(Arc::new(poller));
     }
+    Ok(pollers.into())
 }

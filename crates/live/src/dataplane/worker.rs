@@ -16,7 +16,7 @@ use super::parts::{Parts, Report};
 use super::plan::Plan;
 use super::pool::{Frame, Pool};
 
-use super::sleep::{PortKey, Ready, Sleeper};
+use super::poller::{Poller, PortKey, Ready};
 use crate::clock::Clock;
 use crate::device::Replacement;
 use crate::settling::Unsettled;
@@ -35,9 +35,9 @@ const NAP: Span = Span::from_us(20);
 /// It gives way to others meanwhile, so that a small machine does not suffer. In a shaped network most waits are longer.
 const LINGER: Span = Span::from_us(100);
 
-/// What the daemon wants of a worker.
+/// What the daemon has a worker do.
 #[derive(Debug)]
-pub enum Order {
+pub enum Command {
     /// Tell what was counted.
     Report(Sender<Report>),
     /// Tell which ends of bonds do not carry all that they can, each with its number in the fabric.
@@ -89,26 +89,26 @@ pub struct Worker {
     inbox: Receiver<Handed>,
     /// The workers' inboxes, this one's own as well.
     outboxes: Vec<SyncSender<Handed>>,
-    pub(super) sleepers: Arc<[Arc<Sleeper>]>,
-    orders: Receiver<Order>,
+    pub(super) pollers: Arc<[Arc<Poller>]>,
+    commands: Receiver<Command>,
 }
 
 /// What links a worker to the others.
 #[derive(Debug)]
-pub struct Ends {
+pub struct Channels {
     /// Packets from other workers.
     pub inbox: Receiver<Handed>,
     /// To the workers, by number.
     pub outboxes: Vec<SyncSender<Handed>>,
     /// Where they sleep.
-    pub sleepers: Arc<[Arc<Sleeper>]>,
+    pub pollers: Arc<[Arc<Poller>]>,
     /// From the daemon.
-    pub orders: Receiver<Order>,
+    pub commands: Receiver<Command>,
 }
 
 impl Worker {
     /// The worker number `id`, which owns `parts`.
-    pub fn new(id: usize, plan: Arc<Plan>, clock: Clock, parts: Parts, ends: Ends) -> Self {
+    pub fn new(id: usize, plan: Arc<Plan>, clock: Clock, parts: Parts, channels: Channels) -> Self {
         // One byte more than a frame may have shows a frame that is too long.
         let capacity = plan.frame_limit() + 1;
         Self {
@@ -122,17 +122,17 @@ impl Worker {
             clock,
             parts,
             done_until: Time::ZERO,
-            inbox: ends.inbox,
-            outboxes: ends.outboxes,
-            sleepers: ends.sleepers,
-            orders: ends.orders,
+            inbox: channels.inbox,
+            outboxes: channels.outboxes,
+            pollers: channels.pollers,
+            commands: channels.commands,
         }
     }
 
     /// Forwards until it is told to stop.
     pub fn run(mut self) -> Parts {
         thread_priority::raise(self.plan.is_shaped());
-        let sleeper = Arc::clone(&self.sleepers[self.id]);
+        let poller = Arc::clone(&self.pollers[self.id]);
         let mut ready = Ready::none();
         let linger = if self.plan.is_shaped() { Span::ZERO } else { LINGER };
         let mut stay_until = Time::ZERO;
@@ -141,53 +141,53 @@ impl Worker {
             let now = self.clock.now();
             self.run_due(now);
             self.hand_over_waiting();
-            sleeper.look(&mut ready);
+            poller.poll(&mut ready);
             if ready.len() > 0 {
                 stay_until = self.clock.now() + linger;
             } else if self.clock.now() < stay_until {
                 std::thread::yield_now();
                 continue;
             } else {
-                sleeper.lie_down();
+                poller.prepare_to_park();
                 self.take_handed();
                 let now = self.clock.now();
                 self.count_busy(now);
                 let next = self.parts.flight.next_at().unwrap_or(Time::NEVER).min(self.bonds_due());
                 let until_next = (next != Time::NEVER).then(|| next.since(now).max(NAP));
-                sleeper.sleep(until_next, &mut ready);
+                poller.park(until_next, &mut ready);
                 self.awake_since = self.clock.now();
             }
             for at in 0..ready.len() {
                 match ready.port(at) {
                     Some(port) => self.read_burst(port),
-                    None if self.obey() => return self.end(),
+                    None if self.handle_commands() => return self.end(),
                     None => {}
                 }
             }
         }
     }
 
-    /// Carries out what the daemon wants; whether it wants the end.
-    fn obey(&mut self) -> bool {
+    /// Carries out the daemon's commands; whether one of them is to stop.
+    fn handle_commands(&mut self) -> bool {
         self.count_busy(self.clock.now());
-        self.sleepers[self.id].silence();
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
+        self.pollers[self.id].clear();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
                 // Who asked may have gone.
-                Order::Report(reply) => drop(reply.send(self.parts.report(&self.plan, self.clock.now()))),
-                Order::Unsettled(reply) => drop(reply.send(self.unsettled(self.clock.now()))),
-                Order::SetLink { link, up, done } => {
+                Command::Report(reply) => drop(reply.send(self.parts.report(&self.plan, self.clock.now()))),
+                Command::Unsettled(reply) => drop(reply.send(self.unsettled(self.clock.now()))),
+                Command::SetLink { link, up, done } => {
                     self.take_handed();
                     let now = self.clock.now();
                     self.run_due(now);
                     self.set_link(now, link, up);
                     let _ = done.send(());
                 }
-                Order::ReplacePort { key, replacement, done } => {
+                Command::ReplacePort { key, replacement, done } => {
                     self.replace_port(key, replacement);
                     let _ = done.send(());
                 }
-                Order::Stop => return true,
+                Command::Stop => return true,
             }
         }
         false
@@ -320,7 +320,7 @@ impl Worker {
         match self.outboxes[to].try_send(Handed(arrival)) {
             Ok(()) => {
                 self.pool.lent();
-                self.sleepers[to].wake();
+                self.pollers[to].wake();
             }
             Err(refused) => {
                 let (std::sync::mpsc::TrySendError::Full(Handed(arrival))

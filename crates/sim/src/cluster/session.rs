@@ -43,7 +43,7 @@ pub enum Turn {
     /// It asks, and is told by [`Script::answered`].
     Ask {
         /// Which of the servers that the caller named.
-        door: usize,
+        target: usize,
         /// What.
         body: RequestBody,
         /// The server gives up after so long.
@@ -187,7 +187,7 @@ impl Session {
         self.told.pop().map(|(_, result)| result)
     }
 
-    /// Lets clients ask until all are done; `servers` are the doors.
+    /// Lets clients ask until all are done; `servers` are the targets.
     ///
     /// # Errors
     /// If nothing happens any more, though clients wait.
@@ -201,8 +201,8 @@ impl Session {
                     continue;
                 }
                 states[client] = match script.next(client, now) {
-                    Turn::Ask { door, body, timeout } => {
-                        self.send(client as u32, sessions[client], servers[door], body, timeout);
+                    Turn::Ask { target, body, timeout } => {
+                        self.send(client as u32, sessions[client], servers[target], body, timeout);
                         State::Asked
                     }
                     Turn::Until(at) => {

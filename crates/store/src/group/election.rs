@@ -24,12 +24,12 @@ impl Group {
 
     /// One tick of Raft's clock.
     ///
-    /// `deaf`: this server has restarted, and may have promised not to elect anybody yet.
-    pub(crate) fn tick(&mut self, now: Time, deaf: bool, rng: &mut Rng, counters: &mut Counters) {
-        self.guard(|group| group.tick_guarded(now, deaf, rng, counters));
+    /// `is_locked_out`: this server has restarted, and may have promised not to elect anybody yet.
+    pub(crate) fn tick(&mut self, now: Time, is_locked_out: bool, rng: &mut Rng, counters: &mut Counters) {
+        self.guard(|group| group.tick_guarded(now, is_locked_out, rng, counters));
     }
 
-    fn tick_guarded(&mut self, now: Time, deaf: bool, rng: &mut Rng, counters: &mut Counters) {
+    fn tick_guarded(&mut self, now: Time, is_locked_out: bool, rng: &mut Rng, counters: &mut Counters) {
         self.misfits = 0;
         self.quiet_ticks = self.quiet_ticks.saturating_add(1);
         if self.installing.is_some() {
@@ -49,7 +49,7 @@ impl Group {
         let is_silent =
             raft.state != StateRole::Leader && !raft.promotable() && raft.election_elapsed >= ELECTION_TICKS;
         self.leaderless_ticks = if raft.leader_id == 0 || is_silent { self.leaderless_ticks + 1 } else { 0 };
-        let may_stand = may_vote && raft.promotable() && !(deaf && others_vote);
+        let may_stand = may_vote && raft.promotable() && !(is_locked_out && others_vote);
         if raft.state != StateRole::Leader && may_stand && raft.election_elapsed >= self.timer.1 {
             raft.election_elapsed = 0;
             counters.campaigns += 1;

@@ -125,7 +125,7 @@ pub struct Server {
     next_upkeep: Time,
     greeting: greeting::Greeting,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
-    deaf_until: Time,
+    vote_lockout_until: Time,
     operations: Operations,
     /// Whose these are, and the requests that wait to be checked.
     places: Places,
@@ -290,11 +290,11 @@ impl Server {
             self.next_tick = now + tick;
             return;
         }
-        let deaf = now < self.deaf_until;
+        let is_locked_out = now < self.vote_lockout_until;
         while now >= self.next_tick {
             self.next_tick += tick;
             for (id, group) in &mut self.groups {
-                group.tick(now, deaf, &mut self.rng, &mut self.counters);
+                group.tick(now, is_locked_out, &mut self.rng, &mut self.counters);
                 self.dirty.insert(*id);
             }
         }

@@ -111,7 +111,7 @@ impl Server {
         let mut timeout = ElectionTimeout::new(config.election);
         timeout.set_voters(1);
         // A vote or a heartbeat's answer given just before the stop may still hold up a leader's lease.
-        let deaf_until = if started_before { now + LEASE_MAX } else { now };
+        let vote_lockout_until = if started_before { now + LEASE_MAX } else { now };
         let rpc = rpc::Rpc::new(config.server, config.incarnation, rpc::Config::default(), rng.fork(1));
         let mut operations = Operations::default();
         operations.start_at(rng.bits() >> 16);
@@ -135,7 +135,7 @@ impl Server {
             next_beat: now,
             next_upkeep: now,
             greeting: super::greeting::Greeting::default(),
-            deaf_until,
+            vote_lockout_until,
             operations,
             gate: Gate::default(),
             ensuring: BTreeMap::new(),

@@ -305,7 +305,7 @@ impl Server {
             return;
         }
         if message.is_campaign() {
-            if now < self.deaf_until {
+            if now < self.vote_lockout_until {
                 return;
             }
             let Some(group) = self.groups.get(&shard) else { return };

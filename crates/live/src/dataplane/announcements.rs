@@ -9,8 +9,8 @@ use vswitch::neighbour::claim;
 use vswitch::spread::FlowHash;
 
 use super::flight::{Bonded, Packet};
+use super::poller::PortKey;
 use super::pool::Frame;
-use super::sleep::PortKey;
 use super::worker::Worker;
 use crate::tap::VNET_HEADER;
 
@@ -39,7 +39,7 @@ impl Allowance {
 
 impl Worker {
     /// Learns from what a host that is not made tells its peers which addresses it has.
-    pub(super) fn learn_told(&self, PortKey { host, device }: PortKey, frame: &Frame) {
+    pub(super) fn learn_announced(&self, PortKey { host, device }: PortKey, frame: &Frame) {
         let (host, directory) = (NodeId(host as u32), self.plan.directory());
         if directory.answers_itself(host)
             && let Some(claim) = claim(&frame.bytes()[VNET_HEADER..], directory)

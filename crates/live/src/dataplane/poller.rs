@@ -1,4 +1,4 @@
-//! Where a worker sleeps: until a port is readable, somebody wakes it, or a given moment.
+//! What a worker parks on: it returns when a port is readable, another thread wakes it, or a given time has come.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -26,13 +26,13 @@ pub struct PortKey {
     pub device: usize,
 }
 
-/// One worker's bed.
+/// One worker's epoll instance, and the eventfd by which others wake it.
 #[derive(Debug)]
-pub struct Sleeper {
+pub struct Poller {
     epoll: Epoll,
-    bell: EventFd,
-    /// Set while the worker is about to sleep or sleeps: only then does waking it cost a system call.
-    drowsy: AtomicBool,
+    eventfd: EventFd,
+    /// Set while the worker is about to park or is parked: only then does waking it cost a system call.
+    is_parking: AtomicBool,
 }
 
 /// Which ports are readable.
@@ -61,14 +61,14 @@ impl Ready {
     }
 }
 
-impl Sleeper {
-    /// A bed in which nothing but [`Sleeper::wake`] disturbs.
+impl Poller {
+    /// One that watches no port yet.
     pub fn new() -> Result<Self, Error> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::system("make an epoll"))?;
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let bell = EventFd::from_value_and_flags(0, flags).map_err(Error::system("make an eventfd"))?;
-        epoll.add(&bell, EpollEvent::new(EpollFlags::EPOLLIN, WAKE)).map_err(Error::system("watch an eventfd"))?;
-        Ok(Self { epoll, bell, drowsy: AtomicBool::new(false) })
+        let eventfd = EventFd::from_value_and_flags(0, flags).map_err(Error::system("make an eventfd"))?;
+        epoll.add(&eventfd, EpollEvent::new(EpollFlags::EPOLLIN, WAKE)).map_err(Error::system("watch an eventfd"))?;
+        Ok(Self { epoll, eventfd, is_parking: AtomicBool::new(false) })
     }
 
     /// Wakes also when `port` is readable, and reports it as `key`.
@@ -83,40 +83,40 @@ impl Sleeper {
         let _ = self.epoll.delete(port);
     }
 
-    /// Wakes the worker if it sleeps or is about to.
+    /// Wakes the worker if it is parked or is about to park.
     #[inline]
     pub fn wake(&self) {
-        if self.drowsy.swap(false, Ordering::SeqCst) {
-            self.ring();
+        if self.is_parking.swap(false, Ordering::SeqCst) {
+            self.notify();
         }
     }
 
-    /// Has the worker see [`Ready::port`] `None` at its next look, even if it does not sleep.
-    pub fn ring(&self) {
-        // It fails only if the counter is at its end, and then the bell rings already.
-        let _ = self.bell.write(1);
+    /// Has the worker see [`Ready::port`] `None` at its next look, even if it is not parked.
+    pub fn notify(&self) {
+        // It fails only if the counter is at its end, and then it is readable already.
+        let _ = self.eventfd.write(1);
     }
 
-    /// Answers the bell.
-    pub fn silence(&self) {
-        // Nothing to read means that it was silenced before.
-        let _ = self.bell.read();
+    /// Resets the eventfd.
+    pub fn clear(&self) {
+        // Nothing to read means that it was reset before.
+        let _ = self.eventfd.read();
     }
 
-    /// To be called before the last look for work ahead of [`Sleeper::sleep`]: who brings some after that look rings the bell.
-    pub fn lie_down(&self) {
-        self.drowsy.store(true, Ordering::SeqCst);
+    /// To be called before the last check for work ahead of [`Poller::park`]: whoever adds work after that check wakes the worker.
+    pub fn prepare_to_park(&self) {
+        self.is_parking.store(true, Ordering::SeqCst);
     }
 
-    /// Sleeps until something is to be done, for `most` at the longest (`None`: without end); fills `ready`.
-    pub fn sleep(&self, most: Option<Span>, ready: &mut Ready) {
+    /// Parks until something is to be done, for `most` at the longest (`None`: without end); fills `ready`.
+    pub fn park(&self, most: Option<Span>, ready: &mut Ready) {
         ready.found = self.wait(most, &mut ready.events).unwrap_or(0);
-        self.drowsy.store(false, Ordering::SeqCst);
+        self.is_parking.store(false, Ordering::SeqCst);
     }
 
-    /// Looks which ports are readable, without sleeping.
+    /// Finds out which ports are readable, without parking.
     #[inline]
-    pub fn look(&self, ready: &mut Ready) {
+    pub fn poll(&self, ready: &mut Ready) {
         ready.found = self.wait(Some(Span::ZERO), &mut ready.events).unwrap_or(0);
     }
 
@@ -152,7 +152,7 @@ impl Sleeper {
 /// [`Error::Sleep`] if it cannot: it is older than Linux 5.11, or a container's filter forbids it.
 pub fn probe() -> Result<(), Error> {
     let mut events = [EpollEvent::empty(); READY_MAX];
-    match Sleeper::new()?.wait(Some(Span::ZERO), &mut events) {
+    match Poller::new()?.wait(Some(Span::ZERO), &mut events) {
         Err(source) if source.kind() != io::ErrorKind::Interrupted => Err(Error::Sleep { source }),
         _ => Ok(()),
     }

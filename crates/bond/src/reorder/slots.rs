@@ -7,7 +7,7 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// Packets in numbered places. Invariant: those that wait form a list from the oldest to the newest arrival.
 #[derive(Clone, Debug)]
-pub(super) struct Shelf<P> {
+pub(super) struct Slots<P> {
     places: Box<[Place<P>]>,
     oldest: u32,
     newest: u32,
@@ -22,7 +22,7 @@ struct Place<P> {
     newer: u32,
 }
 
-impl<P> Shelf<P> {
+impl<P> Slots<P> {
     /// Empty places `0..size`.
     pub(super) fn new(size: u32) -> Self {
         let place = || Place { packet: None, arrived: Time::ZERO, older: NIL, newer: NIL };
@@ -86,18 +86,18 @@ mod tests {
 
     #[test]
     fn the_oldest_is_known_whatever_is_taken() {
-        let mut shelf = Shelf::new(4);
+        let mut slots = Slots::new(4);
         for (at, place) in [3, 0, 2, 1].into_iter().enumerate() {
-            shelf.put(place, Time::from_ns(at as u64), place);
+            slots.put(place, Time::from_ns(at as u64), place);
         }
-        assert_eq!(shelf.take(0), (0, Time::from_ns(1)));
-        assert_eq!(shelf.oldest(), Some((3, Time::ZERO)));
-        assert_eq!(shelf.take(3), (3, Time::ZERO));
-        assert_eq!(shelf.oldest(), Some((2, Time::from_ns(2))));
-        shelf.put(3, Time::from_ns(9), 7);
-        assert_eq!(shelf.take(2).0 + shelf.take(1).0, 3);
-        assert_eq!((shelf.oldest(), shelf.len()), (Some((3, Time::from_ns(9))), 1));
-        assert_eq!(shelf.take(3), (7, Time::from_ns(9)));
-        assert_eq!((shelf.oldest(), shelf.is_empty()), (None, true));
+        assert_eq!(slots.take(0), (0, Time::from_ns(1)));
+        assert_eq!(slots.oldest(), Some((3, Time::ZERO)));
+        assert_eq!(slots.take(3), (3, Time::ZERO));
+        assert_eq!(slots.oldest(), Some((2, Time::from_ns(2))));
+        slots.put(3, Time::from_ns(9), 7);
+        assert_eq!(slots.take(2).0 + slots.take(1).0, 3);
+        assert_eq!((slots.oldest(), slots.len()), (Some((3, Time::from_ns(9))), 1));
+        assert_eq!(slots.take(3), (7, Time::from_ns(9)));
+        assert_eq!((slots.oldest(), slots.is_empty()), (None, true));
     }
 }

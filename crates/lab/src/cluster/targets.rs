@@ -1,7 +1,7 @@
-//! Through which nodes the load goes in.
+//! Which nodes the clients connect to.
 
 use fabric::{ClusterLoad, Role};
-use live::cluster::Door;
+use live::cluster::Target;
 use machine::Span;
 use store::client::ClientConfig;
 
@@ -12,9 +12,9 @@ const ATTEMPT_UNDER_FAULTS: Span = Span::from_ms(200);
 /// Nor do they pause longer between attempts.
 const BACKOFF_UNDER_FAULTS: Span = Span::from_ms(20);
 
-/// One door where one node is asked, else one for each node. Where things go wrong, a door leads to the other nodes if its
+/// One target where one node is asked, else one for each node. While faults are injected, a target also has the other nodes, for when its
 /// own does not answer.
-pub(super) fn of(nodes: &Nodes, load: &ClusterLoad, leader: usize) -> Vec<Door> {
+pub(super) fn of(nodes: &Nodes, load: &ClusterLoad, leader: usize) -> Vec<Target> {
     let calm = load.faults.is_empty();
     let mut client = ClientConfig { go_to_leader: load.at == Role::Leader, ..ClientConfig::default() };
     if !calm {
@@ -23,14 +23,14 @@ pub(super) fn of(nodes: &Nodes, load: &ClusterLoad, leader: usize) -> Vec<Door> 
     }
     let count = nodes.count();
     let from = |first: usize| (0..count).map(move |step| (first + step) % count);
-    let door = |first: usize| {
+    let target = |first: usize| {
         let strict = calm && load.at != Role::Leader;
         let numbers = from(first).take(if strict { 1 } else { count });
-        Door { endpoints: numbers.map(|number| nodes.address(number).to_owned()).collect(), client: client.clone() }
+        Target { endpoints: numbers.map(|number| nodes.address(number).to_owned()).collect(), client: client.clone() }
     };
     match load.at {
-        Role::Leader => vec![door(leader)],
-        Role::Follower => vec![door((leader + 1) % count)],
-        Role::Any => (0..count).map(door).collect(),
+        Role::Leader => vec![target(leader)],
+        Role::Follower => vec![target((leader + 1) % count)],
+        Role::Any => (0..count).map(target).collect(),
     }
 }
