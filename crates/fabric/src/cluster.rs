@@ -1,4 +1,4 @@
-//! The `cluster:` block of an experiment: what is asked of the controllers, and what befalls them.
+//! The `cluster:` block of an experiment: what is asked of the controllers, and the faults that are injected.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub(crate) type ValueBytes = Bytes<0, LONGEST_VALUE>;
 pub(crate) type Clients = Whole<1, MOST_CLIENTS>;
 
 section! {
-    /// What is asked of the controllers, and what befalls them meanwhile.
+    /// What is asked of the controllers, and the faults that are injected meanwhile.
     ClusterText {
         /// In this order: `create`, `read`, `update`, `delete`, `rpc` (the routed `add-person`); or `election` alone.
         /// The first four when not given.
@@ -45,13 +45,13 @@ section! {
         /// Of elections: what ends them, the first `write` (when not given), or that another node is `leader`. Simulated
         /// only, the latter.
         "until" => until: Option<At<ElectionEnd>>,
-        /// What befalls the controllers, and when, since the start of the load.
+        /// The faults that are injected into the controllers, and when, since the start of the load.
         "faults" => faults: Option<At<Vec<At<FaultText>>>>,
     }
 }
 
 section! {
-    /// Something that befalls controllers: one of `kill`, `restart`, `pause`, `partition`.
+    /// A fault of controllers: one of `kill`, `restart`, `pause`, `partition`.
     FaultText {
         /// When, since the start of the load.
         "at" => at: At<Length<true, DAY>>,

@@ -31,7 +31,7 @@ use crate::tree::{Node, Value};
 const DAY: u64 = 24 * 3_600_000;
 
 section! {
-    /// Something that befalls a link: one of `down`, `up`.
+    /// A fault of a link: one of `down`, `up`.
     LinkFaultText {
         /// When, since measuring began.
         "at" => at: At<Length<true, DAY>>,
@@ -237,7 +237,7 @@ impl Run<'_> {
     }
 }
 
-/// A fault, and which links it befalls.
+/// A fault, and the links that it is injected into.
 struct Found {
     fault: LinkFault,
     links: Vec<LinkId>,

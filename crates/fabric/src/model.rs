@@ -138,7 +138,7 @@ pub struct Traffic {
     /// transport goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_pps: Option<u64>,
-    /// What befalls links meanwhile, by time.
+    /// The faults that are injected into links meanwhile, by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<LinkFault>,
 }
@@ -157,7 +157,7 @@ pub struct LinkFault {
 }
 
 impl LinkFault {
-    /// The links that it befalls in `fabric`, which may have other numbers of members than the file.
+    /// The links that it is injected into in `fabric`, which may have other numbers of members than the file.
     pub fn links(&self, fabric: &Fabric) -> Vec<LinkId> {
         let (a, b) = self.between;
         let mut all = fabric.topology.links_between(a, b);

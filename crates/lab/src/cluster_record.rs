@@ -40,7 +40,7 @@ pub struct ClusterRecord {
     /// Resident memory of the node that has the most of it, at the end, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_max_bytes: Option<u64>,
-    /// What befell the controllers, one line each: when, what, whom.
+    /// The faults that were injected, one line each: when, what, whom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
 }

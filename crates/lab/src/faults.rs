@@ -1,4 +1,4 @@
-//! What befalls links of a live run, at times since measuring began.
+//! Faults that are injected into links of a live run, at times since measuring began.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ pub(crate) struct Faults<'a> {
     /// When, by the time since measuring began; ascending.
     times: Vec<Duration>,
     /// Carries out the fault with this number.
-    befall: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>,
+    inject: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>,
 }
 
 impl<'a> Faults<'a> {
     /// Faults at these times.
-    pub fn new(times: Vec<Duration>, befall: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>) -> Self {
-        Self { times, befall }
+    pub fn new(times: Vec<Duration>, inject: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>) -> Self {
+        Self { times, inject }
     }
 
     /// Carries out each at its time. `wait` sleeps until a moment, and fails when the run has failed.
@@ -26,7 +26,7 @@ impl<'a> Faults<'a> {
     ) -> Result<(), FlowFailure> {
         for (number, time) in self.times.iter().enumerate() {
             wait(begin + *time)?;
-            (self.befall)(number)?;
+            (self.inject)(number)?;
         }
         Ok(())
     }

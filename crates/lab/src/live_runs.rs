@@ -106,9 +106,9 @@ impl<'a> LiveRuns<'a> {
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
         let traffic = traffic_of(case);
         let links: Vec<Vec<LinkId>> = traffic.faults.iter().map(|fault| fault.links(&fabric)).collect();
-        let mut befall = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
+        let mut inject = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
         let due = traffic.faults.iter().map(|fault| Duration::from_nanos(fault.at.as_ns())).collect();
-        let mut faults = Faults::new(due, &mut befall);
+        let mut faults = Faults::new(due, &mut inject);
         let did = match (traffic.rate_pps, traffic.transport.kind) {
             (Some(rate_pps), _) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
             (None, TransportKind::Udp) => self.messages(&fabric, case, &flows, times, &mut faults),

@@ -122,7 +122,7 @@ pub struct ExperimentResult {
     /// What came of its expectations.
     pub verdicts: Vec<Verdict>,
     /// Cases, by index, that ran live only: on links without rate and delay simulated time stands still; not all that
-    /// befalls controllers is simulated.
+    /// is injected into controllers is simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_simulated: Vec<usize>,
     /// Cases, by index, that were simulated only: not all that simulated controllers do is run live, nor can

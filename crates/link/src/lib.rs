@@ -169,7 +169,7 @@ impl Link {
         self.cut.is_none()
     }
 
-    /// The carrier goes: what is offered is lost until [`Link::mend`]. Packets that it said would arrive after this are lost as
+    /// The carrier goes: what is offered is lost until [`Link::heal`]. Packets that it said would arrive after this are lost as
     /// well: whoever holds them throws them away, and says how many they were ([`Link::lose`]). Nothing happens if it was gone.
     pub fn cut(&mut self) {
         if self.is_up() {
@@ -181,7 +181,7 @@ impl Link {
     }
 
     /// The carrier comes back. The link is idle; nothing is under way that could be overtaken.
-    pub fn mend(&mut self) {
+    pub fn heal(&mut self) {
         if let Some(spec) = self.cut.take() {
             self.spec = spec;
             self.idle_at = Time::ZERO;
@@ -328,7 +328,7 @@ mod tests {
             assert_eq!(link.offer(Time::from_ns(ns), 1_000), Verdict::Dropped);
         }
         assert_eq!((link.counters().cut, link.counters().drops, link.counters().packets), (6, 0, 3));
-        link.mend();
+        link.heal();
         assert!(link.is_up());
         let now = Time::from_ns(2_000_000_000);
         assert_eq!(link.offer(now, 1_000), Verdict::Arrives(now + Span::from_us(58)));
@@ -341,7 +341,7 @@ mod tests {
             Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None, overhead_bytes: 0 });
         link.cut();
         assert_eq!(link.offer(Time::from_ns(1), 100), Verdict::Dropped);
-        link.mend();
+        link.heal();
         assert_eq!(link.offer(Time::from_ns(2), 100), Verdict::Arrives(Time::from_ns(5_002)));
     }
 
@@ -354,13 +354,13 @@ mod tests {
         let retiming = link.reconfigure(Time::from_ns(10), slower);
         assert_eq!(retiming.arrival(Time::from_ns(58_000)), Time::from_ns(58_000));
         assert_eq!(link.offer(Time::from_ns(20), 1_000), Verdict::Dropped);
-        link.mend();
+        link.heal();
         assert_eq!(link.offer(Time::from_ns(30), 1_000), Verdict::Arrives(Time::from_ns(30 + 80_000 + 50_000)));
         // A cut twice and a repair of what is whole change nothing.
-        link.mend();
+        link.heal();
         link.cut();
         link.cut();
-        link.mend();
+        link.heal();
         assert_eq!(link.spec(), slower);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A fault is no event of the calendar: the run stops before its time, changes the link, and goes on. So a network without faults
 //! pays nothing for them. What is under way on a link can only be found where its events name the wire, as they do in bonds: the
-//! wires of links that faults befall do so, too.
+//! wires of links with faults do so, too.
 
 use bond::MemberId;
 use fabric::LinkFault;
@@ -13,7 +13,7 @@ use crate::bonded::{Bonds, OVER};
 use crate::engine::{Engine, Wire};
 use crate::run::Scenario;
 
-/// Lets the events of wires that faults befall name the wire, not the node that it leads to.
+/// Lets the events of wires with faults name the wire, not the node that it leads to.
 pub(crate) fn name_wires(scenario: &Scenario<'_>, first_wire: &[u32], bonds: &mut Bonds, wires: &mut [Wire]) {
     for link in scenario.faults.iter().flat_map(|fault| fault.links(scenario.fabric)) {
         let link = &scenario.fabric.topology.links[link];
@@ -31,17 +31,17 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
         for fault in faults.iter().filter(|fault| fault.at < duration) {
             let now = begin + fault.at;
             self.run_before(now);
-            self.befall(now, fault);
+            self.inject(now, fault);
         }
         self.run_before(begin + duration);
     }
 
-    fn befall(&mut self, now: Time, fault: &LinkFault) {
+    fn inject(&mut self, now: Time, fault: &LinkFault) {
         let links = fault.links(self.fabric());
         for link in &links {
             for side in [Side::A, Side::B] {
                 let link = &mut self.wire(*link, side).link;
-                if fault.up { link.mend() } else { link.cut() }
+                if fault.up { link.heal() } else { link.cut() }
             }
         }
         for link in links {

@@ -30,7 +30,7 @@ pub struct Scenario<'a> {
     pub duration: Span,
     /// Of UDP: numbered datagrams a second of each flow, at an even pace. `None`: as fast as it goes.
     pub rate_pps: Option<u64>,
-    /// What befalls links, by the time since measuring began.
+    /// Faults of links, by the time since measuring began.
     pub faults: &'a [LinkFault],
     /// Where chance starts.
     pub seed: u64,

@@ -113,7 +113,7 @@ impl ShardPlan {
     }
 }
 
-/// What is asked of the controllers, and what befalls them meanwhile.
+/// What is asked of the controllers, and the faults that are injected meanwhile.
 ///
 /// A run goes through `operations` in their order, `requests` times each. It ends when that is done, [`crate::Experiment::duration`]
 /// is over, and the last fault is over; until then the load goes around again.
@@ -211,7 +211,7 @@ impl Role {
     }
 }
 
-/// Whom a fault befalls.
+/// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
@@ -236,7 +236,7 @@ impl Target {
     }
 }
 
-/// Something that befalls the controllers during a run.
+/// A fault that is injected into the controllers during a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// When, since the start of the load.
@@ -255,7 +255,7 @@ impl Fault {
     }
 }
 
-/// What befalls them.
+/// What is done to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultAction {

@@ -9,7 +9,7 @@ use machine::Span;
 
 use super::nodes::Nodes;
 
-/// A fault that befalls the leader waits so long for one; then it befalls the first node that runs.
+/// A fault of the leader waits so long for one; then it is injected into the first node that runs.
 const LEADER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Has the faults happen, and returns when the last one is over: what happened, one line each.
@@ -109,7 +109,7 @@ impl Running<'_> {
         self.nodes.part(&self.parted.values().cloned().collect::<Vec<_>>());
     }
 
-    /// Whom a fault befalls. Where nobody leads, the first node that runs is as good.
+    /// The target of a fault. Where nobody leads, the first node that runs is as good.
     fn choose(&self, target: Target) -> Result<Vec<usize>, String> {
         if !matches!(target, Target::Leader | Target::Follower) {
             return self.nodes.choose(target, self.module);

@@ -7,7 +7,7 @@
 //!     +-- frames -- live::cluster::drive <-- script --> recorder --> history: lost? linearizable? --> ClusterRecord
 //! ```
 //!
-//! A cluster is kept for the next run if that one wants the same controllers and nothing befell them.
+//! A cluster is kept for the next run if that one wants the same controllers and no fault was injected.
 
 mod elections;
 mod entries;

@@ -1,4 +1,4 @@
-//! What controllers did, for the page: a table of latencies, every request as a dot, what befell them.
+//! What controllers did, for the page: a table of latencies, every request as a dot, the faults that were injected.
 
 use std::fmt::Write as _;
 
@@ -89,7 +89,7 @@ pub(super) fn plots(
     html + "</div>\n"
 }
 
-/// What befell the controllers in the first run of each case.
+/// The faults that were injected in the first run of each case.
 pub(super) fn faults(results: &Results, experiment: &ExperimentResult) -> String {
     let mut html = String::new();
     for (number, case) in experiment.cases.iter().enumerate() {
@@ -104,7 +104,7 @@ pub(super) fn faults(results: &Results, experiment: &ExperimentResult) -> String
     if html.is_empty() {
         html
     } else {
-        format!("<div class=\"card\"><h3>What befell them (first run)</h3>{html}</div>\n")
+        format!("<div class=\"card\"><h3>Faults that were injected (first run)</h3>{html}</div>\n")
     }
 }
 

@@ -26,7 +26,7 @@ fn schedule(seconds: u64) -> Schedule {
     Schedule { warm_up: 1, seconds, arguments }
 }
 
-/// Nothing befalls the links.
+/// No fault is injected.
 fn run_in_peace<C>(
     hosts: &impl Hosts,
     flows: &[LiveFlow],
@@ -41,12 +41,12 @@ fn faults_come_at_their_times() {
     // Before measuring begins, so that nothing is seen earlier than it comes.
     let begin = Instant::now();
     let times = std::cell::RefCell::new(Vec::new());
-    let mut befall = |number| {
+    let mut inject = |number| {
         times.borrow_mut().push((number, begin.elapsed().as_millis()));
         Ok(())
     };
     let at = [100, 600].map(Duration::from_millis).to_vec();
-    run(&Here, &[flow("h2", 6)], &schedule(1), &mut Faults::new(at, &mut befall), || Ok(())).unwrap();
+    run(&Here, &[flow("h2", 6)], &schedule(1), &mut Faults::new(at, &mut inject), || Ok(())).unwrap();
     let times = times.into_inner();
     // Not before their times; how much later is the machine's.
     assert!(times[1].1 >= 600, "{times:?}");

@@ -25,7 +25,7 @@ impl Worker {
         for direction in directions {
             let link = &mut self.parts.links[direction];
             match link {
-                Some(link) if up => link.mend(),
+                Some(link) if up => link.heal(),
                 Some(link) => link.cut(),
                 None => {}
             }
