@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use fabric::Source;
 use libfuzzer_sys::fuzz_target;
 use vswitch::neighbour::{ANSWER_BYTES, claim};
-use vswitch::{Directory, FlowKey, Ingress, classify, tcp_segment};
+use vswitch::{FlowKey, HostTable, Ingress, classify, tcp_segment};
 
 /// The frames in `seeds/ingress` use the addresses of this file's hosts.
 const FABRIC: &str = "\
@@ -20,10 +20,10 @@ links:
   - between: [b, s]
 ";
 
-static DIRECTORY: LazyLock<Directory> = LazyLock::new(|| {
+static HOST_TABLE: LazyLock<HostTable> = LazyLock::new(|| {
     let source = Source { name: "fuzz".into(), text: FABRIC.into() };
     let fabric = fabric::parse(&source).expect("the file is right");
-    Directory::new(&fabric.topology, &fabric.host_bonds())
+    HostTable::new(&fabric.topology, &fabric.host_bonds())
 });
 
 fuzz_target!(|frame: &[u8]| {
@@ -31,21 +31,21 @@ fuzz_target!(|frame: &[u8]| {
     if let Some(segment) = tcp_segment(frame) {
         assert!(key.is_ok() && segment.payload_len > 0 && segment.payload_len as usize <= frame.len());
     }
-    if let Some(claim) = claim(frame, &DIRECTORY) {
+    if let Some(claim) = claim(frame, &HOST_TABLE) {
         assert!(claim.host.0 < 2, "only hosts of the file have addresses");
-        DIRECTORY.learn(claim.host, 0, claim.mac);
-        assert_eq!(DIRECTORY.learned().count(), 0, "nothing is learned of hosts that are made");
+        HOST_TABLE.learn(claim.host, 0, claim.mac);
+        assert_eq!(HOST_TABLE.learned().count(), 0, "nothing is learned of hosts that are made");
     }
     let mut answer = [0; ANSWER_BYTES];
-    match classify(frame, &DIRECTORY, &mut answer) {
+    match classify(frame, &HOST_TABLE, &mut answer) {
         Ingress::Answer(len) => {
             let key = FlowKey::parse(&answer[..len]).expect("an answer is well-formed");
             assert!(!key.asks_for_neighbour() || key.ethertype == wire::ethertype::ARP);
-            assert!(DIRECTORY.by_mac(key.eth_src).is_some(), "an answer comes from the owner");
+            assert!(HOST_TABLE.by_mac(key.eth_src).is_some(), "an answer comes from the owner");
         }
         Ingress::Forward(forwarding) => {
             let key = key.expect("only what can be read is forwarded");
-            assert_eq!(DIRECTORY.by_mac(key.eth_dst), Some(forwarding.to));
+            assert_eq!(HOST_TABLE.by_mac(key.eth_dst), Some(forwarding.to));
             assert_eq!(key.hash(), forwarding.hash);
         }
         Ingress::Drop(_) => {}

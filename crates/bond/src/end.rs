@@ -3,7 +3,7 @@
 //! ```text
 //!   transmit(summary) --> Bond ------------------> member(s), number
 //!   receive(member, number, packet) --> Bond::accept --> BySequence --> out      a partner of ours
-//!   receive_frame(member, packet) ----> Bond::accept --> ByTcp -------> out      a foreign partner
+//!   receive_frame(member, packet) ----> Bond::accept --> ByTcp -------> out      an external partner
 //!                           `--> Lacp, Peer, Bond (probes' answers)
 //!   receive_control(member, frame) --> Lacp, Peer, Bond
 //!   carrier, time --> Bond, Lacp, Peer --> poll: control frames to send, events
@@ -14,9 +14,9 @@
 //! | partner | frames to send | arrivals | order on arrival |
 //! |---|---|---|---|
 //! | [`Partner::Ours`], an end of this process | [`End::transmit`] or [`End::transmit_frame`]; the number goes beside the packet, as a tag would go before it | [`End::receive`], with that number; what the other end's `poll` sent goes to [`End::receive_control`] | by number |
-//! | [`Partner::Foreign`], another program behind kernel devices | [`End::transmit_frame`]; the number stays here | every frame, whatever it is, to [`End::receive_frame`] | by TCP's sequence numbers |
+//! | [`Partner::External`], another program behind kernel devices | [`End::transmit_frame`]; the number stays here | every frame, whatever it is, to [`End::receive_frame`] | by TCP's sequence numbers |
 
-mod foreign;
+mod external;
 mod learning;
 
 use machine::{Rng, Step, Time};
@@ -29,8 +29,8 @@ use crate::reorder::{self, BySequence, Numbered, Reorder};
 use crate::{Accept, Action, Bond, Carrier, ControlFrame, Event, MemberId, MemberSet, Refusal, Summary, Transmit};
 
 pub use crate::Framed;
-use foreign::Foreign;
-pub use foreign::{Order, Partner, Received};
+use external::External;
+pub use external::{Order, Partner, Received};
 pub use learning::Learning;
 
 /// Ethernet addresses and type before the payload of a slow protocol.
@@ -97,7 +97,7 @@ pub struct End<P> {
     next: u32,
     reorder: Option<BySequence<P>>,
     /// What a partner of another program takes besides.
-    foreign: Option<Box<Foreign<P>>>,
+    external: Option<Box<External<P>>>,
     /// What the other end is known to send on.
     partner_uses: MemberSet,
     /// `partner_uses`, or whether there is order at all, changed since order on arrival heard of it.
@@ -112,7 +112,7 @@ pub struct Plan {
     pub config: Config,
     /// What the other end is.
     pub partner: Partner,
-    /// Whether arrivals are put in order, and how. With a foreign partner the timeout is a ceiling: what is waited for is twice the
+    /// Whether arrivals are put in order, and how. With an external partner the timeout is a ceiling: what is waited for is twice the
     /// skew that repairs show, and without this there is order only while a bond of Heddle in balance-rr is at the other end.
     pub reorder: Option<reorder::Config>,
     /// The bond's address: the host's.
@@ -144,12 +144,12 @@ impl<P> End<P> {
                 lacp.link(id, *carrier);
             }
         }
-        let foreign = Foreign::new(now, plan, &bond).map(Box::new);
-        let by_number = plan.reorder.filter(|_| foreign.is_none());
+        let external = External::new(now, plan, &bond).map(Box::new);
+        let by_number = plan.reorder.filter(|_| external.is_none());
         let reorder = by_number.map(|config| BySequence::new(config).expect("its bounds were checked"));
         let counters = Counters::default();
         let mut end =
-            Self { bond, lacp, next: 0, reorder, foreign, partner_uses: plan.partner_uses, is_stale: true, counters };
+            Self { bond, lacp, next: 0, reorder, external, partner_uses: plan.partner_uses, is_stale: true, counters };
         end.settle(now, &mut |_| {});
         end
     }
@@ -221,7 +221,7 @@ impl<P> End<P> {
 
     /// A frame that the other end sent by itself: LACP, a hello, a probe, an announcement. [`End::receive_frame`] finds these by itself.
     pub fn receive_control(&mut self, now: Time, member: MemberId, frame: &[u8]) {
-        if let Some(peer) = self.foreign.as_mut().and_then(|foreign| foreign.peer.as_mut())
+        if let Some(peer) = self.external.as_mut().and_then(|external| external.peer.as_mut())
             && let Some(payload) = hello(frame)
         {
             return peer.receive(now, member, payload);
@@ -239,7 +239,7 @@ impl<P> End<P> {
         if let Some(lacp) = &mut self.lacp {
             lacp.link(member, carrier);
         }
-        if let Some(peer) = self.foreign.as_mut().and_then(|foreign| foreign.peer.as_mut()) {
+        if let Some(peer) = self.external.as_mut().and_then(|external| external.peer.as_mut()) {
             peer.link(now, member, carrier.up);
         }
         // What is missing does not come by a link that is gone. It is learned again when it brings something.
@@ -254,7 +254,7 @@ impl<P> End<P> {
         if self.is_stale {
             self.settle(now, out);
         }
-        if let Some(order) = self.foreign.as_mut().and_then(|foreign| foreign.order_mut()) {
+        if let Some(order) = self.external.as_mut().and_then(|external| external.order_mut()) {
             order.expire(now, out);
         }
         if let Some(reorder) = &mut self.reorder
@@ -269,7 +269,7 @@ impl<P> End<P> {
         if let Some(reorder) = &mut self.reorder {
             reorder.flush(now, out);
         }
-        if let Some(order) = self.foreign.as_mut().and_then(|foreign| foreign.order_mut()) {
+        if let Some(order) = self.external.as_mut().and_then(|external| external.order_mut()) {
             order.flush(now, out);
         }
     }
@@ -282,8 +282,8 @@ impl<P> End<P> {
         if let Some(reorder) = &mut self.reorder {
             reorder.set_members(now, members, out);
         }
-        if let Some(foreign) = &mut self.foreign {
-            foreign.settle(now, members, out);
+        if let Some(external) = &mut self.external {
+            external.settle(now, members, out);
         }
     }
 
@@ -305,7 +305,7 @@ impl<P> End<P> {
                 }
             }
         }
-        match self.foreign.as_mut().and_then(|foreign| foreign.peer.as_mut()).map(|peer| peer.poll(now)) {
+        match self.external.as_mut().and_then(|external| external.peer.as_mut()).map(|peer| peer.poll(now)) {
             Some(Step::Do(peer::Output::Send { port, frame })) => {
                 return Step::Do(Output::Send { member: port, frame: Control::Hello(Box::new(frame)) });
             }
@@ -329,7 +329,7 @@ impl<P> End<P> {
         if self.is_stale {
             return Time::ZERO;
         }
-        let by_tcp = self.foreign.as_ref().and_then(|foreign| foreign.order()).and_then(Reorder::deadline);
+        let by_tcp = self.external.as_ref().and_then(|external| external.order()).and_then(Reorder::deadline);
         self.reorder.as_ref().and_then(Reorder::deadline).or(by_tcp).unwrap_or(Time::NEVER)
     }
 
@@ -350,14 +350,14 @@ impl<P> End<P> {
 
     /// What order on arrival cost and mended.
     pub fn reordering(&self) -> Option<&reorder::Counters> {
-        let by_tcp = self.foreign.as_ref().and_then(|foreign| foreign.counters());
+        let by_tcp = self.external.as_ref().and_then(|external| external.counters());
         self.reorder.as_ref().map(Reorder::counters).or(by_tcp)
     }
 
     /// Whether arrivals are put in order at present, and by what.
     pub fn order(&self) -> Order {
-        match &self.foreign {
-            Some(foreign) => foreign.why(),
+        match &self.external {
+            Some(external) => external.why(),
             None if self.reorder.is_some() => Order::ByNumber,
             None => Order::Off,
         }
@@ -365,7 +365,7 @@ impl<P> End<P> {
 
     /// What is known of a bond of Heddle at the other end, where hellos are spoken.
     pub fn peer(&self) -> Option<&Peer> {
-        self.foreign.as_ref()?.peer.as_ref()
+        self.external.as_ref()?.peer.as_ref()
     }
 }
 

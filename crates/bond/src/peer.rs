@@ -158,7 +158,7 @@ pub enum Reason {
     /// Its link is down.
     LinkDown,
     /// No hello arrives: the other end is no bond of Heddle.
-    Foreign,
+    External,
     /// A hello arrives, but it does not say that ours do.
     NotHeard(u64),
     /// It hears this bond itself.
@@ -172,7 +172,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Agreed(bond) => write!(f, "its peer is Heddle's bond {bond:016x}"),
             Self::LinkDown => f.write_str("its link is down"),
-            Self::Foreign => f.write_str("no hello of Heddle arrives, so its peer is foreign"),
+            Self::External => f.write_str("no hello of Heddle arrives, so its peer is external"),
             Self::NotHeard(bond) => write!(f, "Heddle's bond {bond:016x} does not hear it yet"),
             Self::Looped => f.write_str("it hears this bond's own hellos (a loop)"),
             Self::Divided(bond) => {
@@ -190,7 +190,7 @@ pub struct Counters {
     /// Hellos received.
     pub received: u64,
     /// LLDPDUs without a hello.
-    pub foreign: u64,
+    pub external: u64,
     /// Payloads that are no LLDPDU, or whose hello cannot be read.
     pub malformed: u64,
     /// Hellos of this bond itself.
@@ -299,7 +299,7 @@ impl Peer {
             return;
         };
         let Some(value) = packet.organization(IDENTIFIER, SUBTYPE) else {
-            port.counters.foreign += 1;
+            port.counters.external += 1;
             return;
         };
         match Hello::parse(value) {
@@ -368,7 +368,7 @@ impl Peer {
         Some(match port.heard {
             _ if !port.up => Reason::LinkDown,
             _ if now < port.looped_until => Reason::Looped,
-            None => Reason::Foreign,
+            None => Reason::External,
             Some(Heard { hello, .. }) if hello.hears != self.identity.bond => Reason::NotHeard(hello.bond),
             Some(Heard { hello, .. }) if self.agreed.is_none() => Reason::Divided(hello.bond),
             Some(Heard { hello, .. }) => Reason::Agreed(hello.bond),

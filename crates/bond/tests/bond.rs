@@ -1,6 +1,6 @@
 //! All tests from outside of this crate, in one program: what they share is compiled and linked once.
 
-mod foreign;
+mod external;
 mod lacp;
 mod machine;
 mod peer;

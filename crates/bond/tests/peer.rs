@@ -124,7 +124,7 @@ fn a_member_whose_hellos_cease_leaves_after_three() {
         (1, false),
         "one member's peer is unknown, so not every frame is the peer's"
     );
-    assert_eq!(world.why(0, 1), "no hello of Heddle arrives, so its peer is foreign");
+    assert_eq!(world.why(0, 1), "no hello of Heddle arrives, so its peer is external");
     let now = world.now;
     for peer in &mut world.peers {
         peer.link(now, member(1), false);
@@ -216,7 +216,7 @@ fn what_is_no_hello_is_named_and_counted() {
     peer.receive(Time::ZERO, member(0), &[2, 2, 7, 7, 4, 2, 7, 7, 6, 2, 0, 9, 0, 0]);
     peer.receive(Time::ZERO, member(9), &[]);
     let counters = peer.counters(member(0)).unwrap();
-    assert_eq!((counters.malformed, counters.foreign, counters.received), (2, 1, 0));
+    assert_eq!((counters.malformed, counters.external, counters.received), (2, 1, 0));
 }
 
 proptest! {

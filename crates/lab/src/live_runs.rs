@@ -231,7 +231,7 @@ impl<'a> LiveRuns<'a> {
             return Ok(());
         }
         let buffers = if is_shaped { tuning::receive_buffers(spec) } else { self.own_buffers.clone() };
-        for (id, node) in self.fabric.topology.hosts().filter(|(_, node)| !node.is_foreign()) {
+        for (id, node) in self.fabric.topology.hosts().filter(|(_, node)| !node.is_external()) {
             let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
             let Some(address) = self.fabric.topology.address(id) else { continue };
             let script = tuning::script(spec, address, &buffers);
@@ -257,7 +257,7 @@ impl<'a> LiveRuns<'a> {
 
 /// What `tcp_rmem` is in a host that nobody has set up yet: every host starts with the same.
 fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
-    let Some((_, host)) = fabric.topology.hosts().find(|(_, node)| !node.is_foreign()) else {
+    let Some((_, host)) = fabric.topology.hosts().find(|(_, node)| !node.is_external()) else {
         return Ok(tuning::LINUX_BUFFERS.to_owned());
     };
     let output = Instance::command(network, &host.name, "cat", ["/proc/sys/net/ipv4/tcp_rmem"])?

@@ -129,18 +129,18 @@ fn check_controllers(fabric: &Fabric, cases: &[(usize, Vec<Case>)], drivers: &[D
 }
 
 /// Whether a case has traffic from or to a host that is not made.
-fn meets_foreign_host(fabric: &Fabric, case: &Case) -> bool {
-    let is_foreign = |host: NodeId| fabric.topology.nodes[host].is_foreign();
-    fabric.topology.nodes.iter().any(topology::Node::is_foreign)
+fn meets_external_host(fabric: &Fabric, case: &Case) -> bool {
+    let is_external = |host: NodeId| fabric.topology.nodes[host].is_external();
+    fabric.topology.nodes.iter().any(topology::Node::is_external)
         && pairs_of(fabric, case, fabric.seed)
-            .is_ok_and(|pairs| pairs.into_iter().any(|(from, to)| is_foreign(from) || is_foreign(to)))
+            .is_ok_and(|pairs| pairs.into_iter().any(|(from, to)| is_external(from) || is_external(to)))
 }
 
 /// Whether a case gives a host that is not made more or fewer links than it has devices.
 fn lacks_devices(fabric: &Fabric, case: &Case) -> bool {
-    let is_foreign = fabric.topology.nodes.iter().any(topology::Node::is_foreign);
-    let lacks = |node: &topology::Node| node.is_foreign() && node.devices.len() != node.ports.len();
-    is_foreign && fabric.with(&case.overrides).topology.nodes.iter().any(lacks)
+    let is_external = fabric.topology.nodes.iter().any(topology::Node::is_external);
+    let lacks = |node: &topology::Node| node.is_external() && node.devices.len() != node.ports.len();
+    is_external && fabric.with(&case.overrides).topology.nodes.iter().any(lacks)
 }
 
 /// Why a case cannot run live; `None`: it can.
@@ -150,7 +150,7 @@ fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
         Work::Traffic(_) if lacks_devices(fabric, case) => {
             Some("a bond has other members there than its host has devices of the machine")
         }
-        Work::Traffic(_) if meets_foreign_host(fabric, case) => {
+        Work::Traffic(_) if meets_external_host(fabric, case) => {
             Some("a host takes part that is behind devices of the machine: no iperf3 can be started in it")
         }
         Work::Traffic(_) => None,

@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// The network has not made this host.
     #[error("host `{host}` is behind devices of the machine ({devices}): nothing can be run in it from here")]
-    ForeignHost {
+    ExternalHost {
         /// The host.
         host: String,
         /// Names with commas between.
@@ -182,8 +182,8 @@ impl Error {
             Self::NotRunning(name) if crate::runtime::has_crashed(name) => {
                 "its process has died: `heddle clean` removes what it left, `heddle up FILE` starts it anew"
             }
-            Self::NotRunning(_) if crate::runtime::foreign_session().is_some() => {
-                return crate::runtime::foreign_session().map(|owner| {
+            Self::NotRunning(_) if crate::runtime::external_session().is_some() => {
+                return crate::runtime::external_session().map(|owner| {
                     format!(
                         "XDG_RUNTIME_DIR is a folder of {}, whose networks only that user can enter: {}",
                         user(owner),
@@ -198,7 +198,7 @@ impl Error {
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::DeviceCount { .. } => "leave `members` as in the file, or simulate it: `heddle run --sim`",
             Self::Device { source, .. } => device_hint(source),
-            Self::ForeignHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
+            Self::ExternalHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
             Self::NoSuchLink(error) => return Some(error.hint()),
             Self::NothingRuns => "give it some with `heddle up FILE`",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",

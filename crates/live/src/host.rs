@@ -41,12 +41,12 @@ pub struct HostSpec {
 impl HostSpec {
     /// The hosts of `fabric` that are made, in its order.
     pub fn of(fabric: &Fabric) -> impl Iterator<Item = Self> + '_ {
-        fabric.topology.nodes.iter().filter(|node| !node.is_foreign()).filter_map(move |Node { name, kind, .. }| {
-            match kind {
+        fabric.topology.nodes.iter().filter(|node| !node.is_external()).filter_map(
+            move |Node { name, kind, .. }| match kind {
                 NodeKind::Host(address) => Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu }),
                 NodeKind::Switch { .. } => None,
-            }
-        })
+            },
+        )
     }
 }
 

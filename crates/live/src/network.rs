@@ -30,7 +30,7 @@ const FILES_PER_HOST: u64 = 2;
 type LinkKey = (String, String, u32);
 
 /// A host that is not made: its name, and its devices, one for each of its links.
-type ForeignHost = (String, Vec<Arc<Device>>);
+type ExternalHost = (String, Vec<Arc<Device>>);
 
 /// All that one daemon holds.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct Network {
     /// In the fabric's order.
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
-    foreign: Vec<ForeignHost>,
+    external: Vec<ExternalHost>,
     /// Links that somebody has pulled, while they are in the file.
     pulled: BTreeSet<LinkKey>,
     /// Where the machine's devices are.
@@ -64,7 +64,7 @@ impl Network {
             instance: options.instance.clone(),
             ephemeral: options.ephemeral,
             outside,
-            foreign: Vec::new(),
+            external: Vec::new(),
             pulled: BTreeSet::new(),
             mark,
             hosts_path,
@@ -88,7 +88,7 @@ impl Network {
         check_devices(&fabric)?;
         let mut applied = difference(self.fabric(), &fabric);
         self.mend_hosts(&fabric, &mut applied)?;
-        self.unplugged |= self.foreign.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
+        self.unplugged |= self.external.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric)?;
         }
@@ -151,7 +151,7 @@ impl Network {
 
     fn exchange(&mut self, fabric: Fabric) -> Result<(), Error> {
         let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
-        let foreign = self.open_devices(&fabric)?;
+        let external = self.open_devices(&fabric)?;
         let routes = Routes::compute(&fabric.topology);
         let plan = Plan::new(fabric, routes, default_workers());
         let known: BTreeMap<_, _> =
@@ -164,7 +164,7 @@ impl Network {
         let mut old: Vec<Option<Host>> = std::mem::take(&mut self.hosts).into_iter().map(Some).collect();
         let place = |at: &Option<usize>| at.map_or_else(|| made.next(), |at| old[at].take());
         let hosts: Vec<Host> = places.iter().filter_map(place).collect();
-        if let Err(error) = self.start(plan, &hosts, &foreign) {
+        if let Err(error) = self.start(plan, &hosts, &external) {
             // Back to what was: the old hosts in their places and with their old specifications, the new ones dropped.
             for (host, at) in hosts.into_iter().zip(&places) {
                 if let Some(at) = *at {
@@ -176,7 +176,7 @@ impl Network {
             return Err(error);
         }
         self.hosts = hosts;
-        self.foreign = foreign;
+        self.external = external;
         for host in old.into_iter().flatten() {
             process::end(&self.mark, Some(host.namespace().inode()));
         }
@@ -184,11 +184,11 @@ impl Network {
         Ok(())
     }
 
-    fn start(&mut self, plan: Plan, hosts: &[Host], foreign: &[ForeignHost]) -> Result<(), Error> {
-        let (mut made, mut foreign) = (hosts.iter(), foreign.iter());
+    fn start(&mut self, plan: Plan, hosts: &[Host], external: &[ExternalHost]) -> Result<(), Error> {
+        let (mut made, mut external) = (hosts.iter(), external.iter());
         let attached = plan.fabric().topology.hosts().filter_map(|(_, node)| {
-            if node.is_foreign() {
-                return foreign.next().map(|(_, devices)| Attached::Devices(devices.clone()));
+            if node.is_external() {
+                return external.next().map(|(_, devices)| Attached::Devices(devices.clone()));
             }
             made.next().map(|host| Attached::Tap(host.tap().clone()))
         });
@@ -201,25 +201,25 @@ impl Network {
     }
 
     /// The devices of the hosts that are not made: those that are open already, unless they are gone, and the others opened.
-    fn open_devices(&self, fabric: &Fabric) -> Result<Vec<ForeignHost>, Error> {
+    fn open_devices(&self, fabric: &Fabric) -> Result<Vec<ExternalHost>, Error> {
         let open = |node: &Node| {
             let name = node.name.clone();
             let is_kept = |devices: &[Arc<Device>]| {
                 devices.iter().map(|device| device.name()).eq(node.devices.iter())
                     && !devices.iter().any(|d| d.is_gone())
             };
-            let known = self.foreign.iter().find(|(known, devices)| *known == name && is_kept(devices));
+            let known = self.external.iter().find(|(known, devices)| *known == name && is_kept(devices));
             match known {
                 Some((_, devices)) => Ok((name, devices.clone())),
                 None => Ok((name, Device::open_all(&self.outside, &node.name, &node.devices)?)),
             }
         };
-        fabric.topology.hosts().filter(|(_, node)| node.is_foreign()).map(|(_, node)| open(node)).collect()
+        fabric.topology.hosts().filter(|(_, node)| node.is_external()).map(|(_, node)| open(node)).collect()
     }
 
     /// Whether there are devices whose carriers are to be watched.
     pub const fn has_devices(&self) -> bool {
-        !self.foreign.is_empty()
+        !self.external.is_empty()
     }
 
     /// Where the machine's devices are.
@@ -229,7 +229,7 @@ impl Network {
 
     /// Opens devices again that were deleted and made again: their links have their carrier back then.
     fn open_again(&self, plane: &DataPlane) {
-        for (name, devices) in &self.foreign {
+        for (name, devices) in &self.external {
             let Some(host) = plane.plan().fabric().topology.node(name) else { continue };
             for (at, device) in devices.iter().enumerate() {
                 match device.open_again(&self.outside) {
@@ -253,7 +253,7 @@ impl Network {
         let Some(plane) = &self.plane else { return };
         self.open_again(plane);
         let fabric = plane.plan().fabric();
-        for (name, devices) in &self.foreign {
+        for (name, devices) in &self.external {
             let Some(node) = fabric.topology.node(name).map(|id| &fabric.topology.nodes[id]) else { continue };
             for (device, &(link, _)) in devices.iter().zip(&node.ports) {
                 let (up, changed) = device.look();
@@ -273,7 +273,7 @@ impl Network {
         let fabric = plane.plan().fabric();
         let ends = [Side::A, Side::B].map(|side| fabric.topology.links[link].end(side));
         let devices = ends.iter().filter_map(|end| {
-            let (_, devices) = self.foreign.iter().find(|(name, _)| *name == fabric.topology.nodes[end.node].name)?;
+            let (_, devices) = self.external.iter().find(|(name, _)| *name == fabric.topology.nodes[end.node].name)?;
             devices.get(usize::from(end.port.0))
         });
         let is_whole = !self.pulled.contains(&link_key(fabric, link));
@@ -311,9 +311,9 @@ impl Network {
 
     /// The host called `name`.
     pub fn host(&self, name: &str) -> Result<&Host, Error> {
-        if let Some((_, devices)) = self.foreign.iter().find(|(foreign, _)| foreign == name) {
+        if let Some((_, devices)) = self.external.iter().find(|(external, _)| external == name) {
             let devices = devices.iter().map(|device| device.name()).collect::<Vec<_>>().join(", ");
-            return Err(Error::ForeignHost { host: name.to_owned(), devices });
+            return Err(Error::ExternalHost { host: name.to_owned(), devices });
         }
         let found = self.hosts.iter().find(|host| host.spec().name == name);
         found.ok_or_else(|| Error::NoSuchHost { host: name.to_owned(), instance: self.instance.clone() })
@@ -384,7 +384,7 @@ impl Drop for Network {
 
 /// A case may have given a bond other members than there are devices.
 fn check_devices(fabric: &Fabric) -> Result<(), Error> {
-    match fabric.topology.nodes.iter().find(|node| node.is_foreign() && node.devices.len() != node.ports.len()) {
+    match fabric.topology.nodes.iter().find(|node| node.is_external() && node.devices.len() != node.ports.len()) {
         None => Ok(()),
         Some(node) => {
             Err(Error::DeviceCount { host: node.name.clone(), links: node.ports.len(), devices: node.devices.len() })

@@ -141,7 +141,7 @@ fn told() -> Option<PathBuf> {
 }
 
 /// The user whose session's runtime folder this is said to be, if it is another one's: his networks are not ours to enter.
-pub fn foreign_session() -> Option<u32> {
+pub fn external_session() -> Option<u32> {
     let owner = fs::metadata(told()?).ok()?.uid();
     (![0, nix::unistd::geteuid().as_raw()].contains(&owner)).then_some(owner)
 }

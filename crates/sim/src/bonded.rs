@@ -10,7 +10,7 @@ use bond::{Carrier, ControlFrame, End, HashPolicy, Learning, MemberId, Mode, Sum
 use fabric::{EndKind, Fabric};
 use machine::{Span, Step, Time, mix};
 use topology::{NodeId, NodeKind};
-use vswitch::Directory;
+use vswitch::HostTable;
 use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use wire::{EthernetRepr, ethertype};
 
@@ -90,7 +90,7 @@ pub(crate) struct Bonds {
     /// What an end has just handed on.
     released: Vec<Waiting>,
     /// Who has which address, where members are probed or hosts tell several of theirs.
-    directory: Option<Directory>,
+    host_table: Option<HostTable>,
     /// By way: the host that sends. Empty where no host tells several addresses.
     senders: Vec<u32>,
 }
@@ -116,8 +116,8 @@ impl Bonds {
         }
         let needs_directory =
             |end: &fabric::Bond| end.config.arp_interval != Span::ZERO || end.config.answers_by_member();
-        bonds.directory =
-            fabric.bonds.iter().any(needs_directory).then(|| Directory::new(&fabric.topology, &fabric.host_bonds()));
+        bonds.host_table =
+            fabric.bonds.iter().any(needs_directory).then(|| HostTable::new(&fabric.topology, &fabric.host_bonds()));
         for ((id, place), end) in fabric.topology.bonds.iter_enumerated().zip(&fabric.bonds) {
             let index = usize::from(id);
             let first = first_wire[usize::from(place.node)];
@@ -325,9 +325,9 @@ impl<const PLAIN: bool> Engine<'_, PLAIN> {
     /// does. In active-backup its waiting members hear the question as well: they live by what comes back to them of the active one's
     /// questions, which a switch sends everywhere.
     fn answer_probe(&mut self, now: Time, (index, member): (usize, MemberId), question: &Control) {
-        let Some(directory) = &self.bonds.directory else { return };
+        let Some(host_table) = &self.bonds.host_table else { return };
         let mut answer = [0; ANSWER_BYTES];
-        let Ok(len) = answer_probe(question.as_bytes(), directory, &mut answer) else { return };
+        let Ok(len) = answer_probe(question.as_bytes(), host_table, &mut answer) else { return };
         let Some(answer) = ControlFrame::of(&answer[..len]) else { return };
         self.send_to_end(now, (index, member.index()), Control::Bond(answer));
         let partner = &self.bonds.ends[self.bonds.ends[index].partner];

@@ -4,7 +4,7 @@ use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeK
 
 impl Node {
     /// Whether it is a host that Heddle doesn't make: it is behind devices of the machine.
-    pub const fn is_foreign(&self) -> bool {
+    pub const fn is_external(&self) -> bool {
         !self.devices.is_empty()
     }
 }

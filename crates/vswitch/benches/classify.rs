@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use topology::{HostAddress, Topology};
 use vswitch::neighbour::ANSWER_BYTES;
-use vswitch::{Directory, FlowKey, classify, tcp_segment};
+use vswitch::{FlowKey, HostTable, classify, tcp_segment};
 use wire::{EthernetRepr, Ipv4Repr, Ipv6Repr, TcpRepr, Timestamps, ethertype, protocol};
 
 /// As many hosts as a fat-tree of k = 16 has.
@@ -77,13 +77,13 @@ fn frame(from: u32, to: u32, v6: bool, len: usize) -> Vec<u8> {
     frame
 }
 
-/// A burst of frames between different hosts, so that the directory's slots differ from frame to frame.
+/// A burst of frames between different hosts, so that the host table's slots differ from frame to frame.
 fn burst(v6: bool, len: usize) -> Vec<Vec<u8>> {
     (0..64).map(|n| frame(n, (n * 397 + 11) % HOSTS, v6, len)).collect()
 }
 
 fn bench(c: &mut Criterion) {
-    let directory = Directory::new(&topology(), &[]);
+    let host_table = HostTable::new(&topology(), &[]);
     let mut answer = [0; ANSWER_BYTES];
     let mut group = c.benchmark_group("ingress, 64 frames");
     group.throughput(Throughput::Elements(64));
@@ -91,7 +91,7 @@ fn bench(c: &mut Criterion) {
         group.bench_function(format!("classify {name}"), |b| {
             b.iter(|| {
                 for frame in &frames {
-                    black_box(classify(black_box(frame), &directory, &mut answer));
+                    black_box(classify(black_box(frame), &host_table, &mut answer));
                 }
             });
         });

@@ -3,7 +3,7 @@
 use wire::{Error, EthernetPacket, is_group};
 
 use crate::neighbour::{self, ANSWER_BYTES, Silence};
-use crate::{Directory, FlowKey, Forwarding};
+use crate::{FlowKey, Forwarding, HostTable};
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,23 +42,23 @@ fn hex(mac: [u8; 6]) -> String {
 /// Questions about neighbours that cannot be answered are forwarded if they go to one host: it may know better, for
 /// instance its link-local address.
 #[inline]
-pub fn classify(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
+pub fn classify(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
     let key = match EthernetPacket::new_checked(frame).and_then(|ethernet| FlowKey::of(&ethernet)) {
         Ok(key) => key,
         Err(error) => return Ingress::Drop(error.into()),
     };
     if key.asks_for_neighbour() {
-        return answer_or_forward(frame, &key, directory, answer);
+        return answer_or_forward(frame, &key, host_table, answer);
     }
-    match forward(&key, directory) {
+    match forward(&key, host_table) {
         Ok(forwarding) => Ingress::Forward(forwarding),
         Err(reason) => Ingress::Drop(reason),
     }
 }
 
 #[inline]
-fn forward(key: &FlowKey, directory: &Directory) -> Result<Forwarding, DropReason> {
-    match directory.by_mac(key.eth_dst) {
+fn forward(key: &FlowKey, host_table: &HostTable) -> Result<Forwarding, DropReason> {
+    match host_table.by_mac(key.eth_dst) {
         Some(to) => Ok(Forwarding { to, hash: key.hash() }),
         None if is_group(key.eth_dst) => Err(DropReason::Group),
         None => Err(DropReason::UnknownDestination(key.eth_dst)),
@@ -66,8 +66,8 @@ fn forward(key: &FlowKey, directory: &Directory) -> Result<Forwarding, DropReaso
 }
 
 #[cold]
-fn answer_or_forward(frame: &[u8], key: &FlowKey, directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
-    match (neighbour::answer(frame, directory, answer), forward(key, directory)) {
+fn answer_or_forward(frame: &[u8], key: &FlowKey, host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
+    match (neighbour::answer(frame, host_table, answer), forward(key, host_table)) {
         (Ok(len), _) => Ingress::Answer(len),
         (Err(Silence::Malformed(error)), _) => Ingress::Drop(error.into()),
         (Err(Silence::AnswersItself(to)), _) => Ingress::Forward(Forwarding { to, hash: key.hash() }),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn classified(frame: &[u8]) -> Ingress {
-        classify(frame, &Directory::new(&topology_of(4), &[]), &mut [0; ANSWER_BYTES])
+        classify(frame, &HostTable::new(&topology_of(4), &[]), &mut [0; ANSWER_BYTES])
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! classified once, where it enters the fabric ([`classify`]); from then on every switch works on the [`Forwarding`] alone.
 #![forbid(unsafe_code)]
 
-mod directory;
 mod flow_key;
 pub mod fragments;
+mod host_table;
 mod ingress;
 pub mod neighbour;
 pub mod segmentation;
@@ -15,8 +15,8 @@ mod switch;
 #[cfg(test)]
 mod testing;
 
-pub use directory::{Directory, HostBond};
 pub use flow_key::{FlowKey, TcpSegment, tcp_segment};
+pub use host_table::{HostBond, HostTable};
 pub use ingress::{DropReason, Ingress, classify};
 pub use spread::Spread;
 pub use switch::{Forwarding, Switch};

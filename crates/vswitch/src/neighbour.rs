@@ -11,7 +11,7 @@ use wire::{
     NeighbourPacket, NeighbourRepr, ethertype, multicast_mac, protocol,
 };
 
-use crate::Directory;
+use crate::HostTable;
 
 /// Room for every answer: Ethernet with tag (18), IPv6 (40), advertisement (24) with link-layer address option (8).
 pub const ANSWER_BYTES: usize = 90;
@@ -47,8 +47,8 @@ pub enum Silence {
 ///
 /// # Errors
 /// Why there is no answer.
-pub fn answer(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Result<usize, Silence> {
-    answer_for(frame, Stead { directory, of_all: false }, answer)
+pub fn answer(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Result<usize, Silence> {
+    answer_for(frame, Stead { host_table, of_all: false }, answer)
 }
 
 /// [`answer`] also in the stead of hosts that answer for themselves: who only asks whether a host can be reached, as bonds do that
@@ -56,14 +56,14 @@ pub fn answer(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTE
 ///
 /// # Errors
 /// Why there is no answer.
-pub fn answer_probe(frame: &[u8], directory: &Directory, answer: &mut [u8; ANSWER_BYTES]) -> Result<usize, Silence> {
-    answer_for(frame, Stead { directory, of_all: true }, answer)
+pub fn answer_probe(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Result<usize, Silence> {
+    answer_for(frame, Stead { host_table, of_all: true }, answer)
 }
 
 /// Who is answered for.
 #[derive(Clone, Copy)]
 struct Stead<'a> {
-    directory: &'a Directory,
+    host_table: &'a HostTable,
     /// Also hosts that answer for themselves.
     of_all: bool,
 }
@@ -79,13 +79,13 @@ fn answer_for(frame: &[u8], stead: Stead<'_>, answer: &mut [u8; ANSWER_BYTES]) -
 
 /// The MAC address of the owner, unless that is who asks, or one who answers for himself.
 fn resolve(owner: Option<NodeId>, asker: [u8; 6], stead: Stead<'_>) -> Result<[u8; 6], Silence> {
-    let directory = stead.directory;
+    let host_table = stead.host_table;
     let owner = owner.ok_or(Silence::Unknown)?;
-    let mac = directory.mac(owner);
-    if mac == asker || directory.by_mac(asker) == Some(owner) {
+    let mac = host_table.mac(owner);
+    if mac == asker || host_table.by_mac(asker) == Some(owner) {
         return Err(Silence::OwnAddress);
     }
-    if directory.answers_itself(owner) && !stead.of_all { Err(Silence::AnswersItself(owner)) } else { Ok(mac) }
+    if host_table.answers_itself(owner) && !stead.of_all { Err(Silence::AnswersItself(owner)) } else { Ok(mac) }
 }
 
 fn answer_arp(
@@ -103,7 +103,7 @@ fn answer_arp(
         return Err(Error::Field { header: "ARP", field, value, expected: "that of one station" }.into());
     }
     // A probe (RFC 5227) has no sender address yet; its answer goes to the sender's MAC address all the same.
-    let owner = resolve(stead.directory.by_ipv4(request.target_ipv4), request.sender_mac, stead)?;
+    let owner = resolve(stead.host_table.by_ipv4(request.target_ipv4), request.sender_mac, stead)?;
     let ethernet =
         EthernetRepr { dst: request.sender_mac, src: owner, vlan: question.vlan(), ethertype: ethertype::ARP };
     let reply = ArpRepr {
@@ -125,7 +125,7 @@ fn answer_solicitation(
     answer: &mut [u8; ANSWER_BYTES],
 ) -> Result<usize, Silence> {
     let (asker, target, asker_mac) = read_solicitation(question)?;
-    let owner = resolve(stead.directory.by_ipv6(target), asker_mac, stead)?;
+    let owner = resolve(stead.host_table.by_ipv6(target), asker_mac, stead)?;
     // Who has no address yet cannot be told alone: everybody hears that the address is taken (RFC 4861, section 7.2.4).
     let solicited = !asker.is_unspecified();
     let (dst, dst_mac) = if solicited { (asker, asker_mac) } else { (ALL_NODES, multicast_mac(ALL_NODES)) };
@@ -157,7 +157,7 @@ fn answer_solicitation(
 /// What a host says about itself by ARP or neighbour discovery, asking, answering, or of its own accord.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The host that has the IP address, by the directory.
+    /// The host that has the IP address, by the host table.
     pub host: NodeId,
     /// The MAC address that it says it has.
     pub mac: [u8; 6],
@@ -167,14 +167,14 @@ pub struct Claim {
 }
 
 /// Reads what a frame says about its sender's address; `None` if it says nothing, or is malformed, or nobody has that IP address.
-pub fn claim(frame: &[u8], directory: &Directory) -> Option<Claim> {
+pub fn claim(frame: &[u8], host_table: &HostTable) -> Option<Claim> {
     let ethernet = EthernetPacket::new_checked(frame).ok()?;
     let is_for_all = wire::is_group(ethernet.dst());
     match ethernet.ethertype() {
         ethertype::ARP => {
             let message = ArpRepr::parse(&ArpPacket::new_checked(ethernet.payload()).ok()?);
             Some(Claim {
-                host: directory.by_ipv4(message.sender_ipv4)?,
+                host: host_table.by_ipv4(message.sender_ipv4)?,
                 mac: message.sender_mac,
                 is_announcement: is_for_all && message.sender_ipv4 == message.target_ipv4,
             })
@@ -192,7 +192,7 @@ pub fn claim(frame: &[u8], directory: &Directory) -> Option<Claim> {
                         (target, target_link_layer?, is_for_all && !solicited)
                     }
                 };
-            Some(Claim { host: directory.by_ipv6(sender)?, mac, is_announcement })
+            Some(Claim { host: host_table.by_ipv6(sender)?, mac, is_announcement })
         }
         _ => None,
     }
@@ -229,7 +229,7 @@ mod tests {
 
     fn asked(frame: &[u8]) -> Result<Vec<u8>, Silence> {
         let mut buffer = [0xa5; ANSWER_BYTES];
-        let len = answer(frame, &Directory::new(&topology_of(4), &[]), &mut buffer)?;
+        let len = answer(frame, &HostTable::new(&topology_of(4), &[]), &mut buffer)?;
         Ok(buffer[..len].to_vec())
     }
 
@@ -322,10 +322,10 @@ mod tests {
 
     #[test]
     fn what_hosts_say_about_themselves_is_read() {
-        let directory = Directory::new(&topology_of(4), &[]);
+        let host_table = HostTable::new(&topology_of(4), &[]);
         let (h0, h1) = (address(0), address(1));
         let said =
-            |frame: &[u8]| claim(frame, &directory).map(|claim| (claim.host.0, claim.mac, claim.is_announcement));
+            |frame: &[u8]| claim(frame, &host_table).map(|claim| (claim.host.0, claim.mac, claim.is_announcement));
         let arp = |operation, target, to| arp(operation, &h0, target, to, Some(3));
         assert_eq!(said(&arp(ArpOperation::Request, h1.ipv4, wire::BROADCAST)), Some((0, h0.mac, false)));
         assert_eq!(said(&arp(ArpOperation::Reply, h1.ipv4, h1.mac)), Some((0, h0.mac, false)));
@@ -352,7 +352,7 @@ mod tests {
         #[test]
         fn any_bytes_are_answered_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = asked(&bytes);
-            let _ = claim(&bytes, &Directory::new(&topology_of(4), &[]));
+            let _ = claim(&bytes, &HostTable::new(&topology_of(4), &[]));
         }
 
         #[test]
@@ -363,7 +363,7 @@ mod tests {
             let cut = &frame[..cut.min(frame.len())];
             for frame in [&frame, cut] {
                 let _ = asked(frame);
-                let _ = claim(frame, &Directory::new(&topology_of(4), &[]));
+                let _ = claim(frame, &HostTable::new(&topology_of(4), &[]));
             }
         }
     }

@@ -173,7 +173,7 @@ impl Lacp {
 
     /// Two ends may choose different aggregates of the same links, and then none would ever be in sync. The end whose system goes
     /// second gives in: if its choice is not in sync and a partner that goes first has put another one in sync, it takes that. A
-    /// foreign partner may not know of this: then the first gives in after [`PATIENCE`].
+    /// external partner may not know of this: then the first gives in after [`PATIENCE`].
     fn yielded(&mut self, now: Time, candidates: &[Candidate], chosen: Candidate) -> Option<Candidate> {
         if chosen.claimed || !candidates.iter().any(|it| it.claimed) {
             self.unclaimed_since = Time::NEVER;

@@ -1,4 +1,4 @@
-//! In order by TCP's own numbers (RFC 9293): the peer is foreign.
+//! In order by TCP's own numbers (RFC 9293): the peer is external.
 
 use machine::{Span, Time};
 use serde::{Deserialize, Serialize};

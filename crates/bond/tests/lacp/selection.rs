@@ -75,7 +75,7 @@ fn ends_that_choose_differently_agree_all_the_same() {
     }
 }
 
-/// A foreign partner whose system goes second, but that keeps to one link of two.
+/// An external partner whose system goes second, but that keeps to one link of two.
 #[test]
 fn a_stubborn_partner_has_its_way_after_ten_seconds() {
     let mut world = World::new(6, &[(selects(1, AdSelect::Bandwidth), 2)]);

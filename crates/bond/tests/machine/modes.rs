@@ -131,8 +131,8 @@ fn the_host_s_addresses_are_learned_from_its_address_resolution() {
     let mut request = super::alb::arp_request(mac(0), [10, 0, 0, 1], [10, 0, 0, 9]);
     assert_eq!(bond.transmit_frame(Time::ZERO, &mut request), Transmit::One(id(0)));
     // Somebody behind the host is not the host.
-    let mut foreign = super::alb::arp_request(mac(77), [10, 0, 0, 77], [10, 0, 0, 9]);
-    bond.transmit_frame(Time::ZERO, &mut foreign);
+    let mut external = super::alb::arp_request(mac(77), [10, 0, 0, 77], [10, 0, 0, 9]);
+    bond.transmit_frame(Time::ZERO, &mut external);
     bond.carrier(ms(1), id(0), Carrier::DOWN);
     let frames = sent(&drain(&mut bond, ms(1)));
     assert_eq!(frames.len(), 1);

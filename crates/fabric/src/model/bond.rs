@@ -164,7 +164,7 @@ impl Fabric {
         let ends = self.topology.bonds.iter_enumerated().zip(&self.bonds);
         let of_hosts = ends.filter(|((_, place), end)| end.is_bonded() && self.topology.is_host(place.node));
         let bond = |((id, place), end): ((BondEndId, &BondEnd), &Bond)| {
-            let is_ours = !self.topology.nodes[place.node].is_foreign();
+            let is_ours = !self.topology.nodes[place.node].is_external();
             let members = if is_ours { self.bond_plan(id, 0).members } else { Vec::new() };
             HostBond {
                 host: place.node,

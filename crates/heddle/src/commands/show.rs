@@ -144,7 +144,7 @@ fn nodes(fabric: &Fabric) -> Rows {
                 let ipv6 = format!("{}/{}", host.ipv6, host.ipv6_prefix);
                 rows.push([
                     name,
-                    json!(if node.is_foreign() {
+                    json!(if node.is_external() {
                         format!("host on {}", node.devices.join(", "))
                     } else {
                         "host".to_owned()

@@ -1,4 +1,4 @@
-//! What hosts tell of their own accord about their addresses, where the directory does not speak for them: their bond is in balance-alb, or
+//! What hosts tell of their own accord about their addresses, where the host table does not speak for them: their bond is in balance-alb, or
 //! in active-backup with `fail_over_mac: active`. Answers go from host to host like other frames; here is what goes to all, and what is
 //! learned from it.
 
@@ -40,12 +40,12 @@ impl Allowance {
 impl Worker {
     /// Learns from what a host that is not made tells its peers which addresses it has.
     pub(super) fn learn_announced(&self, PortKey { host, device }: PortKey, frame: &Frame) {
-        let (host, directory) = (NodeId(host as u32), self.plan.directory());
-        if directory.answers_itself(host)
-            && let Some(claim) = claim(&frame.bytes()[VNET_HEADER..], directory)
+        let (host, host_table) = (NodeId(host as u32), self.plan.host_table());
+        if host_table.answers_itself(host)
+            && let Some(claim) = claim(&frame.bytes()[VNET_HEADER..], host_table)
             && claim.host == host
         {
-            directory.learn(host, device, claim.mac);
+            host_table.learn(host, device, claim.mac);
         }
     }
 
@@ -54,9 +54,9 @@ impl Worker {
     pub(super) fn spread_announcement(&mut self, now: Time, index: BondEndId, frame: &Frame) {
         let bonds = &self.plan.fabric().topology.bonds;
         let (node, from) = (bonds[index].node, bonds[bonds[index].partner].node);
-        let directory = self.plan.directory();
-        let is_announcement = directory.answers_itself(from)
-            && claim(&frame.bytes()[VNET_HEADER..], directory)
+        let host_table = self.plan.host_table();
+        let is_announcement = host_table.answers_itself(from)
+            && claim(&frame.bytes()[VNET_HEADER..], host_table)
                 .is_some_and(|claim| claim.is_announcement && claim.host == from);
         if !is_announcement {
             return;

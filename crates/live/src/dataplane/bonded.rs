@@ -32,7 +32,7 @@ const DESTINATION: std::ops::Range<usize> = VNET_HEADER..VNET_HEADER + 6;
 pub struct Place {
     what: What,
     /// Whether the other end is another program's, behind devices of the machine.
-    has_foreign_partner: bool,
+    has_external_partner: bool,
     /// When it wants to be looked at.
     pub due: Time,
     /// What it has told in the log.
@@ -49,7 +49,7 @@ enum What {
     Bonded(Box<End<Packet>>),
     Learning(Learning),
     /// Behind devices of the machine: what comes by a member is written to that member's device.
-    Foreign,
+    External,
 }
 
 impl Place {
@@ -58,27 +58,27 @@ impl Place {
         let fabric = plan.fabric();
         let topology = &fabric.topology;
         let end = &topology.bonds[index];
-        let has_foreign_partner = topology.nodes[topology.bonds[end.partner].node].is_foreign();
+        let has_external_partner = topology.nodes[topology.bonds[end.partner].node].is_external();
         let what = match fabric.bonds[index].end {
-            _ if topology.nodes[end.node].is_foreign() => What::Foreign,
+            _ if topology.nodes[end.node].is_external() => What::External,
             EndKind::Learning => What::Learning(Learning::default()),
             EndKind::Bonded => {
                 let mut plan = fabric.bond_plan(index, mix(fabric.seed ^ u64::from(index.0)));
-                if has_foreign_partner {
-                    plan.partner = Partner::Foreign { hello: drawn_lot() };
+                if has_external_partner {
+                    plan.partner = Partner::External { hello: drawn_lot() };
                 }
                 What::Bonded(Box::new(End::new(now, &plan)))
             }
         };
         let (quota, announced) = (Quota::default(), Allowance::default());
-        Self { what, has_foreign_partner, due: now, quota, announced, stale_until: None }
+        Self { what, has_external_partner, due: now, quota, announced, stale_until: None }
     }
 
     /// The end, where one of ours sends.
     pub(super) const fn end(&self) -> Option<&End<Packet>> {
         match &self.what {
             What::Bonded(end) => Some(end),
-            What::Learning(_) | What::Foreign => None,
+            What::Learning(_) | What::External => None,
         }
     }
 
@@ -98,7 +98,7 @@ impl Place {
                 self.due = now;
             }
             What::Learning(learning) if !up => learning.forget(member),
-            What::Learning(_) | What::Foreign => {}
+            What::Learning(_) | What::External => {}
         }
     }
 
@@ -241,7 +241,7 @@ impl Worker {
 
     fn send_control(&mut self, now: Time, direction: Direction, bytes: &[u8]) {
         // What a bond tells a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
-        let to = bytes.first_chunk().and_then(|to| self.plan.directory().by_mac(*to));
+        let to = bytes.first_chunk().and_then(|to| self.plan.host_table().by_mac(*to));
         match to.filter(|to| *to != self.plan.near(direction)) {
             Some(peer) => self.send_bytes(now, direction, bytes, (peer, Bonded::No)),
             None => self.send_to_end(now, direction, bytes),
@@ -277,19 +277,19 @@ impl Worker {
     }
 
     /// Answers what a bond at the other end asks of its own accord, to see whether its members live (`arp_interval`): from the
-    /// directory, as hosts are answered. In active-backup its waiting members hear the question as well: they live by what comes back to
+    /// host table, as hosts are answered. In active-backup its waiting members hear the question as well: they live by what comes back to
     /// them of the active one's questions, which a switch sends everywhere.
     #[cold]
     fn answer_probe(&mut self, now: Time, (index, member): (BondEndId, MemberId), question: &[u8]) {
         let mut answer = [0; ANSWER_BYTES];
-        let Ok(len) = answer_probe(question, self.plan.directory(), &mut answer) else { return };
+        let Ok(len) = answer_probe(question, self.plan.host_table(), &mut answer) else { return };
         let fabric = self.plan.fabric();
         let partner = fabric.topology.bonds[index].partner;
         let node = fabric.topology.bonds[partner].node;
-        let (mode, is_foreign) = (fabric.bonds[partner].config.mode, fabric.topology.nodes[node].is_foreign());
+        let (mode, is_external) = (fabric.bonds[partner].config.mode, fabric.topology.nodes[node].is_external());
         let members = self.plan.members(index).len();
-        // A foreign host has had its answer where its question came in.
-        if !is_foreign {
+        // An external host has had its answer where its question came in.
+        if !is_external {
             self.send_to_end(now, self.plan.members(index)[member.index()], &answer[..len]);
         }
         if mode == Mode::ActiveBackup {
@@ -324,7 +324,7 @@ impl Worker {
                 let all = (0..self.plan.members(index).len()).map(MemberId::new).collect();
                 (learning.find(to).map_or(Transmit::All(all), Transmit::One), Bonded::No)
             }
-            What::Foreign => unreachable!("what a foreign host sends has a member already"),
+            What::External => unreachable!("what an external host sends has a member already"),
         };
         packet.bonded = bonded;
         match transmit {
@@ -385,12 +385,12 @@ impl Worker {
                 }
                 return;
             }
-            What::Foreign => {
+            What::External => {
                 self.released = released;
                 return self.receive(node, member.index(), at, packet);
             }
         };
-        if place.has_foreign_partner {
+        if place.has_external_partner {
             let received = end.receive_frame(at, member, packet, &mut |packet| released.push(packet));
             place.due = place.due.min(end.deadline());
             self.released = released;
@@ -441,7 +441,7 @@ impl Worker {
         let node = self.plan.fabric().topology.bonds[index].node;
         let mut released = std::mem::take(&mut self.released);
         for mut packet in released.drain(..) {
-            // From a foreign partner, and for no host that the directory knows: it may be for a member's own address. What its kernel
+            // From an external partner, and for no host that the host table knows: it may be for a member's own address. What its kernel
             // says to all has been answered.
             let is_for_us = self.plan.switch_index(node).is_none() && packet.frame.bytes()[VNET_HEADER] & 1 == 0;
             if packet.bonded == Bonded::Control && !is_for_us {

@@ -142,7 +142,7 @@ impl Worker {
             return self.pool.put(frame);
         }
         let mut answer = [0; ANSWER_BYTES];
-        match classify(&bytes[VNET_HEADER..], self.plan.directory(), &mut answer) {
+        match classify(&bytes[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
                 self.parts.entered += 1;
                 let uplink = self.plan.leaving(NodeId(key.host as u32), PortId(0));
@@ -182,7 +182,7 @@ impl Worker {
         }
         self.learn_announced(key, &frame);
         let mut answer = [0; ANSWER_BYTES];
-        match classify(&frame.bytes()[VNET_HEADER..], self.plan.directory(), &mut answer) {
+        match classify(&frame.bytes()[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
                 self.cross(uplink, now, Packet { frame, forwarding, number, bonded: Bonded::No });
             }

@@ -110,8 +110,8 @@ impl Parts {
         }
         for (to, flow) in self.flows.drain() {
             let host = match to {
-                IpAddr::V4(to) => plan.directory().by_ipv4(to),
-                IpAddr::V6(to) => plan.directory().by_ipv6(to),
+                IpAddr::V4(to) => plan.host_table().by_ipv4(to),
+                IpAddr::V6(to) => plan.host_table().by_ipv6(to),
             };
             // A flow whose host is gone is still worth telling about.
             shares[host.map_or(0, |host| plan.owner(host))].flows.adopt(flow);
@@ -158,9 +158,9 @@ impl Parts {
         if same_graph(old, new) {
             parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
         }
-        for (host, device, mac) in old.directory().learned() {
+        for (host, device, mac) in old.host_table().learned() {
             if let Some(host) = nodes[host] {
-                new.directory().learn(host, device, mac);
+                new.host_table().learn(host, device, mac);
             }
         }
         parts.tell_new_bonds(new, now);
@@ -313,8 +313,8 @@ fn same_bond(
     let is = after.topology.bonds.position(|other| other.node == node && other.name == end.name)?;
     let members = old.members(was).iter().map(|direction| links[*direction]);
     let kinds = |fabric: &Fabric, id: BondEndId| {
-        let is_foreign = |id: BondEndId| fabric.topology.nodes[fabric.topology.bonds[id].node].is_foreign();
-        (fabric.bonds[id].end, is_foreign(id), is_foreign(fabric.topology.bonds[id].partner))
+        let is_external = |id: BondEndId| fabric.topology.nodes[fabric.topology.bonds[id].node].is_external();
+        (fabric.bonds[id].end, is_external(id), is_external(fabric.topology.bonds[id].partner))
     };
     let is_same = members.eq(new.members(is).iter().copied().map(Some))
         && kinds(before, was) == kinds(after, is)

@@ -2,7 +2,7 @@
 
 use fabric::Fabric;
 use topology::{BondEndId, Direction, NodeId, PortId, Routes, Side, TiVec, Topology};
-use vswitch::Directory;
+use vswitch::HostTable;
 
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
 
@@ -14,7 +14,7 @@ const ETHERNET_HEADER: usize = 18;
 pub struct Plan {
     fabric: Fabric,
     routes: Routes,
-    directory: Directory,
+    host_table: HostTable,
     shaped: bool,
     workers: usize,
     /// Where each direction ends.
@@ -55,7 +55,7 @@ impl Plan {
         }
         let workers = workers.clamp(1, topology.switch_count().max(1));
         Self {
-            directory: Directory::new(topology, &fabric.host_bonds()),
+            host_table: HostTable::new(topology, &fabric.host_bonds()),
             shaped: topology.is_shaped(),
             far: topology.links.iter().flat_map(ends).collect(),
             owner: owners(topology, workers),
@@ -80,8 +80,8 @@ impl Plan {
     }
 
     /// Whose address is whose.
-    pub const fn directory(&self) -> &Directory {
-        &self.directory
+    pub const fn host_table(&self) -> &HostTable {
+        &self.host_table
     }
 
     /// Whether any link has a rate or a delay: then no frame is longer than an MTU.
@@ -153,7 +153,7 @@ impl Plan {
     pub fn is_known_by_members(&self, host: NodeId) -> bool {
         !self.members.is_empty()
             && self.bond(self.leaving(host, PortId(0))).is_some()
-            && !self.fabric.topology.nodes[host].is_foreign()
+            && !self.fabric.topology.nodes[host].is_external()
     }
 
     /// Which worker owns `node`.

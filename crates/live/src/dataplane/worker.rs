@@ -338,7 +338,7 @@ impl Worker {
             // A peer may know it by a member's address; its device has one.
             let to = &mut packet.frame.buffer()[VNET_HEADER..VNET_HEADER + 6];
             if to[0] & 1 == 0 {
-                to.copy_from_slice(&self.plan.directory().mac(host));
+                to.copy_from_slice(&self.plan.host_table().mac(host));
             }
         }
         if self.plan.is_shaped() {

@@ -96,13 +96,13 @@ impl Bonds {
         let What::Learning(learning) = &mut place.what else { return };
         let (Some(to), Some(from)) = (frame.first_chunk::<6>(), frame.get(6..12)) else { return };
         learning.saw(member, from.try_into().expect("six bytes"));
-        let (Some(told), Some(directory)) = (&mut place.told, &self.directory) else { return };
-        let Some(claim) = claim(frame, directory).filter(|claim| claim.host.0 == told.host) else { return };
+        let (Some(told), Some(host_table)) = (&mut place.told, &self.host_table) else { return };
+        let Some(claim) = claim(frame, host_table).filter(|claim| claim.host.0 == told.host) else { return };
         let Some(number) = told.number_of(claim.mac) else { return };
         if claim.is_announcement {
             // Who does not know the host takes no notice (RFC 826).
             told.by_peer.iter_mut().filter(|known| **known != UNTOLD).for_each(|known| *known = number);
-        } else if let Some(peer) = directory.by_mac(*to) {
+        } else if let Some(peer) = host_table.by_mac(*to) {
             told.by_peer[peer.0 as usize] = number;
         }
     }

@@ -18,7 +18,7 @@ pub enum Partner {
     /// An end that the same process drives: numbers travel beside packets.
     Ours,
     /// Another program, behind kernel devices or cables: it gets frames and nothing else.
-    Foreign {
+    External {
         /// Under which number this bond says hello to it ([`crate::peer`]): drawn by chance at each start, so that two processes never
         /// have the same. `None`: nothing is said, and no hello is listened to.
         hello: Option<NonZeroU64>,
@@ -51,7 +51,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// What became of an arrival from a foreign partner.
+/// What became of an arrival from an external partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<P> {
     /// The packet, if nobody above gets it: it was for the bond itself, or its member does not receive.
@@ -60,9 +60,9 @@ pub struct Received<P> {
     pub poll: bool,
 }
 
-/// What an end with a foreign partner has besides.
+/// What an end with an external partner has besides.
 #[derive(Debug)]
-pub(super) struct Foreign<P> {
+pub(super) struct External<P> {
     pub(super) peer: Option<Peer>,
     config: TcpConfig,
     /// The plan wants order whoever the partner is.
@@ -73,10 +73,10 @@ pub(super) struct Foreign<P> {
     order: Option<ByTcp<P>>,
 }
 
-impl<P> Foreign<P> {
+impl<P> External<P> {
     /// `None` if the partner is ours.
     pub(super) fn new(now: Time, plan: &Plan, bond: &Bond) -> Option<Self> {
-        let Partner::Foreign { hello } = plan.partner else { return None };
+        let Partner::External { hello } = plan.partner else { return None };
         let Config { buffer, timeout } = plan.reorder.unwrap_or_default();
         let seed = plan.seed ^ hello.map_or(0, NonZeroU64::get);
         let config = TcpConfig { buffer, timeout: Timeout::Measured(timeout), seed: mix(seed), ..TcpConfig::default() };
@@ -147,15 +147,15 @@ impl<P> Foreign<P> {
 
 impl<P> End<P> {
     pub(super) fn agreed(&mut self, agreed: Option<Agreed>) {
-        let Some(foreign) = &mut self.foreign else { return };
-        let ports = foreign.agreed(agreed);
+        let Some(external) = &mut self.external else { return };
+        let ports = external.agreed(agreed);
         self.partner_uses = MemberSet::from_bits(self.partner_uses.bits() | ports.bits());
         self.is_stale = true;
     }
 }
 
 impl<P: Framed> End<P> {
-    /// A frame has come by a member from a foreign partner. Every frame of the member's device is to come here, as it came, also those
+    /// A frame has come by a member from an external partner. Every frame of the member's device is to come here, as it came, also those
     /// to group addresses: LACP and hellos go to their machines and no further, as IEEE 802.1AX and 802.1AB want it; ARP and neighbour
     /// discovery are looked at (probes, balance-alb) and handed on; the rest is handed on, or dropped where the mode lets its
     /// member not receive. Frames that this host itself put on the device, which packet sockets show too, are not to come here.
@@ -189,12 +189,12 @@ impl<P: Framed> End<P> {
             }
         }
         self.counters.accepted += 1;
-        let Some(foreign) = self.foreign.as_mut().filter(|foreign| foreign.is_wanted()) else {
+        let Some(external) = self.external.as_mut().filter(|external| external.is_wanted()) else {
             out(packet);
             return Received { back: None, poll };
         };
-        let segment = Segment::of(frame, foreign.config.seed);
-        let order = foreign.order.as_mut().expect("it is there while it is wanted and settled");
+        let segment = Segment::of(frame, external.config.seed);
+        let order = external.order.as_mut().expect("it is there while it is wanted and settled");
         if !self.partner_uses.contains(member) {
             self.partner_uses.insert(member);
             order.set_members(now, self.partner_uses.bits(), out);
@@ -204,7 +204,7 @@ impl<P: Framed> End<P> {
 
     /// Whether a frame is the bond's own and goes no further.
     fn takes(&self, summary: &Summary, frame: &[u8]) -> bool {
-        let speaks = || self.foreign.as_ref().is_some_and(|foreign| foreign.peer.is_some());
+        let speaks = || self.external.as_ref().is_some_and(|external| external.peer.is_some());
         match frame.get(12..14) {
             Some(kind) if kind == SLOW.to_be_bytes() => true,
             Some(kind) if kind == LLDP.to_be_bytes() => hello(frame).is_some() && speaks(),

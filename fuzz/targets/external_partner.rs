@@ -27,7 +27,7 @@ fn end(mode: Mode) -> End<Frame> {
         Time::ZERO,
         &Plan {
             config: Config::new(mode),
-            partner: Partner::Foreign { hello: NonZeroU64::new(1) },
+            partner: Partner::External { hello: NonZeroU64::new(1) },
             reorder: Some(reorder::Config { buffer: 64, timeout: TIMEOUT }),
             mac: [2, 0, 0, 0, 0, 1],
             members: members.collect(),

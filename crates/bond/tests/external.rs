@@ -36,7 +36,7 @@ fn plan(mode: Mode, system: u8, hello: u64, is_ordered: bool) -> Plan {
     let members = (0..MEMBERS as u8).map(|n| (format!("eth{n}"), [2, n, 0, 0, 0, system], Carrier::up(1_000)));
     Plan {
         config: Config::new(mode),
-        partner: Partner::Foreign { hello: NonZeroU64::new(hello) },
+        partner: Partner::External { hello: NonZeroU64::new(hello) },
         reorder: is_ordered.then_some(reorder::Config { buffer: 64, timeout: TIMEOUT }),
         mac: mac(system),
         members: members.collect(),
@@ -275,7 +275,7 @@ fn what_is_the_bond_s_goes_no_further_and_the_rest_does() {
     }
     let mut bench = Bench::new(end(Mode::BalanceRr, 1, 11, false));
     bench.receive(Time::ZERO, 0, Packet(0, here));
-    assert_eq!(bench.end.peer().unwrap().counters(member(0)).unwrap().foreign, 1);
+    assert_eq!(bench.end.peer().unwrap().counters(member(0)).unwrap().external, 1);
 }
 
 #[test]

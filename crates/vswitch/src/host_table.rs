@@ -10,11 +10,11 @@ use topology::{NodeId, PortId, TiVec, Topology};
 use crate::flow_key::mac_bits;
 
 /// Which host owns a MAC or IP address. Built once from a topology; nothing changes but what hosts behind devices tell their peers
-/// ([`Directory::learn`]).
+/// ([`HostTable::learn`]).
 ///
 /// MAC addresses are looked up for each packet, IP addresses only for neighbour discovery.
 #[derive(Clone, Debug)]
-pub struct Directory {
+pub struct HostTable {
     /// Open addressing with linear probing. At most half of the slots are taken, so a probe always meets a free one. The
     /// length is a power of two.
     by_mac: Box<[Slot]>,
@@ -74,16 +74,16 @@ struct Slot {
 /// No MAC address: they have 48 bits.
 const FREE: u64 = u64::MAX;
 
-impl Directory {
-    /// The directory of a topology's hosts, some of which have bonds. Of hosts that share an address (a checked file has none) the first
+impl HostTable {
+    /// The host table of a topology's hosts, some of which have bonds. Of hosts that share an address (a checked file has none) the first
     /// one owns it.
     pub fn new(topology: &Topology, bonds: &[HostBond]) -> Self {
         let hosts = || topology.hosts().filter_map(|(id, _)| Some((id, topology.address(id)?)));
         let members = || bonds.iter().flat_map(|bond| bond.members.iter().map(|mac| (bond.host, *mac)));
         let announcing = || bonds.iter().filter(|bond| bond.announces_members);
-        let learning = announcing().filter(|bond| topology.nodes[bond.host].is_foreign());
+        let learning = announcing().filter(|bond| topology.nodes[bond.host].is_external());
         let addresses = topology.hosts as usize + members().count();
-        let mut directory = Self {
+        let mut host_table = Self {
             by_mac: vec![Slot { mac: FREE, host: NodeId(0) }; (addresses * 2).next_power_of_two()].into(),
             by_ipv4: sorted(hosts().map(|(id, address)| (address.ipv4, id)).collect()),
             by_ipv6: sorted(hosts().map(|(id, address)| (address.ipv6, id)).collect()),
@@ -92,12 +92,12 @@ impl Directory {
             learned: learning.flat_map(slots).collect(),
         };
         for (id, address) in hosts() {
-            directory.insert(mac_bits(address.mac), id);
+            host_table.insert(mac_bits(address.mac), id);
         }
         for (host, mac) in members() {
-            directory.insert(mac_bits(mac), host);
+            host_table.insert(mac_bits(mac), host);
         }
-        directory
+        host_table
     }
 
     fn insert(&mut self, mac: u64, host: NodeId) {
@@ -204,45 +204,45 @@ mod tests {
     #[test]
     fn every_host_is_found_by_its_addresses() {
         for hosts in [0, 1, 2, 16, 1_000] {
-            let directory = Directory::new(&topology_of(hosts), &[]);
+            let host_table = HostTable::new(&topology_of(hosts), &[]);
             for id in 0..hosts {
                 let address = testing::address(id);
-                assert_eq!(directory.by_mac(address.mac), Some(NodeId(id)));
-                assert_eq!(directory.by_ipv4(address.ipv4), Some(NodeId(id)));
-                assert_eq!(directory.by_ipv6(address.ipv6), Some(NodeId(id)));
-                assert_eq!(directory.mac(NodeId(id)), address.mac);
+                assert_eq!(host_table.by_mac(address.mac), Some(NodeId(id)));
+                assert_eq!(host_table.by_ipv4(address.ipv4), Some(NodeId(id)));
+                assert_eq!(host_table.by_ipv6(address.ipv6), Some(NodeId(id)));
+                assert_eq!(host_table.mac(NodeId(id)), address.mac);
             }
             let stranger = testing::address(hosts);
-            assert_eq!(directory.by_mac(stranger.mac), None);
-            assert_eq!(directory.by_ipv4(stranger.ipv4), None);
-            assert_eq!(directory.by_ipv6(stranger.ipv6), None);
+            assert_eq!(host_table.by_mac(stranger.mac), None);
+            assert_eq!(host_table.by_ipv4(stranger.ipv4), None);
+            assert_eq!(host_table.by_ipv6(stranger.ipv6), None);
         }
     }
 
     /// Two hosts, the second behind devices, with a bond of its ports.
-    fn with_guest(ports: u16, announces_members: bool) -> Directory {
+    fn with_guest(ports: u16, announces_members: bool) -> HostTable {
         let mut topology = topology_of(2);
         let guest = NodeId(1);
         topology.nodes[guest].devices = (0..ports).map(|port| format!("tap{port}")).collect();
         let ports = (0..ports).map(PortId).collect();
-        Directory::new(&topology, &[HostBond { host: guest, ports, members: Vec::new(), announces_members }])
+        HostTable::new(&topology, &[HostBond { host: guest, ports, members: Vec::new(), announces_members }])
     }
 
     #[test]
     fn what_a_host_behind_devices_tells_is_learned_by_device() {
         let (guest, stranger, other) = (NodeId(1), [2, 0xaa, 0, 0, 0, 1], [2, 0xaa, 0, 0, 0, 2]);
         {
-            let directory = with_guest(2, true);
-            assert!(directory.answers_itself(guest) && !directory.answers_itself(NodeId(0)));
-            assert_eq!(directory.by_mac(stranger), None);
-            directory.learn(guest, 1, stranger);
-            assert_eq!(directory.by_mac(stranger), Some(guest));
-            directory.learn(guest, 1, other);
-            assert_eq!((directory.by_mac(stranger), directory.by_mac(other)), (None, Some(guest)));
-            assert_eq!(directory.learned().collect::<Vec<_>>(), [(guest, 1, other)]);
-            assert_eq!(directory.clone().by_mac(other), Some(guest));
+            let host_table = with_guest(2, true);
+            assert!(host_table.answers_itself(guest) && !host_table.answers_itself(NodeId(0)));
+            assert_eq!(host_table.by_mac(stranger), None);
+            host_table.learn(guest, 1, stranger);
+            assert_eq!(host_table.by_mac(stranger), Some(guest));
+            host_table.learn(guest, 1, other);
+            assert_eq!((host_table.by_mac(stranger), host_table.by_mac(other)), (None, Some(guest)));
+            assert_eq!(host_table.learned().collect::<Vec<_>>(), [(guest, 1, other)]);
+            assert_eq!(host_table.clone().by_mac(other), Some(guest));
             // Somebody's, a group's, no station's; a device and a host of which nothing is learned.
-            let taken = directory.mac(NodeId(0));
+            let taken = host_table.mac(NodeId(0));
             for (host, device, mac) in [
                 (guest, 0, taken),
                 (guest, 0, [0xff; 6]),
@@ -250,14 +250,14 @@ mod tests {
                 (guest, 2, stranger),
                 (NodeId(0), 0, stranger),
             ] {
-                directory.learn(host, device, mac);
+                host_table.learn(host, device, mac);
             }
-            assert_eq!(directory.by_mac(taken), Some(NodeId(0)));
-            assert_eq!(directory.learned().count(), 1);
+            assert_eq!(host_table.by_mac(taken), Some(NodeId(0)));
+            assert_eq!(host_table.learned().count(), 1);
         }
-        let directory = with_guest(2, false);
-        directory.learn(guest, 1, stranger);
-        assert!(!directory.answers_itself(guest) && directory.by_mac(stranger).is_none());
+        let host_table = with_guest(2, false);
+        host_table.learn(guest, 1, stranger);
+        assert!(!host_table.answers_itself(guest) && host_table.by_mac(stranger).is_none());
     }
 
     #[test]
@@ -267,12 +267,12 @@ mod tests {
         for node in &mut topology.nodes {
             node.devices = vec!["tap0".into()];
         }
-        let directory = Directory::new(&topology, &[bond(NodeId(0)), bond(NodeId(1))]);
+        let host_table = HostTable::new(&topology, &[bond(NodeId(0)), bond(NodeId(1))]);
         let mac = [2, 0xaa, 0, 0, 0, 1];
         for host in [NodeId(0), NodeId(1), NodeId(0)] {
-            directory.learn(host, 0, mac);
-            assert_eq!(directory.by_mac(mac), Some(host));
-            assert_eq!(directory.learned().collect::<Vec<_>>(), [(host, 0, mac)]);
+            host_table.learn(host, 0, mac);
+            assert_eq!(host_table.by_mac(mac), Some(host));
+            assert_eq!(host_table.learned().collect::<Vec<_>>(), [(host, 0, mac)]);
         }
     }
 
@@ -285,10 +285,10 @@ mod tests {
                     address.mac = *mac;
                 }
             }
-            let directory = Directory::new(&topology, &[]);
+            let host_table = HostTable::new(&topology, &[]);
             for mac in macs.iter().chain([&asked]) {
                 let expected = macs.iter().position(|other| other == mac).map(|at| NodeId(at as u32));
-                prop_assert_eq!(directory.by_mac(*mac), expected);
+                prop_assert_eq!(host_table.by_mac(*mac), expected);
             }
         }
     }

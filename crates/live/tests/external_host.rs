@@ -364,9 +364,9 @@ fn spread(network: &Instance, hosts: &[&str], number: u32) -> [u64; 2] {
     put()
 }
 
-/// Two senders that share a member of a bond with a foreign partner: with `rebalance`, one of them moves to the other member.
+/// Two senders that share a member of a bond with an external partner: with `rebalance`, one of them moves to the other member.
 #[test]
-fn load_is_balanced_towards_a_foreign_partner() {
+fn load_is_balanced_towards_a_external_partner() {
     with_guest(2, |bed, _| {
         let network = bed.up("hashed", HASHED);
         let alone = ["h1", "h2", "h3"].map(|host| (host, usize::from(spread(&network, &[host], 10)[1] > 5)));

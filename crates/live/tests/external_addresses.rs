@@ -187,7 +187,7 @@ const H2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// Each of two peers is told another member's address, and is received by that member; also when it is told another one later, and when the
 /// network around them changes.
 #[test]
-fn a_foreign_bond_in_balance_alb_receives_by_all_its_members() {
+fn a_external_bond_in_balance_alb_receives_by_all_its_members() {
     with_far_ends(|bed, ports| {
         let partner = Partner::start(ports, |_, peer| usize::from(peer == H2));
         let text = FILE.replace("MODE", "balance-alb");
@@ -221,7 +221,7 @@ fn a_foreign_bond_in_balance_alb_receives_by_all_its_members() {
 /// When the first device loses its carrier, the partner announces the second one's address: all peers hear it, whether the switch has plain
 /// ports there or a bond of its own.
 #[test]
-fn a_foreign_bond_announces_the_address_of_the_member_that_takes_over() {
+fn a_external_bond_announces_the_address_of_the_member_that_takes_over() {
     for mode in [
         "active-backup, fail-over-mac: active",
         "active-backup, fail-over-mac: active, ends: { s1: { mode: active-backup } }",
