@@ -507,7 +507,7 @@ fn a_controller_survives_that_nobody_listens() {
         listener.local_addr().expect("it is bound").to_string()
     };
     for format in ["json", "table"] {
-        let args = ["controller", "--data", "c1", "--listen", &listen, "-o", format, "-v", "--worn-after", "1"];
+        let args = ["controller", "--data", "c1", "--listen", &listen, "-o", format, "-v", "--rollover-after", "1"];
         let mut command = desk.command(&args);
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut node = Node { process, address: listen.clone(), server: 1 };
@@ -625,7 +625,7 @@ fn without_a_cluster_the_way_to_one_is_shown() {
 
 /// Its clock does not go on for ever: twice a year a controller starts anew by itself, in the same process.
 #[test]
-fn a_worn_controller_starts_anew_and_keeps_its_data() {
+fn a_controller_starts_anew_before_its_clock_rolls_over_and_keeps_its_data() {
     let desk = Desk::new();
     // A port of its own: a free one would be another one after the start.
     let listen = {
@@ -633,7 +633,7 @@ fn a_worn_controller_starts_anew_and_keeps_its_data() {
         let listener = std::net::TcpListener::bind("127.0.0.2:0").expect("a free port");
         listener.local_addr().expect("it is bound").to_string()
     };
-    let node = Node::start(&desk, "c1", &["--node", "c1", "--listen", &listen, "--worn-after", "2"]);
+    let node = Node::start(&desk, "c1", &["--node", "c1", "--listen", &listen, "--rollover-after", "2"]);
     // While it starts, nobody listens.
     let cluster = |args: &[&str]| {
         let begun = Instant::now();
