@@ -78,8 +78,14 @@ impl Soak {
                     self.disk.carry_out(&write).expect("the disk works");
                     self.server.handle(self.now, Input::Written(write.id));
                 }
-                Step::Do(Output::Client { message: ServerMessage::Response(response), .. }) => {
-                    if response.result.is_ok() { self.written += 1 } else { self.busy += 1 }
+                Step::Do(Output::Client { client, message: ServerMessage::Response(response), .. }) => {
+                    if response.result.is_ok() {
+                        self.written += 1;
+                    } else {
+                        self.busy += 1;
+                    }
+                    // It reads at once: what waits for a client counts as held for it until the server hears otherwise.
+                    self.server.handle(self.now, Input::Waiting { client, bytes: 0 });
                 }
                 Step::Do(Output::Stop(reason)) => panic!("{reason}"),
                 Step::Do(_) => {}
