@@ -392,10 +392,16 @@ impl Group {
         near
     }
 
-    /// Up to where a replica's log is known to be this leader's; 0 of who is not in the group, or where this is no leader.
-    pub(crate) fn matched(&self, server: ServerId) -> u64 {
-        let progress = self.raw.raft.prs().get(server.0);
-        progress.filter(|_| self.is_leader()).map_or(0, |progress| progress.matched)
+    /// Up to where a replica has told this leader that it knows the log to be committed; 0 of who is not in the group, or where this is no
+    /// leader.
+    pub(crate) fn known_committed(&self, server: ServerId) -> u64 {
+        let raft = &self.raw.raft;
+        match raft.prs().get(server.0) {
+            Some(_) if !self.is_leader() => 0,
+            Some(_) if server == self.me => raft.raft_log.committed,
+            Some(progress) => progress.committed_index,
+            None => 0,
+        }
     }
 
     /// Which index must be applied to read everything that is committed now: told as soon as it is certain that nobody

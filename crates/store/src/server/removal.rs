@@ -35,7 +35,7 @@ pub(super) type Questions = BTreeMap<ServerId, Question>;
 pub(super) struct Question {
     since: Time,
     last: Time,
-    /// The end of meta's log when it was asked first: who has this knows the members.
+    /// The end of meta's log when it was asked first: who knows this to be committed knows the members.
     meta: u64,
 }
 
@@ -91,7 +91,7 @@ impl Server {
     /// What stands against the removal of this server, going by what was heard since it was asked for.
     fn obstacle(&self, leaving: ServerId, Question { since, meta, .. }: Question) -> Option<Obstacle> {
         let alive = |id: ServerId| id == self.config.server || self.peers.has_answered(id, since);
-        let knows_members = self.groups.get(&ShardId::META).is_some_and(|group| group.matched(leaving) >= meta);
+        let knows_members = self.groups.get(&ShardId::META).is_some_and(|group| group.known_committed(leaving) >= meta);
         let needs = |shard: &ShardId| {
             let Some(leader) = self.leader_of(*shard).filter(|leader| alive(*leader) && *leader != leaving) else {
                 return true;
