@@ -117,6 +117,7 @@ impl Soak {
             self.put(&format!("/busy{module}:values/value={key}"), &value);
         }
         self.drain();
+        self.disk.write_journal();
         self.weigh();
     }
 

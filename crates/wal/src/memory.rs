@@ -290,6 +290,18 @@ impl MemoryDisk {
         self.forget_unnamed();
     }
 
+    /// The file system writes its journal, as it does by itself every few seconds: all changes of names are durable. Until then what was
+    /// deleted takes memory, since a loss of power could bring it back.
+    pub fn write_journal(&mut self) {
+        if self.changes.is_empty() {
+            return;
+        }
+        for change in std::mem::take(&mut self.changes) {
+            change.apply(&mut self.durable);
+        }
+        self.forget_unnamed();
+    }
+
     /// The power fails: a random part of what was not synced is lost, sector by sector and change by change. (A
     /// process that is killed loses nothing: its files stay as they are.)
     pub fn crash(&mut self, rng: &mut Rng) {
@@ -395,5 +407,28 @@ impl Folder for MemoryDisk {
     fn read(&self, file: &FileName) -> Result<Vec<u8>, DiskError> {
         let number = self.visible.get(file).ok_or_else(|| DiskError::Failed(format!("{file}: no such file")))?;
         Ok(self.contents[number].visible.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_deleted_takes_no_memory_once_the_journal_is_written() {
+        let mut disk = MemoryDisk::new();
+        for segment in 0..100 {
+            let file = FileName::new(format!("segment-{segment}")).unwrap();
+            let bytes = Bytes::from(vec![1; SECTOR_BYTES]);
+            let write = [Operation::Append { file: file.clone(), bytes }, Operation::Sync { file: file.clone() }];
+            for operation in write.iter().chain([&Operation::Delete { file }]) {
+                disk.begin(operation).and_then(|()| disk.end(operation)).unwrap();
+            }
+        }
+        assert_eq!((disk.used_bytes(), disk.contents.len()), (0, 100), "a loss of power could bring them back");
+        disk.write_journal();
+        assert!(disk.contents.is_empty() && disk.changes.is_empty());
+        disk.crash(&mut Rng::new(1));
+        assert_eq!(disk.list(), Ok(Vec::new()));
     }
 }
