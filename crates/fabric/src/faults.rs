@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use topology::{LinkId, NodeId, TiVec};
+use topology::{LinkId, NodeId};
 
 use crate::LinkFault;
 use crate::cluster::are_too_many;
@@ -203,18 +203,8 @@ impl Run<'_> {
             return;
         }
         let topology = &self.graph.topology;
-        let mut reached: TiVec<NodeId, bool> = vec![false; topology.nodes.len()].into();
-        let mut open = vec![NodeId(0)];
-        reached[NodeId(0)] = true;
-        while let Some(node) = open.pop() {
-            for (link, side) in &topology.nodes[node].ports {
-                let far = topology.links[*link].end(side.other()).node;
-                if !down.contains(link) && self.is_in_every_case(*link, (node, far)) && !reached[far] {
-                    reached[far] = true;
-                    open.push(far);
-                }
-            }
-        }
+        let carries = |link: LinkId| !down.contains(&link) && self.is_in_every_case(link);
+        let reached = topology.reached(NodeId(0), carries);
         let hosts = topology.hosts().map(|(id, host)| (host, reached[id]));
         // The first host is where the search began: if nobody else is reached, it is the one that is cut off.
         let others = hosts.clone().skip(1);
@@ -230,7 +220,9 @@ impl Run<'_> {
         }
     }
 
-    fn is_in_every_case(&self, link: LinkId, between: (NodeId, NodeId)) -> bool {
+    fn is_in_every_case(&self, link: LinkId) -> bool {
+        let ends = &self.graph.topology.links[link];
+        let between = (ends.a.node, ends.b.node);
         let Some(least) = self.members_at_least(between) else { return true };
         pick(&self.graph.topology, between, None)
             .is_ok_and(|links| links.iter().take(least as usize).any(|other| *other == link))

@@ -10,7 +10,7 @@ use crate::names::nearest;
 const SHOWN: usize = 8;
 
 /// The names of the nodes that `node` is linked to, each once.
-fn neighbours(topology: &Topology, node: NodeId) -> String {
+pub(crate) fn neighbours(topology: &Topology, node: NodeId) -> String {
     let peers: BTreeSet<&str> = topology.peers(node).map(|peer| &*topology.nodes[peer].name).collect();
     let dots = if peers.len() > SHOWN { ", ..." } else { "" };
     let peers: Vec<String> = peers.iter().take(SHOWN).map(|peer| format!("`{peer}`")).collect();

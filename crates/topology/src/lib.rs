@@ -7,7 +7,7 @@
 //! |---|---|
 //! | the graph as plain data | [`Topology`], [`Node`], [`Link`], [`BondEnd`] |
 //! | to make one | [`Topology::add_host`], [`Topology::connect`], [`Topology::regroup`] |
-//! | to look something up | [`Topology::node`], [`Topology::peer`], [`Topology::links_between`] |
+//! | to look something up | [`Topology::node`], [`Topology::peers`], [`Topology::links_between`] |
 //! | all equal-cost shortest paths | [`Routes`] |
 #![forbid(unsafe_code)]
 

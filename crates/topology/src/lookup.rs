@@ -1,6 +1,6 @@
 //! Looking things up in a topology.
 
-use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeKind, PortId, Topology};
+use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeKind, PortId, TiVec, Topology};
 
 impl Node {
     /// Whether it is a host that Heddle doesn't make: it is behind devices of the machine.
@@ -72,20 +72,32 @@ impl Topology {
         Direction::leaving(link, side)
     }
 
-    /// The node at the other end of the link at this port.
-    ///
-    /// # Panics
-    /// If there is no such port.
-    pub fn peer(&self, node: NodeId, port: PortId) -> NodeId {
-        self.far(self.leaving(node, port))
-    }
-
     /// The nodes at the other ends of a node's links, by port.
     ///
     /// # Panics
     /// If the id is another topology's.
     pub fn peers(&self, node: NodeId) -> impl ExactSizeIterator<Item = NodeId> {
         self.nodes[node].ports.iter().map(|&(link, side)| self.links[link].end(side.other()).node)
+    }
+
+    /// Which nodes can be reached from one of them over links that `carries` lets pass.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn reached(&self, from: NodeId, carries: impl Fn(LinkId) -> bool) -> TiVec<NodeId, bool> {
+        let mut reached: TiVec<NodeId, bool> = vec![false; self.nodes.len()].into();
+        let mut open = vec![from];
+        reached[from] = true;
+        while let Some(node) = open.pop() {
+            for &(link, side) in &self.nodes[node].ports {
+                let far = self.links[link].end(side.other()).node;
+                if !reached[far] && carries(link) {
+                    reached[far] = true;
+                    open.push(far);
+                }
+            }
+        }
+        reached
     }
 
     /// The node from which a direction starts.
@@ -225,6 +237,16 @@ mod tests {
         assert_eq!(names, ["h1-s1", "h2-s2", "s1-s2 1", "s2-s1 2"]);
         assert_eq!(topology.links_between(NodeId(3), NodeId(2)).collect::<Vec<_>>(), [LinkId(2), LinkId(3)]);
         assert_eq!(topology.peers(NodeId(2)).collect::<Vec<_>>(), [NodeId(0), NodeId(3), NodeId(3)]);
+    }
+
+    #[test]
+    fn what_is_reached_depends_on_the_links_that_carry() {
+        let topology = square();
+        assert!(topology.reached(NodeId(0), |_| true).iter().all(|reached| *reached));
+        let without = |down: &'static [u32]| topology.reached(NodeId(0), move |link| !down.contains(&link.0)).raw;
+        assert_eq!(without(&[2]), [true; 4]);
+        assert_eq!(without(&[2, 3]), [true, false, true, false]);
+        assert_eq!(without(&[0]), [true, false, false, false]);
     }
 
     #[test]

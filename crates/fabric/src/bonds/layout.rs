@@ -13,6 +13,7 @@ use crate::document::Ends;
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::names::nearest;
+use crate::parallel::neighbours;
 use crate::read::Name;
 use crate::source::{At, Place};
 
@@ -143,7 +144,7 @@ impl<'a> Network<'a> {
             } else {
                 format!("there is no link between `{a}` and `{b}`")
             };
-            let hint = problems.hint(|| self.neighbours_hint(nodes));
+            let hint = problems.hint(|| format!("`{a}` is linked to {}", neighbours(self.topology, nodes[0])));
             problems.add(place, message, "no link", hint);
             return None;
         };
@@ -164,15 +165,6 @@ impl<'a> Network<'a> {
         }
         // All links of a host lead to one node: that was checked before.
         self.topology.peers(id).next()
-    }
-
-    /// What there is instead of a link between two nodes.
-    fn neighbours_hint(&self, [a, _]: [NodeId; 2]) -> String {
-        const SHOWN: usize = 8;
-        let peers: BTreeSet<&str> = self.topology.peers(a).map(|peer| self.name(peer)).collect();
-        let dots = if peers.len() > SHOWN { ", ..." } else { "" };
-        let peers: Vec<String> = peers.iter().take(SHOWN).map(|peer| format!("`{peer}`")).collect();
-        format!("`{}` is linked to {}{dots}", self.name(a), peers.join(", "))
     }
 
     /// Works out members and ends. `None`: there is a problem, which has been noted.

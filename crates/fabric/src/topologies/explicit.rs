@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use topology::{Node, NodeId, TiVec, Topology};
+use topology::{Node, NodeId, Topology};
 
 use crate::bonds::{BondText, names_host};
 use crate::document::{LinkEntry, LinkText, NodeText, NodeWord};
@@ -181,16 +181,7 @@ fn has_one_peer(topology: &Topology, node: &Node) -> bool {
 
 /// Every node can be reached from the first.
 fn check_connected(topology: &Topology, nodes: &At<Mapping<Name, NodeText>>, problems: &mut Problems<'_>) -> bool {
-    let mut reached: TiVec<NodeId, bool> = vec![false; topology.nodes.len()].into();
-    let mut open = vec![NodeId(0)];
-    reached[NodeId(0)] = true;
-    while let Some(at) = open.pop() {
-        for next in topology.peers(at) {
-            if !std::mem::replace(&mut reached[next], true) {
-                open.push(next);
-            }
-        }
-    }
+    let reached = topology.reached(NodeId(0), |_| true);
     let Some(lost) = reached.position(|reached| !reached) else { return true };
     let (lost, first) = (&topology.nodes[lost].name, &topology.nodes[NodeId(0)].name);
     let place =
