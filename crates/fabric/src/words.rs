@@ -69,16 +69,16 @@ fn one_word<T: Copy>(node: &Node, what: &str, words: &[(&str, T)], problems: &mu
 }
 
 /// A machine's own setting, written as one of its names.
-pub(crate) trait Setting: Copy + 'static {
+pub(crate) trait Keyword: Copy + 'static {
     const SCHEMA: &str;
     const WHAT: &str;
     const ALL: &[Self];
     fn name(self) -> &'static str;
 }
 
-macro_rules! settings {
+macro_rules! keywords {
     ($($type:ty, $name:literal, $what:literal;)*) => { $(
-        impl Setting for $type {
+        impl Keyword for $type {
             const SCHEMA: &str = $name;
             const WHAT: &str = $what;
             const ALL: &[Self] = <$type>::ALL;
@@ -89,7 +89,7 @@ macro_rules! settings {
         }
     )* };
 }
-settings! {
+keywords! {
     Spread, "Spread", "a way to spread";
     TransportKind, "Transport", "a transport";
 }
@@ -98,14 +98,14 @@ settings! {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice<T>(pub T);
 
-impl<T: Setting> Read for Choice<T> {
+impl<T: Keyword> Read for Choice<T> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let known: Vec<(&str, T)> = T::ALL.iter().map(|value| (value.name(), *value)).collect();
         one_word(node, T::WHAT, &known, problems).map(Self)
     }
 }
 
-impl<T: Setting> JsonSchema for Choice<T> {
+impl<T: Keyword> JsonSchema for Choice<T> {
     fn schema_name() -> Cow<'static, str> {
         T::SCHEMA.into()
     }

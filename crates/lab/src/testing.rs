@@ -3,7 +3,7 @@
 use fabric::{Axis, Bound, DriverKind, Expectation, Experiment, Fabric, Metric, Pattern, Setting, Traffic, Work};
 use link::LinkSpec;
 use machine::{Rng, Span};
-use topology::{HostAddress, Node, NodeId, NodeKind, Side, TiVec, Topology};
+use topology::{HostAddress, NodeId, Side, TiVec, Topology};
 use transport::{TransportKind, TransportSpec};
 use vswitch::Spread;
 
@@ -15,7 +15,7 @@ use crate::results::{Results, SimulatorSpeed, Timing};
 /// A tree of three tiers: `pods` pods of `edges` edge switches with `hosts` hosts each, and one core switch.
 pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric {
     let count = pods * edges * hosts;
-    let mut nodes = Vec::new();
+    let mut topology = Topology::default();
     for x in 0..count {
         let address = HostAddress {
             mac: [2, 0, 0, 0, 0, x as u8],
@@ -25,52 +25,39 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
             ipv6_prefix: 64,
             pod: with_pods.then_some(x / (edges * hosts)),
         };
-        nodes.push(node(format!("h{}", x + 1), NodeKind::Host(address), across(x, count)));
+        topology.add_host(format!("h{}", x + 1), address);
     }
     for edge in 0..pods * edges {
-        let pod = with_pods.then_some(edge / edges);
-        nodes.push(node(format!("edge{}", edge + 1), NodeKind::Switch { tier: 1, pod }, across(edge, pods * edges)));
+        topology.add_switch(format!("edge{}", edge + 1), 1, with_pods.then_some(edge / edges));
     }
     for pod in 0..pods {
-        let kind = NodeKind::Switch { tier: 2, pod: with_pods.then_some(pod) };
-        nodes.push(node(format!("agg{}", pod + 1), kind, across(pod, pods)));
+        topology.add_switch(format!("agg{}", pod + 1), 2, with_pods.then_some(pod));
     }
-    nodes.push(node("core".to_owned(), NodeKind::Switch { tier: 3, pod: None }, 500));
-    let mut fabric = Fabric {
+    topology.add_switch("core".to_owned(), 3, None);
+    topology.arrange();
+    let spec =
+        LinkSpec { rate_bps: Some(100_000_000), delay: Span::from_us(50), queue_packets: Some(100), overhead_bytes: 0 };
+    let mut join = |a: u32, b: u32| topology.connect(NodeId(a), NodeId(b), spec);
+    for x in 0..count {
+        join(x, count + x / hosts);
+    }
+    for edge in 0..pods * edges {
+        join(count + edge, count + pods * edges + edge / edges);
+    }
+    for pod in 0..pods {
+        join(count + pods * edges + pod, count + pods * edges + pods);
+    }
+    Fabric {
         name: "tree".to_owned(),
         description: "A tree for tests".to_owned(),
-        topology: Topology { nodes: nodes.into(), hosts: count, ..Topology::default() },
+        topology,
         bonds: TiVec::new(),
         spread: Spread::Ecmp,
         mtu: 1_500,
         seed: 7,
         controllers: None,
         experiments: Vec::new(),
-    };
-    for x in 0..count {
-        join(&mut fabric, x, count + x / hosts);
     }
-    for edge in 0..pods * edges {
-        join(&mut fabric, count + edge, count + pods * edges + edge / edges);
-    }
-    for pod in 0..pods {
-        join(&mut fabric, count + pods * edges + pod, count + pods * edges + pods);
-    }
-    fabric
-}
-
-fn across(i: u32, n: u32) -> u16 {
-    ((2 * i + 1) * 500 / n) as u16
-}
-
-fn node(name: String, kind: NodeKind, x_permille: u16) -> Node {
-    Node { name, kind, ports: TiVec::new(), devices: Vec::new(), x_permille }
-}
-
-fn join(fabric: &mut Fabric, a: u32, b: u32) {
-    let spec =
-        LinkSpec { rate_bps: Some(100_000_000), delay: Span::from_us(50), queue_packets: Some(100), overhead_bytes: 0 };
-    fabric.topology.connect(NodeId(a), NodeId(b), spec);
 }
 
 /// Reno with a window of 20 segments.
