@@ -151,12 +151,18 @@ impl Bond {
     /// Puts the source address right for `member`.
     #[inline]
     pub(crate) fn put_source(&self, member: MemberId, frame: &mut [u8]) {
-        if let Some(mac) = self.source_mac(member)
-            && let Some(source) = frame.get_mut(6..12)
+        if let Some(source) = frame.get_mut(6..12).and_then(<[u8]>::first_chunk_mut) {
+            *source = self.source_on(member, *source);
+        }
+    }
+
+    /// The source address with which a frame leaves by `member` that came with `source`.
+    #[inline]
+    pub fn source_on(&self, member: MemberId, source: [u8; 6]) -> [u8; 6] {
+        match self.source_mac(member) {
             // In active-backup a host behind the host keeps its address.
-            && (self.config.mode.keeps_addresses() || self.device_mac.is_some_and(|device| device == *source))
-        {
-            source.copy_from_slice(&mac);
+            Some(mac) if self.config.mode.keeps_addresses() || self.device_mac == Some(source) => mac,
+            _ => source,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Simulated runs, side by side on the machine's cores.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::{Case, Experiment, Fabric, Work};
@@ -28,7 +29,7 @@ pub(crate) fn simulate(
     runs: &[&PlannedRun],
     options: &Options,
 ) -> Result<Vec<(Record, Timing)>, Error> {
-    let routes = Routes::compute(&fabric.topology);
+    let routes = Arc::new(Routes::compute(&fabric.topology));
     let progress = Progress::start(options.progress, "simulated", runs.iter().map(|run| run.seconds));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
@@ -53,7 +54,7 @@ pub(crate) fn simulate(
 
 fn one(
     fabric: &Fabric,
-    routes: &Routes,
+    routes: &Arc<Routes>,
     experiment: &Experiment,
     case: &Case,
     run: &PlannedRun,

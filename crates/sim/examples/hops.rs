@@ -7,6 +7,7 @@
 #[path = "../tests/network/mod.rs"]
 mod network;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use machine::{Rng, Span, Time};
@@ -52,7 +53,7 @@ fn main() {
     println!("{:>3} {:12} {:22} {:>9} {:>9} {:>11}", "k", "traffic", "spread", "best M/s", "median", "Mbit/s mean");
     for k in [4, 8, 16] {
         let fabric = network::fat_tree(k, network::GIGABIT);
-        let routes = Routes::compute(&fabric.topology);
+        let routes = Arc::new(Routes::compute(&fabric.topology));
         // As many packet-hops for each k: some ten million a run.
         let duration = Span::from_us(argument(2, 1) * 16_000_000 * 4 / u64::from(k * k * k));
         for (traffic, flows) in [

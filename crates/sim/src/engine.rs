@@ -1,25 +1,24 @@
-//! The event loop.
+//! Simulated hosts, and the event loop.
 
-use link::{Link, Verdict};
-use machine::{Calendar, Control, Step, Time, mix};
-use topology::{LinkId, NodeId, Side};
+use std::sync::Arc;
+
+use datapath::{Driver as _, Graph, Map, Tables, Wire};
+use fabric::LinkFault;
+use machine::{Control, Span, Step, Time, mix};
+use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Side};
 use transport::paced;
 use transport::reordering::Meter;
 use transport::udp::{self, Fragment};
 use transport::{Ack, Receiver, Segment, Sender, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
-use vswitch::{Forwarding, Switch};
+use vswitch::{Forwarding, HostTable};
 
-use crate::bonded::{Bonds, OVER, Upper};
-use crate::pool::{Packet, Pool};
-use crate::run::Scenario;
+use crate::headers::{Header, Headers, Upper};
+use crate::medium::{BOND, Event, Medium, Packet, START, TIMER};
+use crate::neighbours::{Neighbours, Told};
+use crate::pool::{Content, Pool};
+use crate::run::{BondOutcome, Scenario};
 
-/// [`Event::at`] of an endpoint's timer.
-const TIMER: u32 = u32::MAX;
-/// [`Event::at`] of a flow's start.
-const START: u32 = u32::MAX - 1;
-/// [`Event::at`] of a bond's timer; [`Event::way`] says which end's.
-pub(crate) const BOND: u32 = u32::MAX - 2;
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
 const FIRST_PORT: u16 = 32_768;
 /// Destination port of all flows: iperf3's.
@@ -28,34 +27,20 @@ const SERVER_PORT: u16 = 5_201;
 const EVENTS_AT_ONCE: u64 = 1 << 24;
 /// Stamps for the reordering meter are in units of 2^20 ps, about 1 us: they wrap after 75 minutes.
 const STAMP_SHIFT: u32 = 20;
+/// LACP's machines take 1.1 s at most where nothing is lost.
+const LACP_SETTLES: Span = Span::from_secs(2);
 
-/// Something happens: a packet arrives at a node, or an endpoint wakes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Event {
-    /// Number in the pool.
-    pub(crate) packet: u32,
-    /// Twice the flow's index; plus one on the way back.
-    pub(crate) way: u32,
-    /// The node, [`TIMER`], [`START`] or [`BOND`]; with [`OVER`], a wire that is in a bond.
-    pub(crate) at: u32,
-}
-
-/// One direction of a link.
-#[derive(Debug)]
-pub(crate) struct Wire {
-    pub(crate) link: Link,
-    /// [`Event::at`] of what arrives by it: the node that it leads to, or, in a bond, itself.
-    pub(crate) arrives: u32,
-}
-
-/// What the network needs to know of a flow's packets in one direction.
+/// One direction of a flow.
 #[derive(Debug)]
 struct Way {
-    forwarding: Forwarding,
-    /// Index of the wire that they start on.
-    wire: u32,
-    /// Size of each on the link.
-    bytes: u32,
+    /// The header of its packets.
+    header: u32,
+    /// The port of the host that sends.
+    port: NetPort,
+    from: NodeId,
+    to: NodeId,
+    /// Whether the sender has yet to ask for the receiver's address.
+    is_unresolved: bool,
 }
 
 /// Both ends of a flow.
@@ -89,64 +74,62 @@ impl Udp {
     }
 }
 
-/// A network and its flows at one moment. `PLAIN`: it has no bonds and carries TCP, and the compiler leaves out of the loop what
-/// others need, which takes a tenth of the time.
-pub(crate) struct Engine<'a, const PLAIN: bool> {
+/// A network and its flows at one moment.
+pub(crate) struct Engine<'a> {
     scenario: &'a Scenario<'a>,
-    pub(crate) calendar: Calendar<Event>,
-    switches: Vec<Switch>,
-    /// Index of each node's first wire: its ports' wires follow each other.
-    first_wire: Vec<u32>,
-    pub(crate) wires: Vec<Wire>,
-    pub(crate) bonds: Bonds,
+    tables: Tables,
+    graph: Graph<Packet>,
+    medium: Medium,
+    neighbours: Neighbours,
     ways: Vec<Way>,
     flows: Vec<Flow>,
     /// By flow, in a run of UDP; else empty.
     udp: Vec<Udp>,
-    pub(crate) packets: Pool,
     packet_hops: u64,
     /// How many events may happen at one instant.
     at_once_max: u64,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
-    hosts: u32,
 }
 
-impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
+impl<'a> Engine<'a> {
     pub(crate) fn new(scenario: &'a Scenario<'a>) -> Self {
         let fabric = scenario.fabric;
-        let (first_wire, mut wires) = wires(scenario);
-        let mut bonds = Bonds::new(scenario, &first_wire, &mut wires);
-        crate::faults::name_wires(scenario, &first_wire, &mut bonds, &mut wires);
+        let topology = &fabric.topology;
+        let tables = Tables {
+            map: Map::new(topology),
+            routes: Arc::clone(scenario.routes),
+            host_table: HostTable::new(topology, &fabric.host_bonds()),
+            bonds: fabric.ends_of_bonds(|id| mix(scenario.seed ^ u64::from(id.0))),
+        };
+        let packets = Pool::new(scenario.transport.kind == TransportKind::Sack);
         let mut engine = Self {
+            graph: Graph::new(Time::ZERO, topology, &tables, scenario.spread, scenario.seed),
+            tables,
             scenario,
-            calendar: Calendar::new(),
-            switches: (fabric.topology.hosts..fabric.topology.nodes.len() as u32)
-                .map(|id| Switch::new(NodeId(id), scenario.spread, scenario.routes, scenario.seed))
-                .collect(),
-            first_wire,
-            wires,
-            bonds,
+            medium: Medium::new(Headers::new(fabric), packets),
+            neighbours: Neighbours::default(),
             ways: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
             udp: Vec::new(),
-            packets: Pool::new(scenario.transport.kind == TransportKind::Sack),
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
-            hosts: fabric.topology.hosts,
         };
         engine.add_flows();
-        engine.start_bonds();
+        engine.graph.start(&engine.tables, &mut engine.medium, Time::ZERO);
         engine
     }
 
     fn add_flows(&mut self) {
         let spec = self.scenario.transport;
+        let topology = &self.scenario.fabric.topology;
+        let settling = self.settling();
         for (index, flow) in self.scenario.flows.iter().enumerate() {
-            assert!(flow.from.0 < self.hosts && flow.to.0 < self.hosts, "flow {index} does not run between hosts");
+            let addresses = [flow.from, flow.to].map(|host| topology.address(host));
+            let [Some(from), Some(to)] = addresses else { panic!("flow {index} does not run between hosts") };
             let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
             let ports = (FIRST_PORT.wrapping_add(index as u16), SERVER_PORT);
             // Fragments show no ports, so all messages between two hosts take one path and one member of a bond that hashes.
@@ -157,12 +140,20 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
                 (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
                 _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
             };
-            self.bonds.add_way(self.scenario.fabric, (flow.from, flow.to), ahead, data_bytes);
-            self.bonds.add_way(self.scenario.fabric, (flow.to, flow.from), back, spec.header_bytes);
-            for (from, to, bytes) in [(flow.from, flow.to, data_bytes), (flow.to, flow.from, spec.header_bytes)] {
+            let ways = [
+                ((flow.from, from), (flow.to, to), ahead, data_bytes),
+                ((flow.to, to), (flow.from, from), back, spec.header_bytes),
+            ];
+            for ((from, from_address), (to, to_address), upper, bytes) in ways {
                 let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(ports_hash)));
-                let wire = self.first_wire[from.0 as usize];
-                self.ways.push(Way { forwarding: Forwarding { to, hash }, wire, bytes });
+                let header = Header { forwarding: Forwarding { to, hash }, bytes, way: self.ways.len() as u32 };
+                self.ways.push(Way {
+                    header: self.medium.headers.add(header, (from_address, to_address), upper),
+                    port: self.tables.map.port(from, PortId(0)),
+                    from,
+                    to,
+                    is_unresolved: self.tables.host_table.answers_itself(to),
+                });
             }
             self.flows.push(Flow {
                 sender: Sender::new(spec),
@@ -173,15 +164,21 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
             if spec.kind == TransportKind::Udp {
                 self.udp.push(Udp::new(self.scenario, flow.start));
             }
-            let start = flow.start + self.bonds.settling();
-            self.calendar.push(start, Event { packet: 0, way: 2 * index as u32, at: START });
+            let start = flow.start + settling;
+            self.medium.calendar.push(start, Event { packet: 0, header: 2 * index as u32, at: START });
         }
+    }
+
+    /// How long ends of bonds take to find each other, before anybody sends.
+    pub(crate) fn settling(&self) -> Span {
+        let mut ends = self.graph.ends.iter().flatten().filter_map(|end| end.bonded());
+        if ends.any(|end| end.lacp().is_some()) { LACP_SETTLES } else { Span::ZERO }
     }
 
     /// Lets everything happen that lies before `end`.
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
-        while let Some((now, event)) = self.calendar.pop_until(Time::from_ps(last)) {
+        while let Some((now, event)) = self.medium.calendar.pop_until(Time::from_ps(last)) {
             if event.at >= BOND {
                 self.wake(now, event);
                 continue;
@@ -190,20 +187,28 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
             if self.packet_hops >= self.moved.0 {
                 self.check_that_time_moves(now);
             }
-            self.arrive(now, event);
+            let (port, packet) = (NetPort(event.at), Packet { id: event.packet, header: event.header });
+            if self.tables.map.is_hosts_own(port) {
+                self.receive(now, port, packet);
+            } else {
+                self.graph.arrive(&self.tables, &mut self.medium, now, port, packet);
+                self.receive_delivered(now);
+            }
         }
     }
 
-    /// A packet has come to a node, or over a bond's wire.
-    #[inline]
-    pub(crate) fn arrive(&mut self, now: Time, event: Event) {
-        if event.at >= self.hosts {
-            if !PLAIN && event.at >= OVER { self.arrive_over(now, event) } else { self.forward(now, event) }
-        } else if event.way.is_multiple_of(2) {
-            self.segment_arrives(now, event);
-        } else {
-            self.ack_arrives(now, event);
+    /// Lets everything happen that lies before `end`, the faults among it. `begin`: when measuring began.
+    ///
+    /// A fault is no event of the calendar: the run stops before its time, changes the links, and goes on.
+    pub(crate) fn run_through_faults(&mut self, begin: Time, duration: Span, faults: &[LinkFault]) {
+        for fault in faults.iter().filter(|fault| fault.at < duration) {
+            let now = begin + fault.at;
+            self.run_before(now);
+            for link in fault.links(self.scenario.fabric) {
+                self.graph.set_carrier(&self.tables, &mut self.medium, now, link, fault.up);
+            }
         }
+        self.run_before(begin + duration);
     }
 
     /// Time stands still where a flow's whole way there and back takes none: without this, such a run would never end.
@@ -218,63 +223,90 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         self.moved = (self.packet_hops + self.at_once_max, Some(now));
     }
 
+    /// Hands hosts what has come to them through bonds.
     #[inline]
-    fn forward(&mut self, now: Time, event: Event) {
-        let way = &self.ways[event.way as usize];
-        let switch = &mut self.switches[(event.at - self.hosts) as usize];
-        let port = switch
-            .forward(self.scenario.routes, way.forwarding)
-            .expect("a checked fabric is connected: every switch has a next hop to every host");
-        let wire = self.first_wire[event.at as usize] + u32::from(port.0);
-        self.offer(now, wire, event.packet, event.way);
+    fn receive_delivered(&mut self, now: Time) {
+        if self.medium.delivered.is_empty() {
+            return;
+        }
+        let mut delivered = std::mem::take(&mut self.medium.delivered);
+        for (port, packet) in delivered.drain(..) {
+            self.receive(now, port, packet);
+        }
+        self.medium.delivered = delivered;
     }
 
-    /// Offers a packet to a wire, or to the bond that has it: when it arrives, and over which wire; `None` if it was dropped.
+    /// A packet has come to a host.
     #[inline]
-    fn offer(&mut self, now: Time, wire: u32, packet: u32, way: u32) -> Option<(Time, u32)> {
-        match self.bonds.leaving(wire) {
-            Some(bond) if !PLAIN => self.offer_to_bond(now, bond, packet, way),
-            _ => self.put_on(now, wire, packet, way),
+    fn receive(&mut self, now: Time, port: NetPort, packet: Packet) {
+        if packet.is_frame() {
+            return self.hear(port, packet);
+        }
+        let way = self.medium.headers.get(packet.header).way;
+        if way.is_multiple_of(2) {
+            self.segment_arrives(now, way, packet.id);
+        } else {
+            self.ack_arrives(now, way, packet.id);
         }
     }
 
-    /// Offers a packet to this very wire.
-    #[inline]
-    pub(crate) fn put_on(&mut self, now: Time, index: u32, packet: u32, way: u32) -> Option<(Time, u32)> {
-        let wire = &mut self.wires[index as usize];
-        match wire.link.offer(now, self.ways[way as usize].bytes) {
-            Verdict::Arrives(time) => {
-                self.calendar.push(time, Event { packet, way, at: wire.arrives });
-                Some((time, index))
-            }
-            Verdict::Dropped => {
-                self.packets.take(packet);
-                None
-            }
+    /// A frame has come to a host, which may tell it by which address it reaches another one.
+    #[cold]
+    fn hear(&mut self, port: NetPort, packet: Packet) {
+        let asker = self.tables.map.node(port);
+        let frame = self.medium.frame(&packet).unwrap_or_default();
+        let told = self.neighbours.hear(&self.tables, asker, frame);
+        self.medium.free(packet);
+        if let Some(told) = told {
+            self.write_to(told);
         }
     }
 
-    pub(crate) fn push(&mut self, at: Time, event: Event) {
-        self.calendar.push(at, event);
+    /// A host writes to another one by this address from here on.
+    fn write_to(&mut self, Told { asker, host, mac }: Told) {
+        for way in self.ways.iter_mut().filter(|way| (way.from, way.to) == (asker, host)) {
+            way.header = self.medium.headers.with_destination(way.header, mac);
+            way.is_unresolved = false;
+        }
+    }
+
+    #[cold]
+    fn resolve(&mut self, now: Time, way: u32) {
+        let (asker, host) = (self.ways[way as usize].from, self.ways[way as usize].to);
+        let network = (&self.tables, &mut self.graph, &mut self.medium);
+        let address = self.neighbours.address(now, self.scenario.fabric, network, (asker, host));
+        if let Some(mac) = address {
+            self.write_to(Told { asker, host, mac });
+        }
+    }
+
+    /// A host sends a packet of a flow.
+    #[inline]
+    fn send(&mut self, now: Time, way: u32, id: u32) {
+        if self.ways[way as usize].is_unresolved {
+            self.resolve(now, way);
+        }
+        let Way { header, port, .. } = self.ways[way as usize];
+        self.graph.depart(&self.tables, &mut self.medium, now, port, Packet { id, header });
     }
 
     #[inline]
-    fn segment_arrives(&mut self, now: Time, event: Event) {
-        if !PLAIN && !self.udp.is_empty() {
-            return self.fragment_arrives(now, event);
+    fn segment_arrives(&mut self, now: Time, way: u32, id: u32) {
+        if !self.udp.is_empty() {
+            return self.fragment_arrives(now, way, id);
         }
-        let Packet { number: seq, stamp } = self.packets.take(event.packet);
-        let flow = &mut self.flows[event.way as usize / 2];
+        let Content { number: seq, stamp } = self.medium.packets.take(id);
+        let flow = &mut self.flows[way as usize / 2];
         let end = seq + self.segment_bytes;
         flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
         flow.receiver.handle(now, receiver::Input::Data(Segment { seq, stamp }));
-        self.poll_receiver(now, event.way);
+        self.poll_receiver(now, way);
     }
 
     /// A fragment of UDP has come to its host.
-    fn fragment_arrives(&mut self, now: Time, event: Event) {
-        let Packet { number, stamp } = self.packets.take(event.packet);
-        let index = event.way as usize / 2;
+    fn fragment_arrives(&mut self, now: Time, way: u32, id: u32) {
+        let Content { number, stamp } = self.medium.packets.take(id);
+        let index = way as usize / 2;
         let first = number * self.segment_bytes;
         let behind = first + self.segment_bytes;
         self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
@@ -285,29 +317,31 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
     }
 
     #[inline]
-    fn ack_arrives(&mut self, now: Time, event: Event) {
-        let Packet { number: ack, stamp: echo } = self.packets.take(event.packet);
-        let blocks = self.packets.blocks(event.packet);
-        let flow = &mut self.flows[event.way as usize / 2];
+    fn ack_arrives(&mut self, now: Time, way: u32, id: u32) {
+        let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
+        let blocks = self.medium.packets.blocks(id);
+        let flow = &mut self.flows[way as usize / 2];
         flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks }));
-        self.poll_sender(now, event.way - 1);
+        self.poll_sender(now, way - 1);
     }
 
     fn wake(&mut self, now: Time, event: Event) {
-        if !PLAIN && event.at == BOND {
-            return self.wake_bond(now, event.way as usize);
+        if event.at == BOND {
+            self.graph.wake(&self.tables, &mut self.medium, now, BondEndId(event.header));
+            return self.receive_delivered(now);
         }
-        let side = event.way as usize % 2;
-        let flow = &mut self.flows[event.way as usize / 2];
-        if !PLAIN && let Some(udp) = self.udp.get_mut(event.way as usize / 2) {
+        let way = event.header;
+        let side = way as usize % 2;
+        let flow = &mut self.flows[way as usize / 2];
+        if let Some(udp) = self.udp.get_mut(way as usize / 2) {
             match udp {
                 Udp::Bulk { sender, .. } => {
                     sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
-                    return self.poll_udp(now, event.way);
+                    return self.poll_udp(now, way);
                 }
                 Udp::Paced { sender, .. } => {
                     sender.handle(now, paced::Input::Start);
-                    return self.poll_paced(now, event.way);
+                    return self.poll_paced(now, way);
                 }
             }
         }
@@ -325,9 +359,9 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
             }
         }
         if side == 0 {
-            self.poll_sender(now, event.way);
+            self.poll_sender(now, way);
         } else {
-            self.poll_receiver(now, event.way - 1);
+            self.poll_receiver(now, way - 1);
         }
     }
 
@@ -336,8 +370,9 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         loop {
             match self.flows[way as usize / 2].sender.poll(now) {
                 Step::Do(Segment { seq, stamp }) => {
-                    let packet = self.packets.put(Packet { number: seq, stamp }, &transport::segment::Blocks::NONE);
-                    self.offer(now, self.ways[way as usize].wire, packet, way);
+                    let segment = Content { number: seq, stamp };
+                    let id = self.medium.packets.put(segment, &transport::segment::Blocks::NONE);
+                    self.send(now, way, id);
                 }
                 Step::Wait(until) => return self.arm(until, way),
             }
@@ -349,17 +384,20 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         loop {
             let Udp::Bulk { sender, .. } = &mut self.udp[way as usize / 2] else { return };
             let Step::Do(fragment) = sender.poll(now) else { return };
-            let number = Packet { number: fragment.number(), stamp: now };
-            let packet = self.packets.put(number, &transport::segment::Blocks::NONE);
-            let Way { wire, bytes, .. } = self.ways[way as usize];
-            let left = if let Some((arrives, wire)) = self.offer(now, wire, packet, way) {
-                now + arrives.since(now + self.wires[wire as usize].link.spec().delay)
+            let fragment = Content { number: fragment.number(), stamp: now };
+            let id = self.medium.packets.put(fragment, &transport::segment::Blocks::NONE);
+            self.medium.carried = None;
+            self.send(now, way, id);
+            let Way { header, port, .. } = self.ways[way as usize];
+            let left = if let Some((arrives, at)) = self.medium.carried {
+                now + arrives.since(now + self.wire_at(self.tables.map.far(at)).link.spec().delay)
             } else {
                 // What a full queue has dropped has left, too; a loop without end is kept from by the link's pace.
-                let rate = self.wires[wire as usize].link.spec().rate_bps.unwrap_or(1_000_000_000);
-                now + machine::Span::transmission(u64::from(bytes), rate)
+                let bytes = u64::from(self.medium.headers.get(header).bytes);
+                let rate = self.wire_at(port).link.spec().rate_bps.unwrap_or(1_000_000_000);
+                now + Span::transmission(bytes, rate)
             };
-            self.calendar.push(left, Event { packet: 0, way, at: TIMER });
+            self.medium.calendar.push(left, Event { packet: 0, header: way, at: TIMER });
         }
     }
 
@@ -368,11 +406,11 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         loop {
             let Udp::Paced { sender, .. } = &mut self.udp[way as usize / 2] else { return };
             match sender.poll(now) {
-                Step::Wait(until) => return self.calendar.push(until, Event { packet: 0, way, at: TIMER }),
+                Step::Wait(until) => return self.medium.calendar.push(until, Event { packet: 0, header: way, at: TIMER }),
                 Step::Do(number) => {
-                    let packet = Packet { number, stamp: now };
-                    let packet = self.packets.put(packet, &transport::segment::Blocks::NONE);
-                    self.offer(now, self.ways[way as usize].wire, packet, way);
+                    let datagram = Content { number, stamp: now };
+                    let id = self.medium.packets.put(datagram, &transport::segment::Blocks::NONE);
+                    self.send(now, way, id);
                 }
             }
         }
@@ -384,8 +422,8 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         loop {
             match self.flows[way as usize / 2].receiver.poll(now) {
                 Step::Do(Ack { ack, echo, blocks }) => {
-                    let packet = self.packets.put(Packet { number: ack, stamp: echo }, &blocks);
-                    self.offer(now, self.ways[back as usize].wire, packet, back);
+                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks);
+                    self.send(now, back, id);
                 }
                 Step::Wait(until) => return self.arm(until, back),
             }
@@ -399,7 +437,7 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         let armed = &mut self.flows[way as usize / 2].armed[way as usize % 2];
         if until < *armed {
             *armed = until;
-            self.calendar.push(until, Event { packet: 0, way, at: TIMER });
+            self.medium.calendar.push(until, Event { packet: 0, header: way, at: TIMER });
         }
     }
 
@@ -408,20 +446,20 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
         (&mut self.flows, &self.udp)
     }
 
-    /// The wire of each link and direction: forward, then backward.
+    /// What leaves a link's end on this side.
     pub(crate) fn wire(&mut self, link: LinkId, side: Side) -> &mut Wire {
-        let index = self.wire_of(link, side);
-        &mut self.wires[index as usize]
+        let [a, b] = self.tables.map.ends(link);
+        let port = if side == Side::A { a } else { b };
+        self.graph.wires[port].as_mut().expect("a simulation has the whole network")
     }
 
-    /// Index of the wire of a link that leaves this side.
-    pub(crate) fn wire_of(&self, link: LinkId, side: Side) -> u32 {
-        let end = self.scenario.fabric.topology.links[link].end(side);
-        self.first_wire[end.node.0 as usize] + u32::from(end.port.0)
+    fn wire_at(&self, port: NetPort) -> &Wire {
+        self.graph.wires[port].as_ref().expect("a simulation has the whole network")
     }
 
-    pub(crate) const fn fabric(&self) -> &'a fabric::Fabric {
-        self.scenario.fabric
+    /// What the ends of bonds have done so far, in the order of the fabric.
+    pub(crate) fn bonds(&self) -> Vec<BondOutcome> {
+        self.graph.ends.iter().flatten().map(|end| end.bonded().map(BondOutcome::of).unwrap_or_default()).collect()
     }
 
     pub(crate) const fn packet_hops(&self) -> u64 {
@@ -430,7 +468,7 @@ impl<'a, const PLAIN: bool> Engine<'a, PLAIN> {
 
     #[cfg(test)]
     pub(crate) const fn in_flight(&self) -> u32 {
-        self.packets.used()
+        self.medium.packets.used()
     }
 }
 
@@ -440,22 +478,6 @@ fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
     let under_way = 2 * (scenario.flows.len() as u64).saturating_mul(u64::from(scenario.transport.window) + 1);
     let hops = scenario.fabric.topology.nodes.len().min(64) as u64;
     under_way.saturating_mul(2 * hops).max(EVENTS_AT_ONCE)
-}
-
-/// All wires in the order of the nodes that they leave from and of their ports, and where each node's begin.
-fn wires(scenario: &Scenario<'_>) -> (Vec<u32>, Vec<Wire>) {
-    let fabric = scenario.fabric;
-    let mut first_wire = Vec::with_capacity(fabric.topology.nodes.len());
-    let mut wires = Vec::with_capacity(2 * fabric.topology.links.len());
-    for node in &fabric.topology.nodes {
-        first_wire.push(wires.len() as u32);
-        for &(link, side) in &node.ports {
-            let link = &fabric.topology.links[link];
-            let arrives = link.end(side.other()).node.0;
-            wires.push(Wire { link: Link::new(link.spec), arrives });
-        }
-    }
-    (first_wire, wires)
 }
 
 #[cfg(test)]
@@ -486,7 +508,7 @@ mod tests {
             let mut links: Vec<_> = (0..8).map(|host| (host, if host < 4 { left } else { right }, spec)).collect();
             links.push((left, right, spec));
             let fabric = network::network(8, 2, &links);
-            let routes = Routes::compute(&fabric.topology);
+            let routes = Arc::new(Routes::compute(&fabric.topology));
             let delayed_ack = delayed.then_some(Span::from_ms(1));
             let transport = TransportSpec { kind, delayed_ack, rto_min: Span::from_ms(2), ..network::reno(window) };
             let flows: Vec<_> = (0..4)
@@ -496,9 +518,9 @@ mod tests {
                 fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
                 warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, faults: &[], seed: 1,
             };
-            let mut engine = Engine::<true>::new(&scenario);
+            let mut engine = Engine::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.wires.iter().map(|wire| wire.link.counters().packets).sum();
+            let accepted: u64 = engine.graph.wires.iter().flatten().map(|wire| wire.link.counters().packets).sum();
             let in_flight = u64::from(engine.in_flight());
             prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
             let (mut sent, mut arrived) = (0, 0);

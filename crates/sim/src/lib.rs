@@ -1,22 +1,22 @@
 //! The event queue and simulated hosts.
 //!
 //! ```text
-//!   calendar --(time, packet, way, node)--> switch: forward -> link: offer --> calendar
-//!                                           host:   receiver / sender -> link: offer --> calendar
+//!   calendar --(time, packet, port)--> graph: forward -> link: offer --> calendar
+//!                                      host:  receiver / sender -> graph: link: offer --> calendar
 //! ```
 //!
 //! A hop is one event: a link is first in, first out, so a packet's arrival is known when it is offered. Packets are
-//! plain data in a pool; nothing is allocated a packet. Links, switches and transports are the machines of their
-//! crates; this one only moves time.
+//! plain data in a pool, with the number of a header; nothing is allocated a packet. Links, switches, bonds and the way between them are
+//! [`datapath::Graph`], transports the machines of their crate; this one only moves time.
 #![forbid(unsafe_code)]
 
-mod bonded;
 pub mod cluster;
 mod engine;
-mod faults;
+mod headers;
 pub mod linearizability;
+mod medium;
+mod neighbours;
 mod pool;
 mod run;
 
-pub use bonded::BondOutcome;
-pub use run::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario, run};
+pub use run::{BondOutcome, FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario, run};

@@ -1,4 +1,4 @@
-//! Packets in flight as plain data, addressed by small numbers.
+//! Contents in flight as plain data, addressed by small numbers.
 
 use machine::Time;
 use transport::segment::Blocks;
@@ -6,9 +6,9 @@ use transport::segment::Blocks;
 /// The end of the free list.
 const NIL: u32 = u32::MAX;
 
-/// A segment or an acknowledgement, as far as the ends care; what the way needs is in the event.
+/// A segment or an acknowledgement, as far as the ends care; what the way needs is its header's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
+pub(crate) struct Content {
     /// Sequence number or cumulative acknowledgement. Of an unused packet: the next unused one.
     pub(crate) number: u64,
     /// When it was sent, or the echo of that.
@@ -18,7 +18,7 @@ pub(crate) struct Packet {
 /// All packets in flight. Its size is the most that were in flight at once.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    packets: Vec<Packet>,
+    packets: Vec<Content>,
     /// Blocks of the acknowledgements, by the same numbers; empty without selective acknowledgement.
     blocks: Vec<Blocks>,
     selective: bool,
@@ -32,7 +32,7 @@ impl Pool {
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, packet: Packet, blocks: &Blocks) -> u32 {
+    pub(crate) fn put(&mut self, packet: Content, blocks: &Blocks) -> u32 {
         self.used += 1;
         let id = self.free;
         let id = if let Some(place) = self.packets.get_mut(id as usize) {
@@ -53,7 +53,7 @@ impl Pool {
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, id: u32) -> Packet {
+    pub(crate) fn take(&mut self, id: u32) -> Content {
         self.used -= 1;
         let place = &mut self.packets[id as usize];
         let packet = *place;

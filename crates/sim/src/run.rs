@@ -1,14 +1,16 @@
 //! One simulated run.
 
+use std::sync::Arc;
+
+use bond::End;
 use fabric::{Fabric, LinkFault};
 use machine::{Span, Time};
 use serde::Serialize;
 use topology::{NodeId, Routes, Side};
 use transport::paced;
-use transport::{TransportKind, TransportSpec};
+use transport::TransportSpec;
 use vswitch::Spread;
 
-use crate::bonded::BondOutcome;
 use crate::engine::{Engine, Flow, Udp};
 
 /// What to simulate. Links' overrides have already been applied to `fabric`.
@@ -17,7 +19,7 @@ pub struct Scenario<'a> {
     /// The network.
     pub fabric: &'a Fabric,
     /// Its routes.
-    pub routes: &'a Routes,
+    pub routes: &'a Arc<Routes>,
     /// How packets are spread.
     pub spread: Spread,
     /// The flows' transport.
@@ -90,6 +92,27 @@ pub struct LinkOutcome {
     pub backward: link::Counters,
 }
 
+/// What a bond's end has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BondOutcome {
+    /// Frames handed on, or held until they were.
+    pub accepted: u64,
+    /// Frames dropped since their member did not receive.
+    pub inactive: u64,
+    /// Order on arrival, where it is on.
+    pub reordering: Option<bond::reorder::Counters>,
+}
+
+impl BondOutcome {
+    pub(crate) fn of<P>(end: &End<P>) -> Self {
+        Self {
+            accepted: end.counters().accepted,
+            inactive: end.counters().inactive,
+            reordering: end.reordering().copied(),
+        }
+    }
+}
+
 /// Simulates one run. The same scenario gives the same outcome on every machine.
 ///
 /// What happens at `warm_up` is measured, what happens at its end (`warm_up + duration`) is not.
@@ -98,14 +121,8 @@ pub struct LinkOutcome {
 /// If a flow's end is not a host of the fabric, if the fabric is not connected, or if time stands still because a flow
 /// crosses only links without rate and delay.
 pub fn run(scenario: &Scenario<'_>) -> Outcome {
-    let of_tcp = scenario.transport.kind != TransportKind::Udp;
-    let plain = scenario.fabric.bonds.is_empty() && scenario.faults.is_empty() && of_tcp;
-    if plain { run_engine::<true>(scenario) } else { run_engine::<false>(scenario) }
-}
-
-fn run_engine<const PLAIN: bool>(scenario: &Scenario<'_>) -> Outcome {
-    let mut engine = Engine::<PLAIN>::new(scenario);
-    let start = Time::ZERO + engine.bonds.settling() + scenario.warm_up;
+    let mut engine = Engine::new(scenario);
+    let start = Time::ZERO + engine.settling() + scenario.warm_up;
     engine.run_before(start);
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
     let before = measure_flows(&mut engine, segment_bytes);
@@ -119,11 +136,11 @@ fn run_engine<const PLAIN: bool>(scenario: &Scenario<'_>) -> Outcome {
         engine.run_before(start + scenario.duration + paced::TAIL);
         note_datagrams(&mut engine, &mut flows);
     }
-    Outcome { flows, links, bonds: engine.bonds.outcomes(), packet_hops: engine.packet_hops() }
+    Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops() }
 }
 
 /// What each flow has done since the start; its reordering since this was asked last.
-fn measure_flows<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, segment_bytes: u64) -> Vec<FlowOutcome> {
+fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome> {
     let (flows, udp) = engine.flows();
     let tcp = |flow: &mut Flow| {
         let sent = flow.sender.counters();
@@ -156,7 +173,7 @@ fn measure_flows<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, segment_byte
     udp.collect()
 }
 
-fn note_datagrams<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, flows: &mut [FlowOutcome]) {
+fn note_datagrams(engine: &mut Engine<'_>, flows: &mut [FlowOutcome]) {
     for (flow, udp) in flows.iter_mut().zip(engine.flows().1) {
         if let Udp::Paced { receiver, .. } = udp {
             flow.datagrams = Some(receiver.outcome());
@@ -177,7 +194,7 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
 }
 
 /// What the links have done since this was asked last.
-fn links<const PLAIN: bool>(engine: &mut Engine<'_, PLAIN>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
+fn links(engine: &mut Engine<'_>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
     (scenario.fabric.topology.links.keys())
         .map(|id| LinkOutcome {
             forward: engine.wire(id, Side::A).link.take_counters(),

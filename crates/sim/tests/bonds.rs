@@ -1,5 +1,7 @@
 //! Bonds in the simulation: what two links together carry, in every mode.
 
+use std::sync::Arc;
+
 use fabric::{Fabric, LinkFault, Overrides, Reordering, Source};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario, run};
@@ -60,7 +62,7 @@ fn simulate_flows(
     };
     run(&Scenario {
         fabric,
-        routes: &Routes::compute(&fabric.topology),
+        routes: &Arc::new(Routes::compute(&fabric.topology)),
         spread: Spread::Single,
         transport: &transport,
         flows,

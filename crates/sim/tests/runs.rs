@@ -1,5 +1,7 @@
 //! Small networks whose outcome is known beforehand.
 
+use std::sync::Arc;
+
 use crate::network::{self, GIGABIT, reno};
 use fabric::Fabric;
 use link::LinkSpec;
@@ -25,7 +27,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&self) -> Outcome {
-        let routes = Routes::compute(&self.fabric.topology);
+        let routes = Arc::new(Routes::compute(&self.fabric.topology));
         sim::run(&Scenario {
             fabric: self.fabric,
             routes: &routes,

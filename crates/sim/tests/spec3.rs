@@ -4,6 +4,8 @@
 //! Which of several equal paths ns-2 calls the first depends on the order in which its nodes are created. In the order of
 //! our node ids both of its routing protocols choose as [`Spread::Single`] does; in another order, other flows collide.
 
+use std::sync::Arc;
+
 use crate::network;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
@@ -13,7 +15,7 @@ use vswitch::Spread;
 /// Host x sends to host (x + `by`) mod 16.
 fn stride(by: u32, spread: Spread) -> Outcome {
     let fabric = network::fat_tree(4, network::GIGABIT);
-    let routes = Routes::compute(&fabric.topology);
+    let routes = Arc::new(Routes::compute(&fabric.topology));
     let flows: Vec<_> =
         (0..16).map(|x| FlowSpec { from: NodeId(x), to: NodeId((x + by) % 16), start: Time::ZERO }).collect();
     sim::run(&Scenario {

@@ -41,6 +41,11 @@ index! {
     PortId(u16)
 }
 index! {
+    /// A port of the whole network: the ports of all nodes in one row, node by node. By the wire that leaves there it also names one way over a
+    /// link.
+    NetPort(u32)
+}
+index! {
     /// One end of a bond. The two ends of a bond follow each other.
     BondEndId(u32)
 }

@@ -19,6 +19,6 @@ mod routes;
 
 pub use build::Group;
 pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
-pub use index::{BondEndId, Direction, LinkId, NodeId, PortId};
+pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
 pub use routes::Routes;
 pub use typed_index_collections::{TiSlice, TiVec, ti_vec};

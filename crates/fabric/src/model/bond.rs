@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use ::bond::{Carrier, MemberId, MemberSet};
+use datapath::EndSpec;
 use machine::Span;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
-use topology::{BondEnd, BondEndId, NodeKind};
+use topology::{BondEnd, BondEndId, NodeKind, TiVec};
 use vswitch::HostBond;
 
 use crate::Fabric;
@@ -116,6 +117,19 @@ impl Bond {
 }
 
 impl Fabric {
+    /// What is at each end of each bond, whoever is behind it; `seed` is for the modes that draw lots.
+    pub fn ends_of_bonds(&self, seed: impl Fn(BondEndId) -> u64) -> TiVec<BondEndId, EndSpec> {
+        let ends = self.topology.bonds.iter_enumerated().zip(&self.bonds);
+        let spec = |((id, place), end): ((BondEndId, &BondEnd), &Bond)| EndSpec {
+            node: place.node,
+            partner: place.partner,
+            mode: end.config.mode,
+            plan: end.is_bonded().then(|| Box::new(self.bond_plan(id, seed(id)))),
+            is_external: false,
+        };
+        ends.map(spec).collect()
+    }
+
     /// What the machine of a bond's end is made of. `seed` is for the modes that draw lots.
     ///
     /// # Panics

@@ -6,7 +6,8 @@ use bond::end::Output;
 use machine::{Span, Time};
 use topology::BondEndId;
 
-use super::worker::Worker;
+use super::edge::Edge;
+use super::flight::Due;
 
 /// Lines of one end in a minute. A bond of eight members that comes up, or loses all of them and has them back, needs half of them.
 const LINES_MAX: u32 = 60;
@@ -52,7 +53,13 @@ impl Quota {
     }
 }
 
-impl Worker {
+impl Edge {
+    fn bond_name(&self, index: BondEndId) -> String {
+        let topology = &self.plan.fabric().topology;
+        let end = &topology.bonds[index];
+        format!("{} of {}", end.name, topology.nodes[end.node].name)
+    }
+
     /// Writes into the log what an end of a bond has to tell.
     #[cold]
     pub(super) fn log_of_bond(&mut self, now: Time, index: BondEndId, output: &Output) {
@@ -61,8 +68,12 @@ impl Worker {
             return tracing::debug!("{}: {event:?}", self.bond_name(index));
         }
         self.log_what_was_left_out(now, index);
-        let Some(place) = &mut self.parts.bonds[index] else { return };
-        if !place.quota.take(now) {
+        let Some(quota) = &mut self.state.quotas[index] else { return };
+        let due = quota.due();
+        if !quota.take(now) {
+            if due == Time::NEVER {
+                self.state.flight.add_timer(quota.due().max(now), Due::Log(index));
+            }
             return;
         }
         let name = self.bond_name(index);
@@ -76,12 +87,22 @@ impl Worker {
 
     /// Says what the log does not, once the minute is over.
     pub(super) fn log_what_was_left_out(&mut self, now: Time, index: BondEndId) {
-        let Some(place) = &mut self.parts.bonds[index] else { return };
-        if let Some(lines) = place.quota.settle(now) {
+        let Some(quota) = &mut self.state.quotas[index] else { return };
+        if let Some(lines) = quota.settle(now) {
             tracing::warn!(
                 "{}: {lines} more changes in a minute are not in this log: its partner changes its mind too often",
                 self.bond_name(index)
             );
+        }
+    }
+
+    /// Sees to it that it is told what the logs of another plan's workers left out.
+    pub(super) fn start_logs(&mut self) {
+        for (index, quota) in self.state.quotas.iter_enumerated() {
+            let due = quota.as_ref().map_or(Time::NEVER, Quota::due);
+            if due != Time::NEVER {
+                self.state.flight.add_timer(due, Due::Log(index));
+            }
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use bond::Framed;
+use datapath::Tag;
 use machine::Time;
-use topology::Direction;
+use topology::{BondEndId, NetPort};
 use vswitch::Forwarding;
 
 use super::pool::Frame;
+use crate::tap::VNET_HEADER;
 
 /// A frame and what has been found out about it, once, where it came in.
 #[derive(Debug)]
@@ -19,38 +22,44 @@ pub struct Packet {
     /// As which one it entered the fabric at its worker, counted from the start; wraps.
     pub number: u32,
     /// What a bond has written on it.
-    pub bonded: Bonded,
+    pub tag: Tag,
 }
 
-/// What a bond writes on what it sends, as a tag would before the frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bonded {
-    /// Nothing.
-    #[default]
-    No,
-    /// The number of the frame among those that this end has sent.
-    Number(u32),
-    /// It is of the bond's own: LACP, announcements. Nobody else gets it.
-    Control,
+impl Framed for Packet {
+    fn frame(&mut self) -> &mut [u8] {
+        let len = self.frame.bytes().len();
+        &mut self.frame.buffer()[VNET_HEADER..len]
+    }
 }
 
-/// A packet that arrives at the end of a link.
+/// A packet that comes in by a port.
 #[derive(Debug)]
 pub struct Arrival {
     /// When.
     pub at: Time,
-    /// Over which link, which way.
-    pub over: Direction,
+    /// By which port of the node that takes it.
+    pub port: NetPort,
     /// The packet.
     pub packet: Packet,
 }
 
-/// All that are under way. Arrivals of one moment come in the order in which they were added.
+/// What a worker waits for.
+#[derive(Debug)]
+pub enum Due {
+    /// A packet comes in by this port.
+    Packet(NetPort, Packet),
+    /// An end of a bond is to be woken.
+    End(BondEndId),
+    /// What was left out of the log of an end of a bond is to be told.
+    Log(BondEndId),
+}
+
+/// All that is due later: packets under way, and timers. What is due at one moment comes in the order in which it was added.
 #[derive(Debug, Default)]
 pub struct Flight {
     /// Only the keys move in the heap; the packets stay where they are.
     heap: BinaryHeap<Key>,
-    slots: Vec<Option<(Direction, Packet)>>,
+    slots: Vec<Option<Due>>,
     free: Vec<u32>,
     added: u64,
 }
@@ -76,10 +85,20 @@ impl PartialOrd for Key {
 }
 
 impl Flight {
-    /// Adds one. What bounds their number is the pool of buffers.
+    /// Adds a packet. What bounds their number is the pool of buffers.
     #[inline]
-    pub fn add(&mut self, arrival: Arrival) {
-        let content = Some((arrival.over, arrival.packet));
+    pub fn add(&mut self, Arrival { at, port, packet }: Arrival) {
+        self.push(at, Due::Packet(port, packet));
+    }
+
+    /// Adds a timer: each end of a bond has few.
+    pub fn add_timer(&mut self, at: Time, timer: Due) {
+        self.push(at, timer);
+    }
+
+    #[inline]
+    fn push(&mut self, at: Time, due: Due) {
+        let content = Some(due);
         let slot = if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = content;
             slot
@@ -87,57 +106,55 @@ impl Flight {
             self.slots.push(content);
             self.slots.len() as u32 - 1
         };
-        self.heap.push(Key { at: arrival.at, number: self.added, slot });
+        self.heap.push(Key { at, number: self.added, slot });
         self.added += 1;
     }
 
-    /// When the next one arrives.
+    /// When the next one is due.
     #[inline]
     pub fn next_at(&self) -> Option<Time> {
         self.heap.peek().map(|key| key.at)
     }
 
-    /// The next one that arrives at `now` or before.
+    /// The next one that is due at `now` or before, and when it was.
     #[inline]
-    pub fn take_due(&mut self, now: Time) -> Option<Arrival> {
+    pub fn take_due(&mut self, now: Time) -> Option<(Time, Due)> {
         if self.next_at()? > now {
             return None;
         }
         let Key { at, slot, .. } = self.heap.pop()?;
         self.free.push(slot);
-        let (over, packet) = self.slots[slot as usize].take().expect("a slot in the heap is filled");
-        Some(Arrival { at, over, packet })
+        Some((at, self.slots[slot as usize].take().expect("a slot in the heap is filled")))
     }
 
-    /// Takes out all that are under way over one of these. Looks at every one: for cables that are pulled.
-    pub fn take_over(&mut self, directions: [Direction; 2]) -> Vec<(Direction, Packet)> {
+    /// Takes out all packets that are on their way to one of these ports. Looks at every one: for cables that are pulled.
+    pub fn take_on_way_to(&mut self, ports: [NetPort; 2]) -> Vec<(NetPort, Packet)> {
         let mut taken = Vec::new();
         let (slots, free) = (&mut self.slots, &mut self.free);
         self.heap.retain(|key| {
             let slot = &mut slots[key.slot as usize];
-            let stays = slot.as_ref().is_some_and(|(over, _)| !directions.contains(over));
-            if !stays {
-                taken.extend(slot.take());
+            let goes = matches!(slot, Some(Due::Packet(port, _)) if ports.contains(port));
+            if goes && let Some(Due::Packet(port, packet)) = slot.take() {
+                taken.push((port, packet));
                 free.push(key.slot);
             }
-            stays
+            !goes
         });
         taken
+    }
+
+    /// Takes out all packets, in order; timers are forgotten.
+    pub fn drain(&mut self) -> impl Iterator<Item = Arrival> + '_ {
+        std::iter::from_fn(|| self.take_due(Time::NEVER)).filter_map(|(at, due)| match due {
+            Due::Packet(port, packet) => Some(Arrival { at, port, packet }),
+            Due::End(_) | Due::Log(_) => None,
+        })
     }
 
     /// How many there are.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.heap.len()
-    }
-}
-
-impl Iterator for Flight {
-    type Item = Arrival;
-
-    /// The next one, whenever it is due.
-    fn next(&mut self) -> Option<Arrival> {
-        self.take_due(Time::NEVER)
     }
 }
 
@@ -148,36 +165,44 @@ mod tests {
     use topology::NodeId;
     use vswitch::spread::FlowHash;
 
+    fn arrival(pool: &mut Pool, number: usize, at: Time, port: u32) -> Arrival {
+        let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
+        let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0, tag: Tag::None };
+        Arrival { at, port: NetPort(port), packet }
+    }
+
     #[test]
     fn arrivals_come_by_time_and_then_by_order() {
         let mut pool = Pool::new(10, 1_000);
         let mut flight = Flight::default();
         for (number, ns) in [30, 10, 20, 10, 10].into_iter().enumerate() {
-            let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
-            let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0, bonded: Bonded::No };
-            flight.add(Arrival { at: Time::from_ns(ns), over: Direction(0), packet });
+            flight.add(arrival(&mut pool, number, Time::from_ns(ns), 0));
         }
+        flight.add_timer(Time::from_ns(10), Due::End(BondEndId(9)));
         assert!(flight.take_due(Time::from_ns(9)).is_none());
         let mut order = Vec::new();
-        while let Some(arrival) = flight.take_due(Time::from_ns(20)) {
-            order.push(arrival.packet.forwarding.to.0);
+        while let Some((_, due)) = flight.take_due(Time::from_ns(20)) {
+            order.push(match due {
+                Due::Packet(_, packet) => packet.forwarding.to.0,
+                Due::End(end) | Due::Log(end) => end.0,
+            });
         }
-        assert_eq!((order, flight.len()), (vec![1, 3, 4, 2], 1));
+        assert_eq!((order, flight.len()), (vec![1, 3, 4, 9, 2], 1));
     }
 
     #[test]
     fn what_is_under_way_over_a_link_is_taken_and_the_rest_keeps_its_order() {
         let mut pool = Pool::new(10, 1_000);
         let mut flight = Flight::default();
-        for (number, over) in [0, 1, 2, 1, 4, 0, 2].into_iter().enumerate() {
-            let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
-            let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0, bonded: Bonded::No };
-            flight.add(Arrival { at: Time::from_ns(5), over: Direction(over), packet });
+        flight.add_timer(Time::from_ns(5), Due::Log(BondEndId(0)));
+        for (number, port) in [0, 1, 2, 1, 4, 0, 2].into_iter().enumerate() {
+            flight.add(arrival(&mut pool, number, Time::from_ns(5), port));
         }
-        let taken = flight.take_over([Direction(0), Direction(1)]);
-        assert!(taken.iter().all(|(over, _)| over.link() == topology::LinkId(0)));
+        let taken = flight.take_on_way_to([NetPort(0), NetPort(1)]);
         assert_eq!(taken.len(), 4);
-        let left: Vec<u32> = flight.by_ref().map(|arrival| arrival.packet.forwarding.to.0).collect();
+        assert!(taken.iter().all(|(port, _)| port.0 < 2));
+        assert_eq!(flight.len(), 4);
+        let left: Vec<u32> = flight.drain().map(|arrival| arrival.packet.forwarding.to.0).collect();
         assert_eq!(left, [2, 4, 6]);
         assert_eq!(flight.free.len(), flight.slots.len());
     }

@@ -1,14 +1,14 @@
 //! Where frames come in: they are read from a host's port, cut where a link can't carry them whole, and decided about once.
 
-use link::Link;
+use datapath::{Driver as _, Tag};
 use machine::Time;
-use topology::{NodeId, PortId};
-use vswitch::neighbour::ANSWER_BYTES;
+use topology::NodeId;
+use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
 use vswitch::{DropReason, Forwarding, Ingress, classify};
 
-use super::flight::{Bonded, Packet};
+use super::flight::Packet;
 use super::poller::PortKey;
 use super::pool::Frame;
 use super::worker::Worker;
@@ -24,9 +24,9 @@ const BURST_BYTES: usize = 256 << 10;
 impl Worker {
     /// Reads what a host has sent.
     pub(super) fn read_burst(&mut self, port: PortKey) {
-        let now = self.clock.now();
+        let now = self.now();
         self.run_due(now);
-        self.hand_over_waiting();
+        self.edge.hand_over_waiting();
         let mut bytes = 0;
         for _ in 0..BURST_FRAMES {
             let Some(len) = self.read(port, now) else { return };
@@ -41,12 +41,12 @@ impl Worker {
     #[inline]
     fn read(&mut self, key: PortKey, now: Time) -> Option<usize> {
         let PortKey { host, device } = key;
-        let Some(port) = &mut self.parts.ports[host] else { return None };
+        let Some(port) = &mut self.edge.state.ports[host] else { return None };
         if self.plan.is_shaped() {
             return self.read_to_cut(key, now);
         }
-        let Some(mut frame) = self.pool.take() else {
-            return match port.read(device, &mut self.spare) {
+        let Some(mut frame) = self.edge.pool.take() else {
+            return match port.read(device, &mut self.edge.spare) {
                 Ok(len) => {
                     if len.is_some() {
                         self.refuse_of(host, |refused| &mut refused.no_buffer);
@@ -62,7 +62,7 @@ impl Worker {
         let len = match port.read(device, frame.buffer()) {
             Ok(Some(len)) => len,
             result => {
-                self.pool.put(frame);
+                self.edge.pool.put(frame);
                 if let Err(error) = result {
                     self.lose(host, &error);
                 }
@@ -79,15 +79,15 @@ impl Worker {
     /// The same where links have rates, so that they carry frames: the kernel leaves segments of up to 64 KiB uncut, since one call that
     /// reads all of it costs a fraction of one for each frame, and they are cut here.
     fn read_to_cut(&mut self, key: PortKey, now: Time) -> Option<usize> {
-        let port = self.parts.ports[key.host].as_mut()?;
-        let len = match port.read(key.device, &mut self.spare) {
+        let port = self.edge.state.ports[key.host].as_mut()?;
+        let len = match port.read(key.device, &mut self.edge.spare) {
             Ok(len) => len?,
             Err(error) => {
                 self.lose(key.host, &error);
                 return None;
             }
         };
-        let spare = std::mem::take(&mut self.spare);
+        let spare = std::mem::take(&mut self.edge.spare);
         match LargeSegment::find(&spare[..len]) {
             Ok(None) => self.enter_bytes(key, now, |out| copied(&spare[..len], out)),
             Ok(Some(segment)) => {
@@ -97,21 +97,21 @@ impl Worker {
             }
             Err(_) => self.refuse_of(key.host, |refused| &mut refused.malformed),
         }
-        self.spare = spare;
+        self.edge.spare = spare;
         Some(len)
     }
 
     /// Lets a frame come in that `fill` writes; `None`: it is longer than a link takes.
     fn enter_bytes(&mut self, key: PortKey, now: Time, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
-        let Some(mut frame) = self.pool.take() else {
+        let Some(mut frame) = self.edge.pool.take() else {
             return self.refuse_of(key.host, |refused| &mut refused.no_buffer);
         };
         let Some(len) = fill(frame.buffer()) else {
             self.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.pool.put(frame);
+            return self.edge.pool.put(frame);
         };
         frame.set_len(len);
-        if let Some(port) = &mut self.parts.ports[key.host] {
+        if let Some(port) = &mut self.edge.state.ports[key.host] {
             port.traffic.sent_packets += 1;
             port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
         }
@@ -121,11 +121,11 @@ impl Worker {
     /// A program in the host has removed its device. The kernel would report that again at every look.
     #[cold]
     fn lose(&mut self, host: usize, error: &std::io::Error) {
-        let Some(port) = &mut self.parts.ports[host] else { return };
+        let Some(port) = &mut self.edge.state.ports[host] else { return };
         let name = &self.plan.fabric().topology.nodes[NodeId::from(host)].name;
         // One that is not made may have its device back: the socket goes on then.
         let Some(tap) = port.tap() else { return tracing::info!("a device of host {name}: {error}") };
-        self.pollers[self.id].ignore(&**tap);
+        self.edge.pollers[self.edge.id].ignore(&**tap);
         port.traffic.device_losses += 1;
         tracing::error!("host {name} has lost its device: {error}; `heddle up` gives it a new one");
     }
@@ -133,29 +133,31 @@ impl Worker {
     /// Decides about a frame that came in from a host.
     #[inline]
     fn enter(&mut self, key: PortKey, now: Time, frame: Frame) {
-        if self.parts.ports[key.host].as_ref().is_some_and(|port| port.tap().is_none()) {
+        if self.edge.state.ports[key.host].as_ref().is_some_and(|port| port.tap().is_none()) {
             return self.enter_by_device(key, now, frame);
         }
         let bytes = frame.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
             self.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.pool.put(frame);
+            return self.edge.pool.put(frame);
         }
         let mut answer = [0; ANSWER_BYTES];
         match classify(&bytes[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
-                self.parts.entered += 1;
-                let uplink = self.plan.leaving(NodeId(key.host as u32), PortId(0));
-                let number = self.parts.entered as u32;
-                self.depart(uplink, now, Packet { frame, forwarding, number, bonded: Bonded::No });
+                self.edge.state.entered += 1;
+                let number = self.edge.state.entered as u32;
+                let packet = Packet { frame, forwarding, number, tag: Tag::None };
+                let port = self.plan.port(PortKey { device: 0, ..key });
+                self.graph.depart(self.plan.tables(), &mut self.edge, now, port, packet);
             }
             Ingress::Answer(len) => self.answer(key, frame, &answer[..len]),
             Ingress::Drop(reason) => {
                 if matches!(reason, DropReason::Group) {
-                    self.overhear(self.plan.leaving(NodeId(key.host as u32), PortId(0)), &frame);
+                    let port = self.plan.port(PortKey { device: 0, ..key });
+                    self.graph.overhear(self.plan.tables(), port, &frame.bytes()[VNET_HEADER..]);
                 }
                 self.refuse(key.host, reason);
-                self.pool.put(frame);
+                self.edge.pool.put(frame);
             }
         }
     }
@@ -166,43 +168,53 @@ impl Worker {
         let bytes = frame.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
             self.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.pool.put(frame);
+            return self.edge.pool.put(frame);
         }
-        let uplink = self.plan.leaving(NodeId(key.host as u32), PortId(key.device as u16));
-        self.parts.entered += 1;
-        let number = self.parts.entered as u32;
-        let (bond, to) = (self.plan.bond(uplink), self.plan.far(uplink));
-        let control = |frame| {
-            let forwarding = Forwarding { to, hash: FlowHash(0) };
-            Packet { frame, forwarding, number, bonded: Bonded::Control }
-        };
-        if !self.parts.links[uplink].as_ref().is_some_and(Link::is_up) {
+        let (tables, port) = (self.plan.tables(), self.plan.port(key));
+        self.edge.state.entered += 1;
+        let number = self.edge.state.entered as u32;
+        let (bond, to) = (tables.map.bond(port), tables.map.far_node(port));
+        let with = |frame, forwarding, tag| Packet { frame, forwarding, number, tag };
+        let control = |frame| with(frame, Forwarding { to, hash: FlowHash(0) }, Tag::Control);
+        if !self.graph.wires[port].as_ref().is_some_and(|wire| wire.link.is_up()) {
             // The cable is out: nobody answers, and the link counts the loss.
-            return self.cross(uplink, now, control(frame));
+            return self.graph.depart_by(tables, &mut self.edge, now, port, control(frame));
         }
         self.learn_announced(key, &frame);
         let mut answer = [0; ANSWER_BYTES];
         match classify(&frame.bytes()[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
-                self.cross(uplink, now, Packet { frame, forwarding, number, bonded: Bonded::No });
+                self.graph.depart_by(tables, &mut self.edge, now, port, with(frame, forwarding, Tag::None));
             }
             Ingress::Answer(len) => {
+                let packet = control(frame);
                 if bond.is_some()
-                    && let Some(copy) = self.copy(&frame)
+                    && let Some(copy) = self.edge.copy(&packet)
                 {
-                    self.cross(uplink, now, control(copy));
+                    self.graph.depart_by(tables, &mut self.edge, now, port, copy);
                 }
-                self.answer(key, frame, &answer[..len]);
+                self.answer(key, packet.frame, &answer[..len]);
             }
             Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
                 if bond.is_some() =>
             {
-                self.cross(uplink, now, control(frame));
+                self.graph.depart_by(tables, &mut self.edge, now, port, control(frame));
             }
             Ingress::Drop(reason) => {
                 self.refuse(key.host, reason);
-                self.pool.put(frame);
+                self.edge.pool.put(frame);
             }
+        }
+    }
+
+    /// Learns from what a host that is not made tells its peers which addresses it has.
+    fn learn_announced(&self, PortKey { host, device }: PortKey, frame: &Frame) {
+        let (host, host_table) = (NodeId(host as u32), self.plan.host_table());
+        if host_table.answers_itself(host)
+            && let Some(claim) = claim(&frame.bytes()[VNET_HEADER..], host_table)
+            && claim.host == host
+        {
+            host_table.learn(host, device, claim.mac);
         }
     }
 
@@ -218,8 +230,8 @@ impl Worker {
     /// Counts a frame of a host that goes nowhere, for the network and for the host.
     #[cold]
     fn refuse_of(&mut self, host: usize, counter: impl Fn(&mut Refusals) -> &mut u64) {
-        *counter(&mut self.parts.refused) += 1;
-        if let Some(port) = &mut self.parts.ports[host] {
+        *counter(&mut self.edge.state.refused) += 1;
+        if let Some(port) = &mut self.edge.state.ports[host] {
             *counter(&mut port.traffic.refused) += 1;
         }
     }
@@ -233,7 +245,7 @@ impl Worker {
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..end].copy_from_slice(answer);
         frame.set_len(end);
-        self.deliver(port, frame);
+        self.edge.hand_to_host(port, frame);
     }
 }
 

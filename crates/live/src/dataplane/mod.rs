@@ -1,14 +1,13 @@
 //! The data plane: the workers that carry frames from host to host.
 //!
-//! A worker owns nodes, and with each node the state of its switch, the links that leave it, and, for a host, its TAP. So no
-//! packet meets a lock. What the file says is shared and immutable ([`Plan`]); what runs is owned ([`Parts`]). To change the
+//! A worker owns nodes, and with each node the state of its switch, the links that leave it, and, for a host, its TAP: its part of the
+//! [`datapath::Graph`]. So no packet meets a lock. What the file says is shared and immutable ([`Plan`]); what runs is owned ([`Parts`]). To change the
 //! network, the workers are stopped between two bursts, their parts are moved into the new plan, and new workers start with them;
 //! meanwhile frames wait in the TAPs.
 
-mod announcements;
 mod bond_log;
-mod bonded;
-mod carrier;
+mod bond_state;
+mod edge;
 mod flight;
 mod flows;
 mod host_port;
@@ -31,11 +30,12 @@ use crate::clock::Clock;
 use crate::control::Counters;
 use crate::device::{Attached, Replacement};
 use crate::settling::Unsettled;
+use edge::Handed;
 use parts::Parts;
 pub use plan::Plan;
 pub use poller::probe;
 use poller::{Poller, PortKey};
-use worker::{Channels, Command, Handed, Worker};
+use worker::{Channels, Command, Worker};
 
 /// Frames that a ring between two workers holds.
 const RING_FRAMES: usize = 1_024;

@@ -3,131 +3,120 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use fabric::Fabric;
-use link::Link;
+use datapath::Graph;
 use machine::{Span, Time};
-use topology::{BondEndId, Direction, NodeId, Side, TiSlice, TiVec};
-use vswitch::Switch;
+use topology::{BondEndId, Direction, NetPort, NodeId, Side, TiSlice, TiVec};
 
-use super::bonded::Place;
-use super::flight::{Arrival, Flight};
-use super::flows::Flows;
+use super::bond_log::Quota;
+use super::bond_state;
+use super::edge::EdgeState;
+use super::flight::{Arrival, Packet};
 use super::host_port::HostPort;
 use super::plan::Plan;
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
 use crate::device::Attached;
 
-/// A switch.
-#[derive(Debug)]
-pub struct Forwarder {
-    /// Its decisions.
-    pub switch: Switch,
-    /// How many frames it forwarded, by destination.
-    pub forwarded: Box<[u64]>,
-}
-
-/// What one worker owns; while the network changes, what all of them own. Lists are indexed like the plan's; what another worker
-/// owns is `None`.
+/// What one worker owns; while the network changes, what all of them own.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// By the switch's number among the switches.
-    pub switches: Vec<Option<Forwarder>>,
-    /// By direction; a link belongs to the node from which packets leave.
-    pub links: TiVec<Direction, Option<Link>>,
-    /// By host.
-    pub ports: Vec<Option<HostPort>>,
-    /// Ends of bonds, by their index in the fabric. Empty where there are none.
-    pub bonds: TiVec<BondEndId, Option<Place>>,
-    /// Packets on the links that end here.
-    pub flight: Flight,
-    /// Packets that have entered the fabric here.
-    pub entered: u64,
-    /// TCP flows that end here.
-    pub flows: Flows,
-    /// Frames that went nowhere.
-    pub refused: Refusals,
-    /// How the worker itself does.
-    pub counters: WorkerCounters,
+    /// Switches, links and ends of bonds of its nodes.
+    pub graph: Graph<Packet>,
+    /// Its hosts' ports, and all else.
+    pub edge: EdgeState,
 }
 
 impl Parts {
     /// Parts of a network that comes up at `now`.
     pub fn new(plan: &Plan, now: Time) -> Self {
-        let links = plan
-            .fabric()
-            .topology
-            .links
-            .iter()
-            .flat_map(|link| [Some(Link::new(link.spec)), Some(Link::new(link.spec))]);
+        let fabric = plan.fabric();
+        let forwarded = || Some(vec![0; plan.hosts()].into());
         Self {
-            switches: (0..plan.switches()).map(|at| Some(Forwarder::new(plan, at))).collect(),
-            links: links.collect(),
-            ports: none(plan.hosts()),
-            bonds: plan.fabric().bonds.keys().map(|id| Some(Place::new(plan, id, now))).collect(),
-            ..Self::default()
+            graph: Graph::new(now, &fabric.topology, plan.tables(), fabric.spread, fabric.seed),
+            edge: EdgeState {
+                ports: none(plan.hosts()),
+                forwarded: (0..plan.switches()).map(|_| forwarded()).collect(),
+                quotas: fabric.bonds.iter().map(|_| Some(Quota::default())).collect(),
+                ..EdgeState::default()
+            },
         }
     }
 
     /// Plugs in what is at the ends of the hosts' links, where nothing is.
     pub fn plug_in(mut self, attached: &[Attached]) -> Self {
-        for (slot, attached) in self.ports.iter_mut().zip(attached) {
+        for (slot, attached) in self.edge.ports.iter_mut().zip(attached) {
             slot.get_or_insert_with(|| HostPort::new(attached));
         }
         self
     }
 
     /// Takes in those of another worker.
-    pub fn merge(&mut self, mut other: Self) {
-        fill(&mut self.switches, other.switches);
-        fill(&mut self.links.raw, other.links.raw);
-        fill(&mut self.ports, other.ports);
-        fill(&mut self.bonds.raw, other.bonds.raw);
-        other.flight.for_each(|arrival| self.flight.add(arrival));
-        other.flows.drain().for_each(|(_, flow)| self.flows.adopt(flow));
-        self.refused.add(&other.refused);
-        self.counters.add(&other.counters);
-        self.entered = self.entered.max(other.entered);
+    pub fn merge(&mut self, Self { graph, mut edge }: Self) {
+        let (into, mine) = (&mut self.graph, &mut self.edge);
+        fill(&mut into.switches, graph.switches);
+        fill(&mut into.wires.raw, graph.wires.raw);
+        fill(&mut into.ends.raw, graph.ends.raw);
+        fill(&mut mine.ports, edge.ports);
+        fill(&mut mine.forwarded, edge.forwarded);
+        fill(&mut mine.quotas.raw, edge.quotas.raw);
+        edge.flight.drain().for_each(|arrival| mine.flight.add(arrival));
+        edge.flows.drain().for_each(|(_, flow)| mine.flows.adopt(flow));
+        mine.refused.add(&edge.refused);
+        mine.counters.add(&edge.counters);
+        mine.entered = mine.entered.max(edge.entered);
     }
 
     /// Deals them out to the plan's workers.
-    pub fn split(mut self, plan: &Plan) -> Vec<Self> {
-        let blank = |_| Self { entered: self.entered, ..Self::blank(plan) };
-        let mut shares: Vec<Self> = (0..plan.workers()).map(blank).collect();
-        for (at, switch) in self.switches.into_iter().enumerate() {
-            shares[plan.owner(NodeId((plan.hosts() + at) as u32))].switches[at] = switch;
+    pub fn split(self, plan: &Plan) -> Vec<Self> {
+        let Self { graph, mut edge } = self;
+        let entered = edge.entered;
+        let mut shares: Vec<Self> = (0..plan.workers()).map(|_| Self::blank(plan, entered)).collect();
+        let switch = |at: usize| plan.owner(NodeId((plan.hosts() + at) as u32));
+        let end = |at: BondEndId| plan.owner(plan.tables().bonds[at].node);
+        for (at, is) in graph.switches.into_iter().enumerate() {
+            shares[switch(at)].graph.switches[at] = is;
         }
-        for (at, link) in self.links.into_iter_enumerated() {
-            shares[plan.owner(plan.near(at))].links[at] = link;
+        for (at, wire) in graph.wires.into_iter_enumerated() {
+            shares[plan.owner(plan.map().node(at))].graph.wires[at] = wire;
         }
-        for (at, port) in self.ports.into_iter().enumerate() {
-            shares[plan.owner(NodeId(at as u32))].ports[at] = port;
+        for (at, bond) in graph.ends.into_iter_enumerated() {
+            shares[end(at)].graph.ends[at] = bond;
         }
-        for (at, bond) in self.bonds.into_iter_enumerated() {
-            shares[plan.owner(plan.fabric().topology.bonds[at].node)].bonds[at] = bond;
+        for (at, forwarded) in edge.forwarded.into_iter().enumerate() {
+            shares[switch(at)].edge.forwarded[at] = forwarded;
         }
-        for arrival in &mut self.flight {
-            shares[plan.owner(plan.far(arrival.over))].flight.add(arrival);
+        for (at, port) in edge.ports.into_iter().enumerate() {
+            shares[plan.owner(NodeId(at as u32))].edge.ports[at] = port;
         }
-        for (to, flow) in self.flows.drain() {
+        for (at, quota) in edge.quotas.into_iter_enumerated() {
+            shares[end(at)].edge.quotas[at] = quota;
+        }
+        for arrival in edge.flight.drain() {
+            shares[plan.owner(plan.map().node(arrival.port))].edge.flight.add(arrival);
+        }
+        for (to, flow) in edge.flows.drain() {
             let host = match to {
                 IpAddr::V4(to) => plan.host_table().by_ipv4(to),
                 IpAddr::V6(to) => plan.host_table().by_ipv6(to),
             };
             // A flow whose host is gone is still worth telling about.
-            shares[host.map_or(0, |host| plan.owner(host))].flows.adopt(flow);
+            shares[host.map_or(0, |host| plan.owner(host))].edge.flows.adopt(flow);
         }
-        shares[0].refused = self.refused;
-        shares[0].counters = self.counters;
+        shares[0].edge.refused = edge.refused;
+        shares[0].edge.counters = edge.counters;
         shares
     }
 
-    fn blank(plan: &Plan) -> Self {
+    fn blank(plan: &Plan, entered: u64) -> Self {
+        let bonds = plan.fabric().bonds.len();
         Self {
-            switches: none(plan.switches()),
-            links: none(plan.fabric().topology.links.len() * 2).into(),
-            ports: none(plan.hosts()),
-            bonds: none(plan.fabric().bonds.len()).into(),
-            ..Self::default()
+            graph: Graph::nothing_of(plan.tables(), plan.switches()),
+            edge: EdgeState {
+                ports: none(plan.hosts()),
+                forwarded: none(plan.switches()),
+                quotas: none(bonds).into(),
+                entered,
+                ..EdgeState::default()
+            },
         }
     }
 
@@ -136,121 +125,69 @@ impl Parts {
     pub fn carried_over(mut self, old: &Plan, new: &Plan, attached: &[Attached], now: Time) -> Self {
         let mut parts = Self::new(new, now);
         let nodes = node_map(old, new);
-        let links = link_map(old, new);
-        let mut retimings: TiVec<Direction, _> = vec![None; links.len()].into();
-        for (was, is) in links.iter_enumerated().filter_map(|(was, is)| Some((was, (*is)?))) {
-            if let Some(mut link) = self.links[was].take() {
-                let spec = new.fabric().topology.links[is.link()].spec;
-                if link.spec() != spec {
-                    retimings[was] = Some(link.reconfigure(now, spec));
+        let ports = port_map(old, new);
+        let mut retimings: TiVec<NetPort, _> = vec![None; ports.len()].into();
+        for (was, is) in ports.iter_enumerated().filter_map(|(was, is)| Some((was, (*is)?))) {
+            if let (Some(old), Some(new)) = (self.graph.wires[was].take(), &mut parts.graph.wires[is]) {
+                let spec = std::mem::replace(&mut new.link, old.link).spec();
+                if new.link.spec() != spec {
+                    retimings[was] = Some(new.link.reconfigure(now, spec));
                 }
-                parts.links[is] = Some(link);
             }
         }
-        for (was, port) in self.ports.into_iter().enumerate() {
+        for (was, port) in self.edge.ports.into_iter().enumerate() {
             if let (Some(is), Some(port)) = (nodes[NodeId::from(was)], port) {
                 let is = usize::from(is);
                 if attached.get(is).is_some_and(|attached| port.attached.is(attached)) {
-                    parts.ports[is] = Some(port);
+                    parts.edge.ports[is] = Some(port);
                 }
             }
         }
         if same_graph(old, new) {
-            parts.keep_switches(self.switches, old.fabric().spread == new.fabric().spread);
+            parts.edge.forwarded = self.edge.forwarded;
+            if old.fabric().spread == new.fabric().spread {
+                parts.graph.switches = self.graph.switches;
+            }
         }
         for (host, device, mac) in old.host_table().learned() {
             if let Some(host) = nodes[host] {
                 new.host_table().learn(host, device, mac);
             }
         }
-        parts.tell_new_bonds(new, now);
-        let mut is_new: TiVec<BondEndId, bool> = vec![true; parts.bonds.len()].into();
-        for (index, mut place) in self.bonds.into_iter_enumerated().filter_map(|(at, place)| Some((at, place?))) {
-            if let Some(is) = same_bond((old, new), index, &nodes, &links) {
-                parts.bonds[is] = Some(place);
+        parts.graph.tell_new_ends(new.tables(), now);
+        let mut is_new: TiVec<BondEndId, bool> = vec![true; parts.graph.ends.len()].into();
+        for (index, mut end) in self.graph.ends.into_iter_enumerated().filter_map(|(at, end)| Some((at, end?))) {
+            if let Some(is) = same_bond((old, new), index, &nodes, &ports) {
+                parts.graph.ends[is] = Some(end);
+                parts.edge.quotas[is] = self.edge.quotas[index].take();
                 is_new[is] = false;
             } else {
                 // What waits for others goes on: as if it came now, over the first member.
-                let over = old.members(index)[0].back();
-                place.flush(now, &mut |packet| self.flight.add(Arrival { at: now, over, packet }));
+                let port = old.map().members(index)[0];
+                end.flush(now, &mut |packet| self.edge.flight.add(Arrival { at: now, port, packet }));
             }
         }
-        for mut arrival in &mut self.flight {
-            if let Some(retiming) = &retimings[arrival.over] {
+        for mut arrival in self.edge.flight.drain() {
+            let left = old.map().far(arrival.port);
+            if let Some(retiming) = &retimings[left] {
                 arrival.at = retiming.arrival(arrival.at);
             }
-            let over = links[arrival.over];
             let to = nodes[arrival.packet.forwarding.to].filter(|to| usize::from(*to) < new.hosts());
-            let (Some(over), Some(to)) = (over, to) else {
-                self.refused.removed += 1;
+            let (Some(left), Some(to)) = (ports[left], to) else {
+                self.edge.refused.removed += 1;
                 continue;
             };
-            (arrival.over, arrival.packet.forwarding.to) = (over, to);
-            if let Some((end, _)) = new.far_bond(over).filter(|(end, _)| is_new[*end])
-                && let Some(place) = &mut parts.bonds[end]
+            (arrival.port, arrival.packet.forwarding.to) = (new.map().far(left), to);
+            if let Some(end) = new.map().bond(arrival.port).filter(|end| is_new[*end])
+                && let Some(end) = &mut parts.graph.ends[end]
             {
-                place.stale_until = place.stale_until.max(Some(arrival.at));
+                end.stale_until = end.stale_until.max(Some(arrival.at));
             }
-            parts.flight.add(arrival);
+            parts.edge.flight.add(arrival);
         }
-        (parts.flows, parts.refused, parts.counters) = (self.flows, self.refused, self.counters);
-        parts.entered = self.entered;
+        (parts.edge.flows, parts.edge.refused) = (self.edge.flows, self.edge.refused);
+        (parts.edge.counters, parts.edge.entered) = (self.edge.counters, self.edge.entered);
         parts.plug_in(attached)
-    }
-
-    fn keep_switches(&mut self, old: Vec<Option<Forwarder>>, same_spread: bool) {
-        for (slot, was) in self.switches.iter_mut().zip(old) {
-            match (slot, was) {
-                (slot, Some(was)) if same_spread => *slot = Some(was),
-                (Some(is), Some(was)) => is.forwarded = was.forwarded,
-                _ => {}
-            }
-        }
-    }
-
-    /// What they counted, and how bonds are, at `now`.
-    pub fn report(&mut self, plan: &Plan, now: Time) -> Report {
-        for port in self.ports.iter_mut().flatten() {
-            port.count_losses();
-        }
-        let links = self.links.iter_enumerated();
-        let ports = self.ports.iter().enumerate();
-        Report {
-            links: links
-                .filter_map(|(at, link)| Some((at, link.as_ref()?)))
-                .map(|(at, link)| (at, link.is_up(), link.counters()))
-                .collect(),
-            ports: ports.filter_map(|(at, port)| Some((at, port.as_ref()?.traffic))).collect(),
-            forwarded: self.forwarded(),
-            flows: self.flows.report(),
-            bonds: self
-                .bonds
-                .iter_enumerated()
-                .filter_map(|(at, place)| Some((at, place.as_ref()?.state(plan, at, now)?)))
-                .collect(),
-            refused: self.refused,
-            worker: self.counters,
-        }
-    }
-
-    fn forwarded(&self) -> Vec<(usize, usize, u64)> {
-        let switches = self.switches.iter().enumerate().filter_map(|(at, switch)| Some((at, switch.as_ref()?)));
-        let counts = |(at, switch): (usize, &Forwarder)| {
-            let counts = switch.forwarded.iter().enumerate().filter(|(_, packets)| **packets > 0);
-            counts.map(|(host, &packets)| (at, host, packets)).collect::<Vec<_>>()
-        };
-        switches.flat_map(counts).collect()
-    }
-}
-
-impl Forwarder {
-    fn new(plan: &Plan, at: usize) -> Self {
-        let fabric = plan.fabric();
-        let id = NodeId((plan.hosts() + at) as u32);
-        Self {
-            switch: Switch::new(id, fabric.spread, plan.routes(), fabric.seed),
-            forwarded: vec![0; plan.hosts()].into(),
-        }
     }
 }
 
@@ -279,22 +216,26 @@ fn node_map(old: &Plan, new: &Plan) -> TiVec<NodeId, Option<NodeId>> {
     nodes.map(|(id, node)| by_name.get(&(node.name.as_str(), old.is_host(id))).copied()).collect()
 }
 
-/// Where each direction of `old` is in `new`, by the names of its ends; parallel links are told apart by their order.
-fn link_map(old: &Plan, new: &Plan) -> TiVec<Direction, Option<Direction>> {
-    let by_name: BTreeMap<_, _> =
-        link_keys(new).into_iter().zip(0_u32..).map(|(key, at)| (key, Direction(at))).collect();
-    link_keys(old).iter().map(|key| by_name.get(key).copied()).collect()
+/// Where each port of `old` is in `new`, by the names of its link's ends; parallel links are told apart by their order.
+fn port_map(old: &Plan, new: &Plan) -> TiVec<NetPort, Option<NetPort>> {
+    let by_name: BTreeMap<_, _> = port_keys(new).into_iter().collect();
+    let mut ports: TiVec<NetPort, _> = none(old.map().ports().len()).into();
+    for (key, port) in port_keys(old) {
+        ports[port] = by_name.get(&key).copied();
+    }
+    ports
 }
 
-fn link_keys(plan: &Plan) -> Vec<(&str, &str, u32)> {
+/// Each port, with its node, the node where it leads, and its number among those that lead there.
+fn port_keys(plan: &Plan) -> Vec<((&str, &str, u32), NetPort)> {
     let name = |id: NodeId| plan.fabric().topology.nodes[id].name.as_str();
     let mut parallel = BTreeMap::new();
-    let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
-    let keys = directions.map(|direction| {
-        let (from, to) = (name(plan.near(direction)), name(plan.far(direction)));
+    let ports = plan.fabric().topology.links.keys().flat_map(|link| plan.map().ends(link));
+    let keys = ports.map(|port| {
+        let (from, to) = (name(plan.map().node(port)), name(plan.map().far_node(port)));
         let number = parallel.entry((from, to)).or_insert(0);
         *number += 1;
-        (from, to, *number)
+        ((from, to, *number), port)
     });
     keys.collect()
 }
@@ -305,19 +246,19 @@ fn same_bond(
     (old, new): (&Plan, &Plan),
     was: BondEndId,
     nodes: &TiSlice<NodeId, Option<NodeId>>,
-    links: &TiSlice<Direction, Option<Direction>>,
+    ports: &TiSlice<NetPort, Option<NetPort>>,
 ) -> Option<BondEndId> {
     let (before, after) = (old.fabric(), new.fabric());
     let end = &before.topology.bonds[was];
     let node = nodes[end.node]?;
     let is = after.topology.bonds.position(|other| other.node == node && other.name == end.name)?;
-    let members = old.members(was).iter().map(|direction| links[*direction]);
-    let kinds = |fabric: &Fabric, id: BondEndId| {
-        let is_external = |id: BondEndId| fabric.topology.nodes[fabric.topology.bonds[id].node].is_external();
-        (fabric.bonds[id].end, is_external(id), is_external(fabric.topology.bonds[id].partner))
+    let members = old.map().members(was).iter().map(|port| ports[*port]);
+    let kinds = |plan: &Plan, id: BondEndId| {
+        let ends = &plan.tables().bonds;
+        (plan.fabric().bonds[id].end, ends[id].is_external, ends[ends[id].partner].is_external)
     };
-    let is_same = members.eq(new.members(is).iter().copied().map(Some))
-        && kinds(before, was) == kinds(after, is)
+    let is_same = members.eq(new.map().members(is).iter().copied().map(Some))
+        && kinds(old, was) == kinds(new, is)
         && before.bond_plan(was, 0) == after.bond_plan(is, 0);
     is_same.then_some(is)
 }
@@ -343,6 +284,28 @@ pub struct Report {
 }
 
 impl Report {
+    /// What a worker's parts have counted, and how its bonds are, at `now`.
+    pub fn of(graph: &Graph<Packet>, edge: &mut EdgeState, plan: &Plan, now: Time) -> Self {
+        for port in edge.ports.iter_mut().flatten() {
+            port.count_losses();
+        }
+        let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
+        let wires = directions.filter_map(|at| Some((at, &graph.wires[plan.map().leaving(at)].as_ref()?.link)));
+        let ends = graph.ends.iter_enumerated();
+        let ports = edge.ports.iter().enumerate();
+        Self {
+            links: wires.map(|(at, link)| (at, link.is_up(), link.counters())).collect(),
+            ports: ports.filter_map(|(at, port)| Some((at, port.as_ref()?.traffic))).collect(),
+            forwarded: forwarded(&edge.forwarded),
+            flows: edge.flows.report(),
+            bonds: ends
+                .filter_map(|(at, end)| Some((at, bond_state::state(plan, at, end.as_ref()?.bonded()?, now))))
+                .collect(),
+            refused: edge.refused,
+            worker: edge.counters,
+        }
+    }
+
     /// Adds it to what the others counted.
     pub fn add_to(self, counters: &mut Counters, plan: &Plan) {
         for (at, up, link) in self.links {
@@ -367,6 +330,16 @@ impl Report {
         counters.refused.add(&self.refused);
         counters.workers.push(self.worker);
     }
+}
+
+/// Switch, host, and how many frames went from one to the other, where there were any.
+fn forwarded(counts: &[Option<Box<[u64]>>]) -> Vec<(usize, usize, u64)> {
+    let switches = counts.iter().enumerate().filter_map(|(at, counts)| Some((at, counts.as_deref()?)));
+    let hosts = |(at, counts): (usize, &[u64])| {
+        let some = counts.iter().enumerate().filter(|(_, packets)| **packets > 0);
+        some.map(|(host, &packets)| (at, host, packets)).collect::<Vec<_>>()
+    };
+    switches.flat_map(hosts).collect()
 }
 
 /// Counters with all names and no counts.

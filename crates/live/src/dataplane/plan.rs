@@ -1,9 +1,17 @@
 //! What the file says, in the form in which workers look it up. Shared and immutable.
 
+use std::hash::{BuildHasher as _, RandomState};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use bond::end::Partner;
+use datapath::{EndSpec, Map, Tables};
 use fabric::Fabric;
-use topology::{BondEndId, Direction, NodeId, PortId, Routes, Side, TiVec, Topology};
+use machine::mix;
+use topology::{BondEndId, NetPort, NodeId, PortId, Routes, TiVec, Topology};
 use vswitch::HostTable;
 
+use super::poller::PortKey;
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
 
 /// An Ethernet header with one 802.1Q tag.
@@ -13,60 +21,25 @@ const ETHERNET_HEADER: usize = 18;
 #[derive(Debug)]
 pub struct Plan {
     fabric: Fabric,
-    routes: Routes,
-    host_table: HostTable,
+    tables: Tables,
     shaped: bool,
     workers: usize,
-    /// Where each direction ends.
-    far: TiVec<Direction, NodeId>,
-    /// The directions that leave each node by port, all nodes in one row.
-    out: Vec<Direction>,
-    /// Where a node's ports start in `out`.
-    first_port: TiVec<NodeId, u32>,
     /// Which worker owns each node.
     owner: TiVec<NodeId, u16>,
-    /// The end of a bond that each direction leaves from, or [`NO_BOND`].
-    bond: TiVec<Direction, BondEndId>,
-    /// By end: the directions that leave by its members.
-    members: TiVec<BondEndId, Vec<Direction>>,
 }
-
-/// A direction that is in no bond.
-const NO_BOND: BondEndId = BondEndId(u32::MAX);
 
 impl Plan {
     /// The network of `fabric`, to be run by up to `workers` threads.
     pub fn new(fabric: Fabric, routes: Routes, workers: usize) -> Self {
         let topology = &fabric.topology;
-        let mut out = Vec::new();
-        let mut first_port = TiVec::with_capacity(topology.nodes.len());
-        for node in &topology.nodes {
-            first_port.push(out.len() as u32);
-            out.extend(node.ports.iter().map(|&(link, side)| Direction::leaving(link, side)));
-        }
-        let ends = |link: &topology::Link| [link.end(Side::B).node, link.end(Side::A).node];
-        let members: TiVec<BondEndId, Vec<Direction>> =
-            topology.bonds.keys().map(|id| topology.members(id).collect()).collect();
-        let mut bond: TiVec<Direction, BondEndId> = vec![NO_BOND; topology.links.len() * 2].into();
-        for (id, directions) in members.iter_enumerated() {
-            for direction in directions {
-                bond[*direction] = id;
-            }
-        }
         let workers = workers.clamp(1, topology.switch_count().max(1));
-        Self {
+        let tables = Tables {
+            map: Map::new(topology),
+            routes: Arc::new(routes),
             host_table: HostTable::new(topology, &fabric.host_bonds()),
-            shaped: topology.is_shaped(),
-            far: topology.links.iter().flat_map(ends).collect(),
-            owner: owners(topology, workers),
-            out,
-            first_port,
-            bond,
-            members,
-            workers,
-            fabric,
-            routes,
-        }
+            bonds: ends_of_bonds(&fabric),
+        };
+        Self { tables, shaped: topology.is_shaped(), owner: owners(topology, workers), workers, fabric }
     }
 
     /// The network that it was made from.
@@ -74,14 +47,21 @@ impl Plan {
         &self.fabric
     }
 
-    /// Next hops.
-    pub const fn routes(&self) -> &Routes {
-        &self.routes
+    /// What every packet is looked up in.
+    #[inline]
+    pub const fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// Where each port is, and where it leads.
+    #[inline]
+    pub const fn map(&self) -> &Map {
+        &self.tables.map
     }
 
     /// Whose address is whose.
     pub const fn host_table(&self) -> &HostTable {
-        &self.host_table
+        &self.tables.host_table
     }
 
     /// Whether any link has a rate or a delay: then no frame is longer than an MTU.
@@ -110,49 +90,17 @@ impl Plan {
         VNET_HEADER + longest
     }
 
-    /// Where a direction ends.
+    /// A host's port with this number.
     #[inline]
-    pub fn far(&self, direction: Direction) -> NodeId {
-        self.far[direction]
-    }
-
-    /// The node from which a direction starts.
-    pub fn near(&self, direction: Direction) -> NodeId {
-        self.far[direction.back()]
-    }
-
-    /// The direction that leaves `node` by `port`.
-    #[inline]
-    pub fn leaving(&self, node: NodeId, port: PortId) -> Direction {
-        self.out[self.first_port[node] as usize + usize::from(port)]
-    }
-
-    /// The end of a bond that a direction leaves from.
-    #[inline]
-    pub fn bond(&self, direction: Direction) -> Option<BondEndId> {
-        Some(self.bond[direction]).filter(|id| *id != NO_BOND)
-    }
-
-    /// The end of a bond that a direction leads to, and the member's number there.
-    #[inline]
-    pub fn far_bond(&self, direction: Direction) -> Option<(BondEndId, usize)> {
-        let back = direction.back();
-        let id = self.bond(back)?;
-        let member = self.members[id].iter().position(|other| *other == back);
-        Some((id, member.expect("a bond's direction is one of its members")))
-    }
-
-    /// The directions that leave by a bond's members.
-    #[inline]
-    pub fn members(&self, bond: BondEndId) -> &[Direction] {
-        &self.members[bond]
+    pub fn port(&self, key: PortKey) -> NetPort {
+        self.map().port(NodeId(key.host as u32), PortId(key.device as u16))
     }
 
     /// Whether a host of ours has a bond: frames may be for an address of one of its members.
     #[inline]
     pub fn is_known_by_members(&self, host: NodeId) -> bool {
-        !self.members.is_empty()
-            && self.bond(self.leaving(host, PortId(0))).is_some()
+        !self.tables.bonds.is_empty()
+            && self.map().bond(self.map().port(host, PortId(0))).is_some()
             && !self.fabric.topology.nodes[host].is_external()
     }
 
@@ -162,16 +110,31 @@ impl Plan {
         usize::from(self.owner[node])
     }
 
-    /// The switch's number among the switches; `None` for a host.
-    #[inline]
-    pub fn switch_index(&self, node: NodeId) -> Option<usize> {
-        (node.0 as usize).checked_sub(self.hosts())
-    }
-
     /// The hosts that belong to `worker`.
     pub fn hosts_of(&self, worker: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.hosts()).filter(move |&host| self.owner(host.into()) == worker)
     }
+}
+
+/// What is at the ends of bonds; behind devices of the machine it is another program's.
+fn ends_of_bonds(fabric: &Fabric) -> TiVec<BondEndId, EndSpec> {
+    let mut ends = fabric.ends_of_bonds(|id| mix(fabric.seed ^ u64::from(id.0)));
+    let nodes: Vec<NodeId> = ends.iter().map(|end| end.node).collect();
+    let is_external = |end: BondEndId| fabric.topology.nodes[nodes[usize::from(end)]].is_external();
+    for (id, end) in ends.iter_mut_enumerated() {
+        end.is_external = is_external(id);
+        if is_external(end.partner)
+            && let Some(plan) = &mut end.plan
+        {
+            plan.partner = Partner::External { hello: drawn_lot() };
+        }
+    }
+    ends
+}
+
+/// A number that no other run of this program has: by it, a bond tells its own greetings from its peer's.
+fn drawn_lot() -> Option<NonZeroU64> {
+    NonZeroU64::new(RandomState::new().hash_one(std::process::id()))
 }
 
 /// Deals out the switches in equal runs of neighbours in the file's order, and to each host the worker of its switch.

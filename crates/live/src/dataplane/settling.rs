@@ -14,8 +14,8 @@ impl Worker {
     #[cold]
     pub(super) fn unsettled(&self, now: Time) -> Vec<(BondEndId, Unsettled)> {
         let topology = &self.plan.fabric().topology;
-        let places = self.parts.bonds.iter_enumerated();
-        let ends = places.filter_map(|(index, place)| Some((index, place.as_ref()?.end()?)));
+        let places = self.graph.ends.iter_enumerated();
+        let ends = places.filter_map(|(index, place)| Some((index, place.as_ref()?.bonded()?)));
         let unsettled = ends.filter_map(|(index, end)| {
             let members: Vec<_> = end.bond().members().filter_map(|member| unsettled(end, member, now)).collect();
             let bond = &topology.bonds[index];

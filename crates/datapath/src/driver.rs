@@ -1,0 +1,116 @@
+//! What the graph asks of whoever drives it.
+
+use bond::end::{Output, Received};
+use bond::{Config, End, MemberId, Summary, Transmit};
+use machine::Time;
+use topology::{BondEndId, NetPort, NodeId};
+use vswitch::Forwarding;
+
+/// What an end of a bond writes on what it sends, as a tag would before the frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tag {
+    /// Nothing.
+    #[default]
+    None,
+    /// The number of the packet among those that this end has sent.
+    Number(u32),
+    /// It is of the bond's own: LACP, announcements. Nobody else gets it.
+    Control,
+}
+
+/// Why a packet went nowhere, where no link has counted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// A switch knows no way to its destination.
+    NoWay,
+    /// The bond has no member that it could leave by.
+    NoMember,
+    /// It was under way on a link of another part of the graph when the link was cut.
+    Cut,
+    /// A host announces its addresses too often.
+    Announcement,
+}
+
+/// The clock's side of the graph: packets, their bytes, the queue of what is under way, hosts.
+pub trait Driver {
+    /// A packet. Whoever has it owns it.
+    type Packet;
+
+    /// Its length in bytes, from the destination address on, without frame check sequence.
+    fn bytes(&self, packet: &Self::Packet) -> u32;
+
+    /// Where it goes.
+    fn forwarding(&self, packet: &Self::Packet) -> Forwarding;
+
+    /// Has it go somewhere else.
+    fn set_forwarding(&mut self, packet: &mut Self::Packet, forwarding: Forwarding);
+
+    /// What the end of a bond that sent it has written on it.
+    fn tag(&self, packet: &Self::Packet) -> Tag;
+
+    /// Writes on it.
+    fn set_tag(&mut self, packet: &mut Self::Packet, tag: Tag);
+
+    /// Its destination address.
+    fn destination(&self, packet: &Self::Packet) -> [u8; 6];
+
+    /// Its source address.
+    fn source(&self, packet: &Self::Packet) -> [u8; 6];
+
+    /// Changes its destination address.
+    fn set_destination(&mut self, packet: &mut Self::Packet, mac: [u8; 6]);
+
+    /// What a bond of this configuration needs to know of it.
+    fn summary(&mut self, config: &Config, packet: &Self::Packet) -> Summary;
+
+    /// Its bytes, from the destination address on; `None` if nobody has written any, as of a simulated flow's packets. What bonds send by
+    /// themselves has bytes always.
+    fn frame<'a>(&'a self, packet: &'a Self::Packet) -> Option<&'a [u8]>;
+
+    /// Has an end choose who sends it, and puts its source address right: [`End::transmit_frame`], or as much as that of [`End::transmit`].
+    fn transmit(&mut self, now: Time, end: &mut End<Self::Packet>, packet: &mut Self::Packet) -> (Transmit, u32);
+
+    /// Shows an end what has come from an external partner: [`End::receive_frame`].
+    fn receive_from_external(
+        &mut self,
+        now: Time,
+        end: &mut End<Self::Packet>,
+        member: MemberId,
+        packet: Self::Packet,
+        out: &mut Vec<Self::Packet>,
+    ) -> Received<Self::Packet>;
+
+    /// Another packet like it; `None` when no memory is left for one, which the driver has counted.
+    fn copy(&mut self, packet: &Self::Packet) -> Option<Self::Packet>;
+
+    /// A packet of these bytes; `None` as with [`Driver::copy`].
+    fn make(&mut self, frame: &[u8], forwarding: Forwarding, tag: Tag) -> Option<Self::Packet>;
+
+    /// A packet has done what it was for, or is lost.
+    fn free(&mut self, packet: Self::Packet);
+
+    /// A packet is lost.
+    fn count(&mut self, loss: Loss);
+
+    /// A packet comes to `port` at this time: [`Graph::arrive`](crate::Graph::arrive) then. `Some`: it does so now, and the driver did not keep it.
+    fn carry(&mut self, now: Time, at: Time, port: NetPort, packet: Self::Packet) -> Option<Self::Packet>;
+
+    /// Frees what is under way to these ports, and says how many packets that were, each.
+    fn throw_away(&mut self, ports: [NetPort; 2]) -> [u64; 2];
+
+    /// A packet has come to a host, by this port of it.
+    fn deliver(&mut self, now: Time, port: NetPort, packet: Self::Packet);
+
+    /// A switch has sent a packet on its way to this host.
+    fn forwarded(&mut self, switch: usize, to: NodeId) {
+        let _ = (switch, to);
+    }
+
+    /// [`Graph::wake`](crate::Graph::wake) is to be called for this end at this time.
+    fn wake_at(&mut self, at: Time, end: BondEndId);
+
+    /// An end has something to tell whoever watches it.
+    fn note(&mut self, now: Time, end: BondEndId, output: &Output) {
+        let _ = (now, end, output);
+    }
+}

@@ -1,0 +1,246 @@
+//! Wires and switches: the way of every packet.
+
+use std::sync::Arc;
+
+use bond::Transmit;
+use link::{Link, Verdict};
+use machine::Time;
+use topology::{BondEndId, NetPort, NodeId, Routes, TiVec, Topology};
+use vswitch::{HostTable, Spread, Switch};
+
+use crate::driver::{Driver, Loss};
+use crate::ends::{EndSpec, EndState};
+use crate::map::Map;
+
+/// What every packet is looked up in. Does not change while packets are under way.
+#[derive(Debug)]
+pub struct Tables {
+    /// Where each port is, and where it leads.
+    pub map: Map,
+    /// Next hops.
+    pub routes: Arc<Routes>,
+    /// Whose address is whose.
+    pub host_table: HostTable,
+    /// What is at each end of each bond.
+    pub bonds: TiVec<BondEndId, EndSpec>,
+}
+
+/// What leaves by a port.
+#[derive(Debug)]
+pub struct Wire {
+    /// The way to the port at the other end.
+    pub link: Link,
+    far: NetPort,
+    /// Whether the port is a member of a bond, which chooses among its members.
+    is_in_bond: bool,
+}
+
+/// The state of a network, or of a part of it: what belongs to another part is `None`.
+#[derive(Debug)]
+pub struct Graph<P> {
+    /// By the port that packets leave from.
+    pub wires: TiVec<NetPort, Option<Wire>>,
+    /// By the switch's number among the switches.
+    pub switches: Vec<Option<Switch>>,
+    /// Ends of bonds. Empty where there are none.
+    pub ends: TiVec<BondEndId, Option<EndState<P>>>,
+    /// What an end has just handed on.
+    pub(crate) released: Vec<P>,
+}
+
+impl Wire {
+    /// An idle wire.
+    pub fn new(map: &Map, port: NetPort, link: Link) -> Self {
+        Self { link, far: map.far(port), is_in_bond: map.bond(port).is_some() }
+    }
+}
+
+impl<P> Default for Graph<P> {
+    /// Nothing of any network.
+    fn default() -> Self {
+        Self { wires: TiVec::new(), switches: Vec::new(), ends: TiVec::new(), released: Vec::new() }
+    }
+}
+
+impl<P> Graph<P> {
+    /// The whole network, as it comes up at `now`. `seed` is where switches' chance and hashes start.
+    ///
+    /// # Panics
+    /// If the tables are of another topology.
+    pub fn new(now: Time, topology: &Topology, tables: &Tables, spread: Spread, seed: u64) -> Self {
+        let map = &tables.map;
+        let wire = |(port, node): (NetPort, NodeId)| {
+            let (link, _) = topology.nodes[node].ports[map.number(port)];
+            Some(Wire::new(map, port, Link::new(topology.links[link].spec)))
+        };
+        let switch = |(id, _)| Some(Switch::new(id, spread, &tables.routes, seed));
+        Self {
+            wires: map.ports().map(wire).collect(),
+            switches: topology.switches().map(switch).collect(),
+            ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
+            released: Vec::new(),
+        }
+    }
+
+    /// A part of a network that has nothing yet, to be filled. The network has so many switches.
+    pub fn nothing_of(tables: &Tables, switches: usize) -> Self {
+        Self {
+            wires: tables.map.ports().map(|_| None).collect(),
+            switches: (0..switches).map(|_| None).collect(),
+            ends: tables.bonds.iter().map(|_| None).collect(),
+            released: Vec::new(),
+        }
+    }
+
+    /// Sends a packet off by a port, or by the bond that has it, and follows it as long as no time passes.
+    #[inline]
+    pub fn depart<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        mut port: NetPort,
+        mut packet: P,
+    ) {
+        loop {
+            if self.wire(port).is_in_bond {
+                return self.depart_by_bond(tables, driver, now, port, packet);
+            }
+            let Some(arrived) = self.cross(driver, now, port, packet) else { return };
+            let Some(next) = self.come_in(tables, driver, now, arrived) else { return };
+            (port, packet) = next;
+        }
+    }
+
+    /// Sends a packet off by this very port, be it in a bond or not.
+    #[inline]
+    pub fn depart_by<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        port: NetPort,
+        packet: P,
+    ) {
+        if let Some((port, packet)) = self.cross(driver, now, port, packet) {
+            self.arrive(tables, driver, now, port, packet);
+        }
+    }
+
+    /// A packet has come in by a port.
+    #[inline]
+    pub fn arrive<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        port: NetPort,
+        packet: P,
+    ) {
+        if let Some((port, packet)) = self.come_in(tables, driver, now, (port, packet)) {
+            self.depart(tables, driver, now, port, packet);
+        }
+    }
+
+    #[inline]
+    fn wire(&mut self, port: NetPort) -> &mut Wire {
+        self.wires[port].as_mut().expect("a part of a graph has the wires of its nodes")
+    }
+
+    /// Offers a packet to a wire. It is returned with the port that it has come to if it takes no time.
+    #[inline]
+    fn cross<D: Driver<Packet = P>>(
+        &mut self,
+        driver: &mut D,
+        now: Time,
+        port: NetPort,
+        packet: P,
+    ) -> Option<(NetPort, P)> {
+        let wire = self.wire(port);
+        match wire.link.offer(now, driver.bytes(&packet)) {
+            Verdict::Arrives(at) => {
+                let far = wire.far;
+                driver.carry(now, at, far, packet).map(|packet| (far, packet))
+            }
+            Verdict::Dropped => {
+                driver.free(packet);
+                None
+            }
+        }
+    }
+
+    /// A packet has come in by a port. It is returned with the port that it leaves by, if it does.
+    #[inline]
+    fn come_in<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        (port, packet): (NetPort, P),
+    ) -> Option<(NetPort, P)> {
+        let taker = tables.map.taker(port);
+        if taker.is_in_bond() {
+            self.come_to_bond(tables, driver, now, port, packet);
+            return None;
+        }
+        self.come_to(tables, driver, now, (taker.node(), port), packet)
+    }
+
+    /// A packet has come to a node. It is returned with the port that it leaves by, if it does.
+    #[inline]
+    pub(crate) fn come_to<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        (node, port): (NodeId, NetPort),
+        packet: P,
+    ) -> Option<(NetPort, P)> {
+        let Some(at) = tables.map.switch(node) else {
+            driver.deliver(now, port, packet);
+            return None;
+        };
+        let switch = self.switches[at].as_mut().expect("a part of a graph has the switches whose ports it has");
+        let forwarding = driver.forwarding(&packet);
+        let Some(out) = switch.forward(&tables.routes, forwarding) else {
+            driver.count(Loss::NoWay);
+            driver.free(packet);
+            return None;
+        };
+        driver.forwarded(at, forwarding.to);
+        Some((tables.map.port(node, out), packet))
+    }
+
+    /// A packet is to leave by the bond that has this port.
+    fn depart_by_bond<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        port: NetPort,
+        mut packet: P,
+    ) {
+        let end = tables.map.bond(port).expect("its wire says so");
+        let members = tables.map.members(end);
+        match self.choose(tables, driver, now, end, &mut packet) {
+            Transmit::One(member) => self.depart_by(tables, driver, now, members[member.index()], packet),
+            Transmit::All(chosen) => {
+                let mut chosen = chosen.iter().peekable();
+                while let Some(member) = chosen.next() {
+                    let port = members[member.index()];
+                    if chosen.peek().is_none() {
+                        return self.depart_by(tables, driver, now, port, packet);
+                    }
+                    if let Some(copy) = driver.copy(&packet) {
+                        self.depart_by(tables, driver, now, port, copy);
+                    }
+                }
+                driver.free(packet);
+            }
+            Transmit::None(_) => {
+                driver.count(Loss::NoMember);
+                driver.free(packet);
+            }
+        }
+    }
+}

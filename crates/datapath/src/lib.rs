@@ -1,0 +1,26 @@
+//! The network's graph as one machine: what becomes of a packet at a wire, a switch, an end of a bond; who hears of a link that is cut.
+//!
+//! ```text
+//!   driver --arrive(port)--> end of a bond? --> node: switch: forward --> bond? --> wire: offer --> driver: carry
+//!      ^                       (in order)             host: driver: deliver                            |
+//!      +------------------------- when the clock, or the queue of events, says so ---------------------+
+//! ```
+//!
+//! [`Graph`] has all that changes, [`Tables`] what does not. Neither has a clock, a queue, a buffer or a socket: those are the [`Driver`]'s, one that
+//! works in real time on frames, and one that works through events on packets that are only numbers. A packet is the driver's own type, and all is
+//! compiled for it.
+//!
+//! A part of a graph is a graph: a driver with several threads gives each the wires, switches and ends of the nodes that it owns.
+#![forbid(unsafe_code)]
+
+mod announcements;
+mod carrier;
+mod driver;
+mod ends;
+mod graph;
+mod map;
+
+pub use driver::{Driver, Loss, Tag};
+pub use ends::{EndSpec, EndState, Role};
+pub use graph::{Graph, Tables, Wire};
+pub use map::{Map, Taker};

@@ -1,0 +1,182 @@
+//! Where each port is, and where it leads.
+
+use bond::MemberId;
+use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId, Side, TiVec, Topology};
+
+/// A port that is in no bond.
+const NO_BOND: BondEndId = BondEndId(u32::MAX);
+
+/// Where each port is, and where it leads: a topology in the form in which packets look it up. Does not change.
+#[derive(Debug)]
+pub struct Map {
+    ports: TiVec<NetPort, Place>,
+    /// Where each node's ports begin.
+    first: TiVec<NodeId, NetPort>,
+    /// The port that each direction leaves from.
+    leaving: TiVec<Direction, NetPort>,
+    /// By end of a bond: the ports of its members.
+    members: TiVec<BondEndId, Vec<NetPort>>,
+    hosts: u32,
+}
+
+/// A port.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Who takes what comes in here.
+    taker: Taker,
+    /// The port at the other end of the link.
+    far: NetPort,
+    /// The end of a bond that it is a member of, or [`NO_BOND`].
+    bond: BondEndId,
+    member: u8,
+}
+
+/// Who takes what comes in by a port: its node, or the end of a bond there. In one word, since each packet at each hop asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taker(u32);
+
+impl Taker {
+    /// With this bit the port is in a bond.
+    const IN_BOND: u32 = 1 << 31;
+
+    /// The node of the port.
+    #[inline]
+    pub const fn node(self) -> NodeId {
+        NodeId(self.0 & !Self::IN_BOND)
+    }
+
+    /// Whether the port is a member of a bond, which takes what comes first.
+    #[inline]
+    pub const fn is_in_bond(self) -> bool {
+        self.0 & Self::IN_BOND != 0
+    }
+}
+
+impl Map {
+    /// The map of a topology.
+    ///
+    /// # Panics
+    /// If it has 2^31 nodes or more.
+    pub fn new(topology: &Topology) -> Self {
+        assert!(topology.nodes.len() < Taker::IN_BOND as usize, "too many nodes");
+        let mut first = TiVec::with_capacity(topology.nodes.len());
+        let mut next = 0;
+        for node in &topology.nodes {
+            first.push(NetPort(next));
+            next += node.ports.len() as u32;
+        }
+        let port = |node: NodeId, port: PortId| NetPort(first[node].0 + u32::from(port.0));
+        let mut ports = TiVec::with_capacity(next as usize);
+        for (id, node) in topology.nodes.iter_enumerated() {
+            for &(link, side) in &node.ports {
+                let far = topology.links[link].end(side.other());
+                ports.push(Place { taker: Taker(id.0), far: port(far.node, far.port), bond: NO_BOND, member: 0 });
+            }
+        }
+        let ends = |link: &topology::Link| [Side::A, Side::B].map(|side| port(link.end(side).node, link.end(side).port));
+        let members = topology.bonds.iter().map(|end| end.ports.iter().map(|at| port(end.node, *at)).collect());
+        let members: TiVec<BondEndId, Vec<NetPort>> = members.collect();
+        for (id, members) in members.iter_enumerated() {
+            for (member, port) in members.iter().enumerate() {
+                let place: &mut Place = &mut ports[*port];
+                (place.bond, place.member) = (id, member as u8);
+                place.taker.0 |= Taker::IN_BOND;
+            }
+        }
+        Self { leaving: topology.links.iter().flat_map(ends).collect(), ports, first, members, hosts: topology.hosts }
+    }
+
+    /// Who takes what comes in by a port.
+    #[inline]
+    pub fn taker(&self, port: NetPort) -> Taker {
+        self.ports[port].taker
+    }
+
+    /// Whether a host takes what comes in by a port, and no bond before it.
+    #[inline]
+    pub fn is_hosts_own(&self, port: NetPort) -> bool {
+        self.taker(port).0 < self.hosts
+    }
+
+    /// The node of a port.
+    #[inline]
+    pub fn node(&self, port: NetPort) -> NodeId {
+        self.taker(port).node()
+    }
+
+    /// The port at the other end of the link.
+    #[inline]
+    pub fn far(&self, port: NetPort) -> NetPort {
+        self.ports[port].far
+    }
+
+    /// The node at the other end of the link.
+    pub fn far_node(&self, port: NetPort) -> NodeId {
+        self.node(self.far(port))
+    }
+
+    /// A node's port.
+    #[inline]
+    pub fn port(&self, node: NodeId, port: PortId) -> NetPort {
+        NetPort(self.first[node].0 + u32::from(port.0))
+    }
+
+    /// The number of a port among those of its node.
+    pub fn number(&self, port: NetPort) -> PortId {
+        PortId((port.0 - self.first[self.node(port)].0) as u16)
+    }
+
+    /// The port that a way over a link leaves from.
+    pub fn leaving(&self, direction: Direction) -> NetPort {
+        self.leaving[direction]
+    }
+
+    /// Both ports of a link, that of side A first.
+    pub fn ends(&self, link: LinkId) -> [NetPort; 2] {
+        Direction::both(link).map(|direction| self.leaving(direction))
+    }
+
+    /// All ports, each with its node.
+    pub fn ports(&self) -> impl ExactSizeIterator<Item = (NetPort, NodeId)> + '_ {
+        self.ports.iter_enumerated().map(|(port, place)| (port, place.taker.node()))
+    }
+
+    /// The end of a bond that a port is a member of.
+    #[inline]
+    pub fn bond(&self, port: NetPort) -> Option<BondEndId> {
+        Some(self.ports[port].bond).filter(|bond| *bond != NO_BOND)
+    }
+
+    /// The same, and which of its members it is.
+    #[inline]
+    pub fn member(&self, port: NetPort) -> Option<(BondEndId, MemberId)> {
+        Some((self.bond(port)?, MemberId::new(usize::from(self.ports[port].member))))
+    }
+
+    /// The ports of a bond's members at one end.
+    ///
+    /// # Panics
+    /// If there is no such end.
+    #[inline]
+    pub fn members(&self, end: BondEndId) -> &[NetPort] {
+        &self.members[end]
+    }
+
+    /// How many hosts there are.
+    #[inline]
+    pub const fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    /// Whether a node is a host.
+    #[inline]
+    pub const fn is_host(&self, node: NodeId) -> bool {
+        node.0 < self.hosts
+    }
+
+    /// A switch's number among the switches; `None` for a host.
+    #[inline]
+    pub fn switch(&self, node: NodeId) -> Option<usize> {
+        node.0.checked_sub(self.hosts).map(|at| at as usize)
+    }
+}

@@ -1,0 +1,316 @@
+//! A worker's side of the graph: frames and their buffers, what is due later, hosts' ports, rings to other workers.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use bond::end::{Output, Received};
+use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
+use datapath::{Driver, Loss, Tag};
+use machine::Time;
+use topology::{BondEndId, NetPort, NodeId, TiVec};
+use vswitch::Forwarding;
+
+use super::bond_log::Quota;
+use super::flight::{Arrival, Due, Flight, Packet};
+use super::flows::Flows;
+use super::host_port::HostPort;
+use super::plan::Plan;
+use super::poller::{Poller, PortKey};
+use super::pool::{Frame, Pool};
+use crate::clock::Clock;
+use crate::control::{Refusals, WorkerCounters};
+use crate::device::Replacement;
+use crate::tap::{LARGEST_FRAME, VNET_HEADER};
+
+/// Memory for frames under way, bytes a worker.
+const POOL_BYTES: usize = 256 << 20;
+
+/// A packet that goes on at another worker.
+#[derive(Debug)]
+pub struct Handed(pub Arrival);
+
+/// What a worker has besides its part of the graph, and gives back when it ends. Lists are indexed like the plan's; what another worker owns
+/// is `None`.
+#[derive(Debug, Default)]
+pub struct EdgeState {
+    /// By host.
+    pub ports: Vec<Option<HostPort>>,
+    /// What is due later: packets on the links that end here, timers of ends of bonds.
+    pub flight: Flight,
+    /// By switch and destination: how many frames it forwarded.
+    pub forwarded: Vec<Option<Box<[u64]>>>,
+    /// By end of a bond: what it may write into the log.
+    pub quotas: TiVec<BondEndId, Option<Quota>>,
+    /// Packets that have entered the fabric here.
+    pub entered: u64,
+    /// TCP flows that end here.
+    pub flows: Flows,
+    /// Frames that went nowhere.
+    pub refused: Refusals,
+    /// How the worker itself does.
+    pub counters: WorkerCounters,
+}
+
+/// A worker's side of the graph.
+#[derive(Debug)]
+pub struct Edge {
+    pub(super) id: usize,
+    pub(super) plan: Arc<Plan>,
+    pub(super) clock: Clock,
+    pub(super) state: EdgeState,
+    pub(super) pool: Pool,
+    /// What is read when no buffer is free, so that it can be dropped; and what is to be cut.
+    pub(super) spare: Vec<u8>,
+    /// Ports with frames that wait for others to be handed to their host with them. Each is there once.
+    waiting: Vec<PortKey>,
+    /// The workers' inboxes, this one's own as well.
+    outboxes: Vec<SyncSender<Handed>>,
+    pub(super) pollers: Arc<[Arc<Poller>]>,
+}
+
+impl Edge {
+    /// The side of the worker number `id`.
+    pub fn new(
+        id: usize,
+        plan: Arc<Plan>,
+        clock: Clock,
+        state: EdgeState,
+        outboxes: Vec<SyncSender<Handed>>,
+        pollers: Arc<[Arc<Poller>]>,
+    ) -> Self {
+        // One byte more than a frame may have shows a frame that is too long.
+        let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES);
+        let spare = vec![0; VNET_HEADER + LARGEST_FRAME];
+        Self { id, plan, clock, state, pool, spare, waiting: Vec::new(), outboxes, pollers }
+    }
+
+    #[cold]
+    fn hand_over(&mut self, to: usize, arrival: Arrival) {
+        match self.outboxes[to].try_send(Handed(arrival)) {
+            Ok(()) => {
+                self.pool.lent();
+                self.pollers[to].wake();
+            }
+            Err(TrySendError::Full(Handed(arrival)) | TrySendError::Disconnected(Handed(arrival))) => {
+                self.state.refused.ring_full += 1;
+                self.pool.put(arrival.packet.frame);
+            }
+        }
+    }
+
+    /// Shows what is handed to a host to the meters. Only where packets are packets, not segments of 64 KiB.
+    fn watch(&mut self, due: Time, packet: &Packet) {
+        let now = self.clock.now();
+        let late = now.since(due);
+        let counters = &mut self.state.counters;
+        counters.delivered += 1;
+        counters.late_total = counters.late_total + late;
+        counters.late_max = counters.late_max.max(late);
+        if !self.state.flows.observe(now, packet.forwarding.hash, packet.number, &packet.frame.bytes()[VNET_HEADER..]) {
+            self.state.refused.unwatched_flows += 1;
+        }
+    }
+
+    /// Hands a frame to a host. Where frames are MTUs, those that come one right after the other are joined, as a network card would: one
+    /// call and one walk through the host's TCP for all of them.
+    #[inline]
+    pub(super) fn hand_to_host(&mut self, key: PortKey, frame: Frame) {
+        let port = self.state.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
+        let begins_to_wait = if self.plan.is_shaped() {
+            port.join(key.device, frame.bytes())
+        } else {
+            port.deliver(key.device, frame.bytes())
+        };
+        if begins_to_wait {
+            self.waiting.push(key);
+        }
+        self.pool.put(frame);
+    }
+
+    /// Hands to hosts what waits. Nothing waits longer than until all is run that was due, and no longer than a burst.
+    #[inline]
+    pub(super) fn hand_over_waiting(&mut self) {
+        for key in self.waiting.drain(..) {
+            let port = self.state.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
+            port.hand_over(key.device);
+        }
+    }
+
+    /// A device of a host was made again, and its port opened anew.
+    pub(super) fn replace_port(&mut self, key: PortKey, Replacement { old, socket, port }: Replacement) {
+        let poller = &self.pollers[self.id];
+        poller.ignore(&*old);
+        if let Err(error) = poller.watch(&*socket, key) {
+            tracing::error!("a device that was made again is not read: {error}");
+        }
+        if let Some(host) = &mut self.state.ports[key.host] {
+            host.replace_port(key.device, port);
+        }
+    }
+}
+
+impl Driver for Edge {
+    type Packet = Packet;
+
+    #[inline]
+    fn bytes(&self, packet: &Packet) -> u32 {
+        (packet.frame.bytes().len() - VNET_HEADER) as u32
+    }
+
+    #[inline]
+    fn forwarding(&self, packet: &Packet) -> Forwarding {
+        packet.forwarding
+    }
+
+    fn set_forwarding(&mut self, packet: &mut Packet, forwarding: Forwarding) {
+        packet.forwarding = forwarding;
+    }
+
+    fn tag(&self, packet: &Packet) -> Tag {
+        packet.tag
+    }
+
+    fn set_tag(&mut self, packet: &mut Packet, tag: Tag) {
+        packet.tag = tag;
+    }
+
+    fn destination(&self, packet: &Packet) -> [u8; 6] {
+        packet.frame.bytes()[VNET_HEADER..].first_chunk().copied().expect("a frame that came in has a header")
+    }
+
+    fn source(&self, packet: &Packet) -> [u8; 6] {
+        packet.frame.bytes()[VNET_HEADER + 6..].first_chunk().copied().expect("a frame that came in has a header")
+    }
+
+    fn set_destination(&mut self, packet: &mut Packet, mac: [u8; 6]) {
+        packet.frame()[..6].copy_from_slice(&mac);
+    }
+
+    fn summary(&mut self, config: &Config, packet: &Packet) -> Summary {
+        Summary::of(config, &packet.frame.bytes()[VNET_HEADER..])
+    }
+
+    fn frame<'a>(&'a self, packet: &'a Packet) -> Option<&'a [u8]> {
+        Some(&packet.frame.bytes()[VNET_HEADER..])
+    }
+
+    fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
+        end.transmit_frame(now, packet.frame())
+    }
+
+    fn receive_from_external(
+        &mut self,
+        now: Time,
+        end: &mut End<Packet>,
+        member: MemberId,
+        packet: Packet,
+        out: &mut Vec<Packet>,
+    ) -> Received<Packet> {
+        end.receive_frame(now, member, packet, &mut |packet| out.push(packet))
+    }
+
+    fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        let Some(mut frame) = self.pool.take() else {
+            self.state.refused.no_buffer += 1;
+            return None;
+        };
+        let bytes = packet.frame.bytes();
+        // One from before the MTU became smaller may be longer than buffers are now.
+        let Some(room) = frame.buffer().get_mut(..bytes.len()) else {
+            self.pool.put(frame);
+            self.state.refused.removed += 1;
+            return None;
+        };
+        room.copy_from_slice(bytes);
+        frame.set_len(bytes.len());
+        Some(Packet { frame, ..*packet })
+    }
+
+    fn make(&mut self, bytes: &[u8], forwarding: Forwarding, tag: Tag) -> Option<Packet> {
+        let Some(mut frame) = self.pool.take() else {
+            self.state.refused.no_buffer += 1;
+            return None;
+        };
+        let end = VNET_HEADER + bytes.len();
+        let buffer = frame.buffer();
+        // An all-zero virtio-net header leaves nothing to be done.
+        buffer[..VNET_HEADER].fill(0);
+        buffer[VNET_HEADER..end].copy_from_slice(bytes);
+        frame.set_len(end);
+        Some(Packet { frame, forwarding, number: 0, tag })
+    }
+
+    #[inline]
+    fn free(&mut self, packet: Packet) {
+        self.pool.put(packet.frame);
+    }
+
+    #[cold]
+    fn count(&mut self, loss: Loss) {
+        let refused = &mut self.state.refused;
+        *match loss {
+            Loss::NoWay => &mut refused.unknown_destination,
+            Loss::NoMember => &mut refused.no_member,
+            Loss::Cut => &mut refused.removed,
+            Loss::Announcement => &mut refused.multicast,
+        } += 1;
+    }
+
+    #[inline]
+    fn carry(&mut self, now: Time, at: Time, port: NetPort, packet: Packet) -> Option<Packet> {
+        let owner = self.plan.owner(self.plan.map().node(port));
+        if owner != self.id {
+            self.hand_over(owner, Arrival { at, port, packet });
+            return None;
+        }
+        if at > now {
+            self.state.flight.add(Arrival { at, port, packet });
+            return None;
+        }
+        Some(packet)
+    }
+
+    fn throw_away(&mut self, ports: [NetPort; 2]) -> [u64; 2] {
+        let mut lost = [0; 2];
+        for (port, packet) in self.state.flight.take_on_way_to(ports) {
+            lost[usize::from(port != ports[0])] += 1;
+            self.pool.put(packet.frame);
+        }
+        lost
+    }
+
+    /// A packet has reached its host, when it was due.
+    #[inline]
+    fn deliver(&mut self, due: Time, port: NetPort, mut packet: Packet) {
+        let host = self.plan.map().node(port);
+        if self.plan.is_known_by_members(host) {
+            // A peer may know it by a member's address; its device has one.
+            let to = &mut packet.frame()[..6];
+            if to[0] & 1 == 0 {
+                to.copy_from_slice(&self.plan.host_table().mac(host));
+            }
+        }
+        if self.plan.is_shaped() {
+            self.watch(due, &packet);
+        }
+        // All members of a bond of ours are one device.
+        let is_external = self.plan.fabric().topology.nodes[host].is_external();
+        let device = if is_external { usize::from(self.plan.map().number(port)) } else { 0 };
+        self.hand_to_host(PortKey { host: host.0 as usize, device }, packet.frame);
+    }
+
+    #[inline]
+    fn forwarded(&mut self, switch: usize, to: NodeId) {
+        if let Some(by_host) = &mut self.state.forwarded[switch] {
+            by_host[to.0 as usize] += 1;
+        }
+    }
+
+    fn wake_at(&mut self, at: Time, end: BondEndId) {
+        self.state.flight.add_timer(at, Due::End(end));
+    }
+
+    fn note(&mut self, now: Time, end: BondEndId, output: &Output) {
+        self.log_of_bond(now, end, output);
+    }
+}

@@ -1,0 +1,262 @@
+//! The simulation's side of the graph: packets as numbers, and the calendar of what is under way.
+
+use bond::end::Received;
+use bond::{Config, End, MemberId, Summary, Transmit};
+use datapath::{Driver, Loss, Tag};
+use machine::{Calendar, Time};
+use topology::{BondEndId, NetPort};
+use vswitch::Forwarding;
+
+use crate::headers::Headers;
+use crate::pool::Pool;
+
+/// [`Event::at`] of a flow's timer; [`Event::header`] says which end's.
+pub(crate) const TIMER: u32 = u32::MAX;
+/// [`Event::at`] of a flow's start.
+pub(crate) const START: u32 = u32::MAX - 1;
+/// [`Event::at`] of the timer of a bond's end; [`Event::header`] is its number.
+pub(crate) const BOND: u32 = u32::MAX - 2;
+/// [`Packet::header`] of a frame that has bytes; [`Packet::id`] is its place among the frames.
+const FRAME: u32 = u32::MAX;
+
+/// A packet comes in by a port, or somebody wakes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event {
+    /// [`Packet::id`].
+    pub(crate) packet: u32,
+    /// [`Packet::header`]; of a timer, whose it is.
+    pub(crate) header: u32,
+    /// The port, or [`TIMER`], [`START`], [`BOND`].
+    pub(crate) at: u32,
+}
+
+/// A packet: a flow's, or a frame that somebody wrote, as bonds and hosts do that tell their addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    /// Its number in the pool.
+    pub(crate) id: u32,
+    /// The number of its header.
+    pub(crate) header: u32,
+}
+
+impl Packet {
+    pub(crate) const fn is_frame(self) -> bool {
+        self.header == FRAME
+    }
+}
+
+/// A frame with bytes.
+#[derive(Clone, Debug)]
+struct Frame {
+    bytes: Box<[u8]>,
+    forwarding: Forwarding,
+    tag: Tag,
+}
+
+/// What is under way, and what it is.
+#[derive(Debug)]
+pub(crate) struct Medium {
+    pub(crate) calendar: Calendar<Event>,
+    pub(crate) headers: Headers,
+    pub(crate) packets: Pool,
+    /// By number in the pool: which one it is among those that the end of a bond has sent. Empty where there are no bonds.
+    numbers: Vec<u32>,
+    frames: Vec<Option<Frame>>,
+    /// Places in `frames` that are free.
+    free_frames: Vec<u32>,
+    /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
+    pub(crate) delivered: Vec<(NetPort, Packet)>,
+    /// When the last packet that a wire took arrives, and where.
+    pub(crate) carried: Option<(Time, NetPort)>,
+}
+
+impl Medium {
+    pub(crate) fn new(headers: Headers, packets: Pool) -> Self {
+        Self {
+            calendar: Calendar::new(),
+            headers,
+            packets,
+            numbers: Vec::new(),
+            frames: Vec::new(),
+            free_frames: Vec::new(),
+            delivered: Vec::new(),
+            carried: None,
+        }
+    }
+
+    fn frame_of(&self, packet: Packet) -> &Frame {
+        self.frames[packet.id as usize].as_ref().expect("a frame is under way once")
+    }
+
+    fn frame_of_mut(&mut self, packet: Packet) -> &mut Frame {
+        self.frames[packet.id as usize].as_mut().expect("a frame is under way once")
+    }
+
+    fn keep(&mut self, frame: Frame) -> Packet {
+        let id = self.free_frames.pop().unwrap_or(self.frames.len() as u32);
+        if id as usize == self.frames.len() {
+            self.frames.push(None);
+        }
+        self.frames[id as usize] = Some(frame);
+        Packet { id, header: FRAME }
+    }
+
+    fn number(&mut self, packet: Packet, number: u32) {
+        let at = packet.id as usize;
+        if at >= self.numbers.len() {
+            self.numbers.resize(at + 1, 0);
+        }
+        self.numbers[at] = number;
+    }
+}
+
+impl Driver for Medium {
+    type Packet = Packet;
+
+    #[inline]
+    fn bytes(&self, packet: &Packet) -> u32 {
+        if packet.is_frame() { self.frame_of(*packet).bytes.len() as u32 } else { self.headers.get(packet.header).bytes }
+    }
+
+    #[inline]
+    fn forwarding(&self, packet: &Packet) -> Forwarding {
+        if packet.is_frame() { self.frame_of(*packet).forwarding } else { self.headers.get(packet.header).forwarding }
+    }
+
+    fn set_forwarding(&mut self, packet: &mut Packet, forwarding: Forwarding) {
+        self.frame_of_mut(*packet).forwarding = forwarding;
+    }
+
+    fn tag(&self, packet: &Packet) -> Tag {
+        if packet.is_frame() { self.frame_of(*packet).tag } else { Tag::Number(self.numbers[packet.id as usize]) }
+    }
+
+    fn set_tag(&mut self, packet: &mut Packet, tag: Tag) {
+        match tag {
+            _ if packet.is_frame() => self.frame_of_mut(*packet).tag = tag,
+            Tag::Number(number) => self.number(*packet, number),
+            Tag::None | Tag::Control => self.number(*packet, 0),
+        }
+    }
+
+    fn destination(&self, packet: &Packet) -> [u8; 6] {
+        match self.frame(packet) {
+            Some(frame) => frame.first_chunk().copied().unwrap_or_default(),
+            None => self.headers.destination(packet.header),
+        }
+    }
+
+    fn source(&self, packet: &Packet) -> [u8; 6] {
+        match self.frame(packet) {
+            Some(frame) => frame.get(6..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default(),
+            None => self.headers.source(packet.header),
+        }
+    }
+
+    fn set_destination(&mut self, packet: &mut Packet, mac: [u8; 6]) {
+        if !packet.is_frame() {
+            packet.header = self.headers.with_destination(packet.header, mac);
+        } else if let Some(destination) = self.frame_of_mut(*packet).bytes.first_chunk_mut() {
+            *destination = mac;
+        }
+    }
+
+    fn summary(&mut self, config: &Config, packet: &Packet) -> Summary {
+        match self.frame(packet) {
+            Some(frame) => Summary::of(config, frame),
+            None => self.headers.summary(config.policy, packet.header),
+        }
+    }
+
+    fn frame<'a>(&'a self, packet: &'a Packet) -> Option<&'a [u8]> {
+        packet.is_frame().then(|| &*self.frame_of(*packet).bytes)
+    }
+
+    fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
+        if packet.is_frame() {
+            return end.transmit_frame(now, &mut self.frame_of_mut(*packet).bytes);
+        }
+        let summary = self.headers.summary(end.bond().config().policy, packet.header);
+        let (transmit, number) = end.transmit(now, &summary);
+        if let Transmit::One(member) = transmit {
+            let source = end.bond().source_on(member, summary.src_mac);
+            if source != summary.src_mac {
+                packet.header = self.headers.with_source(packet.header, source);
+            }
+        }
+        (transmit, number)
+    }
+
+    /// In a simulation an external partner is one of ours.
+    fn receive_from_external(
+        &mut self,
+        now: Time,
+        end: &mut End<Packet>,
+        member: MemberId,
+        packet: Packet,
+        out: &mut Vec<Packet>,
+    ) -> Received<Packet> {
+        let summary = self.summary(end.bond().config(), &packet);
+        let back = end.receive(now, (member, 0), &summary, packet, &mut |packet| out.push(packet));
+        Received { back, poll: false }
+    }
+
+    fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        if packet.is_frame() {
+            let copy = self.frame_of(*packet).clone();
+            return Some(self.keep(copy));
+        }
+        let id = self.packets.copy(packet.id);
+        let copy = Packet { id, ..*packet };
+        self.number(copy, self.numbers[packet.id as usize]);
+        Some(copy)
+    }
+
+    fn make(&mut self, frame: &[u8], forwarding: Forwarding, tag: Tag) -> Option<Packet> {
+        Some(self.keep(Frame { bytes: frame.into(), forwarding, tag }))
+    }
+
+    #[inline]
+    fn free(&mut self, packet: Packet) {
+        if packet.is_frame() {
+            self.frames[packet.id as usize] = None;
+            self.free_frames.push(packet.id);
+        } else {
+            self.packets.take(packet.id);
+        }
+    }
+
+    /// Bonds' ends count for themselves; a checked fabric is connected.
+    fn count(&mut self, _: Loss) {}
+
+    #[inline]
+    fn carry(&mut self, _: Time, at: Time, port: NetPort, packet: Packet) -> Option<Packet> {
+        self.carried = Some((at, port));
+        self.calendar.push(at, Event { packet: packet.id, header: packet.header, at: port.0 });
+        None
+    }
+
+    /// Looks at every event: cables are pulled rarely.
+    fn throw_away(&mut self, ports: [NetPort; 2]) -> [u64; 2] {
+        let mut lost = [0; 2];
+        let mut events = std::mem::take(&mut self.calendar);
+        while let Some((at, event)) = events.pop() {
+            match ports.iter().position(|port| event.at == port.0) {
+                None => self.calendar.push(at, event),
+                Some(port) => {
+                    lost[port] += 1;
+                    self.free(Packet { id: event.packet, header: event.header });
+                }
+            }
+        }
+        lost
+    }
+
+    fn deliver(&mut self, _: Time, port: NetPort, packet: Packet) {
+        self.delivered.push((port, packet));
+    }
+
+    fn wake_at(&mut self, at: Time, end: BondEndId) {
+        self.calendar.push(at, Event { packet: 0, header: end.0, at: BOND });
+    }
+}
