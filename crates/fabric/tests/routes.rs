@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fabric::{Fabric, Source, parse};
 use proptest::prelude::*;
-use topology::{NodeId, PortId, Routes};
+use topology::{LinkId, NodeId, PortId, Routes};
 
 fn read(text: &str) -> Fabric {
     parse(&Source { name: "net".to_owned(), text: text.to_owned() })
@@ -17,13 +17,13 @@ fn peer(fabric: &Fabric, at: NodeId, port: PortId) -> NodeId {
     fabric.topology.links[link].end(side.other()).node
 }
 
-/// Distances of all nodes to the host `to`, by relaxing every link until nothing changes. Hosts don't forward.
-fn distances(fabric: &Fabric, to: NodeId) -> Vec<Option<u32>> {
+/// Distances of all nodes to the host `to`, by relaxing every link that carries until nothing changes. Hosts don't forward.
+fn distances(fabric: &Fabric, carries: impl Fn(LinkId) -> bool, to: NodeId) -> Vec<Option<u32>> {
     let mut distance = vec![None; fabric.topology.nodes.len()];
     distance[to.0 as usize] = Some(0);
     loop {
         let mut changed = false;
-        for link in &fabric.topology.links {
+        for (_, link) in fabric.topology.links.iter_enumerated().filter(|(id, _)| carries(*id)) {
             for (near, far) in [(link.a.node, link.b.node), (link.b.node, link.a.node)] {
                 let forwards = near == to || near.0 >= fabric.topology.hosts;
                 let Some(d) = distance[near.0 as usize].filter(|_| forwards) else { continue };
@@ -42,17 +42,23 @@ fn distances(fabric: &Fabric, to: NodeId) -> Vec<Option<u32>> {
 
 /// Every next hop is one closer, and every port that leads one closer is a next hop; groups number the sets.
 fn check(fabric: &Fabric) {
-    let routes = Routes::compute(&fabric.topology);
+    check_around(fabric, |_| true);
+}
+
+/// The same over the links that carry.
+fn check_around(fabric: &Fabric, carries: impl Fn(LinkId) -> bool) {
+    let routes = Routes::around(&fabric.topology, &carries);
     for (to, _) in fabric.topology.hosts() {
-        let distance = distances(fabric, to);
+        let distance = distances(fabric, &carries, to);
         for at in (0..fabric.topology.nodes.len() as u32).map(NodeId) {
-            let here = distance[at.0 as usize].expect("connected");
+            let here = distance[at.0 as usize];
             let forwards = |node: NodeId| node == to || node.0 >= fabric.topology.hosts;
             let expected: Vec<PortId> = (0..fabric.topology.nodes[at].ports.len() as u16)
                 .map(PortId)
                 .filter(|&port| {
                     let next = peer(fabric, at, port);
-                    forwards(next) && distance[next.0 as usize].is_some_and(|d| d + 1 == here)
+                    let (link, _) = fabric.topology.nodes[at].ports[port];
+                    carries(link) && forwards(next) && distance[next.0 as usize].is_some_and(|d| Some(d + 1) == here)
                 })
                 .collect();
             assert_eq!(
@@ -106,6 +112,15 @@ proptest! {
     #[test]
     fn next_hops_are_all_the_shortest(text in networks()) {
         check(&read(&text));
+    }
+
+    #[test]
+    fn next_hops_are_all_the_shortest_around_links_that_are_down(
+        text in networks(), down in prop::collection::vec(any::<prop::sample::Index>(), 1..8),
+    ) {
+        let fabric = read(&text);
+        let down: BTreeSet<usize> = down.iter().map(|index| index.index(fabric.topology.links.len())).collect();
+        check_around(&fabric, |link| !down.contains(&link.into()));
     }
 }
 

@@ -16,9 +16,11 @@ mod graph;
 mod index;
 mod lookup;
 mod routes;
+#[cfg(test)]
+mod testing;
 
 pub use build::Group;
 pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
 pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
-pub use routes::Routes;
+pub use routes::{Rerouting, Routes};
 pub use typed_index_collections::{TiSlice, TiVec, ti_vec};

@@ -183,35 +183,9 @@ impl Topology {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
-
-    use link::LinkSpec;
-
     use super::*;
-    use crate::{BondEnd, Group, Routes, Side};
-
-    /// Two hosts at a switch each, and two links between the switches, the second of which can be a bond's.
-    fn square() -> Topology {
-        let mut topology = Topology::default();
-        for last in 1..3 {
-            let address = HostAddress {
-                mac: [2, 0, 0, 0, 0, last],
-                ipv4: Ipv4Addr::new(10, 0, 0, last),
-                ipv4_prefix: 8,
-                ipv6: Ipv6Addr::LOCALHOST,
-                ipv6_prefix: 64,
-                pod: None,
-            };
-            topology.add_host(format!("h{last}"), address);
-        }
-        for name in ["s1", "s2"] {
-            topology.add_switch(name.into(), 1, None);
-        }
-        for (a, b) in [(0, 2), (1, 3), (2, 3), (3, 2)] {
-            topology.connect(NodeId(a), NodeId(b), LinkSpec::default());
-        }
-        topology
-    }
+    use crate::testing::{bond, square};
+    use crate::{Routes, Side};
 
     #[test]
     fn a_direction_knows_its_link_its_side_and_its_way_back() {
@@ -254,13 +228,8 @@ mod tests {
         let mut topology = square();
         let plain = Routes::compute(&topology);
         assert_eq!(plain.next_hops(NodeId(2), NodeId(1)), [PortId(1), PortId(2)]);
-        let bond = topology.regroup(&[Group { links: vec![LinkId(2), LinkId(3)], members: 3 }]).remove(0);
+        let bond = bond(&mut topology, [NodeId(2), NodeId(3)], vec![LinkId(2), LinkId(3)], 3);
         assert_eq!(bond, [LinkId(2), LinkId(3), LinkId(4)]);
-        for (node, partner) in [(2, 1), (3, 0)] {
-            let (node, partner) = (NodeId(node), BondEndId(partner));
-            let ports = topology.ports_at(node, &bond);
-            topology.bonds.push(BondEnd { node, name: "bond0".into(), ports, partner });
-        }
         let end = topology.bond_at(NodeId(3), PortId(2)).unwrap();
         assert_eq!(end, BondEndId(1));
         assert_eq!(topology.bond_links(end).collect::<Vec<_>>(), bond);

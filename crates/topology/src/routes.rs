@@ -7,11 +7,13 @@
 //! Hosts don't forward: paths lead through switches only.
 //!
 //! A bond counts as one next hop: of its members only the first one's port stands in a set. Further members come last at
-//! their nodes, so tables stay right when a case has another number of them.
+//! their nodes, so tables stay right when a case has another number of them. A bond carries as long as one member does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::{NodeId, PortId, TiVec, Topology};
+use serde::{Deserialize, Serialize};
+
+use crate::{LinkId, NodeId, PortId, TiSlice, TiVec, Topology};
 
 /// Marks a pair without a path, in distances and among attachments.
 const NONE: u32 = u32::MAX;
@@ -19,14 +21,38 @@ const NONE: u32 = u32::MAX;
 /// The next-hop set of every host towards all others.
 static ONLY_PORT: [PortId; 1] = [PortId(0)];
 
+/// What becomes of next-hop sets when a link loses its carrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rerouting {
+    /// Next-hop sets leave out what has no carrier, and routes are computed anew around it.
+    #[default]
+    Follow,
+    /// Routes are those of the whole network, whatever fails: for studies of what failures cost.
+    Fixed,
+}
+
+impl Rerouting {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Follow, Self::Fixed];
+
+    /// Its name in files and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Follow => "follow",
+            Self::Fixed => "fixed",
+        }
+    }
+}
+
 /// Next-hop sets of every switch towards every host.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// Of each host, where it hangs.
     hosts: TiVec<NodeId, Attached>,
     /// Of each switch, where its part of `ranges` lies.
     switches: Vec<Sets>,
-    /// How many attachments there are: the length of a row of `table`.
+    /// How many attachments there are, and one more if a host is cut off: the length of a row of `table`.
     attachments: u32,
     /// Set number of each switch (row) and attachment (column).
     table: Vec<u16>,
@@ -37,20 +63,22 @@ pub struct Routes {
 }
 
 /// Where a host hangs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attached {
     /// The switch; or the other host, in a fabric of two hosts and nothing else.
     at: NodeId,
-    /// The column of that switch.
+    /// The column of that switch; that of no switch, if the host is cut off.
     attachment: u32,
     /// Its place among the hosts of that switch.
     rank: u32,
     /// The port of that switch.
     port: PortId,
+    /// Whether its link or bond carries. If not, the host is cut off.
+    carries: bool,
 }
 
 /// A switch's next-hop sets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sets {
     /// Where they start in `ranges`.
     first: u32,
@@ -61,14 +89,24 @@ struct Sets {
 }
 
 impl Routes {
-    /// Computes all equal-cost shortest paths. Every link, and every bond, costs the same.
+    /// Computes all equal-cost shortest paths of the whole network. Every link, and every bond, costs the same.
     ///
     /// One breadth-first search per attachment. A fat-tree of k = 48 (27,648 hosts, 2,880 switches, 1,152 attachments)
     /// takes 0.4 s and 8 MB, k = 64 takes 2 s and 24 MB (2 cores, both busy otherwise, 2026-11-21;
     /// `cargo run --release -p heddle-fabric --example routes -- 48`).
     pub fn compute(topology: &Topology) -> Self {
-        let network = Network::of(topology);
-        let (hosts, columns) = attach(topology);
+        Self::around(topology, |_| true)
+    }
+
+    /// Computes all equal-cost shortest paths over links that carry: those for which `carries` is true. A bond carries as
+    /// long as one of its members does, and the first member's port stands for it even if that member is down.
+    ///
+    /// A node that has no way to a host has an empty set towards it. The groups of two tables have nothing to do with
+    /// each other: who keeps something a group starts anew ([`Routes::groups`]).
+    pub fn around(topology: &Topology, carries: impl Fn(LinkId) -> bool) -> Self {
+        let usable = usable(topology, carries);
+        let network = Network::of(topology, &usable);
+        let (hosts, columns) = attach(topology, &usable);
         let attachments = columns.len() as u32;
         let mut builder = Builder::new(network.switches(), attachments as usize);
         let mut search = Search::new(network.switches());
@@ -83,7 +121,7 @@ impl Routes {
         builder.finish(hosts, &on_switch, attachments)
     }
 
-    /// The ports of `at` on shortest paths to the host `to`, ascending. Empty only if `at` is `to`.
+    /// The ports of `at` on shortest paths to the host `to`, ascending. Empty if `at` is `to`, and if there is no path.
     ///
     /// # Panics
     /// If `to` is not a host or `at` is not a node of the topology.
@@ -91,12 +129,18 @@ impl Routes {
     pub fn next_hops(&self, at: NodeId, to: NodeId) -> &[PortId] {
         let host = &self.hosts[to];
         if host.at == at {
-            return std::slice::from_ref(&host.port);
+            return &std::slice::from_ref(&host.port)[..usize::from(host.carries)];
         }
-        let Some((row, sets)) = self.row(at) else { return if at == to { &[] } else { &ONLY_PORT } };
+        let Some((row, sets)) = self.row(at) else { return self.next_hops_of_host(at, to) };
         let set = self.table[row * self.attachments as usize + host.attachment as usize];
         let (from, to) = self.ranges[sets.first as usize + usize::from(set)];
         &self.ports[from as usize..to as usize]
+    }
+
+    /// A host has no table: it has a way if its link carries and its switch has one.
+    fn next_hops_of_host(&self, at: NodeId, to: NodeId) -> &[PortId] {
+        let own = &self.hosts[at];
+        if at == to || !own.carries || self.next_hops(own.at, to).is_empty() { &[] } else { &ONLY_PORT }
     }
 
     /// A small number that says which next-hop set of `at` leads to `to`: equal numbers at one node mean equal sets.
@@ -132,42 +176,65 @@ impl Routes {
     }
 }
 
-/// Where every host hangs, and the switches with hosts in the order of their first host.
-fn attach(topology: &Topology) -> (TiVec<NodeId, Attached>, Vec<u32>) {
+/// Of each link, whether a next-hop set may have a port of it. A bond's first member stands for the bond.
+fn usable(topology: &Topology, carries: impl Fn(LinkId) -> bool) -> TiVec<LinkId, bool> {
+    let carrying: TiVec<LinkId, bool> = topology.links.keys().map(carries).collect();
+    let mut usable = carrying.clone();
+    for end in topology.bonds.keys() {
+        let any = topology.bond_links(end).any(|link| carrying[link]);
+        for (member, link) in topology.bond_links(end).enumerate() {
+            usable[link] = member == 0 && any;
+        }
+    }
+    usable
+}
+
+/// Where every host hangs, and whose column each is: the switches with hosts in the order of their first host, and no
+/// switch at the end if a host is cut off.
+fn attach(topology: &Topology, usable: &TiSlice<LinkId, bool>) -> (TiVec<NodeId, Attached>, Vec<Option<u32>>) {
     let mut columns = Vec::new();
     let mut column_of: TiVec<NodeId, u32> = vec![NONE; topology.nodes.len()].into();
     let mut ranks: TiVec<NodeId, u32> = vec![0; topology.nodes.len()].into();
     let hosts = topology.hosts().map(|(_, host)| {
         let (link, side) = host.ports[PortId(0)];
         let end = topology.links[link].end(side.other());
-        if topology.is_host(end.node) {
-            return Attached { at: end.node, attachment: NONE, rank: 0, port: end.port };
+        let mut attached = Attached { at: end.node, attachment: NONE, rank: 0, port: end.port, carries: usable[link] };
+        if !topology.is_host(end.node) {
+            if column_of[end.node] == NONE {
+                column_of[end.node] = columns.len() as u32;
+                columns.push(Some(end.node.0 - topology.hosts));
+            }
+            attached.attachment = column_of[end.node];
+            attached.rank = ranks[end.node];
+            ranks[end.node] += 1;
         }
-        if column_of[end.node] == NONE {
-            column_of[end.node] = columns.len() as u32;
-            columns.push(end.node.0 - topology.hosts);
-        }
-        ranks[end.node] += 1;
-        Attached { at: end.node, attachment: column_of[end.node], rank: ranks[end.node] - 1, port: end.port }
+        attached
     });
-    (hosts.collect(), columns)
+    let mut hosts: TiVec<NodeId, Attached> = hosts.collect();
+    // All hosts that are cut off are reached alike, from wherever: not at all.
+    let nowhere = columns.len() as u32;
+    for host in hosts.iter_mut().filter(|host| !host.carries && host.attachment != NONE) {
+        host.attachment = nowhere;
+    }
+    if hosts.iter().any(|host| host.attachment == nowhere) {
+        columns.push(None);
+    }
+    (hosts, columns)
 }
 
-/// The switches and the links between them, as rows of (neighbour, port).
+/// The switches and the usable links between them, as rows of (neighbour, port).
 struct Network {
     starts: Vec<usize>,
     edges: Vec<(u32, PortId)>,
 }
 
 impl Network {
-    fn of(topology: &Topology) -> Self {
+    fn of(topology: &Topology, usable: &TiSlice<LinkId, bool>) -> Self {
         let mut network = Self { starts: vec![0], edges: Vec::new() };
-        let further: BTreeSet<(NodeId, PortId)> =
-            topology.bonds.iter().flat_map(|end| end.ports.iter().skip(1).map(|&port| (end.node, port))).collect();
-        for (id, node) in topology.switches() {
+        for (_, node) in topology.switches() {
             for (port, &(link, side)) in node.ports.iter_enumerated() {
                 let peer = topology.links[link].end(side.other()).node;
-                if !topology.is_host(peer) && !further.contains(&(id, port)) {
+                if !topology.is_host(peer) && usable[link] {
                     network.edges.push((peer.0 - topology.hosts, port));
                 }
             }
@@ -196,11 +263,14 @@ impl Search {
         Self { distance: vec![NONE; switches], queue: Vec::with_capacity(switches) }
     }
 
-    fn run(&mut self, network: &Network, from: u32) {
+    /// Measures the distances to a switch; where there is none, all are [`NONE`].
+    fn run(&mut self, network: &Network, from: Option<u32>) {
         self.distance.fill(NONE);
-        self.distance[from as usize] = 0;
         self.queue.clear();
-        self.queue.push(from);
+        if let Some(from) = from {
+            self.distance[from as usize] = 0;
+            self.queue.push(from);
+        }
         let mut next = 0;
         while let Some(&at) = self.queue.get(next) {
             next += 1;
@@ -270,5 +340,103 @@ impl Builder {
             }
         }
         routes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{bond, network, square};
+
+    const H1: NodeId = NodeId(0);
+    const H2: NodeId = NodeId(1);
+    const S1: NodeId = NodeId(2);
+    const S2: NodeId = NodeId(3);
+
+    fn without(topology: &Topology, down: &[u32]) -> Routes {
+        Routes::around(topology, |link| !down.contains(&link.0))
+    }
+
+    #[test]
+    fn a_link_that_is_down_leaves_the_sets_of_both_ends() {
+        let topology = square();
+        let routes = without(&topology, &[2]);
+        assert_eq!((routes.next_hops(S1, H2), routes.next_hops(S2, H1)), (&[PortId(2)][..], &[PortId(2)][..]));
+        let routes = without(&topology, &[3]);
+        assert_eq!((routes.next_hops(S1, H2), routes.next_hops(S2, H1)), (&[PortId(1)][..], &[PortId(1)][..]));
+        assert_eq!((routes.next_hops(H1, H2), routes.next_hops(S2, H2)), (&[PortId(0)][..], &[PortId(0)][..]));
+    }
+
+    #[test]
+    fn there_is_no_next_hop_where_there_is_no_way() {
+        let routes = without(&square(), &[2, 3]);
+        for (at, to) in [(S1, H2), (S2, H1), (H1, H2), (H2, H1)] {
+            assert!(routes.next_hops(at, to).is_empty(), "{at:?} to {to:?}");
+        }
+        assert_eq!((routes.next_hops(S1, H1), routes.next_hops(S2, H2)), (&[PortId(0)][..], &[PortId(0)][..]));
+    }
+
+    #[test]
+    fn a_host_whose_own_link_is_down_is_reached_from_nowhere() {
+        let routes = without(&square(), &[1]);
+        for at in [H1, S1, S2] {
+            assert!(routes.next_hops(at, H2).is_empty(), "{at:?}");
+            assert!(routes.group(at, H2) < routes.groups(at), "{at:?}");
+        }
+        assert!(routes.next_hops(H2, H1).is_empty());
+        assert_eq!(routes.next_hops(S2, H1), [PortId(1), PortId(2)]);
+    }
+
+    #[test]
+    fn a_host_beside_one_that_is_cut_off_is_reached_as_before() {
+        // h1 at the switch 3, h2 and h3 at the switch 4; h2 is cut off.
+        let topology = network(3, 2, &[(0, 3), (1, 4), (2, 4), (3, 4)]);
+        let (routes, whole) = (without(&topology, &[1]), Routes::compute(&topology));
+        let (h2, h3) = (NodeId(1), NodeId(2));
+        for at in [NodeId(3), NodeId(4)] {
+            assert!(routes.next_hops(at, h2).is_empty(), "{at:?}");
+            assert_eq!(routes.next_hops(at, h3), whole.next_hops(at, h3), "{at:?}");
+            assert_ne!(routes.group(at, h2), routes.group(at, h3), "{at:?}: unequal sets have unequal numbers");
+        }
+    }
+
+    #[test]
+    fn two_hosts_without_a_switch_reach_each_other_while_their_link_carries() {
+        let topology = network(2, 0, &[(0, 1)]);
+        assert_eq!(Routes::compute(&topology).next_hops(H1, H2), [PortId(0)]);
+        assert!(without(&topology, &[0]).next_hops(H1, H2).is_empty());
+    }
+
+    #[test]
+    fn a_bond_carries_as_long_as_one_member_does() {
+        let mut topology = square();
+        let links = bond(&mut topology, [S1, S2], vec![LinkId(2), LinkId(3)], 3);
+        assert_eq!(links, [LinkId(2), LinkId(3), LinkId(4)]);
+        let whole = Routes::compute(&topology);
+        for down in [&[2][..], &[3], &[2, 3], &[2, 4], &[3, 4]] {
+            assert_eq!(without(&topology, down), whole, "{down:?}");
+        }
+        let routes = without(&topology, &[2, 3, 4]);
+        assert!(routes.next_hops(S1, H2).is_empty() && routes.next_hops(S2, H1).is_empty());
+
+        // A host's bond, too.
+        let mut topology = square();
+        assert_eq!(bond(&mut topology, [H1, S1], vec![LinkId(0)], 2), [LinkId(0), LinkId(4)]);
+        assert_eq!(without(&topology, &[0]), Routes::compute(&topology));
+        assert_eq!(without(&topology, &[4]), Routes::compute(&topology));
+        assert!(without(&topology, &[0, 4]).next_hops(S1, H1).is_empty());
+    }
+
+    #[test]
+    fn routes_are_the_old_ones_when_all_links_carry_again() {
+        let topology = square();
+        let whole = Routes::compute(&topology);
+        let mut down = TiVec::from(vec![false; topology.links.len()]);
+        for link in topology.links.keys() {
+            down[link] = true;
+            assert_ne!(Routes::around(&topology, |link| !down[link]), whole, "{link:?}");
+            down[link] = false;
+            assert_eq!(Routes::around(&topology, |link| !down[link]), whole, "{link:?}");
+        }
     }
 }

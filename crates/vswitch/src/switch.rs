@@ -37,6 +37,12 @@ impl Switch {
         }
     }
 
+    /// Goes over to new routes, which [`Switch::forward`] is given from then on. The salt of its hash and its random source
+    /// stay as they are; turns start anew, since the next-hop sets of two tables have nothing to do with each other.
+    pub fn reroute(&mut self, routes: &Routes) {
+        self.turns = vec![0; routes.groups(self.id) as usize].into();
+    }
+
     /// The port that the packet leaves by; `None` when there is no way.
     #[inline]
     pub fn forward(&mut self, routes: &Routes, packet: Forwarding) -> Option<PortId> {
@@ -52,5 +58,98 @@ impl Switch {
             (_, Spread::PacketScatterRandom) => spread::random(&mut self.rng, n),
         };
         Some(ports[pick as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::Topology;
+
+    use super::*;
+    use crate::testing::topology_of;
+
+    /// The switch in the middle of the star.
+    const CENTRE: NodeId = NodeId(4);
+
+    /// Host 0 at the switch 4, hosts 1, 2 and 3 at the switches 5, 6 and 7, and three links from the switch 4 to each of those: links
+    /// 4 to 6 by its ports 1 to 3, and so on.
+    #[allow(clippy::default_trait_access, reason = "no machine knows another: what a link does has no name here")]
+    fn star() -> Topology {
+        let mut topology = topology_of(4);
+        for name in ["s1", "s2", "s3", "s4"] {
+            topology.add_switch(name.into(), 1, None);
+        }
+        for host in 0..4 {
+            topology.connect(NodeId(host), NodeId(4 + host), Default::default());
+        }
+        for leaf in [5, 5, 5, 6, 6, 6, 7, 7, 7] {
+            topology.connect(CENTRE, NodeId(leaf), Default::default());
+        }
+        topology
+    }
+
+    fn without(topology: &Topology, down: &[u32]) -> Routes {
+        Routes::around(topology, |link| !down.contains(&link.0))
+    }
+
+    fn packet(to: u32, flow: u64) -> Forwarding {
+        Forwarding { to: NodeId(to), hash: FlowHash(mix(flow)) }
+    }
+
+    #[test]
+    fn turns_go_over_the_sets_of_the_new_routes() {
+        let topology = star();
+        let whole = without(&topology, &[]);
+        let mut switch = Switch::new(CENTRE, Spread::PacketScatter, &whole, 1);
+        let ports = |switch: &mut Switch, routes: &Routes| -> Vec<Option<u16>> {
+            (0..4).map(|flow| switch.forward(routes, packet(2, flow)).map(|port| port.0)).collect()
+        };
+        assert_eq!(ports(&mut switch, &whole), [Some(4), Some(5), Some(6), Some(4)]);
+        let fewer = without(&topology, &[8]);
+        switch.reroute(&fewer);
+        assert_eq!(ports(&mut switch, &fewer), [Some(4), Some(6), Some(4), Some(6)]);
+        let none = without(&topology, &[7, 8, 9]);
+        switch.reroute(&none);
+        assert_eq!(ports(&mut switch, &none), [None; 4]);
+        switch.reroute(&whole);
+        assert_eq!(ports(&mut switch, &whole), [Some(4), Some(5), Some(6), Some(4)]);
+    }
+
+    #[test]
+    fn a_switch_forwards_by_smaller_and_larger_tables() {
+        let topology = star();
+        let isolated: Vec<u32> = (4..13).collect();
+        let downs: [&[u32]; 6] = [&isolated, &[], &[7, 8, 9], &[0, 5, 8], &isolated, &[2]];
+        let groups = downs.map(|down| without(&topology, down).groups(CENTRE));
+        assert!(groups[0] < groups[2] && groups[2] < groups[1], "the tables have several sizes: {groups:?}");
+        for &policy in Spread::ALL {
+            let mut switch = Switch::new(CENTRE, policy, &without(&topology, &isolated), 1);
+            for down in downs {
+                let routes = without(&topology, down);
+                switch.reroute(&routes);
+                for (to, flow) in (0..4).flat_map(|to| (0..9).map(move |flow| (to, flow))) {
+                    let port = switch.forward(&routes, packet(to, flow));
+                    let hops = routes.next_hops(CENTRE, NodeId(to));
+                    assert_eq!(port.is_none(), hops.is_empty(), "{policy:?} without {down:?} to {to}");
+                    assert!(port.is_none_or(|port| hops.contains(&port)), "{policy:?} without {down:?} to {to}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flows_hash_and_chance_goes_on_as_if_routes_had_stayed() {
+        let topology = star();
+        let whole = without(&topology, &[]);
+        for policy in [Spread::Ecmp, Spread::PacketScatterRandom] {
+            let mut stays = Switch::new(CENTRE, policy, &whole, 1);
+            let mut moves = stays.clone();
+            for flow in 0..32 {
+                moves.reroute(&without(&topology, &[5]));
+                moves.reroute(&whole);
+                let packet = packet(3, flow);
+                assert_eq!(moves.forward(&whole, packet), stays.forward(&whole, packet), "{policy:?}, flow {flow}");
+            }
+        }
     }
 }
