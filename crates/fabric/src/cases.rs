@@ -66,6 +66,7 @@ fn change_load(setting: &Setting, load: &mut ClusterLoad) {
 fn override_fabric(setting: &Setting, overrides: &mut Overrides) {
     match setting {
         Setting::Spread(spread) => overrides.spread = Some(*spread),
+        Setting::Routes(rerouting) => overrides.rerouting = Some(*rerouting),
         Setting::LinkRate(rate) => overrides.rate_bps = Some(*rate),
         Setting::LinkDelay(delay) => overrides.delay = Some(*delay),
         Setting::LinkQueue(packets) => overrides.queue_packets = Some(*packets),
@@ -105,6 +106,7 @@ impl Fabric {
     pub fn with(&self, overrides: &Overrides) -> Self {
         let mut fabric = self.clone();
         fabric.spread = overrides.spread.unwrap_or(fabric.spread);
+        fabric.rerouting = overrides.rerouting.unwrap_or(fabric.rerouting);
         for spec in fabric.topology.links.iter_mut().map(|link| &mut link.spec) {
             spec.delay = overrides.delay.unwrap_or(spec.delay);
             if spec.rate_bps.is_some() {

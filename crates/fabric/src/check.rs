@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use link::LinkSpec;
-use topology::{HostAddress, NodeId, NodeKind, TiVec};
+use topology::{HostAddress, NodeId, NodeKind, Rerouting, TiVec};
 use vswitch::Spread;
 
 use crate::addresses::Mac;
@@ -72,6 +72,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         topology: graph.topology,
         bonds: graph.bonds,
         spread: file.spread.map_or(Spread::Ecmp, |spread| spread.0),
+        rerouting: file.routes.map_or(Rerouting::Follow, |routes| routes.0),
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
         controllers,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use topology::Rerouting;
 use transport::TransportKind;
 use vswitch::Spread;
 
@@ -52,6 +53,8 @@ section! {
         "seed" => seed: Option<Whole<0, LARGEST_SEED>>,
         /// How packets are spread over equal-cost paths. `ecmp` when not given.
         "spread" => spread: Option<Choice<Spread>>,
+        /// Whether routes lead around links that are down (`follow`), or stay those of the whole network (`fixed`). `follow` when not given.
+        "routes" => routes: Option<Choice<Rerouting>>,
         /// The controllers above the network. A file may have them alone, without a network.
         "controllers" => controllers: Option<At<ControllersText>>,
         /// What to measure, by name.
@@ -444,6 +447,8 @@ section! {
     Axes {
         /// How packets are spread.
         "spread" => spread: Values<Choice<Spread>>,
+        /// Whether routes lead around links that are down.
+        "routes" => routes: Values<Choice<Rerouting>>,
         /// Who talks to whom.
         "pattern" => pattern: Values<PatternText>,
         /// Loss recovery of TCP.

@@ -34,8 +34,9 @@ const FRAMING: u32 = 8 + 4 + 12;
 const IP_TCP: u32 = 52;
 
 /// The axes of traffic.
-const OF_TRAFFIC: [&str; 13] = [
+const OF_TRAFFIC: [&str; 14] = [
     "spread",
+    "routes",
     "pattern",
     "transport",
     "streams",
@@ -360,6 +361,7 @@ impl<'a> Context<'a> {
         type Found = Option<(Place, Vec<(String, Setting)>)>;
         let found = match key {
             "spread" => of(axes.spread.as_ref(), |w| Some(Setting::Spread(w.value.0))),
+            "routes" => of(axes.routes.as_ref(), |w| Some(Setting::Routes(w.value.0))),
             "pattern" => of(axes.pattern.as_ref(), |w| self.pattern(&w.value, w.place, problems).map(Setting::Pattern)),
             "transport" => of(axes.transport.as_ref(), |w| Some(Setting::Transport(w.value.0))),
             "streams" => of(axes.streams.as_ref(), |w| Some(Setting::Streams(w.value.get()))),

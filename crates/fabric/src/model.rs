@@ -2,7 +2,7 @@
 
 use machine::Span;
 use serde::{Deserialize, Serialize, Serializer};
-use topology::{BondEnd, BondEndId, LinkId, NodeId, TiVec, Topology};
+use topology::{BondEnd, BondEndId, LinkId, NodeId, Rerouting, TiVec, Topology};
 use transport::{TransportKind, TransportSpec};
 use vswitch::Spread;
 
@@ -24,6 +24,8 @@ pub struct Fabric {
     pub bonds: TiVec<BondEndId, Bond>,
     /// How packets are spread over equal-cost paths.
     pub spread: Spread,
+    /// `routes:` of the file: whether they lead around links that are down.
+    pub rerouting: Rerouting,
     /// The hosts' maximum transmission unit in bytes, without the Ethernet header.
     pub mtu: u32,
     /// Where chance starts when the command line gives no seed.
@@ -47,6 +49,7 @@ impl Serialize for Fabric {
             #[serde(skip_serializing_if = "Vec::is_empty")]
             bonds: Vec<WrittenBond<'a>>,
             spread: Spread,
+            routes: Rerouting,
             mtu: u32,
             seed: u64,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,10 +63,11 @@ impl Serialize for Fabric {
             #[serde(flatten)]
             bond: &'a Bond,
         }
-        let Self { name, description, topology, bonds, spread, mtu, seed, controllers, experiments } = self;
+        let Self { name, description, topology, bonds, spread, rerouting, mtu, seed, controllers, experiments } = self;
         let bonds = topology.bonds.iter().zip(bonds).map(|(place, bond)| WrittenBond { place, bond }).collect();
-        let (spread, mtu, seed) = (*spread, *mtu, *seed);
-        let written = Written { name, description, topology, bonds, spread, mtu, seed, controllers, experiments };
+        let (spread, routes, mtu, seed) = (*spread, *rerouting, *mtu, *seed);
+        let written =
+            Written { name, description, topology, bonds, spread, routes, mtu, seed, controllers, experiments };
         written.serialize(serializer)
     }
 }
@@ -197,7 +201,7 @@ pub enum Pattern {
 /// One thing that changes from case to case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Axis {
-    /// `spread`, `pattern`, `transport`, `window`, `links.rate`, ...: as written in the file.
+    /// `spread`, `routes`, `pattern`, `transport`, `window`, `links.rate`, ...: as written in the file.
     pub key: String,
     /// The values as written in the file, and what each sets.
     pub values: Vec<(String, Setting)>,
@@ -209,6 +213,8 @@ pub struct Axis {
 pub enum Setting {
     /// `spread`
     Spread(Spread),
+    /// `routes`
+    Routes(Rerouting),
     /// `pattern`
     Pattern(Pattern),
     /// `transport`
@@ -270,6 +276,9 @@ pub struct Case {
 pub struct Overrides {
     /// How packets are spread.
     pub spread: Option<Spread>,
+    /// Whether routes lead around links that are down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerouting: Option<Rerouting>,
     /// Rate of every link that has one, bits a second.
     pub rate_bps: Option<u64>,
     /// Delay of every link.

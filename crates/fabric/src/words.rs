@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use topology::Rerouting;
 use transport::TransportKind;
 use vswitch::Spread;
 
@@ -91,6 +92,7 @@ macro_rules! keywords {
 }
 keywords! {
     Spread, "Spread", "a way to spread";
+    Rerouting, "Routes", "a way to route";
     TransportKind, "Transport", "a transport";
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fabric::{Bound, DriverKind, Experiment, Fabric, Metric, Pattern, Source, Template, Traffic, parse, template};
 use machine::Span;
 use serde_json::Value;
-use topology::{LinkId, NodeKind};
+use topology::{LinkId, NodeKind, Rerouting};
 use transport::TransportKind;
 use vswitch::Spread;
 
@@ -142,6 +142,8 @@ fn the_schema_refuses_what_the_parser_refuses() {
         "topology: { fat-tree: { k: 4 } }\nlinks: { delay: 50 }\n",
         "topology: { fat-tree: { k: 4 } }\nspread: flowlet\n",
         "topology: { fat-tree: { k: 4 } }\nspread:\n",
+        "topology: { fat-tree: { k: 4 } }\nroutes: static\n",
+        "topology: { fat-tree: { k: 4 } }\nroutes:\n",
         "topology: { fat-tree: { k: 4 } }\nname: my net\n",
         "nodes: { h1: hots }\n",
         "nodes: { h1: { ipv4: 10.0.0.7 } }\n",
@@ -172,6 +174,7 @@ fn the_schema_is_draft_7_and_describes_every_key() {
 fn what_is_not_given_has_its_default() {
     let fabric = read("topology: { fat-tree: { k: 4 } }\nexperiments: { a: { traffic: { pattern: random } } }\n");
     assert_eq!((fabric.name.as_str(), fabric.mtu, fabric.seed, fabric.spread), ("net", 1_500, 1, Spread::Ecmp));
+    assert_eq!(fabric.rerouting, Rerouting::Follow);
     assert!(!fabric.topology.is_shaped());
     let experiment = &fabric.experiments[0];
     assert_eq!((experiment.duration, experiment.warm_up, experiment.repeat), (Span::from_secs(1), Span::ZERO, 1));
@@ -181,6 +184,24 @@ fn what_is_not_given_has_its_default() {
     assert_eq!((transport.segment_bytes, transport.header_bytes), (1_448, 66));
     assert_eq!((transport.delayed_ack, transport.rto_min), (Some(Span::from_ms(40)), Span::from_ms(200)));
     assert_eq!(experiment.cases().len(), 1);
+}
+
+#[test]
+fn routes_follow_the_links_or_are_fixed_and_can_be_varied() {
+    for (word, rerouting) in [("follow", Rerouting::Follow), ("fixed", Rerouting::Fixed)] {
+        let text = format!("topology: {{ fat-tree: {{ k: 4 }} }}\nroutes: {word}\n");
+        let fabric = read(&text);
+        assert_eq!((fabric.rerouting, rerouting.name()), (rerouting, word));
+        assert_eq!(serde_json::to_value(&fabric).expect("JSON")["routes"], word);
+        assert_eq!(violations(&text), [""; 0]);
+    }
+    let text = "topology: { fat-tree: { k: 4 } }\nroutes: fixed\nexperiments:\n  a:\n    traffic: { pattern: random }\n    \
+                vary: { routes: [fixed, follow], window: [20] }\n";
+    assert_eq!(violations(text), [""; 0]);
+    let fabric = read(text);
+    let cases = fabric.experiments[0].cases();
+    let varied: Vec<Rerouting> = cases.iter().map(|case| fabric.with(&case.overrides).rerouting).collect();
+    assert_eq!(varied, [Rerouting::Fixed, Rerouting::Follow]);
 }
 
 #[test]

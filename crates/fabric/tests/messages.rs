@@ -119,6 +119,8 @@ fn keys_and_names() {
         ("mtu and seed out of range", "topology: { fat-tree: { k: 4 } }\nmtu: 576\nseed: -1\n"),
         ("an unknown spread", "topology: { fat-tree: { k: 4 } }\nspread: packet_scater\n"),
         ("a spread that is a list", "topology: { fat-tree: { k: 4 } }\nspread: [ecmp]\n"),
+        ("unknown routes", "topology: { fat-tree: { k: 4 } }\nroutes: fixd\n"),
+        ("routes that are a list", "topology: { fat-tree: { k: 4 } }\nroutes: [fixed]\n"),
         (
             "all at once",
             "name: x\ntopologgy: 3\ntopology: { fat-tree: { k: 5 } }\nlinks: { rate: 1Gb }\nspread: flowlet\n\

@@ -162,7 +162,7 @@ pub struct Cell {
 /// Two cases that differ in one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What differs: `spread`, `transport`, `reorder`; of controllers `nodes`, `shards`, `at`, `election-timeout`, `pre-vote`.
+    /// What differs: `spread`, `routes`, `transport`, `reorder`; of controllers `nodes`, `shards`, `at`, `election-timeout`, `pre-vote`.
     pub axis: String,
     /// The value that is looked at.
     pub value: String,
@@ -476,6 +476,7 @@ fn comparisons(
         matches!(
             setting,
             Setting::Spread(_)
+                | Setting::Routes(_)
                 | Setting::Transport(_)
                 | Setting::Reorder(_)
                 | Setting::Nodes(_)

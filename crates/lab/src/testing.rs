@@ -3,7 +3,7 @@
 use fabric::{Axis, Bound, DriverKind, Expectation, Experiment, Fabric, Metric, Pattern, Setting, Traffic, Work};
 use link::LinkSpec;
 use machine::{Rng, Span};
-use topology::{HostAddress, NodeId, Side, TiVec, Topology};
+use topology::{HostAddress, NodeId, Rerouting, Side, TiVec, Topology};
 use transport::{TransportKind, TransportSpec};
 use vswitch::Spread;
 
@@ -53,6 +53,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         topology,
         bonds: TiVec::new(),
         spread: Spread::Ecmp,
+        rerouting: Rerouting::Follow,
         mtu: 1_500,
         seed: 7,
         controllers: None,
