@@ -1,12 +1,15 @@
 //! Links that lose their carrier and get it back: what becomes of their packets, and who hears of it.
 
+use std::sync::Arc;
+
 use bond::{Carrier, MemberId};
 use machine::Time;
-use topology::{BondEndId, LinkId, NetPort};
+use topology::{BondEndId, LinkId, NetPort, Rerouting, Routes, Topology};
 
 use crate::driver::{Driver, Loss};
 use crate::ends::Role;
 use crate::graph::{Graph, Tables, Wire};
+use crate::map::Map;
 
 impl<P> Graph<P> {
     /// A link has lost its carrier, or has it back: what is under way on it is lost, and the ends of its bond hear of it at once. Of a graph in
@@ -29,6 +32,11 @@ impl<P> Graph<P> {
         }
         if !up {
             self.lose_what_is_under_way(driver, ends);
+            if tables.rerouting == Rerouting::Follow {
+                for port in ends {
+                    self.leave_out(tables, port);
+                }
+            }
         }
         for port in ends {
             // The end that a wire leads to has the link as a member.
@@ -37,6 +45,34 @@ impl<P> Graph<P> {
                 self.poll_end(tables, driver, now, end);
             }
         }
+    }
+
+    /// A switch sends nothing to a port without carrier any more, nor to a bond of which no member has one.
+    fn leave_out(&mut self, tables: &Tables, port: NetPort) {
+        let map = &tables.map;
+        // A bond is known to switches by its first member's port.
+        let members = map.bond(port).map_or(std::slice::from_ref(&port), |end| map.members(end));
+        let is_up = |port: &NetPort| self.wires[*port].as_ref().is_some_and(|wire| wire.link.is_up());
+        if !members.iter().any(is_up)
+            && let Some(at) = map.switch(map.node(port))
+            && let Some(switch) = &mut self.switches[at]
+        {
+            switch.lose(map.number(members[0]));
+        }
+    }
+
+    /// Goes over to other routes: those of the network as its links are now.
+    pub fn reroute(&mut self, routes: Arc<Routes>) {
+        for switch in self.switches.iter_mut().flatten() {
+            switch.reroute(&routes);
+        }
+        self.routes = routes;
+    }
+
+    /// The links that have no carrier, as far as they leave from here, in order.
+    pub fn links_down<'a>(&'a self, map: &'a Map, topology: &'a Topology) -> impl Iterator<Item = LinkId> + 'a {
+        let is_down = |port: NetPort| self.wires[port].as_ref().is_some_and(|wire: &Wire| !wire.link.is_up());
+        topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_down))
     }
 
     /// What is on its way from one end comes to the other.

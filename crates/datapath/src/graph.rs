@@ -5,24 +5,24 @@ use std::sync::Arc;
 use bond::Transmit;
 use link::{Link, Verdict};
 use machine::Time;
-use topology::{BondEndId, NetPort, NodeId, Routes, TiVec, Topology};
+use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{HostTable, Spread, Switch};
 
 use crate::driver::{Driver, Loss};
 use crate::ends::{EndSpec, EndState};
 use crate::map::Map;
 
-/// What every packet is looked up in. Does not change while packets are under way.
+/// What every packet is looked up in, and does not change while packets are under way.
 #[derive(Debug)]
 pub struct Tables {
     /// Where each port is, and where it leads.
     pub map: Map,
-    /// Next hops.
-    pub routes: Arc<Routes>,
     /// Whose address is whose.
     pub host_table: HostTable,
     /// What is at each end of each bond.
     pub bonds: TiVec<BondEndId, EndSpec>,
+    /// Whether switches leave out links that have no carrier.
+    pub rerouting: Rerouting,
 }
 
 /// What leaves by a port.
@@ -38,6 +38,8 @@ pub struct Wire {
 /// The state of a network, or of a part of it: what belongs to another part is `None`.
 #[derive(Debug)]
 pub struct Graph<P> {
+    /// Next hops, as links are now or were a moment ago.
+    pub routes: Arc<Routes>,
     /// By the port that packets leave from.
     pub wires: TiVec<NetPort, Option<Wire>>,
     /// By the switch's number among the switches.
@@ -58,7 +60,13 @@ impl Wire {
 impl<P> Default for Graph<P> {
     /// Nothing of any network.
     fn default() -> Self {
-        Self { wires: TiVec::new(), switches: Vec::new(), ends: TiVec::new(), released: Vec::new() }
+        Self {
+            routes: Arc::default(),
+            wires: TiVec::new(),
+            switches: Vec::new(),
+            ends: TiVec::new(),
+            released: Vec::new(),
+        }
     }
 }
 
@@ -67,24 +75,32 @@ impl<P> Graph<P> {
     ///
     /// # Panics
     /// If the tables are of another topology.
-    pub fn new(now: Time, topology: &Topology, tables: &Tables, spread: Spread, seed: u64) -> Self {
+    pub fn new(
+        now: Time,
+        topology: &Topology,
+        tables: &Tables,
+        routes: Arc<Routes>,
+        (spread, seed): (Spread, u64),
+    ) -> Self {
         let map = &tables.map;
         let wire = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
             Some(Wire::new(map, port, Link::new(topology.links[link].spec)))
         };
-        let switch = |(id, _)| Some(Switch::new(id, spread, &tables.routes, seed));
+        let switch = |(id, _)| Some(Switch::new(id, spread, &routes, seed));
         Self {
             wires: map.ports().map(wire).collect(),
             switches: topology.switches().map(switch).collect(),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             released: Vec::new(),
+            routes,
         }
     }
 
     /// A part of a network that has nothing yet, to be filled. The network has so many switches.
-    pub fn nothing_of(tables: &Tables, switches: usize) -> Self {
+    pub fn nothing_of(tables: &Tables, routes: Arc<Routes>, switches: usize) -> Self {
         Self {
+            routes,
             wires: tables.map.ports().map(|_| None).collect(),
             switches: (0..switches).map(|_| None).collect(),
             ends: tables.bonds.iter().map(|_| None).collect(),
@@ -202,7 +218,7 @@ impl<P> Graph<P> {
         };
         let switch = self.switches[at].as_mut().expect("a part of a graph has the switches whose ports it has");
         let forwarding = driver.forwarding(&packet);
-        let Some(out) = switch.forward(&tables.routes, forwarding) else {
+        let Some(out) = switch.forward(&self.routes, forwarding) else {
             driver.count(Loss::NoWay);
             driver.free(packet);
             return None;

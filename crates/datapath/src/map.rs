@@ -73,7 +73,8 @@ impl Map {
                 ports.push(Place { taker: Taker(id.0), far: port(far.node, far.port), bond: NO_BOND, member: 0 });
             }
         }
-        let ends = |link: &topology::Link| [Side::A, Side::B].map(|side| port(link.end(side).node, link.end(side).port));
+        let ends =
+            |link: &topology::Link| [Side::A, Side::B].map(|side| port(link.end(side).node, link.end(side).port));
         let members = topology.bonds.iter().map(|end| end.ports.iter().map(|at| port(end.node, *at)).collect());
         let members: TiVec<BondEndId, Vec<NetPort>> = members.collect();
         for (id, members) in members.iter_enumerated() {

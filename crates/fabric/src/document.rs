@@ -365,7 +365,7 @@ section! {
         /// With `udp`: numbered datagrams of one segment, so many a second from each host that sends, at an even pace (`10 kpps`). It is
         /// measured which of them are lost, and the longest time in which none arrives. As fast as it goes when not given.
         "rate" => rate: Option<At<PacketRate>>,
-        /// Links that go down and come up meanwhile. Bonds hear of it at once; routes do not change.
+        /// Links that go down and come up meanwhile. Bonds hear of it at once, and routes unless they are `fixed`.
         "faults" => faults: Option<At<Vec<At<LinkFaultText>>>>,
         /// Receive window in segments; it bounds what is in flight. 256 when not given.
         "window" => window: Option<Whole<1, 1_000_000>>,

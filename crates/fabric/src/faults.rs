@@ -215,7 +215,7 @@ impl Run<'_> {
                 place,
                 format!("after these faults nobody reaches `{}` to the end of the run", host.name),
                 "cut off",
-                "let the link come back, `{ at: .., up: [..] }`, or leave one member of its bond alone; routes do not change",
+                "let the link come back, `{ at: .., up: [..] }`, or leave one member of its bond alone: no other way leads there",
             );
         }
     }

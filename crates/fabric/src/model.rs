@@ -147,7 +147,8 @@ pub struct Traffic {
     pub faults: Vec<LinkFault>,
 }
 
-/// A link loses its carrier, or has it back. What is on it is lost then; bonds hear of it at once; routes do not change.
+/// A link loses its carrier, or has it back. What is on it is lost then; bonds hear of it at once, and so do routes, unless the file says
+/// `routes: fixed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkFault {
     /// When, since measuring began.

@@ -81,9 +81,9 @@ fn each_mistake_in_a_fault_is_explained() {
         ("[{ at: 1s, down: [h1, s1, 1], up: [h1, s1, 1] }]", "one of `down` or `up`", "one list entry for each"),
         ("[{ at: 1s }]", "one of `down` or `up`", "one list entry for each"),
         ("[{ down: [h1, s1, 1] }]", "`at` is missing", "add `at:`"),
-        ("[{ at: 1s, down: [h1, s1] }]", "nobody reaches `h1` to the end", "routes do not change"),
+        ("[{ at: 1s, down: [h1, s1] }]", "nobody reaches `h1` to the end", "no other way leads there"),
         ("[{ at: 1s, down: [s2, h2] }]", "nobody reaches `h2` to the end", "let the link come back"),
-        ("[{ at: 1s, down: [s2, s1] }]", "nobody reaches", "routes do not change"),
+        ("[{ at: 1s, down: [s2, s1] }]", "nobody reaches", "no other way leads there"),
     ] {
         let (said, advice) = problem(&with_faults(faults));
         assert!(said.contains(message), "{faults}: {said}");

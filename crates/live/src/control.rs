@@ -394,6 +394,9 @@ pub struct Refusals {
     pub no_buffer: u64,
     /// A ring between two workers was full.
     pub ring_full: u64,
+    /// No way leads to the host: links on it have no carrier.
+    #[serde(default)]
+    pub no_way: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -410,6 +413,7 @@ impl Refusals {
         self.malformed += other.malformed;
         self.no_buffer += other.no_buffer;
         self.ring_full += other.ring_full;
+        self.no_way += other.no_way;
         self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fabric::{Fabric, Overrides, Source};
 use link::LinkSpec;
-use topology::{BondEnd, LinkId, Node, NodeId, Routes, Side};
+use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Routes, Side};
 use vswitch::Spread;
 
 use crate::clock::Clock;
@@ -102,17 +102,14 @@ impl Network {
     fn reconnect(&mut self) {
         let Some(plane) = &self.plane else { return };
         let fabric = plane.plan().fabric();
+        let mut links: Vec<LinkId> = plane.links_down().collect();
         if !self.pulled.is_empty() {
-            let all = (0..fabric.topology.links.len() as u32).map(LinkId);
+            let all = fabric.topology.links.keys();
             let there: BTreeMap<LinkKey, LinkId> = all.map(|link| (link_key(fabric, link), link)).collect();
             self.pulled.retain(|key| there.contains_key(key));
-            for key in &self.pulled {
-                self.connect(plane, there[key]);
-            }
+            links.extend(self.pulled.iter().map(|key| there[key]));
         }
-        for (link, _) in plane.counters().links.iter().enumerate().filter(|(_, link)| !link.up) {
-            self.connect(plane, LinkId(link as u32));
-        }
+        self.connect(&links);
         self.look_at_carriers(true);
     }
 
@@ -252,9 +249,10 @@ impl Network {
     pub fn look_at_carriers(&mut self, anew: bool) {
         let Some(plane) = &self.plane else { return };
         self.open_again(plane);
-        let fabric = plane.plan().fabric();
+        let topology = &plane.plan().fabric().topology;
+        let mut links = Vec::new();
         for (name, devices) in &self.external {
-            let Some(node) = fabric.topology.node(name).map(|id| &fabric.topology.nodes[id]) else { continue };
+            let Some(node) = topology.node(name).map(|id| &topology.nodes[id]) else { continue };
             for (device, &(link, _)) in devices.iter().zip(&node.ports) {
                 let (up, changed) = device.look();
                 if changed {
@@ -262,22 +260,29 @@ impl Network {
                     tracing::info!("device {} of host {name} {now}", device.name());
                 }
                 if changed || anew {
-                    self.connect(plane, link);
+                    links.push(link);
                 }
             }
         }
+        self.connect(&links);
     }
 
-    /// Gives a link the carrier that it is to have.
-    fn connect(&self, plane: &DataPlane, link: LinkId) {
+    /// Gives links the carriers that they are to have.
+    fn connect(&mut self, links: &[LinkId]) {
+        let Some(plane) = &self.plane else { return };
         let fabric = plane.plan().fabric();
-        let ends = [Side::A, Side::B].map(|side| fabric.topology.links[link].end(side));
-        let devices = ends.iter().filter_map(|end| {
-            let (_, devices) = self.external.iter().find(|(name, _)| *name == fabric.topology.nodes[end.node].name)?;
-            devices.get(usize::from(end.port.0))
-        });
-        let is_whole = !self.pulled.contains(&link_key(fabric, link));
-        plane.set_link(link, is_whole && devices.fold(true, |all, device| all & device.has_carrier()));
+        let has_carrier = |link: LinkId| {
+            let ends = [Side::A, Side::B].map(|side| fabric.topology.links[link].end(side));
+            let mut devices = ends.iter().filter_map(|end| {
+                let name = &fabric.topology.nodes[end.node].name;
+                self.external.iter().find(|(external, _)| external == name)?.1.get(usize::from(end.port.0))
+            });
+            !self.pulled.contains(&link_key(fabric, link)) && devices.all(|device| device.has_carrier())
+        };
+        let links: Vec<_> = links.iter().map(|link| (*link, has_carrier(*link))).collect();
+        if let Some(plane) = &mut self.plane {
+            plane.set_links(&links);
+        }
     }
 
     /// Changes hosts that stay, all or none. Returns what they were.
@@ -353,11 +358,9 @@ impl Network {
         let keys = links.iter().map(|link| link_key(fabric, *link));
         let pulled = &mut self.pulled;
         let changed = keys.filter(|key| if up { pulled.remove(key) } else { pulled.insert(key.clone()) }).count();
-        for link in &links {
-            self.connect(plane, *link);
-        }
-        let links = links.iter().map(|link| fabric.topology.numbered_link_name(*link)).collect();
-        Ok(LinksSet { links, changed, up })
+        let names = links.iter().map(|link| fabric.topology.numbered_link_name(*link)).collect();
+        self.connect(&links);
+        Ok(LinksSet { links: names, changed, up })
     }
 
     /// What has been counted.
@@ -412,11 +415,11 @@ fn is_same(old: &Fabric, new: &Fabric) -> bool {
     old.name == new.name
         && old.topology == new.topology
         && old.bonds == new.bonds
-        && (old.spread, old.mtu, old.seed) == (new.spread, new.mtu, new.seed)
+        && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
 }
 
-/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, and how it spreads.
-type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<Spread>, u32);
+/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, how it spreads and routes.
+type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<(Spread, Rerouting)>, u32);
 
 /// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
 pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
@@ -456,8 +459,8 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
     for (id, Node { name, kind, devices, ports, .. }) in fabric.topology.nodes.iter_enumerated() {
         let is_switch = !fabric.topology.is_host(id);
         let mtu = if is_switch { 0 } else { fabric.mtu };
-        let spread = is_switch.then_some(fabric.spread);
-        views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), spread, mtu));
+        let policy = is_switch.then_some((fabric.spread, fabric.rerouting));
+        views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, mtu));
     }
     views
 }

@@ -11,6 +11,7 @@ mod hostile_partner;
 mod meddling;
 mod other_users;
 mod packet;
+mod reroute;
 mod rootless;
 mod settling;
 mod two_hosts;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datapath::{Driver as _, Graph, Map, Tables, Wire};
 use fabric::LinkFault;
 use machine::{Control, Span, Step, Time, mix};
-use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Side};
+use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::paced;
 use transport::reordering::Meter;
 use transport::udp::{self, Fragment};
@@ -99,13 +99,14 @@ impl<'a> Engine<'a> {
         let topology = &fabric.topology;
         let tables = Tables {
             map: Map::new(topology),
-            routes: Arc::clone(scenario.routes),
             host_table: HostTable::new(topology, &fabric.host_bonds()),
             bonds: fabric.ends_of_bonds(|id| mix(scenario.seed ^ u64::from(id.0))),
+            rerouting: fabric.rerouting,
         };
+        let (routes, chance) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let packets = Pool::new(scenario.transport.kind == TransportKind::Sack);
         let mut engine = Self {
-            graph: Graph::new(Time::ZERO, topology, &tables, scenario.spread, scenario.seed),
+            graph: Graph::new(Time::ZERO, topology, &tables, routes, chance),
             tables,
             scenario,
             medium: Medium::new(Headers::new(fabric), packets),
@@ -207,8 +208,23 @@ impl<'a> Engine<'a> {
             for link in fault.links(self.scenario.fabric) {
                 self.graph.set_carrier(&self.tables, &mut self.medium, now, link, fault.up);
             }
+            self.reroute();
         }
         self.run_before(begin + duration);
+    }
+
+    /// Computes routes anew around links without carrier. That takes no time here.
+    fn reroute(&mut self) {
+        if self.tables.rerouting == Rerouting::Fixed {
+            return;
+        }
+        let topology = &self.scenario.fabric.topology;
+        let down: Vec<LinkId> = self.graph.links_down(&self.tables.map, topology).collect();
+        let routes = match down.as_slice() {
+            [] => Arc::clone(self.scenario.routes),
+            down => Arc::new(Routes::around(topology, |link| down.binary_search(&link).is_err())),
+        };
+        self.graph.reroute(routes);
     }
 
     /// Time stands still where a flow's whole way there and back takes none: without this, such a run would never end.
@@ -406,7 +422,9 @@ impl<'a> Engine<'a> {
         loop {
             let Udp::Paced { sender, .. } = &mut self.udp[way as usize / 2] else { return };
             match sender.poll(now) {
-                Step::Wait(until) => return self.medium.calendar.push(until, Event { packet: 0, header: way, at: TIMER }),
+                Step::Wait(until) => {
+                    return self.medium.calendar.push(until, Event { packet: 0, header: way, at: TIMER });
+                }
                 Step::Do(number) => {
                     let datagram = Content { number, stamp: now };
                     let id = self.medium.packets.put(datagram, &transport::segment::Blocks::NONE);
@@ -491,7 +509,6 @@ mod tests {
     use link::LinkSpec;
     use machine::Span;
     use proptest::prelude::*;
-    use topology::Routes;
     use transport::TransportSpec;
     use vswitch::Spread;
 

@@ -115,7 +115,11 @@ impl Driver for Medium {
 
     #[inline]
     fn bytes(&self, packet: &Packet) -> u32 {
-        if packet.is_frame() { self.frame_of(*packet).bytes.len() as u32 } else { self.headers.get(packet.header).bytes }
+        if packet.is_frame() {
+            self.frame_of(*packet).bytes.len() as u32
+        } else {
+            self.headers.get(packet.header).bytes
+        }
     }
 
     #[inline]

@@ -7,8 +7,8 @@ use fabric::{Fabric, LinkFault};
 use machine::{Span, Time};
 use serde::Serialize;
 use topology::{NodeId, Routes, Side};
-use transport::paced;
 use transport::TransportSpec;
+use transport::paced;
 use vswitch::Spread;
 
 use crate::engine::{Engine, Flow, Udp};

@@ -4,5 +4,6 @@ mod bonds;
 mod cluster;
 mod elections;
 mod network;
+mod reroute;
 mod runs;
 mod spec3;

@@ -23,6 +23,8 @@ pub struct Switch {
     rng: Rng,
     /// Whose turn it is, a next-hop set.
     turns: Box<[u32]>,
+    /// Ports that lead nowhere any more, until new routes say so. Empty nearly always.
+    down: Vec<PortId>,
 }
 
 impl Switch {
@@ -34,6 +36,14 @@ impl Switch {
             salt: mix(seed ^ mix(u64::from(id.0) + 1)),
             rng: Rng::new(seed).fork(u64::from(id.0)),
             turns: vec![0; routes.groups(id) as usize].into(),
+            down: Vec::new(),
+        }
+    }
+
+    /// A port leads nowhere any more: it is in no next-hop set until [`Switch::reroute`].
+    pub fn lose(&mut self, port: PortId) {
+        if !self.down.contains(&port) {
+            self.down.push(port);
         }
     }
 
@@ -41,14 +51,33 @@ impl Switch {
     /// stay as they are; turns start anew, since the next-hop sets of two tables have nothing to do with each other.
     pub fn reroute(&mut self, routes: &Routes) {
         self.turns = vec![0; routes.groups(self.id) as usize].into();
+        self.down.clear();
     }
 
     /// The port that the packet leaves by; `None` when there is no way.
     #[inline]
     pub fn forward(&mut self, routes: &Routes, packet: Forwarding) -> Option<PortId> {
         let ports = routes.next_hops(self.id, packet.to);
-        let n = ports.len() as u32;
-        let pick = match (n, self.policy) {
+        if !self.down.is_empty() && ports.iter().any(|port| self.down.contains(port)) {
+            return self.forward_around(routes, packet);
+        }
+        let pick = self.pick(routes, packet, ports.len() as u32)?;
+        Some(ports[pick as usize])
+    }
+
+    /// [`Switch::forward`] where a port of the next-hop set leads nowhere.
+    #[cold]
+    fn forward_around(&mut self, routes: &Routes, packet: Forwarding) -> Option<PortId> {
+        let ports = routes.next_hops(self.id, packet.to).iter().copied();
+        let left: Vec<PortId> = ports.filter(|port| !self.down.contains(port)).collect();
+        let pick = self.pick(routes, packet, left.len() as u32)?;
+        Some(left[pick as usize])
+    }
+
+    /// Which of `n` ports it is.
+    #[inline]
+    fn pick(&mut self, routes: &Routes, packet: Forwarding, n: u32) -> Option<u32> {
+        Some(match (n, self.policy) {
             (0, _) => return None,
             (1, _) | (_, Spread::Single) => 0,
             (_, Spread::Ecmp) => spread::ecmp(packet.hash, self.salt, n),
@@ -56,8 +85,7 @@ impl Switch {
                 spread::round_robin(&mut self.turns[routes.group(self.id, packet.to) as usize], n)
             }
             (_, Spread::PacketScatterRandom) => spread::random(&mut self.rng, n),
-        };
-        Some(ports[pick as usize])
+        })
     }
 }
 

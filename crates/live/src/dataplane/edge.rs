@@ -249,7 +249,7 @@ impl Driver for Edge {
     fn count(&mut self, loss: Loss) {
         let refused = &mut self.state.refused;
         *match loss {
-            Loss::NoWay => &mut refused.unknown_destination,
+            Loss::NoWay => &mut refused.no_way,
             Loss::NoMember => &mut refused.no_member,
             Loss::Cut => &mut refused.removed,
             Loss::Announcement => &mut refused.multicast,

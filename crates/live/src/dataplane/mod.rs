@@ -19,11 +19,12 @@ mod pool;
 mod settling;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use topology::{BondEndId, LinkId, NodeId};
+use topology::{BondEndId, LinkId, NodeId, Rerouting};
 
 use crate::Error;
 use crate::clock::Clock;
@@ -56,6 +57,8 @@ pub struct DataPlane {
     plan: Arc<Plan>,
     clock: Clock,
     workers: Vec<Handle>,
+    /// Links that have no carrier.
+    down: BTreeSet<LinkId>,
 }
 
 /// A running worker, seen from outside.
@@ -87,6 +90,7 @@ impl DataPlane {
     }
 
     fn run(plan: Arc<Plan>, clock: Clock, pollers: &Arc<[Arc<Poller>]>, parts: Parts) -> Self {
+        let down = parts.links_down(&plan).into_iter().collect();
         let shares = parts.split(&plan);
         let handovers: Vec<_> = (0..plan.workers()).map(|_| mpsc::sync_channel(RING_FRAMES)).collect();
         let senders: Vec<SyncSender<Handed>> = handovers.iter().map(|(sender, _)| sender.clone()).collect();
@@ -99,7 +103,7 @@ impl DataPlane {
             let thread = thread::Builder::new().name(name).spawn(move || worker.run()).expect("a thread can be made");
             Handle { commands, poller: Arc::clone(&pollers[id]), thread }
         });
-        Self { workers: workers.collect(), clock, plan }
+        Self { workers: workers.collect(), clock, plan, down }
     }
 
     /// What it runs.
@@ -112,11 +116,32 @@ impl DataPlane {
         self.workers.len()
     }
 
-    /// Takes the carrier from a link, by its number in the fabric, or gives it back. What is under way is lost, and the ends of its
-    /// bond have heard of it when this returns. A number that no link has changes nothing.
-    pub fn set_link(&self, link: LinkId, up: bool) {
-        let done: Vec<Receiver<_>> = self.workers.iter().map(|worker| worker.set_link(link, up)).collect();
-        for done in done {
+    /// Takes the carrier from links, by their numbers in the fabric, or gives it back. When this returns, what was under way is lost, ends of
+    /// bonds have heard of it, and routes are those of the network as it is now (unless the file says `routes: fixed`). A number that no
+    /// link has changes nothing.
+    pub fn set_links(&mut self, links: &[(LinkId, bool)]) {
+        let links = links.iter().filter(|(link, _)| usize::from(*link) < self.plan.fabric().topology.links.len());
+        let mut has_changed = false;
+        for &(link, up) in links {
+            self.tell_all(|done| Command::SetLink { link, up, done });
+            has_changed |= if up { self.down.remove(&link) } else { self.down.insert(link) };
+        }
+        if has_changed && self.plan.tables().rerouting == Rerouting::Follow {
+            let down: Vec<LinkId> = self.down.iter().copied().collect();
+            let routes = self.plan.routes(&down);
+            self.tell_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
+        }
+    }
+
+    /// The links that have no carrier.
+    pub fn links_down(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.down.iter().copied()
+    }
+
+    /// Has all workers carry out a command, and waits until they have.
+    fn tell_all(&self, command: impl Fn(Sender<()>) -> Command) {
+        let told = self.workers.iter().map(|worker| worker.tell(&command));
+        for done in told.collect::<Vec<_>>() {
             // A worker that panicked does not answer; the daemon ends on that elsewhere.
             let _ = done.recv();
         }
@@ -180,9 +205,9 @@ impl Handle {
         answer
     }
 
-    fn set_link(&self, link: LinkId, up: bool) -> Receiver<()> {
+    fn tell(&self, command: &impl Fn(Sender<()>) -> Command) -> Receiver<()> {
         let (done, answer) = mpsc::channel();
-        let _ = self.commands.send(Command::SetLink { link, up, done });
+        let _ = self.commands.send(command(done));
         self.poller.notify();
         answer
     }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use datapath::Graph;
 use machine::{Span, Time};
-use topology::{BondEndId, Direction, NetPort, NodeId, Side, TiSlice, TiVec};
+use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, Routes, Side, TiSlice, TiVec};
 
 use super::bond_log::Quota;
 use super::bond_state;
@@ -30,8 +31,9 @@ impl Parts {
     pub fn new(plan: &Plan, now: Time) -> Self {
         let fabric = plan.fabric();
         let forwarded = || Some(vec![0; plan.hosts()].into());
+        let chance = (fabric.spread, fabric.seed);
         Self {
-            graph: Graph::new(now, &fabric.topology, plan.tables(), fabric.spread, fabric.seed),
+            graph: Graph::new(now, &fabric.topology, plan.tables(), plan.routes(&[]), chance),
             edge: EdgeState {
                 ports: none(plan.hosts()),
                 forwarded: (0..plan.switches()).map(|_| forwarded()).collect(),
@@ -52,6 +54,7 @@ impl Parts {
     /// Takes in those of another worker.
     pub fn merge(&mut self, Self { graph, mut edge }: Self) {
         let (into, mine) = (&mut self.graph, &mut self.edge);
+        into.routes = graph.routes;
         fill(&mut into.switches, graph.switches);
         fill(&mut into.wires.raw, graph.wires.raw);
         fill(&mut into.ends.raw, graph.ends.raw);
@@ -65,11 +68,16 @@ impl Parts {
         mine.entered = mine.entered.max(edge.entered);
     }
 
+    /// The links that have no carrier, in order.
+    pub fn links_down(&self, plan: &Plan) -> Vec<LinkId> {
+        self.graph.links_down(plan.map(), &plan.fabric().topology).collect()
+    }
+
     /// Deals them out to the plan's workers.
     pub fn split(self, plan: &Plan) -> Vec<Self> {
         let Self { graph, mut edge } = self;
         let entered = edge.entered;
-        let mut shares: Vec<Self> = (0..plan.workers()).map(|_| Self::blank(plan, entered)).collect();
+        let mut shares: Vec<Self> = (0..plan.workers()).map(|_| Self::blank(plan, &graph.routes, entered)).collect();
         let switch = |at: usize| plan.owner(NodeId((plan.hosts() + at) as u32));
         let end = |at: BondEndId| plan.owner(plan.tables().bonds[at].node);
         for (at, is) in graph.switches.into_iter().enumerate() {
@@ -106,10 +114,10 @@ impl Parts {
         shares
     }
 
-    fn blank(plan: &Plan, entered: u64) -> Self {
+    fn blank(plan: &Plan, routes: &Arc<Routes>, entered: u64) -> Self {
         let bonds = plan.fabric().bonds.len();
         Self {
-            graph: Graph::nothing_of(plan.tables(), plan.switches()),
+            graph: Graph::nothing_of(plan.tables(), Arc::clone(routes), plan.switches()),
             edge: EdgeState {
                 ports: none(plan.hosts()),
                 forwarded: none(plan.switches()),
@@ -147,7 +155,12 @@ impl Parts {
             parts.edge.forwarded = self.edge.forwarded;
             if old.fabric().spread == new.fabric().spread {
                 parts.graph.switches = self.graph.switches;
+                parts.graph.routes = self.graph.routes;
             }
+        }
+        let routes = new.routes(&parts.links_down(new));
+        if *parts.graph.routes != *routes {
+            parts.graph.reroute(routes);
         }
         for (host, device, mac) in old.host_table().learned() {
             if let Some(host) = nodes[host] {

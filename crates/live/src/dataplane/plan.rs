@@ -8,7 +8,7 @@ use bond::end::Partner;
 use datapath::{EndSpec, Map, Tables};
 use fabric::Fabric;
 use machine::mix;
-use topology::{BondEndId, NetPort, NodeId, PortId, Routes, TiVec, Topology};
+use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
 use vswitch::HostTable;
 
 use super::poller::PortKey;
@@ -22,6 +22,7 @@ const ETHERNET_HEADER: usize = 18;
 pub struct Plan {
     fabric: Fabric,
     tables: Tables,
+    routes: Arc<Routes>,
     shaped: bool,
     workers: usize,
     /// Which worker owns each node.
@@ -35,11 +36,12 @@ impl Plan {
         let workers = workers.clamp(1, topology.switch_count().max(1));
         let tables = Tables {
             map: Map::new(topology),
-            routes: Arc::new(routes),
             host_table: HostTable::new(topology, &fabric.host_bonds()),
             bonds: ends_of_bonds(&fabric),
+            rerouting: fabric.rerouting,
         };
-        Self { tables, shaped: topology.is_shaped(), owner: owners(topology, workers), workers, fabric }
+        let owner = owners(topology, workers);
+        Self { tables, routes: Arc::new(routes), shaped: topology.is_shaped(), owner, workers, fabric }
     }
 
     /// The network that it was made from.
@@ -57,6 +59,14 @@ impl Plan {
     #[inline]
     pub const fn map(&self) -> &Map {
         &self.tables.map
+    }
+
+    /// Next hops, when these links have no carrier, in order.
+    pub fn routes(&self, down: &[LinkId]) -> Arc<Routes> {
+        if down.is_empty() || self.tables.rerouting == Rerouting::Fixed {
+            return Arc::clone(&self.routes);
+        }
+        Arc::new(Routes::around(&self.fabric.topology, |link| down.binary_search(&link).is_err()))
     }
 
     /// Whose address is whose.

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
 use datapath::Graph;
 use machine::{Span, Time};
-use topology::{BondEndId, LinkId};
+use topology::{BondEndId, LinkId, Routes};
 
 use super::edge::{Edge, Handed};
 use super::flight::{Due, Packet};
@@ -43,6 +43,13 @@ pub enum Command {
         link: LinkId,
         /// Whether it has a carrier.
         up: bool,
+        /// Hears when it is done.
+        done: Sender<()>,
+    },
+    /// Forward by these routes from now on.
+    Reroute {
+        /// Of the network as its links are now.
+        routes: Arc<Routes>,
         /// Hears when it is done.
         done: Sender<()>,
     },
@@ -149,6 +156,10 @@ impl Worker {
                     let now = self.now();
                     self.run_due(now);
                     self.graph.set_carrier(self.plan.tables(), &mut self.edge, now, link, up);
+                    let _ = done.send(());
+                }
+                Command::Reroute { routes, done } => {
+                    self.graph.reroute(routes);
                     let _ = done.send(());
                 }
                 Command::ReplacePort { key, replacement, done } => {

@@ -32,6 +32,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         topology,
         bonds: TiVec::new(),
         spread: Spread::Single,
+        rerouting: topology::Rerouting::Follow,
         mtu: 1_500,
         seed: 1,
         controllers: None,
