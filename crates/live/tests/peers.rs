@@ -206,10 +206,12 @@ fn another_user_is_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let controller = Controller::start(command("c1", folder.path(), &HTTP));
-    // Where it may read it.
+    // Where it may read it. A child makes the copy: while this process had it open for writing, a test in another thread could start a program
+    // of its own, which would hold it open until it calls exec; to run the copy meanwhile fails ("Text file busy").
     let program = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
     let copy = program.path().join("stranger");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap();
+    assert!(copied.success(), "cp: {copied}");
     let output = Command::new(&copy)
         .args(["--ignored", "--exact", "peers::stranger", "--nocapture"])
         .env("HEDDLE_STRANGER", format!("{} {} {}", controller.address, controller.cluster, controller.server))
