@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::controllers::{
     Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files,
 };
-use live::cluster::{Client, Tls, TlsFiles, certificates};
 use machine::ServerId;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
+use node::{Client, Tls, TlsFiles, certificates};
 use placement::ShardId;
 use store::message::RaftMessage;
 use store::peer::{Envelope, Item};
@@ -286,7 +286,7 @@ fn a_removed_server_cannot_come_back() {
         let access = client_with(&first, Some(&Tls::load(&tls_files(tls.path(), name)).unwrap()));
         let join = Admin::Join { name: "c9".into(), address: address.into(), nonce: 9, replaces: None };
         match access.request(RequestBody::Admin(join), PATIENCE) {
-            Err(live::cluster::Error::Request(Refused::Invalid(text))) => text,
+            Err(node::Error::Request(Refused::Invalid(text))) => text,
             other => panic!("{other:?}"),
         }
     };
