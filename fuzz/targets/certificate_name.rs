@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use live::cluster::subject::common_name;
+use node::subject::common_name;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(name) = common_name(bytes) {

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::program::Desk;
-use live::cluster::Client;
+use node::Client;
 use serde_json::Value;
 
 /// What does not happen within this does not happen.
@@ -241,7 +241,7 @@ fn changes_are_followed_and_rpcs_called() {
     let provider = Client::connect(&[cluster.nodes[0].address.clone()], None).expect("a client");
     let path = tree::Path::parse("/people:people").expect("a path");
     let offers = vec![("people:greet".to_owned(), Some(path))];
-    let greet = |call: live::cluster::Call| match &call.input[..] {
+    let greet = |call: node::Call| match &call.input[..] {
         b"" => Err("whom?".to_owned()),
         name => Ok([b"hello ", name].concat()),
     };

@@ -136,6 +136,9 @@ impl Results {
             let _ = writeln!(html, "<p class=\"warning\">{}</p>", escape(&note));
         }
         html.push_str(&verdict_table(experiment));
+        if !experiment.is_measured() {
+            return html + "</section>\n";
+        }
         if asks {
             html.push_str(&self.asked(experiment));
             return html + "</section>\n";

@@ -348,6 +348,11 @@ impl ExperimentResult {
         drivers.iter().copied().filter(measured).collect()
     }
 
+    /// Whether any run has measured anything: there is something to put into a table.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.cases.iter().any(|case| !case.cells.is_empty())
+    }
+
     /// Which cases have no simulated or no live runs, and why: a line each.
     pub(crate) fn left_out(&self) -> Vec<String> {
         let why_not_simulated = why_not_simulated(!self.asks.is_empty());

@@ -94,10 +94,11 @@ impl Results {
             let _ = writeln!(text, "{}{title}", experiment.name);
             if experiment.asks.is_empty() {
                 let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
-                text.push_str(&experiment_table(experiment, &experiment.metrics, &self.drivers, width));
             } else {
                 let _ = writeln!(text, "{}; {runs} a case", experiment.traffic);
-                text.push_str(&cluster_tables(experiment, &self.drivers, width));
+            }
+            if experiment.is_measured() {
+                text.push_str(&tables(experiment, &self.drivers, width));
             }
             text.push_str(&bond_table(experiment, width));
             for comparison in &experiment.comparisons {
@@ -199,6 +200,15 @@ pub(crate) fn scale_of(experiment: &ExperimentResult, metric: Metric) -> Scale {
 pub(crate) fn heading(experiment: &ExperimentResult, metric: Metric) -> String {
     let unit = scale_of(experiment, metric).unit;
     if unit.is_empty() { metric_name(metric).to_owned() } else { format!("{} ({unit})", metric_name(metric)) }
+}
+
+/// What was measured, by hosts that talk to hosts or by those who ask the controllers.
+fn tables(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+    if experiment.asks.is_empty() {
+        experiment_table(experiment, &experiment.metrics, drivers, width)
+    } else {
+        cluster_tables(experiment, drivers, width)
+    }
 }
 
 /// A column a metric where that fits; otherwise the metrics below each other within each case.

@@ -228,7 +228,7 @@ impl fmt::Display for Applied {
 pub struct Counters {
     /// When this was read, since the process came up.
     pub at: Span,
-    /// In the order of [`fabric::Fabric::links`].
+    /// In the order of [`topology::Topology::links`].
     pub links: Vec<LinkCounters>,
     /// In the order of the hosts.
     pub ports: Vec<PortCounters>,

@@ -16,11 +16,10 @@
 //! the bytes come in and go out.
 //!
 //! It is the only crate of the workspace with `unsafe`: for ioctls and system calls that have no safe wrapper, and for what a child does
-//! between fork and exec.
+//! between fork and exec. [`hasten`] is public for that reason: the controllers' process is the crate `node`, which is safe code and does not know this one.
 
 mod clean;
 mod clock;
-pub mod cluster;
 mod command;
 pub mod control;
 pub mod daemon;
@@ -48,3 +47,4 @@ pub use network::difference;
 pub use runtime::use_runtime_folder;
 pub use settling::{SETTLE_MAX, Unsettled, UnsettledMember};
 pub use tap::VNET_HEADER;
+pub use thread_priority::hasten;

@@ -5,7 +5,7 @@
 //! passes as on a TAP. The ring is of version 2: a frame is seen as soon as it is there, where version 3 would wait for a
 //! block of them to fill, or for a millisecond. Its size is fixed, and a frame beyond it is counted and lost.
 //!
-//! Frames are sent in batches ([`batch`]).
+//! Frames are sent in batches (`packet/batch.rs`).
 #![allow(unsafe_code)]
 
 mod batch;

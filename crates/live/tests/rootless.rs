@@ -3,6 +3,7 @@
 use crate::bed;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
 use std::process::Command;
 
 const NOBODY: u32 = 65_534;
@@ -24,8 +25,17 @@ impl Drop for OpenTun {
     }
 }
 
-/// A command that `nobody` runs; the program is copied to where he can read it.
-fn as_nobody(folder: &std::path::Path, args: &[&str]) -> Command {
+/// Copies the program to where `nobody` can read it.
+///
+/// A child does it. While this process had the copy open for writing, a test in another thread could start a program of its own, which would
+/// hold that file open until it calls exec; to run the copy meanwhile fails ("Text file busy").
+fn copy_program(folder: &Path) {
+    let copied = Command::new("cp").arg(bed::program()).arg(folder.join("program")).status().unwrap();
+    assert!(copied.success(), "cp: {copied}");
+}
+
+/// A command that `nobody` runs, with the copied program.
+fn as_nobody(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]);
     command.arg(folder.join("program")).args(args).env("XDG_RUNTIME_DIR", folder).current_dir("/");
@@ -46,7 +56,7 @@ fn an_ordinary_user_needs_nothing_but_the_tun_device() {
     }
     let tun = OpenTun::new().expect("root may open /dev/net/tun to all");
     let folder = tempfile::Builder::new().prefix("heddle").tempdir_in("/tmp").unwrap();
-    fs::copy(bed::program(), folder.path().join("program")).unwrap();
+    copy_program(folder.path());
     let file = folder.path().join("pair.fabric.yaml");
     fs::write(
         &file,
@@ -80,7 +90,7 @@ fn a_runtime_folder_is_found_where_the_variable_names_none() {
         return;
     }
     let folder = tempfile::Builder::new().prefix("heddle").tempdir_in("/tmp").unwrap();
-    fs::copy(bed::program(), folder.path().join("program")).unwrap();
+    copy_program(folder.path());
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     for unusable in ["/nowhere/run", "/root"] {
         let mut command = as_nobody(folder.path(), &["clean"]);

@@ -1,7 +1,7 @@
 //! The controller's store: a tree of data, cut into shards, each replicated by a Raft group; as a state machine.
 //!
 //! A [`Server`] is one process of the cluster. It gets messages of peers and clients, the passing of time, and word from
-//! its disk; it gives messages and disk writes. The same code runs live (crate `live`) and, in ten thousand simulated
+//! its disk; it gives messages and disk writes. The same code runs live (crate `node`) and, in ten thousand simulated
 //! clusters with crashes and partitions, in `sim`.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! What is asked of a disk, as values. A driver carries them out: `live` on files, [`MemoryDisk`](crate::MemoryDisk) in
+//! What is asked of a disk, as values. A driver carries them out: `node` on files, [`MemoryDisk`](crate::MemoryDisk) in
 //! memory.
 
 use core::fmt;

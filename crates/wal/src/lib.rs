@@ -1,7 +1,7 @@
 //! One write-ahead log for all Raft groups of a server.
 //!
 //! The log does no input or output: it turns what the groups write into [`Write`]s, lists of disk [`Operation`]s that a
-//! driver carries out; `live` does so with files and `fdatasync` in a thread, `sim` with [`MemoryDisk`], which tears
+//! driver carries out; `node` does so with files and `fdatasync` in a thread, `sim` with [`MemoryDisk`], which tears
 //! what was not synced. All groups share one write and one sync (group commit): while a batch is under way, the next
 //! one gathers.
 //!

@@ -114,7 +114,7 @@ impl Access {
         let from_environment = std::env::var("HEDDLE_ENDPOINTS").unwrap_or_default();
         let named = from_environment.trim().split(',').map(|it| it.trim().to_owned());
         if from_environment.trim().is_empty() {
-            vec![format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT)]
+            vec![format!("127.0.0.1:{}", node::DEFAULT_PORT)]
         } else {
             named.collect()
         }

@@ -21,8 +21,8 @@ pub struct Tls {
 
 impl Tls {
     /// The three files, if they were given.
-    pub fn files(&self) -> Option<live::cluster::TlsFiles> {
-        Some(live::cluster::TlsFiles {
+    pub fn files(&self) -> Option<node::TlsFiles> {
+        Some(node::TlsFiles {
             certificate: self.certificate.clone()?,
             key: self.key.clone()?,
             authority: self.authority.clone()?,

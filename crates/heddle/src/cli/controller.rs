@@ -43,7 +43,7 @@ pub struct Controller {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
     /// Where to listen for other nodes and for clients; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", default_value_t = format!("127.0.0.1:{}", live::cluster::DEFAULT_PORT))]
+    #[arg(long, value_name = "HOST:PORT", default_value_t = format!("127.0.0.1:{}", node::DEFAULT_PORT))]
     pub listen: String,
     /// Where others reach this node [default: where it listens]
     #[arg(long, value_name = "HOST:PORT")]

@@ -5,9 +5,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use live::cluster::{AuditOptions, ControllerOptions, Exit, Ready, certificates, run};
 use machine::{ServerId, Span};
 use miette::{Report, miette};
+use node::{AuditOptions, ControllerOptions, Exit, Ready, certificates, run};
 use placement::Strategy;
 use serde_json::json;
 
@@ -59,10 +59,11 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
         rollover_after: Span::from_secs(args.rollover_after),
         memory_bytes: args.memory,
         quota_bytes: args.quota.0,
+        hasten: live::hasten,
     };
     let end = run(&options, |ready| {
         if args.until_stdin_closes {
-            live::cluster::end_with_stdin();
+            node::end_with_stdin();
         }
         announce(&options, ready, format);
     })

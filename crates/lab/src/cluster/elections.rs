@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fabric::{ClusterLoad, Operation};
-use live::cluster::{BootClock, Client};
 use machine::{Span, Time};
+use node::{BootClock, Client};
 use sim::linearizability::entry::{Action, Change, Input, Leaf, Output};
 use store::client::ClientConfig;
 use store::protocol::{Answer, Error};
@@ -81,9 +81,7 @@ impl Writer<'_> {
                 Ok(now)
             }
             Ok(other) => Err(format!("a write was answered by {other:?}")),
-            Err(live::cluster::Error::Request(error @ Error::Timeout { .. })) => {
-                Err(format!("nobody was elected: {error}"))
-            }
+            Err(node::Error::Request(error @ Error::Timeout { .. })) => Err(format!("nobody was elected: {error}")),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use live::cluster::{BootClock, Client};
 use machine::Time;
+use node::{BootClock, Client};
 use sim::linearizability::entry::{self, Action, Change, Input, Leaf, Output};
 use sim::linearizability::{Limits, Operation, Outcome, Verdict};
 use store::client::ClientConfig;

@@ -4,7 +4,7 @@
 //! ```text
 //!   nodes: processes, data folders <--kill, pause-- faults --partition--> relay (only where there are partitions)
 //!     ^                                                                     |
-//!     +-- frames -- live::cluster::drive <-- script --> recorder --> history: lost? linearizable? --> ClusterRecord
+//!     +-- frames -- node::drive <-- script --> recorder --> history: lost? linearizable? --> ClusterRecord
 //! ```
 //!
 //! A cluster is kept for the next run if that one wants the same controllers and no fault was injected.
@@ -25,7 +25,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use fabric::{Case, ClusterLoad, Controllers, ElectionEnd, ElectionTimeout, Fabric, FaultAction, Operation, Work};
-use live::cluster::BootClock;
+use node::BootClock;
 
 use self::history::LiveReader;
 use self::nodes::Nodes;
@@ -177,7 +177,7 @@ fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result
     let mut happened = Vec::new();
     std::thread::scope(|scope| {
         let faults = scope.spawn(|| faults::run(nodes, &load.faults, module));
-        let driven = live::cluster::drive(&clock, load.clients as usize, &targets, tls.as_ref(), &mut script);
+        let driven = node::drive(&clock, load.clients as usize, &targets, tls.as_ref(), &mut script);
         happened = faults.join().expect("the thread of faults does not panic")?;
         driven.map_err(|error| error.to_string())
     })?;

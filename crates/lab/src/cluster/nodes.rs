@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::{Controllers, ElectionTimeout, Replicas, ShardPlan, ShardSpec, Target};
-use live::cluster::{Client, Tls, TlsFiles, certificates};
 use machine::{ServerId, Span};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use node::{Client, Tls, TlsFiles, certificates};
 use placement::{Command as Change, Prefix, ShardId};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};

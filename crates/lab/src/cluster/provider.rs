@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use live::cluster::{Call, Client};
+use node::{Call, Client};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;
 

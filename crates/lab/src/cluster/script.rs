@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fabric::{ClusterLoad, Operation};
-use live::cluster::Next;
 use machine::{Rng, Span, Time};
+use node::Next;
 use sim::linearizability::Ticket;
 use sim::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
 use store::protocol::{Answer, Consistency, Error, RequestBody};
@@ -321,7 +321,7 @@ const fn is_write(operation: Operation) -> bool {
     matches!(operation, Operation::Create | Operation::Update | Operation::Delete)
 }
 
-impl live::cluster::Script for Script {
+impl node::Script for Script {
     fn next(&mut self, client: usize, now: Time) -> Next {
         if self.clients[client].steps < self.targets {
             return self.warm_up(client, now);

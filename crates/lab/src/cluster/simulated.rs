@@ -7,8 +7,8 @@ use fabric::{
     Case, ClusterLoad, Controllers, ElectionEnd, ElectionTimeout, MessageDelay, Operation, Role, ShardPlan, Target,
     Work,
 };
-use live::cluster::Next;
 use machine::{ServerId, Span, Time};
+use node::Next;
 use placement::{Strategy, TimeoutConfig};
 use sim::cluster::session::{self, Session, Setting, Turn};
 use sim::cluster::{Quality, Speed};
@@ -231,7 +231,7 @@ struct Simulated(Script);
 
 impl session::Script for Simulated {
     fn next(&mut self, client: usize, now: Time) -> Turn {
-        match live::cluster::Script::next(&mut self.0, client, now) {
+        match node::Script::next(&mut self.0, client, now) {
             Next::Ask { target, body, timeout } => Turn::Ask { target, body, timeout: span(timeout) },
             Next::Until(time) => Turn::Until(time),
             Next::Wait => Turn::Wait,
@@ -240,7 +240,7 @@ impl session::Script for Simulated {
     }
 
     fn answered(&mut self, client: usize, now: Time, result: Result<Answer, Error>) {
-        live::cluster::Script::answered(&mut self.0, client, now, result);
+        node::Script::answered(&mut self.0, client, now, result);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Which nodes the clients connect to.
 
 use fabric::{ClusterLoad, Role};
-use live::cluster::Target;
 use machine::Span;
+use node::Target;
 use store::client::ClientConfig;
 
 use super::nodes::Nodes;

@@ -60,6 +60,25 @@ fn elections_between_distant_controllers_are_told_without_live_runs() {
     assert!(html.contains("not run live: ") && html.contains("until another leads, 2 times a run"));
 }
 
+#[test]
+fn an_experiment_that_nothing_has_measured_is_shown_without_a_table() {
+    let text = "controllers: { nodes: 3 }\nexperiments:\n  asked: { cluster: { operations: [create], requests: 5 } }\n  \
+        killed: { cluster: { operations: [create], faults: [ { at: 1s, kill: leader } ] }, for: 3s }\n";
+    let source = fabric::Source { name: "killed".to_owned(), text: text.to_owned() };
+    let fabric = fabric::parse(&source).unwrap();
+    let options = Options { drivers: vec![DriverKind::Sim], ..Options::default() };
+    let results = crate::run(&source, &fabric, &options).unwrap();
+    assert!(results.experiments[0].is_measured() && !results.experiments[1].is_measured());
+    let (table, html) = (results.table_within(200), results.html());
+    let (measured, not_measured) = table.split_once("\nkilled\n").unwrap();
+    assert!(measured.contains('─') && !not_measured.contains('─'), "{table}");
+    let not_measured_html = html.split_once("<code>killed</code>").unwrap().1.split_once("</section>").unwrap().0;
+    assert!(!not_measured_html.contains("<table"), "{not_measured_html}");
+    for shown in [not_measured, not_measured_html] {
+        assert!(shown.contains("not simulated: "), "{shown}");
+    }
+}
+
 /// The page without what its plots draw: tags, classes, and words.
 fn skeleton(html: &str) -> String {
     let mut out = String::new();

@@ -5,9 +5,9 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use live::cluster::{Client, Error, LoginToken, Tls};
 use machine::ServerId;
 use miette::{Report, miette};
+use node::{Client, Error, LoginToken, Tls};
 use placement::{Command, Effect, Member};
 use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};

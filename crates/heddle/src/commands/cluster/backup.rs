@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use live::cluster::Error;
 use miette::{Report, miette};
+use node::Error;
 use placement::{Map, Shard, ShardId};
 use serde_json::json;
 use store::backup::{Content, Head, Writer};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use live::cluster::load::{Load, Measured, Operation, run};
-use live::cluster::{Call, Client};
 use miette::{Report, miette};
+use node::load::{Load, Measured, Operation, run};
+use node::{Call, Client};
 use serde_json::{Value, json};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use live::cluster::load::{Load, Measured, Operation, run_with};
 use machine::ServerId;
 use miette::{Report, miette};
+use node::load::{Load, Measured, Operation, run_with};
 use serde_json::json;
 use store::client::ClientConfig;
 use store::protocol::{Answer, Consistency, RequestBody};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::cluster::{Releaser, Turn, contend, queue, random_lease};
 use miette::{IntoDiagnostic, Report, miette};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
+use node::{Releaser, Turn, contend, queue, random_lease};
 use serde_json::json;
 use store::contender::{Contest, is_entry};
 use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};

@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal, Read, Write};
 
-use live::cluster::Error;
 use miette::{Context, IntoDiagnostic, Report, miette};
+use node::Error;
 use placement::{Map, ShardId};
 use serde_json::{Value, json};
 use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};

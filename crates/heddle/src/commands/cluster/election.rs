@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::cluster::Client;
 use machine::Span;
 use miette::{IntoDiagnostic as _, Report, miette};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use node::Client;
 use serde_json::{Value, json};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use live::cluster::{Error, random_lease};
 use miette::{Report, miette};
+use node::{Error, random_lease};
 use placement::ShardId;
 use serde_json::{Value, json};
 use store::protocol::{Answer, LeaseRequest, LeaseStatus, RequestBody};

@@ -24,7 +24,7 @@ const INVITED_FOR: Duration = Duration::from_secs(3_600);
 /// Says how to start a further server.
 pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Format) -> Result<(), Report> {
     if let Some(name) = name {
-        live::cluster::check_name(name).map_err(super::explain)?;
+        node::check_name(name).map_err(super::explain)?;
     }
     let map = access.status()?.map;
     let name = match name {
@@ -64,7 +64,7 @@ pub fn replace(
     format: Format,
 ) -> Result<(), Report> {
     if let Some(name) = name {
-        live::cluster::check_name(name).map_err(super::explain)?;
+        node::check_name(name).map_err(super::explain)?;
     }
     let view = View::take(access)?;
     let old = view::server(&view.map, old)?;
@@ -145,7 +145,7 @@ fn free_address(map: &Map) -> String {
     let ports: Option<Vec<u16>> = ports.collect();
     match ports.and_then(|ports| ports.into_iter().max()).and_then(|port| port.checked_add(1)) {
         Some(port) => format!("127.0.0.1:{port}"),
-        None => format!("HOST:{}", live::cluster::DEFAULT_PORT),
+        None => format!("HOST:{}", node::DEFAULT_PORT),
     }
 }
 

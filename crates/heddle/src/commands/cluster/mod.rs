@@ -34,8 +34,8 @@ mod users;
 mod view;
 mod watch;
 
-use live::cluster::{Client, LoginToken, Tls};
 use miette::Report;
+use node::{Client, LoginToken, Tls};
 use serde_json::{Map, Value};
 
 use crate::Ending;
@@ -93,7 +93,7 @@ pub fn cluster(args: &Cluster, format: Format, verbose: bool) -> Result<Ending, 
 
 /// A failure of a controller or a client of it, with its hint, as a report.
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
-pub fn explain(error: live::cluster::Error) -> Report {
+pub fn explain(error: node::Error) -> Report {
     let text = harmless(&error.to_string());
     match (error.hint(), text.split_once("; hint: ")) {
         (Some(hint), _) => miette::miette!(help = hint, "{text}"),

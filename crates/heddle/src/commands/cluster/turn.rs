@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use live::cluster::Releaser;
+use node::Releaser;
 
 const WAITS: u8 = 0;
 const HAS_COME: u8 = 1;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Read;
 
-use live::cluster::Error;
 use miette::{Context, IntoDiagnostic, Report, miette};
+use node::Error;
 use serde_json::{Value, json};
 use store::protocol::{Answer, Consistency, RequestBody};
 use tree::{Change, Condition, Datastore, Expect, LeaseId, Location, Path, Refusal, Transaction};

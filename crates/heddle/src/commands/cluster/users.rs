@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use live::cluster::{LoginToken, wall_seconds};
 use miette::{Report, miette};
+use node::{LoginToken, wall_seconds};
 use placement::access::{Grant, Operation, ROOT, Scope, Token};
 use placement::{AccessCommand, Command};
 use serde_json::json;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use live::cluster::Error;
 use miette::{Report, miette};
+use node::Error;
 use placement::ShardId;
 use serde_json::{Value, json};
 use store::protocol::WatchEvents;

@@ -17,7 +17,6 @@ use wal::{DiskError, FileName, Identity, Lane, Operation, Write, temporary_name}
 
 use super::Error;
 use super::descriptors::is_short;
-use crate::thread_priority;
 
 /// A file that cannot be opened for want of descriptors is tried again so often.
 const OPEN_EVERY: Duration = Duration::from_millis(50);
@@ -93,11 +92,11 @@ impl Shortage {
 }
 
 impl Disk {
-    /// Starts the threads, which write to `folder` and ring `waker` after each write.
+    /// Starts the threads, which call `hasten` first, write to `folder`, and ring `waker` after each write.
     ///
     /// # Errors
     /// [`Error::System`] if there can be no more threads.
-    pub fn start(folder: &Path, waker: &Arc<Waker>) -> Result<Self, Error> {
+    pub fn start(folder: &Path, waker: &Arc<Waker>, hasten: fn()) -> Result<Self, Error> {
         let (results, done) = mpsc::channel();
         let mut threads = Vec::new();
         let shortage = Arc::<Shortage>::default();
@@ -105,7 +104,10 @@ impl Disk {
             let (writes, inbox) = mpsc::channel();
             let work = Work::new(folder, Arc::clone(&shortage));
             let (results, waker) = (results.clone(), Arc::clone(waker));
-            let thread = thread::Builder::new().name(name.into()).spawn(move || work.run(&inbox, &results, &waker));
+            let thread = thread::Builder::new().name(name.into()).spawn(move || {
+                hasten();
+                work.run(&inbox, &results, &waker);
+            });
             threads.push(thread.map_err(Error::system("make a thread"))?);
             Ok::<_, Error>(writes)
         };
@@ -210,7 +212,6 @@ impl Work {
     }
 
     fn run(mut self, inbox: &Receiver<Write>, results: &Sender<Done>, waker: &Waker) {
-        thread_priority::hasten();
         for write in inbox {
             let result = self.carry_out(&write);
             // At the end nobody listens any more.

@@ -1,9 +1,9 @@
-//! The controller cluster on the real machine: sockets, disks, certificates, signals around [`store::Server`], and clients.
+//! The controllers' process: sockets, disks, certificates, signals around [`store::Server`], and its clients.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `run` | a controller's life, from its data folder to its end |
-//! | `node` | its event loop: one thread, in which the server lives |
+//! | `event_loop` | its event loop: one thread, in which the server lives |
 //! | `peers` | connections to other servers |
 //! | `disk` | two threads that write, one for the log and one for snapshots |
 //! | `parent_watch` | its end with whoever started it |
@@ -23,6 +23,11 @@
 //! ```
 //!
 //! All that can be read now is handled before the server is asked for output, so that what goes to one peer, or to the disk, goes together.
+//!
+//! What this takes of the system is safe code. A thread's priority is not, so whoever runs a controller passes it in:
+//! [`ControllerOptions::hasten`].
+
+#![forbid(unsafe_code)]
 
 mod audit;
 mod buffers;
@@ -36,13 +41,13 @@ mod descriptors;
 mod disk;
 mod drive;
 mod error;
+mod event_loop;
 mod folder;
 mod http;
 mod keepalive;
 pub mod load;
 mod logins;
 mod metrics;
-mod node;
 mod owner;
 mod parent_watch;
 mod peers;
@@ -61,7 +66,7 @@ pub use clock::BootClock;
 pub use contest::{Inbox, Releaser, Turn, contend, queue, random_lease};
 pub use drive::{Next, Script, Target, drive};
 pub use error::Error;
-pub use node::Exit;
+pub use event_loop::Exit;
 pub use parent_watch::end_with_stdin;
 pub use run::{ControllerOptions, DEFAULT_PORT, ROLLOVER_AFTER, Ready, check_name, run};
 pub use tls::{Tls, TlsFiles};

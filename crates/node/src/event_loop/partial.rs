@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use machine::Time;
 use mio::Token;
 
-use super::{Kind, Node};
-use crate::cluster::remote::RemoteHost;
+use super::{EventLoop, Kind};
+use crate::remote::RemoteHost;
 
 /// Who holds a part of a frame: a user, or where none is known, a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ fn first_to_go(parts: &[Part]) -> Option<Token> {
     parts.iter().max_by_key(rank).map(|part| part.token)
 }
 
-impl Node {
+impl EventLoop {
     /// Whose connection is closed to make room for parts of others' frames; no peer's.
     pub(super) fn greediest(&self) -> Option<Token> {
         let parts: Vec<Part> = (self.waiting.partial.iter())

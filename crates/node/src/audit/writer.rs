@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 use super::{AuditOptions, SYNC_EVERY, Shared};
-use crate::cluster::Error;
+use crate::Error;
 
 pub(super) struct Writer {
     path: PathBuf,

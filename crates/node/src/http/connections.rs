@@ -21,9 +21,9 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::cluster::crowd::Crowd;
-use crate::cluster::descriptors::is_short;
-use crate::cluster::remote::RemoteHost;
+use crate::crowd::Crowd;
+use crate::descriptors::is_short;
+use crate::remote::RemoteHost;
 
 /// A TLS handshake takes so long at most.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use machine::{Control, Span, Time};
 use mio::Token;
 use store::Input;
 
-use super::{Kind, Node};
+use super::{EventLoop, Kind};
 
 /// Whoever says nothing more is answered within this, or not at all.
 const ANSWER_PATIENCE: Span = Span::from_secs(10);
@@ -45,7 +45,7 @@ impl HalfClosed {
     }
 }
 
-impl Node {
+impl EventLoop {
     /// The other side of a connection says nothing more.
     pub(super) fn input_ended(&mut self, now: Time, token: Token) {
         let Some(connection) = self.connections.get(&token) else { return };

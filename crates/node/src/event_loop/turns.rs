@@ -19,8 +19,8 @@ use mio::Token;
 use store::protocol::{Hello, decode, decode_client};
 use store::{About, Input};
 
-use super::{Connection, Kind, Node};
-use crate::cluster::stream::{Received, TURN_BYTES, TURN_BYTES_MAX};
+use super::{Connection, EventLoop, Kind};
+use crate::stream::{Received, TURN_BYTES, TURN_BYTES_MAX};
 
 /// What a turn takes of all clients together, about: a frame costs one, and so do [`COST_BYTES`] that are received, read for an
 /// answer, or answered at once.
@@ -89,7 +89,7 @@ impl Turns {
     }
 }
 
-impl Node {
+impl EventLoop {
     /// A share of each connection that waits, as far as one turn goes.
     pub(super) fn take_turns(&mut self, now: Time) {
         let connections = &self.connections;

@@ -10,8 +10,8 @@ use store::peer::Envelope;
 use store::protocol::{Error as Refusal, FrameError, Response, ServerMessage};
 use store::{About, ClientId, Input};
 
-use super::{Kind, Node, OURSELVES, greeting};
-use crate::cluster::refusals;
+use super::{EventLoop, Kind, OURSELVES, greeting};
+use crate::refusals;
 
 /// So many bytes for a client are sent before the turn is over.
 const SEND_BYTES: usize = 256 << 10;
@@ -51,7 +51,7 @@ impl Waiting {
     }
 }
 
-impl Node {
+impl EventLoop {
     pub(super) fn tell_peer(&mut self, to: ServerId, envelope: &Envelope) {
         let token = self.peers.token(to);
         let Some((token, connection)) = token.and_then(|token| Some((token, self.connections.get_mut(&token)?))) else {

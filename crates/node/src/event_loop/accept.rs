@@ -6,11 +6,11 @@ use machine::Time;
 use mio::net::TcpStream;
 use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable, request_sequence};
 
-use super::{Connection, Kind, Node};
-use crate::cluster::Tls;
-use crate::cluster::descriptors::is_short;
-use crate::cluster::remote::RemoteHost;
-use crate::cluster::stream::Stream;
+use super::{Connection, EventLoop, Kind};
+use crate::Tls;
+use crate::descriptors::is_short;
+use crate::remote::RemoteHost;
+use crate::stream::Stream;
 
 /// Longest first frame of somebody unknown.
 const GREETING_BYTES_MAX: usize = 1_024;
@@ -24,7 +24,7 @@ const HEAD_BYTES: usize = 32;
 /// Connections accepted in one turn.
 const ACCEPTS_A_TURN: usize = 64;
 
-impl Node {
+impl EventLoop {
     pub(super) fn accept(&mut self, now: Time) {
         self.accepts = false;
         for _ in 0..ACCEPTS_A_TURN {

@@ -8,9 +8,9 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use live::cluster::{Client, Error, Tls, TlsFiles};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use node::{Client, Error, Tls, TlsFiles};
 use store::protocol::{Admin, Answer, Consistency, RequestBody};
 use store::status::Status;
 use tree::{Change, Location, Path, Transaction};
@@ -43,8 +43,8 @@ pub fn command(name: &str, data: &FilePath, options: &[&str]) -> Command {
 
 /// The command line of a controller.
 pub fn at(name: &str, data: &FilePath, listen: &str, options: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_heddle-live-testbed"));
-    command.args(["controller", name]).arg(data).arg(listen).args(options);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heddle-node-testbed"));
+    command.arg(name).arg(data).arg(listen).args(options);
     command
 }
 

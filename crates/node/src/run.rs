@@ -23,12 +23,11 @@ use super::client::Client;
 use super::clock::{BootClock, random_bits};
 use super::descriptors::Shares;
 use super::disk::{self, Disk};
+use super::event_loop::{EventLoop, Exit, Parts};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::keepalive::notice_vanished;
-use super::node::{Exit, Node, Parts};
 use super::secret::Secrets;
 use super::{Error, LoginToken, Tls, TlsFiles, http};
-use crate::thread_priority;
 
 /// Where a controller listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 6640;
@@ -87,6 +86,8 @@ pub struct ControllerOptions {
     pub memory_bytes: usize,
     /// Bytes of data that it may hold, if there is a bound.
     pub quota_bytes: Option<u64>,
+    /// What each thread between a write and its answer calls once, when it starts: it may ask the kernel to be run soon after it wakes.
+    pub hasten: fn(),
 }
 
 /// A controller that has begun to listen.
@@ -147,7 +148,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Ex
     let begun = begin(options, tls.as_ref(), (&folder, &mut secrets), &advertise, log, recovered, &signals)?;
 
     let poll = Poll::new().map_err(Error::system("make an event loop"))?;
-    let waker = Arc::new(Node::waker(&poll).map_err(Error::system("make an event loop"))?);
+    let waker = Arc::new(EventLoop::waker(&poll).map_err(Error::system("make an event loop"))?);
     let (asker, questions) = mpsc::channel();
     let http = match http {
         Some(listener) => {
@@ -176,7 +177,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Ex
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     check_secret(&mut server, &secrets, begun.cluster)?;
     note_rebuilt(&server, &options.rebuild);
-    let disk = Disk::start(folder.path(), &waker)?;
+    let disk = Disk::start(folder.path(), &waker, options.hasten)?;
     let audit = audit.map(|start| start(begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
     let rollover_after = options.rollover_after.min(ROLLOVER_AFTER).as_ps();
@@ -202,11 +203,11 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Ex
         address: advertise.clone(),
         metrics: http.map(|bound| reached(bound, &advertise)),
     };
-    let node = Node::new(parts)?;
+    let event_loop = EventLoop::new(parts)?;
     folder.keep();
     ready(&Ready { listen, advertise, http, cluster, server: id, restarted });
-    thread_priority::hasten();
-    node.run()
+    (options.hasten)();
+    event_loop.run()
 }
 
 /// Says of each replica that was to be emptied whether it was: the option may have stayed in a unit file.

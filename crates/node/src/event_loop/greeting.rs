@@ -24,12 +24,12 @@ use store::protocol::{
 use store::{ClientId, Input, Secret, Standing};
 
 use super::peer_refusals::{Reason, Refused};
-use super::{Connection, Kind, Node};
-use crate::cluster::Tls;
-use crate::cluster::caller::host;
-use crate::cluster::owner;
-use crate::cluster::secret::{Secrets, Side, Transcript, random};
-use crate::cluster::stream::Stream;
+use super::{Connection, EventLoop, Kind};
+use crate::Tls;
+use crate::caller::host;
+use crate::owner;
+use crate::secret::{Secrets, Side, Transcript, random};
+use crate::stream::Stream;
 
 /// A proof that is under way.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub(super) fn admission(secrets: &Secrets, map: &Map, version: u32, message: &Se
     Some(ServerMessage::Response(Response { sequence: *sequence, leader: leader.clone(), result: Ok(answer) }))
 }
 
-impl Node {
+impl EventLoop {
     /// The digest of the secret that peers have to prove; none while the cluster has not agreed on one.
     fn demanded(&self) -> Option<[u8; 32]> {
         self.parts.server.map().secret().or(self.parts.secrets.active()).copied()

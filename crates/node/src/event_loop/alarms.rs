@@ -4,7 +4,7 @@ use machine::{ServerId, Time};
 use placement::ShardId;
 use store::alarm::{Alarm, Kind};
 
-use super::Node;
+use super::EventLoop;
 
 /// What an alarm is about: its words change all the time.
 type Subject = (Kind, Option<ShardId>, Option<ServerId>);
@@ -13,7 +13,7 @@ type Subject = (Kind, Option<ShardId>, Option<ServerId>);
 #[derive(Default)]
 pub(super) struct Noted(Vec<(Subject, bool)>);
 
-impl Node {
+impl EventLoop {
     /// Notes what has changed. What is there at one look and not at the next, as an election, is no news.
     pub(super) fn note_alarms(&mut self, now: Time) {
         let alarms = self.parts.server.alarms(now).alarms;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::controllers::{
     Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files,
 };
-use live::cluster::{Client, Tls, TlsFiles, certificates};
 use machine::ServerId;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
+use node::{Client, Tls, TlsFiles, certificates};
 use placement::ShardId;
 use store::message::RaftMessage;
 use store::peer::{Envelope, Item};
@@ -206,10 +206,12 @@ fn another_user_is_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let controller = Controller::start(command("c1", folder.path(), &HTTP));
-    // Where it may read it.
+    // Where it may read it. A child makes the copy: while this process had it open for writing, a test in another thread could start a program
+    // of its own, which would hold it open until it calls exec; to run the copy meanwhile fails ("Text file busy").
     let program = tempfile::Builder::new().permissions(PermissionsExt::from_mode(0o755)).tempdir().unwrap();
     let copy = program.path().join("stranger");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status().unwrap();
+    assert!(copied.success(), "cp: {copied}");
     let output = Command::new(&copy)
         .args(["--ignored", "--exact", "peers::stranger", "--nocapture"])
         .env("HEDDLE_STRANGER", format!("{} {} {}", controller.address, controller.cluster, controller.server))
@@ -284,7 +286,7 @@ fn a_removed_server_cannot_come_back() {
         let access = client_with(&first, Some(&Tls::load(&tls_files(tls.path(), name)).unwrap()));
         let join = Admin::Join { name: "c9".into(), address: address.into(), nonce: 9, replaces: None };
         match access.request(RequestBody::Admin(join), PATIENCE) {
-            Err(live::cluster::Error::Request(Refused::Invalid(text))) => text,
+            Err(node::Error::Request(Refused::Invalid(text))) => text,
             other => panic!("{other:?}"),
         }
     };

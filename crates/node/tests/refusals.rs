@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::controllers::{Controller, PATIENCE, car, client, client_with, command, tls_files};
-use live::cluster::{Client, Tls, certificates};
+use node::{Client, Tls, certificates};
 use placement::AccessCommand;
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, FRAME_HEADER, Hello, Request, RequestBody, Response, Role,

@@ -7,12 +7,12 @@ use placement::access::Credentials;
 use store::protocol::{ClientMessage, Response, ServerMessage, Token};
 use store::{About, Caller, ClientId, Input, RequestId};
 
-use super::{Connection, Node, OURSELVES};
-use crate::cluster::remote::RemoteHost;
-use crate::cluster::subject::common_name;
-use crate::cluster::token;
+use super::{Connection, EventLoop, OURSELVES};
+use crate::remote::RemoteHost;
+use crate::subject::common_name;
+use crate::token;
 
-impl Node {
+impl EventLoop {
     /// The server's own requests are nobody else's to allow.
     pub(super) fn identify_ourselves(&mut self, now: Time) {
         self.parts.server.handle(now, Input::Caller { client: OURSELVES, caller: Caller::Server });

@@ -140,7 +140,7 @@ pub(super) struct Parts {
 }
 
 /// A controller that runs.
-pub(super) struct Node {
+pub(super) struct EventLoop {
     parts: Parts,
     connections: HashMap<Token, Connection>,
     clients: HashMap<ClientId, Token>,
@@ -199,8 +199,8 @@ pub enum Exit {
     ClockRollover,
 }
 
-impl Node {
-    /// Listens and watches; [`Node::run`] serves.
+impl EventLoop {
+    /// Listens and watches; [`EventLoop::run`] serves.
     pub fn new(mut parts: Parts) -> Result<Self, Error> {
         let registry = parts.poll.registry();
         let watch = Error::system("watch a socket");

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::controllers::{
     self, Controller, PATIENCE, at, car, client, client_with, command, eventually, get, put, status,
 };
-use live::cluster::{Client, Tls, certificates};
 use machine::ServerId;
 use nix::sys::signal::Signal;
+use node::{Client, Tls, certificates};
 use placement::ShardId;
 use store::protocol::RequestBody;
 use tempfile::TempDir;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::controllers::{
     self, Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files,
 };
-use live::cluster::load::{Load, Operation, run};
-use live::cluster::{Client, Error, Tls, certificates};
 use nix::sys::signal::Signal;
+use node::load::{Load, Operation, run};
+use node::{Client, Error, Tls, certificates};
 use store::client::ClientConfig;
 use store::protocol::Error as Refused;
 
@@ -348,8 +348,8 @@ fn only_holders_of_a_certificate_get_in() {
     assert!(error.contains("no answer within 1000 ms"), "{error}");
     assert_eq!(get(&good, 2).unwrap(), None);
     // A file that cannot be used is named, with what it should be.
-    let gone = live::cluster::TlsFiles { key: ours.path().join("gone.key"), ..tls_files(ours.path(), "client") };
-    let swapped = live::cluster::TlsFiles { key: ours.path().join("ca.pem"), ..tls_files(ours.path(), "client") };
+    let gone = node::TlsFiles { key: ours.path().join("gone.key"), ..tls_files(ours.path(), "client") };
+    let swapped = node::TlsFiles { key: ours.path().join("ca.pem"), ..tls_files(ours.path(), "client") };
     for (files, said) in [(gone, "cannot read it: No such file"), (swapped, "there is no private key in it")] {
         let error = Tls::load(&files).unwrap_err();
         let text = error.to_string();
@@ -549,7 +549,7 @@ fn load_is_measured() {
 }
 
 /// Says over TLS, with this certificate, to be a server; what it is told.
-fn claim(to: &Controller, files: &live::cluster::TlsFiles, server: u64) -> store::protocol::Welcome {
+fn claim(to: &Controller, files: &node::TlsFiles, server: u64) -> store::protocol::Welcome {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use std::io::{Read, Write};

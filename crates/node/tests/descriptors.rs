@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::controllers::{Controller, PATIENCE, client, client_with, command, eventually, get, put, status, tls_files};
-use live::cluster::{Client, Tls, certificates};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use node::{Client, Tls, certificates};
 use store::protocol::{Admin, Answer, FRAME_HEADER, Hello, RequestBody, Role, Welcome, decode, encode_frame};
 
 /// What a controller of these tests may open.

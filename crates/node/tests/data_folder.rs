@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use crate::controllers::{Controller, PATIENCE, Refusal, at, client, command, eventually, get, put, status};
-use live::cluster::Client;
 use nix::sys::signal::Signal;
+use node::Client;
 use store::protocol::{Admin, Answer, Consistency, RequestBody};
 use store::status::DiskStatus;
 use tree::{Location, Path};

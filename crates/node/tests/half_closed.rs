@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use crate::controllers::{Controller, PATIENCE, Raw, car, command, eventually, tls_files};
-use live::cluster::certificates;
+use node::certificates;
 use store::protocol::{
     Answer, ClientMessage, Consistency, Error, Hello, Request, RequestBody, Response, Role, ServerMessage, Welcome,
     decode, encode_frame, split_frame,
