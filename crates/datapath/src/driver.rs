@@ -27,8 +27,8 @@ pub enum Loss {
     NoMember,
     /// It was under way on a link of another part of the graph when the link was cut.
     Cut,
-    /// A host announces its addresses too often.
-    Announcement,
+    /// A host says too much to everybody.
+    Group,
 }
 
 /// The clock's side of the graph: packets, their bytes, the queue of what is under way, hosts.

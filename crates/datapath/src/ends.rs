@@ -9,8 +9,8 @@ use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use vswitch::spread::FlowHash;
 use wire::is_group;
 
-use crate::announcements::Allowance;
 use crate::driver::{Driver, Tag};
+use crate::flood::Allowance;
 use crate::graph::{Graph, Tables};
 
 /// What is at an end of a bond.

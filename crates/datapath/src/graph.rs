@@ -6,7 +6,7 @@ use bond::Transmit;
 use link::{Link, Verdict};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
-use vswitch::{HostTable, Spread, Switch};
+use vswitch::{EVERYBODY, HostTable, Spread, Switch};
 
 use crate::driver::{Driver, Loss};
 use crate::ends::{EndSpec, EndState};
@@ -216,8 +216,12 @@ impl<P> Graph<P> {
             driver.deliver(now, port, packet);
             return None;
         };
-        let switch = self.switches[at].as_mut().expect("a part of a graph has the switches whose ports it has");
         let forwarding = driver.forwarding(&packet);
+        if forwarding.to == EVERYBODY {
+            self.flood(tables, driver, now, (node, port), packet);
+            return None;
+        }
+        let switch = self.switches[at].as_mut().expect("a part of a graph has the switches whose ports it has");
         let Some(out) = switch.forward(&self.routes, forwarding) else {
             driver.count(Loss::NoWay);
             driver.free(packet);

@@ -17,10 +17,12 @@ mod announcements;
 mod carrier;
 mod driver;
 mod ends;
+mod flood;
 mod graph;
 mod map;
 
 pub use driver::{Driver, Loss, Tag};
 pub use ends::{EndSpec, EndState, Role};
+pub use flood::{Allowance, allowed_of_host};
 pub use graph::{Graph, Tables, Wire};
 pub use map::{Map, Taker};

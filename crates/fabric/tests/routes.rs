@@ -81,6 +81,39 @@ fn check_around(fabric: &Fabric, carries: impl Fn(LinkId) -> bool) {
     }
 }
 
+/// What each host says to everybody comes to each host that it can reach exactly once.
+fn check_tree(fabric: &Fabric, carries: impl Fn(LinkId) -> bool) {
+    let topology = &fabric.topology;
+    let routes = Routes::around(topology, &carries);
+    for (from, _) in topology.hosts() {
+        let mut heard: Vec<u32> = vec![0; topology.hosts as usize];
+        let mut open = vec![(from, None)];
+        let mut passed = 0;
+        while let Some((at, came_by)) = open.pop() {
+            let out = match came_by {
+                Some(_) if topology.is_host(at) => {
+                    heard[usize::from(at)] += 1;
+                    continue;
+                }
+                Some(_) => routes.tree(at),
+                None => &[PortId(0)],
+            };
+            for port in out.iter().filter(|port| Some(**port) != came_by) {
+                let (link, side) = topology.nodes[at].ports[*port];
+                let far = topology.links[link].end(side.other());
+                if carries(link) {
+                    open.push((far.node, Some(far.port)));
+                }
+            }
+            passed += 1;
+            assert!(passed <= topology.nodes.len(), "it goes round");
+        }
+        let reached = topology.reached(from, &carries);
+        let expected: Vec<u32> = topology.hosts().map(|(host, _)| u32::from(host != from && reached[host])).collect();
+        assert_eq!(heard, expected, "from {}", topology.nodes[from].name);
+    }
+}
+
 /// How many paths lead from `at` to `to`.
 fn paths(fabric: &Fabric, routes: &Routes, at: NodeId, to: NodeId) -> usize {
     if at == to {
@@ -121,6 +154,12 @@ proptest! {
         let fabric = read(&text);
         let down: BTreeSet<usize> = down.iter().map(|index| index.index(fabric.topology.links.len())).collect();
         check_around(&fabric, |link| !down.contains(&link.into()));
+        check_tree(&fabric, |link| !down.contains(&link.into()));
+    }
+
+    #[test]
+    fn what_is_for_everybody_comes_once(text in networks()) {
+        check_tree(&read(&text), |_| true);
     }
 }
 

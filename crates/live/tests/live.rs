@@ -7,6 +7,7 @@ mod crash;
 mod external_addresses;
 mod external_host;
 mod far_ends;
+mod groups;
 mod hostile_partner;
 mod meddling;
 mod other_users;

@@ -9,7 +9,7 @@
 //! A bond counts as one next hop: of its members only the first one's port stands in a set. Further members come last at
 //! their nodes, so tables stay right when a case has another number of them. A bond carries as long as one member does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,8 @@ pub struct Routes {
     ranges: Vec<(u32, u32)>,
     /// The ports of all sets, ascending in each set.
     ports: Vec<PortId>,
+    /// Of each switch, the ports by which it passes on what is for everybody.
+    tree: Vec<Box<[PortId]>>,
 }
 
 /// Where a host hangs.
@@ -118,7 +120,16 @@ impl Routes {
         for host in hosts.iter().filter(|host| host.attachment != NONE) {
             on_switch[(host.at.0 - topology.hosts) as usize] += 1;
         }
-        builder.finish(hosts, &on_switch, attachments)
+        Self { tree: spanning_tree(topology, &usable), ..builder.finish(hosts, &on_switch, attachments) }
+    }
+
+    /// The ports by which a switch passes on what is for everybody: those of a tree that spans all switches, so that nothing goes round in a
+    /// loop, and those of its hosts; ascending. Of parts of a network that have no link between them each has a tree.
+    ///
+    /// # Panics
+    /// If `at` is not a switch of the topology.
+    pub fn tree(&self, at: NodeId) -> &[PortId] {
+        &self.tree[usize::from(at) - self.hosts.len()]
     }
 
     /// The ports of `at` on shortest paths to the host `to`, ascending. Empty if `at` is `to`, and if there is no path.
@@ -167,6 +178,7 @@ impl Routes {
             + size_of_val(&*self.table)
             + size_of_val(&*self.ranges)
             + size_of_val(&*self.ports)
+            + self.tree.iter().map(|ports| size_of_val(ports) + size_of_val(&**ports)).sum::<usize>()
     }
 
     #[inline]
@@ -220,6 +232,39 @@ fn attach(topology: &Topology, usable: &TiSlice<LinkId, bool>) -> (TiVec<NodeId,
         columns.push(None);
     }
     (hosts, columns)
+}
+
+/// A tree by breadth-first search from the first switch, so that it is as shallow as can be from there, and all ports that lead to hosts.
+fn spanning_tree(topology: &Topology, usable: &TiSlice<LinkId, bool>) -> Vec<Box<[PortId]>> {
+    let mut tree: TiVec<NodeId, Vec<PortId>> = vec![Vec::new(); topology.nodes.len()].into();
+    let mut reached: TiVec<NodeId, bool> = vec![false; topology.nodes.len()].into();
+    let mut queue = VecDeque::new();
+    for (root, _) in topology.switches() {
+        if !std::mem::replace(&mut reached[root], true) {
+            queue.push_back(root);
+        }
+        while let Some(at) = queue.pop_front() {
+            for (port, &(link, side)) in
+                topology.nodes[at].ports.iter_enumerated().filter(|(_, (link, _))| usable[*link])
+            {
+                let far = topology.links[link].end(side.other());
+                if std::mem::replace(&mut reached[far.node], true) {
+                    continue;
+                }
+                tree[at].push(port);
+                if !topology.is_host(far.node) {
+                    tree[far.node].push(far.port);
+                    queue.push_back(far.node);
+                }
+            }
+        }
+    }
+    let switches = tree.raw.into_iter().skip(topology.hosts as usize);
+    let sorted = |mut ports: Vec<PortId>| {
+        ports.sort_unstable();
+        ports.into()
+    };
+    switches.map(sorted).collect()
 }
 
 /// The switches and the usable links between them, as rows of (neighbour, port).

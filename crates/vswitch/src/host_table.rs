@@ -161,8 +161,11 @@ impl HostTable {
         Some(self.by_ipv4[at].1)
     }
 
-    /// The host with this IPv6 address.
+    /// The host with this IPv6 address: its own, or the link-local one that it makes of its MAC address (RFC 4291, appendix A).
     pub fn by_ipv6(&self, address: Ipv6Addr) -> Option<NodeId> {
+        if let [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] = address.octets() {
+            return self.by_mac([a ^ 2, b, c, d, e, f]);
+        }
         let at = self.by_ipv6.binary_search_by_key(&address, |&(key, _)| key).ok()?;
         Some(self.by_ipv6[at].1)
     }

@@ -1,9 +1,9 @@
 //! What becomes of a frame that a host sends: the one decision that the live driver makes per frame at its way in.
 
-use wire::{Error, EthernetPacket, is_group};
+use wire::{Error, EthernetPacket, ethertype, is_group, protocol};
 
 use crate::neighbour::{self, ANSWER_BYTES, Silence};
-use crate::{FlowKey, Forwarding, HostTable};
+use crate::{EVERYBODY, FlowKey, Forwarding, HostTable};
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,9 @@ pub enum DropReason {
     /// No host has its destination address.
     #[error("no host has the destination {}", hex(*.0))]
     UnknownDestination([u8; 6]),
-    /// It is for a group of stations. The fabric answers neighbour discovery by itself and floods nothing.
-    #[error("broadcast and multicast are not carried")]
+    /// It is for a group of stations of which none is in the fabric: bridges (IEEE 802.1Q, 8.6.3), or routers that want to know who listens to
+    /// which group (RFC 4541, 2.1.1), or that are looked for.
+    #[error("nobody here is in the group")]
     Group,
     /// It asks about a neighbour, for a group of stations, and gets no answer.
     #[error("{0}")]
@@ -39,8 +40,7 @@ fn hex(mac: [u8; 6]) -> String {
 
 /// Decides about one frame (no virtio header, no frame check sequence). An answer is written into `answer`.
 ///
-/// Questions about neighbours that cannot be answered are forwarded if they go to one host: it may know better, for
-/// instance its link-local address.
+/// Questions about neighbours that cannot be answered are forwarded: a host may have addresses that nobody knows of.
 #[inline]
 pub fn classify(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
     let key = match EthernetPacket::new_checked(frame).and_then(|ethernet| FlowKey::of(&ethernet)) {
@@ -60,9 +60,29 @@ pub fn classify(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSWER_B
 fn forward(key: &FlowKey, host_table: &HostTable) -> Result<Forwarding, DropReason> {
     match host_table.by_mac(key.eth_dst) {
         Some(to) => Ok(Forwarding { to, hash: key.hash() }),
+        None if is_group(key.eth_dst) && is_for_hosts(key) => Ok(Forwarding { to: EVERYBODY, hash: key.hash() }),
         None if is_group(key.eth_dst) => Err(DropReason::Group),
         None => Err(DropReason::UnknownDestination(key.eth_dst)),
     }
+}
+
+/// Whether any host may be in the group that a frame is for. What is said to bridges and routers goes no further: there are none.
+#[cold]
+fn is_for_hosts(key: &FlowKey) -> bool {
+    /// Where bridges speak to each other; the last four bits say about what.
+    const BRIDGES: [u8; 5] = [0x01, 0x80, 0xc2, 0x00, 0x00];
+    /// Membership of IPv4 groups.
+    const IGMP: u8 = 2;
+    /// Membership of IPv6 groups (RFC 2710, RFC 3810).
+    const MLD: [u16; 3] = [131, 132, 143];
+    const ROUTER_SOLICITATION: u16 = 133;
+    let is_of_bridges = key.eth_dst[..5] == BRIDGES && key.eth_dst[5] < 16;
+    let is_for_routers = match key.protocol {
+        IGMP => key.ethertype == ethertype::IPV4,
+        protocol::ICMPV6 => MLD.contains(&key.src_port) || key.src_port == ROUTER_SOLICITATION,
+        _ => false,
+    };
+    !is_of_bridges && !is_for_routers
 }
 
 #[cold]
@@ -71,8 +91,11 @@ fn answer_or_forward(frame: &[u8], key: &FlowKey, host_table: &HostTable, answer
         (Ok(len), _) => Ingress::Answer(len),
         (Err(Silence::Malformed(error)), _) => Ingress::Drop(error.into()),
         (Err(Silence::AnswersItself(to)), _) => Ingress::Forward(Forwarding { to, hash: key.hash() }),
+        // Whose address it is knows that already.
+        (Err(silence @ Silence::OwnAddress), Ok(Forwarding { to: EVERYBODY, .. }) | Err(DropReason::Group)) => {
+            Ingress::Drop(DropReason::Silence(silence))
+        }
         (Err(_), Ok(forwarding)) => Ingress::Forward(forwarding),
-        (Err(silence), Err(DropReason::Group)) => Ingress::Drop(DropReason::Silence(silence)),
         (Err(_), Err(reason)) => Ingress::Drop(reason),
     }
 }
@@ -83,7 +106,7 @@ mod tests {
     use crate::testing::{address, arp, solicitation, tcp, topology_of};
     use proptest::prelude::*;
     use std::net::Ipv6Addr;
-    use topology::NodeId;
+    use topology::{HostAddress, NodeId};
     use wire::ArpOperation;
 
     fn destination(ingress: Ingress) -> Option<NodeId> {
@@ -107,9 +130,11 @@ mod tests {
         assert_eq!(dropped, Ingress::Drop(DropReason::UnknownDestination(address(4).mac)));
         let Ingress::Drop(reason) = dropped else { unreachable!() };
         assert_eq!(reason.to_string(), "no host has the destination 02:00:00:00:00:04");
-        let mut everyone = address(1);
-        everyone.mac = wire::BROADCAST;
-        assert_eq!(classified(&tcp(&address(0), &everyone, 1, 2, 0)), Ingress::Drop(DropReason::Group));
+        let group = |mac| classified(&tcp(&address(0), &HostAddress { mac, ..address(1) }, 1, 2, 0));
+        assert_eq!(destination(group(wire::BROADCAST)), Some(EVERYBODY));
+        assert_eq!(destination(group([0x01, 0x80, 0xc2, 0, 0, 16])), Some(EVERYBODY));
+        // For the bridge at the other end of the cable.
+        assert_eq!(group([0x01, 0x80, 0xc2, 0, 0, 15]), Ingress::Drop(DropReason::Group));
         assert!(matches!(classified(&[0; 13]), Ingress::Drop(DropReason::Malformed(_))));
     }
 
@@ -119,7 +144,8 @@ mod tests {
         let request = |ipv4, to| classified(&arp(ArpOperation::Request, &h0, ipv4, to, None));
         assert_eq!(request(h1.ipv4, wire::BROADCAST), Ingress::Answer(42));
         assert_eq!(request(h1.ipv4, h1.mac), Ingress::Answer(42));
-        assert_eq!(request(address(9).ipv4, wire::BROADCAST), Ingress::Drop(DropReason::Silence(Silence::Unknown)));
+        assert_eq!(destination(request(address(9).ipv4, wire::BROADCAST)), Some(EVERYBODY));
+        assert_eq!(request(h0.ipv4, wire::BROADCAST), Ingress::Drop(DropReason::Silence(Silence::OwnAddress)));
         assert_eq!(destination(request(address(9).ipv4, h1.mac)), Some(NodeId(1)));
         let reply = classified(&arp(ArpOperation::Reply, &h0, h1.ipv4, h1.mac, None));
         assert_eq!(destination(reply), Some(NodeId(1)));

@@ -1,7 +1,7 @@
 //! Answers to ARP requests and neighbour solicitations, given in the owner's stead.
 //!
-//! The fabric knows every host's addresses, so nobody has to be asked: the switch next to the asking host answers, and no
-//! broadcast crosses the fabric (as VXLAN's ARP suppression does, RFC 8365, section 10). A pure function: frame in, frame out.
+//! The fabric knows every host's addresses, so nobody has to be asked: the switch next to the asking host answers, and only questions about
+//! other addresses cross the fabric (as VXLAN's ARP suppression does, RFC 8365, section 10). A pure function: frame in, frame out.
 
 use std::net::Ipv6Addr;
 

@@ -252,7 +252,7 @@ impl Driver for Edge {
             Loss::NoWay => &mut refused.no_way,
             Loss::NoMember => &mut refused.no_member,
             Loss::Cut => &mut refused.removed,
-            Loss::Announcement => &mut refused.multicast,
+            Loss::Group => &mut refused.multicast,
         } += 1;
     }
 

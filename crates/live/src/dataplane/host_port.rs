@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use datapath::Allowance;
 use vswitch::fragments::{Fragments, Joined};
 use vswitch::segmentation::Joiner;
 
@@ -22,6 +23,8 @@ pub struct HostPort {
     joining: Vec<Joining>,
     /// What passed.
     pub traffic: PortTraffic,
+    /// How much it says to everybody.
+    pub groups: Allowance,
 }
 
 /// Frames that go to one device together.
@@ -66,7 +69,13 @@ impl HostPort {
             }
         };
         let joining = (0..sockets.len().max(1)).map(|_| Joining::default()).collect();
-        Self { attached: attached.clone(), sockets, joining, traffic: PortTraffic::default() }
+        Self {
+            attached: attached.clone(),
+            sockets,
+            joining,
+            traffic: PortTraffic::default(),
+            groups: Allowance::default(),
+        }
     }
 
     /// Reads one frame with its virtio-net header; `device` counts where there are several.

@@ -1,13 +1,14 @@
 //! Where frames come in: they are read from a host's port, cut where a link can't carry them whole, and decided about once.
 
-use datapath::{Driver as _, Tag};
+use datapath::{Driver as _, Tag, allowed_of_host};
 use machine::Time;
 use topology::NodeId;
 use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
-use vswitch::{DropReason, Forwarding, Ingress, classify};
+use vswitch::{DropReason, EVERYBODY, Forwarding, Ingress, classify};
 
+use super::edge::Edge;
 use super::flight::Packet;
 use super::poller::PortKey;
 use super::pool::Frame;
@@ -49,7 +50,7 @@ impl Worker {
             return match port.read(device, &mut self.edge.spare) {
                 Ok(len) => {
                     if len.is_some() {
-                        self.refuse_of(host, |refused| &mut refused.no_buffer);
+                        self.edge.refuse_of(host, |refused| &mut refused.no_buffer);
                     }
                     len
                 }
@@ -95,7 +96,7 @@ impl Worker {
                     self.enter_bytes(key, now, |out| segment.emit(piece, out));
                 }
             }
-            Err(_) => self.refuse_of(key.host, |refused| &mut refused.malformed),
+            Err(_) => self.edge.refuse_of(key.host, |refused| &mut refused.malformed),
         }
         self.edge.spare = spare;
         Some(len)
@@ -104,10 +105,10 @@ impl Worker {
     /// Lets a frame come in that `fill` writes; `None`: it is longer than a link takes.
     fn enter_bytes(&mut self, key: PortKey, now: Time, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
         let Some(mut frame) = self.edge.pool.take() else {
-            return self.refuse_of(key.host, |refused| &mut refused.no_buffer);
+            return self.edge.refuse_of(key.host, |refused| &mut refused.no_buffer);
         };
         let Some(len) = fill(frame.buffer()) else {
-            self.refuse_of(key.host, |refused| &mut refused.malformed);
+            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.edge.pool.put(frame);
         };
         frame.set_len(len);
@@ -138,12 +139,15 @@ impl Worker {
         }
         let bytes = frame.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
-            self.refuse_of(key.host, |refused| &mut refused.malformed);
+            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.edge.pool.put(frame);
         }
         let mut answer = [0; ANSWER_BYTES];
         match classify(&bytes[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
+                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now) {
+                    return self.edge.pool.put(frame);
+                }
                 self.edge.state.entered += 1;
                 let number = self.edge.state.entered as u32;
                 let packet = Packet { frame, forwarding, number, tag: Tag::None };
@@ -167,7 +171,7 @@ impl Worker {
     fn enter_by_device(&mut self, key: PortKey, now: Time, frame: Frame) {
         let bytes = frame.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
-            self.refuse_of(key.host, |refused| &mut refused.malformed);
+            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.edge.pool.put(frame);
         }
         let (tables, port) = (self.plan.tables(), self.plan.port(key));
@@ -184,6 +188,9 @@ impl Worker {
         let mut answer = [0; ANSWER_BYTES];
         match classify(&frame.bytes()[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
+                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now) {
+                    return self.edge.pool.put(frame);
+                }
                 self.graph.depart_by(tables, &mut self.edge, now, port, with(frame, forwarding, Tag::None));
             }
             Ingress::Answer(len) => {
@@ -220,20 +227,11 @@ impl Worker {
 
     #[cold]
     fn refuse(&mut self, host: usize, reason: DropReason) {
-        self.refuse_of(host, |refused| match reason {
+        self.edge.refuse_of(host, |refused| match reason {
             DropReason::UnknownDestination(_) => &mut refused.unknown_destination,
             DropReason::Group | DropReason::Silence(_) => &mut refused.multicast,
             DropReason::Malformed(_) => &mut refused.malformed,
         });
-    }
-
-    /// Counts a frame of a host that goes nowhere, for the network and for the host.
-    #[cold]
-    fn refuse_of(&mut self, host: usize, counter: impl Fn(&mut Refusals) -> &mut u64) {
-        *counter(&mut self.edge.state.refused) += 1;
-        if let Some(port) = &mut self.edge.state.ports[host] {
-            *counter(&mut port.traffic.refused) += 1;
-        }
     }
 
     /// Hands a host the answer to its question about a neighbour, in the question's buffer.
@@ -246,6 +244,28 @@ impl Worker {
         buffer[VNET_HEADER..end].copy_from_slice(answer);
         frame.set_len(end);
         self.edge.hand_to_host(port, frame);
+    }
+}
+
+impl Edge {
+    /// Whether a host may send one more packet to everybody; if not, it is counted.
+    #[cold]
+    fn may_tell_everybody(&mut self, host: usize, now: Time) -> bool {
+        let allowed = allowed_of_host(self.plan.map().hosts());
+        let may = self.state.ports[host].as_mut().is_some_and(|port| port.groups.take(now, allowed));
+        if !may {
+            self.refuse_of(host, |refused| &mut refused.multicast);
+        }
+        may
+    }
+
+    /// Counts a frame of a host that goes nowhere, for the network and for the host.
+    #[cold]
+    fn refuse_of(&mut self, host: usize, counter: impl Fn(&mut Refusals) -> &mut u64) {
+        *counter(&mut self.state.refused) += 1;
+        if let Some(port) = &mut self.state.ports[host] {
+            *counter(&mut port.traffic.refused) += 1;
+        }
     }
 }
 

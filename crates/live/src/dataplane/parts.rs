@@ -7,6 +7,7 @@ use std::sync::Arc;
 use datapath::Graph;
 use machine::{Span, Time};
 use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, Routes, Side, TiSlice, TiVec};
+use vswitch::EVERYBODY;
 
 use super::bond_log::Quota;
 use super::bond_state;
@@ -185,7 +186,10 @@ impl Parts {
             if let Some(retiming) = &retimings[left] {
                 arrival.at = retiming.arrival(arrival.at);
             }
-            let to = nodes[arrival.packet.forwarding.to].filter(|to| usize::from(*to) < new.hosts());
+            let to = match arrival.packet.forwarding.to {
+                EVERYBODY => Some(EVERYBODY),
+                to => nodes[to].filter(|to| usize::from(*to) < new.hosts()),
+            };
             let (Some(left), Some(to)) = (ports[left], to) else {
                 self.edge.refused.removed += 1;
                 continue;

@@ -1,0 +1,89 @@
+//! What is for everybody: broadcast, multicast, announcements.
+//!
+//! Each switch passes it on by the ports of a tree that spans the network, but for the one by which it came: so it comes to each host once, crosses
+//! each link once at most, and does not go round. How much of it there may be is bounded where it comes in ([`Allowance`]).
+
+use std::sync::Arc;
+
+use machine::{Span, Time};
+use topology::{NetPort, NodeId};
+
+use crate::driver::Driver;
+use crate::graph::{Graph, Tables};
+
+/// How often it is counted anew what has passed.
+const INTERVAL: Span = Span::from_ms(100);
+
+/// Copies that all which one host says to everybody may become within a tenth of a second: in a network of two hosts that are 16,384 packets.
+const COPIES: u32 = 1 << 14;
+/// What a host may say to everybody within a tenth of a second, however large the network.
+const LEAST: u32 = 8;
+
+/// How much has passed in the present tenth of a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowance {
+    since: Time,
+    passed: u32,
+}
+
+impl Allowance {
+    /// Whether one more may pass, of so many; it is counted.
+    pub fn take(&mut self, now: Time, allowed: u32) -> bool {
+        if now.since(self.since) >= INTERVAL {
+            *self = Self { since: now, passed: 0 };
+        }
+        self.passed = self.passed.saturating_add(1);
+        self.passed <= allowed
+    }
+}
+
+/// How many packets for everybody a host may send within a tenth of a second, in a network of so many hosts.
+pub fn allowed_of_host(hosts: u32) -> u32 {
+    (COPIES / hosts.max(1)).max(LEAST)
+}
+
+impl<P> Graph<P> {
+    /// Passes on what has come to a switch by `from` and is for everybody.
+    #[cold]
+    pub(crate) fn flood<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        (node, from): (NodeId, NetPort),
+        packet: P,
+    ) {
+        let routes = Arc::clone(&self.routes);
+        let ports = routes.tree(node).iter().map(|port| tables.map.port(node, *port));
+        let mut ports = ports.filter(|port| *port != from).peekable();
+        while let Some(port) = ports.next() {
+            if ports.peek().is_none() {
+                return self.depart(tables, driver, now, port, packet);
+            }
+            if let Some(copy) = driver.copy(&packet) {
+                self.depart(tables, driver, now, port, copy);
+            }
+        }
+        driver.free(packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_off_and_let_through_again() {
+        let mut allowance = Allowance::default();
+        let at = |ms: u64| Time::ZERO + Span::from_ms(ms);
+        let passed = (0..2 * LEAST).filter(|_| allowance.take(at(500), LEAST)).count();
+        assert_eq!(passed, LEAST as usize);
+        assert!(!allowance.take(at(599), LEAST));
+        assert!(allowance.take(at(600), LEAST));
+    }
+
+    #[test]
+    fn a_large_network_hears_less_of_each_host() {
+        assert_eq!([1, 2, 1_000, 27_648].map(allowed_of_host), [16_384, 8_192, 16, 8]);
+    }
+}

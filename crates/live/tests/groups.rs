@@ -1,0 +1,84 @@
+//! What is for everybody: broadcast, multicast, and hosts with addresses that no file says.
+
+use crate::bed::{self, Bed, output};
+use live::Instance;
+
+/// Four racks that are linked in a ring, and one more link across: there are loops enough.
+const RING: &str = "
+name: ring
+nodes: { h1: host, h2: host, h3: host, h4: host, s1: switch, s2: switch, s3: switch, s4: switch }
+links:
+  - { between: [h1, s1] }
+  - { between: [h2, s2] }
+  - { between: [h3, s3] }
+  - { between: [h4, s4] }
+  - { between: [s1, s2] }
+  - { between: [s2, s3] }
+  - { between: [s3, s4] }
+  - { between: [s4, s1] }
+  - { between: [s1, s3] }
+";
+
+/// Who answers one request to all nodes, besides the host that asks.
+fn who_answers(network: &Instance, from: &str) -> usize {
+    let arguments = ["-6", "-c", "2", "-i", "0.2", "-w", "60", "ff02::1%eth0"];
+    let text = output(network.command(from, "ping", arguments));
+    let first = text.lines().filter(|line| line.contains("icmp_seq=1 ") && line.contains("bytes from"));
+    let who = first.filter_map(|line| line.split_whitespace().nth(3));
+    who.collect::<std::collections::BTreeSet<_>>().len()
+}
+
+fn packets(network: &Instance) -> u64 {
+    let links = network.counters().unwrap().links;
+    links.iter().map(|link| link.forward.packets + link.backward.packets).sum()
+}
+
+/// The host itself is among those who answer. So are its three neighbours, each once, and none of it goes round in the ring.
+#[test]
+fn multicast_comes_to_every_host_once() {
+    let Some(bed) = Bed::new() else { return };
+    bed.with_workers(2);
+    let network = bed.up("ring", RING);
+    // All but one of the answers to the first request are marked as duplicates by ping: others come twice.
+    assert_eq!(who_answers(&network, "h1"), 4);
+    network.set_link("s1", "s2", None, false).unwrap();
+    network.set_link("s1", "s3", None, false).unwrap();
+    assert_eq!(who_answers(&network, "h2"), 4);
+    // A storm would go on.
+    let before = packets(&network);
+    bed::ping(&network, "h1", &[], 2, "h4");
+    assert!(packets(&network) - before < 1_000);
+}
+
+#[test]
+fn a_second_address_is_found_by_asking() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("ring", RING);
+    output(network.command("h3", "ip", ["address", "add", "10.200.0.7/8", "dev", "eth0"]));
+    bed::ping(&network, "h1", &[], 2, "10.200.0.7");
+    output(network.command("h3", "ip", ["address", "add", "fd99::7/64", "dev", "eth0", "nodad"]));
+    output(network.command("h1", "ip", ["address", "add", "fd99::1/64", "dev", "eth0", "nodad"]));
+    bed::ping(&network, "h1", &["-6"], 2, "fd99::7");
+}
+
+#[test]
+fn a_neighbour_is_reached_by_its_link_local_address() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("ring", RING);
+    let text = output(network.command("h4", "ip", ["-6", "address", "show", "dev", "eth0", "scope", "link"]));
+    let address = text.split_whitespace().find(|word| word.starts_with("fe80:")).unwrap();
+    let address = format!("{}%eth0", address.split('/').next().unwrap());
+    bed::ping(&network, "h1", &["-6"], 2, &address);
+}
+
+/// One host floods the network; others go on, and what it says beyond its part is counted.
+#[test]
+fn a_host_can_not_flood_the_network() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("ring", RING);
+    output(network.command("h1", "ip", ["link", "set", "eth0", "mtu", "1280"]));
+    let flood = ["-6", "-f", "-c", "60000", "-w", "20", "-l", "30000", "ff02::1%eth0"];
+    let flood = bed::Running::start(network.command("h1", "ping", flood));
+    bed::ping(&network, "h2", &[], 5, "h3");
+    drop(flood);
+}
