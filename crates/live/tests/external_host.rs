@@ -92,6 +92,10 @@ impl Guest {
         self.ip(&format!("link set {device} address {mac}"));
         self.ip(&format!("addr add {}/{} dev {device}", address.ipv4, address.ipv4_prefix));
         self.ip(&format!("addr add {}/{} dev {device} nodad", address.ipv6, address.ipv6_prefix));
+        // The kernel takes packets for an IPv6 address a while after the address is there.
+        let own = format!("local {} dev {device}", address.ipv6);
+        let routes = || self.output(&["ip", "-6", "route", "show", "table", "local"]);
+        bed::wait_until("the address is in use", || routes().contains(&own));
     }
 }
 
@@ -118,15 +122,6 @@ fn with_guest(devices: usize, test: impl FnOnce(&Bed, &Guest) + Send + 'static) 
     });
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
-    }
-}
-
-/// Waits until something is so.
-fn wait_until(what: &str, so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !so() {
-        assert!(started.elapsed() < bed::PATIENCE, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -195,9 +190,9 @@ fn a_link_has_the_carrier_of_its_device() {
         let is_up = || network.counters().unwrap().links[1].up;
         assert!(is_up());
         guest.ip("link set eth0 down");
-        wait_until("the link is down", || !is_up());
+        bed::wait_until("the link is down", || !is_up());
         guest.ip("link set eth0 up");
-        wait_until("the link is up", is_up);
+        bed::wait_until("the link is up", is_up);
         // Linux has taken the IPv6 address with the link.
         pings(&network, "h1", "10.0.0.2");
     });
@@ -225,7 +220,7 @@ fn a_switch_learns_behind_which_device_a_host_is() {
         pings(&network, "h1", "guest");
         guest.ip("addr flush dev eth0");
         guest.ip("link set eth0 down");
-        wait_until("the link is down", || !network.counters().unwrap().links[1].up);
+        bed::wait_until("the link is down", || !network.counters().unwrap().links[1].up);
         guest.has_addresses_of(BOND, "eth1");
         pings(&network, "h1", "guest");
         guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "60", "10.0.0.1"]);
@@ -246,10 +241,10 @@ fn devices_come_go_and_change_places() {
         };
         pings(&network, "h1", "guest");
         guest.ip("link set eth1 down");
-        wait_until("one is down", || up() == [true, false]);
+        bed::wait_until("one is down", || up() == [true, false]);
         let applied = apply(&BOND.replace("[dev0, dev1]", "[dev1, dev0]"));
         assert_eq!(applied.changed, ["guest"]);
-        wait_until("they have changed places", || up() == [false, true]);
+        bed::wait_until("they have changed places", || up() == [false, true]);
         // A cable that was pulled by hand stays out, whatever its device does.
         network.set_link("guest", "s1", Some(2), false).unwrap();
         guest.ip("link set eth0 down");
@@ -260,13 +255,13 @@ fn devices_come_go_and_change_places() {
         network.set_link("guest", "s1", Some(1), true).unwrap();
         assert_eq!(up(), [false, false], "a link whose device has no carrier can't be put in");
         network.set_link("guest", "s1", Some(2), true).unwrap();
-        wait_until("the other can be put in", || up() == [false, true]);
+        bed::wait_until("the other can be put in", || up() == [false, true]);
         // The guest becomes a host of ours, and one behind devices again.
         apply(&BOND.replace(", devices: [dev0, dev1]", ""));
         assert_eq!(up(), [true, true]);
         pings(&network, "h1", "guest");
         apply(BOND);
-        wait_until("it has its devices again", || up() == [true, false]);
+        bed::wait_until("it has its devices again", || up() == [true, false]);
         pings(&network, "h1", "10.0.0.2");
         // Other members than devices: refused, and nothing changes.
         let overrides = Overrides { bond_members: Some(4), ..Overrides::default() };
@@ -320,7 +315,7 @@ fn the_carrier_of_a_tap_is_seen_before_the_kernel_tells_of_it() {
             news.came(index);
             other.set_carrier(up);
             tap.set_carrier(up);
-            wait_until("the link has followed", || is_up() == up);
+            bed::wait_until("the link has followed", || is_up() == up);
             !news.came(index)
         };
         // Of one change the kernel tells at once, and a busy machine may take a second to see the next: not of each, for a minute.
@@ -400,12 +395,12 @@ fn a_device_that_is_made_again_is_in_use_again() {
             let options = if is_same_number { format!(" index {number}") } else { String::new() };
             run("ip", "link del dev0");
             if pause_ms > 0 {
-                wait_until("the link is down", || !is_up());
+                bed::wait_until("the link is down", || !is_up());
                 std::thread::sleep(Duration::from_millis(pause_ms));
             }
             guest.make_device(0, &options);
             guest.has_addresses_of(ONE, "eth0");
-            wait_until("the link is up", is_up);
+            bed::wait_until("the link is up", is_up);
             let reached = bed::soon(|| {
                 let mut ping = network.command("h1", "ping", ["-c", "1", "-W", "1", "10.0.0.2"]).unwrap();
                 ping.output().unwrap().status.success()
@@ -418,10 +413,10 @@ fn a_device_that_is_made_again_is_in_use_again() {
         run("ip", "link del dev0");
         run("ip", "tuntap add dev dev0 mode tun");
         run("ip", "link set dev0 up");
-        wait_until("the link is down", || !is_up());
+        bed::wait_until("the link is down", || !is_up());
         run("ip", "link del dev0");
         guest.make_device(0, "");
-        wait_until("the link is up", is_up);
+        bed::wait_until("the link is up", is_up);
     });
 }
 

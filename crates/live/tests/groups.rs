@@ -56,8 +56,13 @@ fn a_second_address_is_found_by_asking() {
     let network = bed.up("ring", RING);
     output(network.command("h3", "ip", ["address", "add", "10.200.0.7/8", "dev", "eth0"]));
     bed::ping(&network, "h1", &[], 2, "10.200.0.7");
-    output(network.command("h3", "ip", ["address", "add", "fd99::7/64", "dev", "eth0", "nodad"]));
-    output(network.command("h1", "ip", ["address", "add", "fd99::1/64", "dev", "eth0", "nodad"]));
+    for (host, address) in [("h3", "fd99::7"), ("h1", "fd99::1")] {
+        output(network.command(host, "ip", ["address", "add", &format!("{address}/64"), "dev", "eth0", "nodad"]));
+        // The kernel takes packets for an IPv6 address a while after the address is there.
+        let own = format!("local {address} dev eth0");
+        let routes = || output(network.command(host, "ip", ["-6", "route", "show", "table", "local"]));
+        bed::wait_until("the address is in use", || routes().contains(&own));
+    }
     bed::ping(&network, "h1", &["-6"], 2, "fd99::7");
 }
 

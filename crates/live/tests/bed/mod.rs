@@ -102,6 +102,15 @@ pub fn carry(network: &Instance, from: &str, to: &str, bytes: &str) {
     drop(server);
 }
 
+/// Waits until something is so.
+pub fn wait_until(what: &str, so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < PATIENCE, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A program that is ended with the test.
 pub struct Running(Option<Child>);
 
