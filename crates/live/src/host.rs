@@ -3,9 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use fabric::Fabric;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::{Handle, LinkUnspec};
 use topology::{HostAddress, Node, NodeKind};
@@ -26,6 +29,10 @@ const RESTART_HINT: &str = "a program in the host has changed its device or addr
 
 /// Packets that wait in a TAP until a worker reads them: as many as a large ring of a network card has.
 const QUEUE_PACKETS: u32 = 4_096;
+
+/// A kernel notices at once what happens to a cable; a second is what it takes when it happens all the time.
+const NOTICED_WITHIN: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What a host is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +130,19 @@ impl Host {
         Ok(true)
     }
 
+    /// Gives its device a carrier, or takes it. When this returns its kernel has noticed, or has had a second to do so.
+    pub fn set_carrier(&self, up: bool) -> Result<(), Error> {
+        let at = |error| failure(&self.spec.name, "change the carrier of its device")(error);
+        self.tap.set_carrier(up).map_err(at)?;
+        let started = Instant::now();
+        self.inside(|| {
+            while is_running().map_err(at)? != up && started.elapsed() < NOTICED_WITHIN {
+                thread::sleep(LOOK_EVERY);
+            }
+            Ok(())
+        })
+    }
+
     /// Runs `act` in a thread in its network namespace.
     fn inside<T: Send>(&self, act: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         let enter = || {
@@ -147,6 +167,12 @@ impl Host {
     pub const fn tap(&self) -> &Arc<Tap> {
         &self.tap
     }
+}
+
+/// Whether the kernel of the calling thread's namespace takes the device for usable.
+fn is_running() -> io::Result<bool> {
+    let mut devices = getifaddrs()?.filter(|device| device.interface_name == DEVICE);
+    Ok(devices.any(|device| device.flags.contains(InterfaceFlags::IFF_RUNNING)))
 }
 
 fn failure(host: &str, step: &'static str) -> impl Fn(io::Error) -> Error {

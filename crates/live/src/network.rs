@@ -283,6 +283,24 @@ impl Network {
         if let Some(plane) = &mut self.plane {
             plane.set_links(&links);
         }
+        let links: Vec<LinkId> = links.into_iter().map(|(link, _)| link).collect();
+        self.show_carriers(&links);
+    }
+
+    /// Lets hosts of ours see whether links of theirs have a carrier: their device has one as long as any of them does.
+    fn show_carriers(&self, links: &[LinkId]) {
+        let Some(plane) = &self.plane else { return };
+        let topology = &plane.plan().fabric().topology;
+        let down: BTreeSet<LinkId> = plane.links_down().collect();
+        let ends = links.iter().flat_map(|link| [Side::A, Side::B].map(|side| topology.links[*link].end(side).node));
+        for id in ends.filter(|id| topology.is_host(*id)).collect::<BTreeSet<_>>() {
+            let node = &topology.nodes[id];
+            let Some(host) = self.hosts.iter().find(|host| host.spec().name == node.name) else { continue };
+            let up = node.ports.iter().any(|(link, _)| !down.contains(link));
+            if let Err(error) = host.set_carrier(up) {
+                tracing::warn!("host {} does not see that its cable was touched: {error}", node.name);
+            }
+        }
     }
 
     /// Changes hosts that stay, all or none. Returns what they were.

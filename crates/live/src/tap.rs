@@ -23,6 +23,9 @@ pub const LARGEST_FRAME: usize = 65_536 + 22;
 /// What a device in a host is called.
 pub const DEVICE: &str = "eth0";
 
+/// `_IOW('T', 226, int)` of `linux/if_tun.h`; the `libc` crate does not have it.
+const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
+
 /// One end of a TAP device, non-blocking. The device is gone when this is dropped.
 #[derive(Debug)]
 pub struct Tap {
@@ -70,6 +73,13 @@ impl Tap {
     fn set_offload(&self, flags: libc::c_uint) -> io::Result<()> {
         // SAFETY: TUNSETOFFLOAD takes its argument by value.
         check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) })
+    }
+
+    /// Gives the device its carrier, or takes it: programs in the host see it as a cable that is put in or pulled.
+    pub fn set_carrier(&self, up: bool) -> io::Result<()> {
+        let up = libc::c_int::from(up);
+        // SAFETY: TUNSETCARRIER reads one int, which outlives the call.
+        check(unsafe { libc::ioctl(self.file.as_raw_fd(), TUNSETCARRIER as _, &raw const up) })
     }
 
     /// Whether a program in the host has removed the device: no frame passes any more.

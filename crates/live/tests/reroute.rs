@@ -91,3 +91,23 @@ fn fixed_routes_stay_as_they_are() {
     assert!((5..10).contains(&lost), "{text}");
     assert!(network.counters().unwrap().links.iter().any(|link| link.forward.cut >= 5));
 }
+
+/// What a host's kernel says of its device.
+fn device(network: &Instance) -> String {
+    bed::output(network.command("h1", "ip", ["link", "show", "dev", "eth0"]))
+}
+
+#[test]
+fn a_hosts_device_has_the_carrier_of_its_link() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("racks", RACKS);
+    assert!(device(&network).contains("LOWER_UP"), "{}", device(&network));
+    set(&network, "h1", "s1", false);
+    assert!(device(&network).contains("NO-CARRIER"), "{}", device(&network));
+    // Another file does not put the cable in.
+    network.apply(&source(&RACKS.replace("packet-scatter", "ecmp")), &Overrides::default()).unwrap();
+    assert!(device(&network).contains("NO-CARRIER"), "{}", device(&network));
+    set(&network, "h1", "s1", true);
+    assert!(device(&network).contains("LOWER_UP"), "{}", device(&network));
+    ping_all(&network);
+}
