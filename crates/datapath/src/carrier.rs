@@ -63,8 +63,13 @@ impl<P> Graph<P> {
 
     /// Goes over to other routes: those of the network as its links are now.
     pub fn reroute(&mut self, routes: Arc<Routes>) {
+        let is_same = *self.routes == *routes;
         for switch in self.switches.iter_mut().flatten() {
-            switch.reroute(&routes);
+            if is_same {
+                switch.restore();
+            } else {
+                switch.reroute(&routes);
+            }
         }
         self.routes = routes;
     }

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::controllers::{Controller, PATIENCE, client, client_with, command, eventually, get, put, status, tls_files};
+use crate::controllers::{
+    Controller, PATIENCE, client, client_with, command, eventually, get, metrics, put, status, tls_files,
+};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use node::{Client, Tls, certificates};
 use store::protocol::{Admin, Answer, FRAME_HEADER, Hello, RequestBody, Role, Welcome, decode, encode_frame};
@@ -90,8 +92,7 @@ fn segments(folder: &std::path::Path) -> usize {
 }
 
 fn metric(controller: &Controller, name: &str) -> f64 {
-    let (code, text) = controller.page("/metrics");
-    assert_eq!(code, 200, "{text}");
+    let text = metrics(controller);
     let line = text.lines().find(|line| line.split([' ', '{']).next() == Some(name)).expect("it is a metric");
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }

@@ -6,7 +6,8 @@ use std::path::Path as FilePath;
 use std::time::Duration;
 
 use crate::controllers::{
-    self, Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files,
+    self, Controller, PATIENCE, at, client, client_with, command, eventually, get, metric, metrics, put, status,
+    tls_files,
 };
 use nix::sys::signal::Signal;
 use node::load::{Load, Operation, run};
@@ -414,11 +415,7 @@ fn who_does_not_read_waits_for_himself() {
     let mut stream = std::net::TcpStream::connect(&controller.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&bytes).unwrap();
-    let unread = || {
-        let (_, page) = controller.page("/metrics");
-        let line = page.lines().find(|line| line.starts_with("heddle_memory_bytes{kind=\"answers\"}")).unwrap();
-        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
-    };
+    let unread = || metric(&controller, "heddle_memory_bytes{kind=\"answers\"}");
     eventually("answers wait", || unread() > 1 << 20);
     // Others are served.
     assert_eq!(get(&client, 1).unwrap().map(|value| value.len()), Some(1 << 20));
@@ -472,7 +469,7 @@ fn a_server_that_takes_no_writes_is_not_ready() {
     let (code, text) = controller.page("/readyz");
     assert!(code == 503 && text.starts_with("[-]quota failed: the data of server c1 take 1."), "{text}");
     assert!(text.contains("hint:") && text.ends_with("\nnot ready\n"), "{text}");
-    assert!(controller.page("/metrics").1.contains("\nheddle_ready 0\n"));
+    assert!(metrics(&controller).contains("\nheddle_ready 0\n"));
     assert_eq!(controller.page("/healthz").0, 200);
     // As of etcd: whoever only reads leaves that out.
     assert_eq!(controller.page("/readyz?exclude=quota"), (200, "ready\n".to_owned()));
@@ -492,8 +489,7 @@ fn those_who_watch_over_it_can_ask() {
     for wrong in ["/readyz?exclude=luck", "/readyz?quiet"] {
         assert_eq!(controller.page(wrong).0, 400);
     }
-    let (code, text) = controller.page("/metrics");
-    assert_eq!(code, 200);
+    let text = metrics(&controller);
     let info = format!("node=\"c1\",server=\"1\",cluster=\"{}\"", controller.cluster);
     assert!(text.contains(&info), "{text}");
     assert!(text.contains("\nheddle_shard_leader{shard=\"default\",group=\"1\"} 1\n"), "{text}");

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::controllers::{
-    Controller, PATIENCE, at, client, client_with, command, eventually, get, put, status, tls_files,
+    Controller, PATIENCE, at, client, client_with, command, eventually, get, metrics, put, status, tls_files,
 };
 use machine::ServerId;
 use nix::sys::signal::Signal;
@@ -107,7 +107,7 @@ fn last_heartbeat() -> Envelope {
 }
 
 fn refused(controller: &Controller, reason: &str) -> u64 {
-    let (_, page) = controller.page("/metrics");
+    let page = metrics(controller);
     let line = format!("heddle_peers_refused_total{{reason=\"{reason}\"}} ");
     page.lines().find_map(|text| text.strip_prefix(&line)).expect("it is counted").parse().unwrap()
 }
@@ -343,9 +343,7 @@ fn a_folder_of_version_1_goes_on_and_comes_to_the_newest() {
     for n in 0..20 {
         assert_eq!(get(&access, n).unwrap(), Some(format!("value {n}").into_bytes()));
     }
-    eventually("it is raised", || {
-        controller.page("/metrics").1.contains(&format!("\nheddle_protocol_version {VERSION}\n"))
-    });
+    eventually("it is raised", || metrics(&controller).contains(&format!("\nheddle_protocol_version {VERSION}\n")));
     // Others join with the secret that was made.
     let other = tempfile::tempdir().unwrap();
     let joined = Controller::start(command("c2", other.path(), &["--join", &controller.address]));

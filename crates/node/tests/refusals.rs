@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::controllers::{Controller, PATIENCE, car, client, client_with, command, tls_files};
+use crate::controllers::{Controller, PATIENCE, car, client, client_with, command, metrics, tls_files};
 use node::{Client, Tls, certificates};
 use placement::AccessCommand;
 use store::protocol::{
@@ -101,7 +101,7 @@ fn a_bad_path_costs_a_request_and_not_the_connection() {
     let user = format!("user {uid}");
     assert!(health.refusals.iter().all(|row| row.host == "localhost" && row.client == user), "{:?}", health.refusals);
     assert!(health.log_writes.count() > 0 && health.disk.is_none());
-    let (_, page) = controller.page("/metrics");
+    let page = metrics(&controller);
     let line =
         format!(r#"heddle_refusals_total{{host="localhost",client="{user}",what="request",reason="invalid"}} 3"#);
     assert!(page.contains(&line) && page.contains("heddle_log_write_seconds_count "), "{page}");

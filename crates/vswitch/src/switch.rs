@@ -50,11 +50,16 @@ impl Switch {
         }
     }
 
+    /// All ports lead where the routes say again.
+    pub fn restore(&mut self) {
+        self.down.clear();
+    }
+
     /// Goes over to new routes, which [`Switch::forward`] is given from then on. The salt of its hash and its random source
     /// stay as they are; turns start anew, since the next-hop sets of two tables have nothing to do with each other.
     pub fn reroute(&mut self, routes: &Routes) {
         self.turns = vec![0; routes.groups(self.id) as usize].into();
-        self.down.clear();
+        self.restore();
     }
 
     /// The port that the packet leaves by; `None` when there is no way.

@@ -155,14 +155,20 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A gauge or counter of its metrics, as soon as it has time to say them.
-pub fn metric(controller: &Controller, name: &str) -> u64 {
+/// Its metrics, as soon as it has time to say them.
+pub fn metrics(controller: &Controller) -> String {
     let mut page = String::new();
     eventually("it says its metrics", || {
         let (code, text) = controller.page("/metrics");
         page = text;
         code == 200
     });
+    page
+}
+
+/// A gauge or counter of its metrics, by how its line begins.
+pub fn metric(controller: &Controller, name: &str) -> u64 {
+    let page = metrics(controller);
     let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {page}"));
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
 }
