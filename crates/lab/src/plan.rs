@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, Setting, Traffic, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
-use topology::NodeId;
+use topology::{NodeId, Rerouting};
 
 use crate::record::Labels;
 use crate::standstill::Standstill;
@@ -222,10 +222,12 @@ fn stand_still(
                 found.push((slot, number));
                 continue;
             }
+            let rerouting = case.overrides.rerouting.unwrap_or(fabric.rerouting);
+            let reroutes = rerouting == Rerouting::Follow && !traffic_of(case).faults.is_empty();
             let flow = (1..=experiment.repeat).find_map(|repeat| {
                 // A pattern without pairs is reported with the first run that it concerns.
                 let pairs = pairs_of(fabric, case, run_seed(seed, experiment, &labels, repeat)).ok()?;
-                standstill.find(&case.overrides, &pairs)
+                standstill.find(&case.overrides, &pairs, reroutes)
             });
             let Some((from, to)) = flow else { continue };
             if drivers == [DriverKind::Sim] || judge::needs(DriverKind::Sim, experiment, &labels) {

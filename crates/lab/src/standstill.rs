@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 
 use fabric::{Fabric, Overrides};
 use link::LinkSpec;
-use topology::{NodeId, Routes};
+use topology::{LinkId, NodeId, Routes};
 use vswitch::Spread;
 
 /// Finds ways that take no time.
@@ -22,10 +22,21 @@ impl<'a> Standstill<'a> {
         Self { fabric, routes: OnceCell::new() }
     }
 
-    /// The first of `pairs` between which packets and ACKs can take no time, with the fabric changed by `overrides`.
-    pub fn find(&self, overrides: &Overrides, pairs: &[(NodeId, NodeId)]) -> Option<(NodeId, NodeId)> {
+    /// The first of `pairs` between which packets and ACKs can take no time, with the fabric changed by `overrides`. `by_any_way`: links
+    /// fail, and routes follow them.
+    pub fn find(
+        &self,
+        overrides: &Overrides,
+        pairs: &[(NodeId, NodeId)],
+        by_any_way: bool,
+    ) -> Option<(NodeId, NodeId)> {
         if !self.fabric.topology.links.iter().any(|link| takes_no_time(&link.spec, overrides)) {
             return None;
+        }
+        if by_any_way {
+            let topology = &self.fabric.topology;
+            let takes_none = |link: LinkId| takes_no_time(&topology.links[link].spec, overrides);
+            return pairs.iter().find(|(a, b)| topology.reached(*a, takes_none)[*b]).copied();
         }
         let stands = |&&(a, b): &&(NodeId, NodeId)| self.is_free(overrides, a, b) && self.is_free(overrides, b, a);
         pairs.iter().find(stands).copied()
@@ -74,16 +85,21 @@ mod tests {
         let mut fabric = tree(1, 2, 2, true);
         let none = Overrides::default();
         let (near, far) = ((NodeId(0), NodeId(1)), (NodeId(1), NodeId(2)));
-        assert_eq!(Standstill::new(&fabric).find(&none, &[near, far]), None);
+        assert_eq!(Standstill::new(&fabric).find(&none, &[near, far], false), None);
         for link in &mut fabric.topology.links[..topology::LinkId(4)] {
             link.spec = LinkSpec::default();
         }
         // Hosts of one edge switch have nothing but such links between them; the others cross the aggregation.
-        assert_eq!(Standstill::new(&fabric).find(&none, &[far, near]), Some(near));
-        assert_eq!(Standstill::new(&fabric).find(&none, &[far]), None);
+        assert_eq!(Standstill::new(&fabric).find(&none, &[far, near], false), Some(near));
+        assert_eq!(Standstill::new(&fabric).find(&none, &[far], false), None);
+        assert_eq!(Standstill::new(&fabric).find(&none, &[far, near], true), Some(near));
         let delayed = Overrides { delay: Some(Span::from_us(1)), ..none.clone() };
-        assert_eq!(Standstill::new(&fabric).find(&delayed, &[near, far]), None);
+        assert_eq!(Standstill::new(&fabric).find(&delayed, &[near, far], true), None);
         let at_once = Overrides { delay: Some(Span::ZERO), rate_bps: Some(1_000), ..none };
-        assert_eq!(Standstill::new(&fabric).find(&at_once, &[near]), Some(near), "a rate only where there is one");
+        assert_eq!(
+            Standstill::new(&fabric).find(&at_once, &[near], false),
+            Some(near),
+            "a rate only where there is one"
+        );
     }
 }
