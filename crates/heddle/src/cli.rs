@@ -112,7 +112,7 @@ pub enum Command {
     /// Take a link of a running network down, or up again, as if its cable were pulled and plugged in
     ///
     /// What is under way on it is lost, and what is sent on it meanwhile. Bonds hear of it at once and use their other members; routes
-    /// stay as they are. It stays so when `up` changes the network, as long as the link is in the file.
+    /// lead around it, unless the file says `routes: fixed`. It stays so when `up` changes the network, as long as the link is in the file.
     Link(Link),
     /// Make the report of a results folder anew
     Report(Report),

@@ -345,11 +345,11 @@ fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
     }
 }
 
-/// Packets that got lost and that no link counted, up to a reading.
+/// Packets that got lost in the machine, up to a reading: no link counted them, and none was down that leads to their host.
 fn lost_outside_links(counters: &Counters) -> u64 {
     let refused = &counters.refused;
     let at_ports: u64 = counters.ports.iter().map(|port| port.traffic.drops).sum();
-    refused.no_buffer + refused.ring_full + refused.no_way + refused.no_member + refused.malformed + at_ports
+    refused.no_buffer + refused.ring_full + refused.no_member + refused.malformed + at_ports
 }
 
 /// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
@@ -415,7 +415,7 @@ mod tests {
             malformed: 1,
             no_buffer: 2,
             ring_full: 4,
-            no_way: 0,
+            no_way: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,

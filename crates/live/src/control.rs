@@ -386,7 +386,7 @@ pub struct FlowCounters {
 pub struct Refusals {
     /// No host has the destination address.
     pub unknown_destination: u64,
-    /// Broadcast or multicast for nobody here (routers, bridges), or more of it than a host may send.
+    /// More broadcast or multicast than a host may send.
     pub multicast: u64,
     /// Too short, or longer than the MTU.
     pub malformed: u64,

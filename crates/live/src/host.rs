@@ -10,7 +10,8 @@ use fabric::Fabric;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::{Handle, LinkUnspec};
+use rtnetlink::packet_route::route::RouteScope;
+use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use topology::{HostAddress, Node, NodeKind};
 
 use crate::Error;
@@ -27,10 +28,13 @@ const READ_ONLY_HINT: &str = "/proc/sys cannot be written, as in an ordinary con
 /// What mends a host in which a program has changed what is ours.
 const RESTART_HINT: &str = "a program in the host has changed its device or addresses; if it cannot undo that: `heddle down`, then `heddle up`";
 
+/// The addresses of IPv4 groups: 224.0.0.0/4 (RFC 5771).
+const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
+
 /// Packets that wait in a TAP until a worker reads them: as many as a large ring of a network card has.
 const QUEUE_PACKETS: u32 = 4_096;
 
-/// A kernel notices at once what happens to a cable; a second is what it takes when it happens all the time.
+/// A kernel notices at once that a cable was put in, unless it is very busy.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -130,13 +134,18 @@ impl Host {
         Ok(true)
     }
 
-    /// Gives its device a carrier, or takes it. When this returns its kernel has noticed, or has had a second to do so.
+    /// Gives its device a carrier, or takes it. What is sent from here on is lost without one; with one, its kernel sends when this returns, or
+    /// has had a second to begin.
     pub fn set_carrier(&self, up: bool) -> Result<(), Error> {
         let at = |error| failure(&self.spec.name, "change the carrier of its device")(error);
         self.tap.set_carrier(up).map_err(at)?;
+        if !up {
+            // Its kernel says so at once, and acts on it within a second: it looks at cables that are pulled once a second.
+            return Ok(());
+        }
         let started = Instant::now();
         self.inside(|| {
-            while is_running().map_err(at)? != up && started.elapsed() < NOTICED_WITHIN {
+            while !is_running().map_err(at)? && started.elapsed() < NOTICED_WITHIN {
                 thread::sleep(LOOK_EVERY);
             }
             Ok(())
@@ -246,6 +255,15 @@ async fn set_up(
         let mut request = handle.address().add(index, ip, prefix(address, ip));
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent));
         request.execute().await.map_err(at("give it its addresses"))?;
+    }
+    // What is for everybody goes out by the device, as by a default route; what is for nobody here has no way.
+    for (group, bits) in [(MULTICAST, 4), (Ipv4Addr::BROADCAST, 32)] {
+        let route = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(group, bits)
+            .output_interface(index)
+            .scope(RouteScope::Link)
+            .build();
+        handle.route().add(route).replace().execute().await.map_err(at("give it routes for groups"))?;
     }
     Ok(())
 }

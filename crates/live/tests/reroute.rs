@@ -105,7 +105,7 @@ fn a_hosts_device_has_the_carrier_of_its_link() {
     let network = bed.up("racks", RACKS);
     assert!(device(&network).contains("LOWER_UP"), "{}", device(&network));
     set(&network, "h1", "s1", false);
-    assert!(device(&network).contains("NO-CARRIER"), "{}", device(&network));
+    bed::wait_until("its kernel has noticed", || device(&network).contains("NO-CARRIER"));
     // Another file does not put the cable in.
     network.apply(&source(&RACKS.replace("packet-scatter", "ecmp")), &Overrides::default()).unwrap();
     assert!(device(&network).contains("NO-CARRIER"), "{}", device(&network));

@@ -46,7 +46,10 @@ fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
 
 /// One row for each switch and destination, as `ovs-ofctl dump-flows` has one for each entry.
 fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
-    let routes = topology::Routes::compute(&fabric.topology);
+    // As the links are now, unless routes are fixed.
+    let follows = fabric.rerouting == topology::Rerouting::Follow;
+    let carries = |link: topology::LinkId| !follows || counters.links.get(usize::from(link)).is_none_or(|link| link.up);
+    let routes = topology::Routes::around(&fabric.topology, carries);
     let counted: BTreeMap<(&str, &str), u64> =
         counters.forwarded.iter().map(|entry| ((&*entry.switch, &*entry.host), entry.packets)).collect();
     let mut rows = Rows::new(&["switch", "to", "ports", "packets"]);
@@ -122,7 +125,7 @@ fn counters(counters: &live::Counters) -> Rows {
 const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 8] {
     [
         ("unknown destination", refused.unknown_destination),
-        ("multicast", refused.multicast),
+        ("too much for everybody", refused.multicast),
         ("malformed", refused.malformed),
         ("no buffer", refused.no_buffer),
         ("ring between workers full", refused.ring_full),

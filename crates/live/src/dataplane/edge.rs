@@ -294,8 +294,8 @@ impl Driver for Edge {
             self.watch(due, &packet);
         }
         // All members of a bond of ours are one device.
-        let is_external = self.plan.fabric().topology.nodes[host].is_external();
-        let device = if is_external { usize::from(self.plan.map().number(port)) } else { 0 };
+        let is_tap = self.state.ports[host.0 as usize].as_ref().is_some_and(|port| port.tap().is_some());
+        let device = if is_tap { 0 } else { usize::from(self.plan.map().number(port)) };
         self.hand_to_host(PortKey { host: host.0 as usize, device }, packet.frame);
     }
 

@@ -227,11 +227,12 @@ impl Worker {
 
     #[cold]
     fn refuse(&mut self, host: usize, reason: DropReason) {
-        self.edge.refuse_of(host, |refused| match reason {
-            DropReason::UnknownDestination(_) => &mut refused.unknown_destination,
-            DropReason::Group | DropReason::Silence(_) => &mut refused.multicast,
-            DropReason::Malformed(_) => &mut refused.malformed,
-        });
+        match reason {
+            DropReason::UnknownDestination(_) => self.edge.refuse_of(host, |refused| &mut refused.unknown_destination),
+            DropReason::Malformed(_) => self.edge.refuse_of(host, |refused| &mut refused.malformed),
+            // It was for routers or bridges, or a host asked whether its own address is free: nobody misses it.
+            DropReason::Group | DropReason::Silence(_) => {}
+        }
     }
 
     /// Hands a host the answer to its question about a neighbour, in the question's buffer.
