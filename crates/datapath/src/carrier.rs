@@ -45,6 +45,7 @@ impl<P> Graph<P> {
                 self.poll_end(tables, driver, now, end);
             }
         }
+        self.follow_pending(tables, driver, now);
     }
 
     /// A switch sends nothing to a port without carrier any more, nor to a bond of which no member has one.
@@ -72,6 +73,7 @@ impl<P> Graph<P> {
             }
         }
         self.routes = routes;
+        self.generation += 1;
     }
 
     /// The links that have no carrier, as far as they leave from here, in order.

@@ -25,7 +25,7 @@ pub enum Loss {
     NoWay,
     /// The bond has no member that it could leave by.
     NoMember,
-    /// It was under way on a link of another part of the graph when the link was cut.
+    /// It was under way when links changed: on a link of another part of the graph that was cut, or by a tree that is no more.
     Cut,
     /// A host says too much to everybody.
     Group,

@@ -93,6 +93,7 @@ impl<P> Graph<P> {
                 self.poll_end(tables, driver, now, end);
             }
         }
+        self.follow_pending(tables, driver, now);
     }
 
     pub(crate) fn end(&mut self, end: BondEndId) -> &mut EndState<P> {
@@ -213,7 +214,7 @@ impl<P> Graph<P> {
     ) {
         let at = (tables.bonds[end].node, tables.map.members(end)[0]);
         if let Some((port, packet)) = self.come_to(tables, driver, now, at, packet) {
-            self.depart(tables, driver, now, port, packet);
+            self.put(tables, driver, now, port, packet);
         }
     }
 
@@ -276,7 +277,7 @@ impl<P> Graph<P> {
             for (_, port) in members.iter().enumerate().filter(|(other, _)| *other != member.index()) {
                 let Some(mut copy) = driver.copy(question) else { return };
                 driver.set_forwarding(&mut copy, to(tables.map.far_node(*port)));
-                self.depart_by(tables, driver, now, *port, copy);
+                self.put_on(driver, now, *port, copy);
             }
         }
     }
@@ -291,7 +292,7 @@ impl<P> Graph<P> {
         frame: &[u8],
     ) {
         if let Some(packet) = driver.make(frame, to(tables.map.far_node(port)), Tag::Control) {
-            self.depart_by(tables, driver, now, port, packet);
+            self.put_on(driver, now, port, packet);
         }
     }
 
@@ -308,7 +309,7 @@ impl<P> Graph<P> {
         match peer.filter(|peer| *peer != tables.map.node(port)) {
             Some(peer) => {
                 if let Some(packet) = driver.make(frame, to(peer), Tag::None) {
-                    self.depart_by(tables, driver, now, port, packet);
+                    self.put_on(driver, now, port, packet);
                 }
             }
             None => self.send_to_end(tables, driver, now, port, frame),
@@ -338,6 +339,7 @@ impl<P> Graph<P> {
         bonded.expire(now, &mut |packet| released.push(packet));
         self.hand_on(tables, driver, now, end);
         self.poll_end(tables, driver, now, end);
+        self.follow_pending(tables, driver, now);
     }
 
     /// Carries out what an end wants.

@@ -1,14 +1,17 @@
 //! What is for everybody: broadcast, multicast, announcements.
 //!
 //! Each switch passes it on by the ports of a tree that spans the network, but for the one by which it came: so it comes to each host once, crosses
-//! each link once at most, and does not go round. How much of it there may be is bounded where it comes in ([`Allowance`]).
+//! each link once at most, and does not go round. When routes change, what is on its way by the old tree is lost: parts of a graph change one after the
+//! other. How much of it there may be is bounded where it comes in ([`Allowance`]).
 
 use std::sync::Arc;
 
 use machine::{Span, Time};
 use topology::{NetPort, NodeId};
+use vswitch::spread::FlowHash;
+use vswitch::{EVERYBODY, Forwarding};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Loss};
 use crate::graph::{Graph, Tables};
 
 /// How often it is counted anew what has passed.
@@ -51,17 +54,25 @@ impl<P> Graph<P> {
         driver: &mut D,
         now: Time,
         (node, from): (NodeId, NetPort),
-        packet: P,
+        mut packet: P,
     ) {
+        let generation = Forwarding { to: EVERYBODY, hash: FlowHash(self.generation) };
+        if tables.map.is_host(tables.map.far_node(from)) {
+            driver.set_forwarding(&mut packet, generation);
+        } else if driver.forwarding(&packet) != generation {
+            // Links have changed meanwhile. By two trees it could go round, or come twice.
+            driver.count(Loss::Cut);
+            return driver.free(packet);
+        }
         let routes = Arc::clone(&self.routes);
         let ports = routes.tree(node).iter().map(|port| tables.map.port(node, *port));
         let mut ports = ports.filter(|port| *port != from).peekable();
         while let Some(port) = ports.next() {
             if ports.peek().is_none() {
-                return self.depart(tables, driver, now, port, packet);
+                return self.put(tables, driver, now, port, packet);
             }
             if let Some(copy) = driver.copy(&packet) {
-                self.depart(tables, driver, now, port, copy);
+                self.put(tables, driver, now, port, copy);
             }
         }
         driver.free(packet);

@@ -1,5 +1,6 @@
 //! Wires and switches: the way of every packet.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bond::Transmit;
@@ -25,14 +26,15 @@ pub struct Tables {
     pub rerouting: Rerouting,
 }
 
-/// What leaves by a port.
+/// What leaves by a port. It begins where a line of the processor's cache does: of a large network, each packet finds hardly any of it there.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Wire {
-    /// The way to the port at the other end.
-    pub link: Link,
     far: NetPort,
     /// Whether the port is a member of a bond, which chooses among its members.
     is_in_bond: bool,
+    /// The way to the port at the other end.
+    pub link: Link,
 }
 
 /// The state of a network, or of a part of it: what belongs to another part is `None`.
@@ -48,6 +50,11 @@ pub struct Graph<P> {
     pub ends: TiVec<BondEndId, Option<EndState<P>>>,
     /// What an end has just handed on.
     pub(crate) released: Vec<P>,
+    /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
+    /// that a long way is no deep recursion.
+    pending: VecDeque<(NetPort, P)>,
+    /// How often routes have changed: what is for everybody goes by one tree, from its beginning to its end.
+    pub(crate) generation: u64,
 }
 
 impl Wire {
@@ -66,6 +73,8 @@ impl<P> Default for Graph<P> {
             switches: Vec::new(),
             ends: TiVec::new(),
             released: Vec::new(),
+            pending: VecDeque::new(),
+            generation: 0,
         }
     }
 }
@@ -93,6 +102,8 @@ impl<P> Graph<P> {
             switches: topology.switches().map(switch).collect(),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             released: Vec::new(),
+            pending: VecDeque::new(),
+            generation: 0,
             routes,
         }
     }
@@ -105,6 +116,8 @@ impl<P> Graph<P> {
             switches: (0..switches).map(|_| None).collect(),
             ends: tables.bonds.iter().map(|_| None).collect(),
             released: Vec::new(),
+            pending: VecDeque::new(),
+            generation: 0,
         }
     }
 
@@ -115,20 +128,14 @@ impl<P> Graph<P> {
         tables: &Tables,
         driver: &mut D,
         now: Time,
-        mut port: NetPort,
-        mut packet: P,
+        port: NetPort,
+        packet: P,
     ) {
-        loop {
-            if self.wire(port).is_in_bond {
-                return self.depart_by_bond(tables, driver, now, port, packet);
-            }
-            let Some(arrived) = self.cross(driver, now, port, packet) else { return };
-            let Some(next) = self.come_in(tables, driver, now, arrived) else { return };
-            (port, packet) = next;
-        }
+        self.follow(tables, driver, now, port, packet);
+        self.follow_pending(tables, driver, now);
     }
 
-    /// Sends a packet off by this very port, be it in a bond or not.
+    /// Sends a packet off by this very port, be it in a bond or not, and follows it as long as no time passes.
     #[inline]
     pub fn depart_by<D: Driver<Packet = P>>(
         &mut self,
@@ -138,12 +145,11 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) {
-        if let Some((port, packet)) = self.cross(driver, now, port, packet) {
-            self.arrive(tables, driver, now, port, packet);
-        }
+        self.put_on(driver, now, port, packet);
+        self.follow_pending(tables, driver, now);
     }
 
-    /// A packet has come in by a port.
+    /// A packet has come in by a port. It is followed as long as no time passes.
     #[inline]
     pub fn arrive<D: Driver<Packet = P>>(
         &mut self,
@@ -154,7 +160,61 @@ impl<P> Graph<P> {
         packet: P,
     ) {
         if let Some((port, packet)) = self.come_in(tables, driver, now, (port, packet)) {
-            self.depart(tables, driver, now, port, packet);
+            self.follow(tables, driver, now, port, packet);
+        }
+        self.follow_pending(tables, driver, now);
+    }
+
+    #[inline]
+    fn follow<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        mut port: NetPort,
+        mut packet: P,
+    ) {
+        loop {
+            if self.wire(port).is_in_bond {
+                return self.put_on_bond(tables, driver, now, port, packet);
+            }
+            let Some(arrived) = self.cross(driver, now, port, packet) else { return };
+            let Some(next) = self.come_in(tables, driver, now, arrived) else { return };
+            (port, packet) = next;
+        }
+    }
+
+    /// Follows what else has come in by a port in no time.
+    #[inline]
+    pub(crate) fn follow_pending<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time) {
+        while let Some(arrived) = self.pending.pop_front() {
+            if let Some((port, packet)) = self.come_in(tables, driver, now, arrived) {
+                self.follow(tables, driver, now, port, packet);
+            }
+        }
+    }
+
+    /// Sends a packet off by a port, or by the bond that has it; it is followed later.
+    pub(crate) fn put<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        now: Time,
+        port: NetPort,
+        packet: P,
+    ) {
+        if self.wire(port).is_in_bond {
+            self.put_on_bond(tables, driver, now, port, packet);
+        } else {
+            self.put_on(driver, now, port, packet);
+        }
+    }
+
+    /// Sends a packet off by this very port; it is followed later.
+    #[inline]
+    pub(crate) fn put_on<D: Driver<Packet = P>>(&mut self, driver: &mut D, now: Time, port: NetPort, packet: P) {
+        if let Some(arrived) = self.cross(driver, now, port, packet) {
+            self.pending.push_back(arrived);
         }
     }
 
@@ -232,7 +292,7 @@ impl<P> Graph<P> {
     }
 
     /// A packet is to leave by the bond that has this port.
-    fn depart_by_bond<D: Driver<Packet = P>>(
+    fn put_on_bond<D: Driver<Packet = P>>(
         &mut self,
         tables: &Tables,
         driver: &mut D,
@@ -243,16 +303,16 @@ impl<P> Graph<P> {
         let end = tables.map.bond(port).expect("its wire says so");
         let members = tables.map.members(end);
         match self.choose(tables, driver, now, end, &mut packet) {
-            Transmit::One(member) => self.depart_by(tables, driver, now, members[member.index()], packet),
+            Transmit::One(member) => self.put_on(driver, now, members[member.index()], packet),
             Transmit::All(chosen) => {
                 let mut chosen = chosen.iter().peekable();
                 while let Some(member) = chosen.next() {
                     let port = members[member.index()];
                     if chosen.peek().is_none() {
-                        return self.depart_by(tables, driver, now, port, packet);
+                        return self.put_on(driver, now, port, packet);
                     }
                     if let Some(copy) = driver.copy(&packet) {
-                        self.depart_by(tables, driver, now, port, copy);
+                        self.put_on(driver, now, port, copy);
                     }
                 }
                 driver.free(packet);

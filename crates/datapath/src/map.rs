@@ -9,6 +9,8 @@ const NO_BOND: BondEndId = BondEndId(u32::MAX);
 /// Where each port is, and where it leads: a topology in the form in which packets look it up. Does not change.
 #[derive(Debug)]
 pub struct Map {
+    /// Who takes what comes in by each port. By itself, since that is all that most packets ask.
+    takers: TiVec<NetPort, Taker>,
     ports: TiVec<NetPort, Place>,
     /// Where each node's ports begin.
     first: TiVec<NodeId, NetPort>,
@@ -22,8 +24,6 @@ pub struct Map {
 /// A port.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Who takes what comes in here.
-    taker: Taker,
     /// The port at the other end of the link.
     far: NetPort,
     /// The end of a bond that it is a member of, or [`NO_BOND`].
@@ -67,10 +67,12 @@ impl Map {
         }
         let port = |node: NodeId, port: PortId| NetPort(first[node].0 + u32::from(port.0));
         let mut ports = TiVec::with_capacity(next as usize);
+        let mut takers = TiVec::with_capacity(next as usize);
         for (id, node) in topology.nodes.iter_enumerated() {
             for &(link, side) in &node.ports {
                 let far = topology.links[link].end(side.other());
-                ports.push(Place { taker: Taker(id.0), far: port(far.node, far.port), bond: NO_BOND, member: 0 });
+                takers.push(Taker(id.0));
+                ports.push(Place { far: port(far.node, far.port), bond: NO_BOND, member: 0 });
             }
         }
         let ends =
@@ -81,16 +83,24 @@ impl Map {
             for (member, port) in members.iter().enumerate() {
                 let place: &mut Place = &mut ports[*port];
                 (place.bond, place.member) = (id, member as u8);
-                place.taker.0 |= Taker::IN_BOND;
+                let taker: &mut Taker = &mut takers[*port];
+                taker.0 |= Taker::IN_BOND;
             }
         }
-        Self { leaving: topology.links.iter().flat_map(ends).collect(), ports, first, members, hosts: topology.hosts }
+        Self {
+            leaving: topology.links.iter().flat_map(ends).collect(),
+            takers,
+            ports,
+            first,
+            members,
+            hosts: topology.hosts,
+        }
     }
 
     /// Who takes what comes in by a port.
     #[inline]
     pub fn taker(&self, port: NetPort) -> Taker {
-        self.ports[port].taker
+        self.takers[port]
     }
 
     /// Whether a host takes what comes in by a port, and no bond before it.
@@ -139,7 +149,7 @@ impl Map {
 
     /// All ports, each with its node.
     pub fn ports(&self) -> impl ExactSizeIterator<Item = (NetPort, NodeId)> + '_ {
-        self.ports.iter_enumerated().map(|(port, place)| (port, place.taker.node()))
+        self.takers.iter_enumerated().map(|(port, taker)| (port, taker.node()))
     }
 
     /// The end of a bond that a port is a member of.

@@ -415,6 +415,7 @@ mod tests {
             malformed: 1,
             no_buffer: 2,
             ring_full: 4,
+            forged: 1_000,
             no_way: 1_000,
             no_member: 0,
             removed: 1_000,

@@ -18,23 +18,25 @@ use serde::{Deserialize, Serialize};
 
 pub use spec::LinkSpec;
 
-/// One direction of a link.
+/// One direction of a link. Its fields stand in the order in which a packet needs them: a large network has more links than a processor's cache
+/// has room for.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Link {
-    spec: LinkSpec,
     /// When the transmitter falls idle.
     idle_at: Time,
-    /// When each packet that may still wait starts its transmission, oldest first. At most `queue_packets` lie ahead.
-    starts: VecDeque<Time>,
     /// What a byte takes, where that is a whole number of picoseconds; else zero. A division would cost as much as the rest.
     byte_ps: u64,
-    /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
-    last: (u32, Span),
     /// No packet arrives before: what was on its way when the link was changed last.
     earliest: Time,
+    /// When each packet that may still wait starts its transmission, oldest first. At most `queue_packets` lie ahead.
+    starts: VecDeque<Time>,
+    spec: LinkSpec,
+    counters: Counters,
+    /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
+    last: (u32, Span),
     /// While it has no carrier: what it does when it has one. `spec` is [`NO_CARRIER`] meanwhile.
     cut: Option<LinkSpec>,
-    counters: Counters,
 }
 
 /// Nothing leaves, and nobody may wait.

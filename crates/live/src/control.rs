@@ -394,6 +394,9 @@ pub struct Refusals {
     pub no_buffer: u64,
     /// A ring between two workers was full.
     pub ring_full: u64,
+    /// Said to everybody by a host about the address of another one.
+    #[serde(default)]
+    pub forged: u64,
     /// No way leads to the host: links on it have no carrier.
     #[serde(default)]
     pub no_way: u64,
@@ -413,6 +416,7 @@ impl Refusals {
         self.malformed += other.malformed;
         self.no_buffer += other.no_buffer;
         self.ring_full += other.ring_full;
+        self.forged += other.forged;
         self.no_way += other.no_way;
         self.no_member += other.no_member;
         self.removed += other.removed;

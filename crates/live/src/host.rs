@@ -3,12 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use fabric::Fabric;
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::route::RouteScope;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
@@ -33,10 +30,6 @@ const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
 
 /// Packets that wait in a TAP until a worker reads them: as many as a large ring of a network card has.
 const QUEUE_PACKETS: u32 = 4_096;
-
-/// A kernel notices at once that a cable was put in, unless it is very busy.
-const NOTICED_WITHIN: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// What a host is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,22 +127,10 @@ impl Host {
         Ok(true)
     }
 
-    /// Gives its device a carrier, or takes it. What is sent from here on is lost without one; with one, its kernel sends when this returns, or
-    /// has had a second to begin.
+    /// Gives its device a carrier, or takes it. Its kernel says so at once, and sends again within milliseconds; that it stops sending can
+    /// take it a second, and what it sends meanwhile is lost on the link.
     pub fn set_carrier(&self, up: bool) -> Result<(), Error> {
-        let at = |error| failure(&self.spec.name, "change the carrier of its device")(error);
-        self.tap.set_carrier(up).map_err(at)?;
-        if !up {
-            // Its kernel says so at once, and acts on it within a second: it looks at cables that are pulled once a second.
-            return Ok(());
-        }
-        let started = Instant::now();
-        self.inside(|| {
-            while !is_running().map_err(at)? && started.elapsed() < NOTICED_WITHIN {
-                thread::sleep(LOOK_EVERY);
-            }
-            Ok(())
-        })
+        self.tap.set_carrier(up).map_err(failure(&self.spec.name, "change the carrier of its device"))
     }
 
     /// Runs `act` in a thread in its network namespace.
@@ -176,12 +157,6 @@ impl Host {
     pub const fn tap(&self) -> &Arc<Tap> {
         &self.tap
     }
-}
-
-/// Whether the kernel of the calling thread's namespace takes the device for usable.
-fn is_running() -> io::Result<bool> {
-    let mut devices = getifaddrs()?.filter(|device| device.interface_name == DEVICE);
-    Ok(devices.any(|device| device.flags.contains(InterfaceFlags::IFF_RUNNING)))
 }
 
 fn failure(host: &str, step: &'static str) -> impl Fn(io::Error) -> Error {

@@ -87,3 +87,41 @@ fn a_host_can_not_flood_the_network() {
     bed::ping(&network, "h2", &[], 5, "h3");
     drop(flood);
 }
+
+/// A line of switches with a host at each end.
+fn line(switches: usize, is_bonded: bool) -> String {
+    let nodes: Vec<String> = (0..switches).map(|n| format!("  s{n}: switch\n")).collect();
+    let pairs = || (1..switches).map(|n| format!("between: [s{}, s{n}]", n - 1));
+    let links: Vec<String> =
+        pairs().map(|pair| format!("  - {{ {pair} }}\n").repeat(if is_bonded { 2 } else { 1 })).collect();
+    let bonds: Vec<String> = pairs().map(|pair| format!("  - {{ {pair}, mode: balance-rr }}\n")).collect();
+    let bonds = if is_bonded { format!("bonds:\n{}", bonds.concat()) } else { String::new() };
+    let ends = format!("  - {{ between: [h1, s0] }}\n  - {{ between: [h2, s{}] }}\n", switches - 1);
+    let (nodes, links) = (nodes.concat(), links.concat());
+    format!("name: line\nnodes:\n  h1: host\n  h2: host\n{nodes}links:\n{ends}{links}{bonds}")
+}
+
+/// What no link takes time for is one long walk, and not one call within another.
+#[test]
+fn a_way_may_be_as_long_as_it_likes() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("line", &line(1_500, false));
+    assert_eq!(who_answers(&network, "h1"), 2);
+    network.down().unwrap();
+    let network = bed.up("bonded", &line(700, true));
+    bed::ping(&network, "h1", &[], 2, "h2");
+}
+
+/// By ARP, in the name of a host that has nothing to do with it.
+#[test]
+fn nobody_hears_that_a_host_has_anothers_address() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("ring", RING);
+    // h1 takes over the address of h3, and says so to everybody.
+    output(network.command("h1", "ip", ["address", "add", "10.0.0.3/8", "dev", "eth0"]));
+    let mut ask = network.command("h1", "ping", ["-I", "10.0.0.3", "-c", "1", "-W", "1", "10.200.0.9"]).unwrap();
+    assert!(!ask.output().unwrap().status.success(), "nobody has that address");
+    let refused = network.counters().unwrap().refused;
+    assert!(refused.forged > 0, "{refused:?}");
+    bed::ping(&network, "h2", &[], 2, "h3");
+}

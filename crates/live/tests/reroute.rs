@@ -110,6 +110,6 @@ fn a_hosts_device_has_the_carrier_of_its_link() {
     network.apply(&source(&RACKS.replace("packet-scatter", "ecmp")), &Overrides::default()).unwrap();
     assert!(device(&network).contains("NO-CARRIER"), "{}", device(&network));
     set(&network, "h1", "s1", true);
-    assert!(device(&network).contains("LOWER_UP"), "{}", device(&network));
+    bed::wait_until("its kernel sends again", || device(&network).contains("state UP"));
     ping_all(&network);
 }

@@ -17,15 +17,18 @@ pub struct Forwarding {
     pub hash: FlowHash,
 }
 
-/// A switch's forwarding state.
+/// A switch's forwarding state. What a packet needs stands first, in one line of the processor's cache.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Switch {
     id: NodeId,
     policy: Spread,
+    /// Whether no port is in `down`.
+    is_whole: bool,
     salt: u64,
-    rng: Rng,
     /// Whose turn it is, a next-hop set.
     turns: Box<[u32]>,
+    rng: Rng,
     /// Ports that lead nowhere any more, until new routes say so. Empty nearly always.
     down: Vec<PortId>,
 }
@@ -40,6 +43,7 @@ impl Switch {
             rng: Rng::new(seed).fork(u64::from(id.0)),
             turns: vec![0; routes.groups(id) as usize].into(),
             down: Vec::new(),
+            is_whole: true,
         }
     }
 
@@ -47,12 +51,14 @@ impl Switch {
     pub fn lose(&mut self, port: PortId) {
         if !self.down.contains(&port) {
             self.down.push(port);
+            self.is_whole = false;
         }
     }
 
     /// All ports lead where the routes say again.
     pub fn restore(&mut self) {
         self.down.clear();
+        self.is_whole = true;
     }
 
     /// Goes over to new routes, which [`Switch::forward`] is given from then on. The salt of its hash and its random source
@@ -66,7 +72,7 @@ impl Switch {
     #[inline]
     pub fn forward(&mut self, routes: &Routes, packet: Forwarding) -> Option<PortId> {
         let ports = routes.next_hops(self.id, packet.to);
-        if !self.down.is_empty() && ports.iter().any(|port| self.down.contains(port)) {
+        if !self.is_whole && ports.iter().any(|port| self.down.contains(port)) {
             return self.forward_around(routes, packet);
         }
         let pick = self.pick(routes, packet, ports.len() as u32)?;

@@ -122,13 +122,14 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 8] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 9] {
     [
         ("unknown destination", refused.unknown_destination),
         ("too much for everybody", refused.multicast),
         ("malformed", refused.malformed),
         ("no buffer", refused.no_buffer),
         ("ring between workers full", refused.ring_full),
+        ("in another host's name", refused.forged),
         ("no way to the host", refused.no_way),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),

@@ -25,8 +25,7 @@ const BURST_BYTES: usize = 256 << 10;
 impl Worker {
     /// Reads what a host has sent.
     pub(super) fn read_burst(&mut self, port: PortKey) {
-        let now = self.now();
-        self.run_due(now);
+        let now = self.run_all_due();
         self.edge.hand_over_waiting();
         let mut bytes = 0;
         for _ in 0..BURST_FRAMES {
@@ -145,7 +144,7 @@ impl Worker {
         let mut answer = [0; ANSWER_BYTES];
         match classify(&bytes[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
-                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now) {
+                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now, &frame) {
                     return self.edge.pool.put(frame);
                 }
                 self.edge.state.entered += 1;
@@ -188,7 +187,7 @@ impl Worker {
         let mut answer = [0; ANSWER_BYTES];
         match classify(&frame.bytes()[VNET_HEADER..], self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
-                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now) {
+                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now, &frame) {
                     return self.edge.pool.put(frame);
                 }
                 self.graph.depart_by(tables, &mut self.edge, now, port, with(frame, forwarding, Tag::None));
@@ -249,9 +248,15 @@ impl Worker {
 }
 
 impl Edge {
-    /// Whether a host may send one more packet to everybody; if not, it is counted.
+    /// Whether a host may send this to everybody; if not, it is counted. Nobody may say that he has another host's address, and nobody may say
+    /// too much.
     #[cold]
-    fn may_tell_everybody(&mut self, host: usize, now: Time) -> bool {
+    fn may_tell_everybody(&mut self, host: usize, now: Time, frame: &Frame) -> bool {
+        let claim = claim(&frame.bytes()[VNET_HEADER..], self.plan.host_table());
+        if claim.is_some_and(|claim| usize::from(claim.host) != host) {
+            self.refuse_of(host, |refused| &mut refused.forged);
+            return false;
+        }
         let allowed = allowed_of_host(self.plan.map().hosts());
         let may = self.state.ports[host].as_mut().is_some_and(|port| port.groups.take(now, allowed));
         if !may {

@@ -37,12 +37,17 @@ pub struct Pool {
     /// How many more may be made.
     unmade: usize,
     free: Vec<Frame>,
+    /// How many unused ones are kept.
+    kept: usize,
 }
+
+/// Bytes of unused buffers that a pool keeps.
+const KEPT_BYTES: usize = 32 << 20;
 
 impl Pool {
     /// Buffers of `capacity` bytes, made as they are needed, and up to `memory` bytes altogether.
     pub fn new(capacity: usize, memory: usize) -> Self {
-        Self { capacity, unmade: (memory / capacity).max(1), free: Vec::new() }
+        Self { capacity, unmade: (memory / capacity).max(1), free: Vec::new(), kept: (KEPT_BYTES / capacity).max(1) }
     }
 
     /// An unused buffer; `None` when all are in use.
@@ -57,10 +62,11 @@ impl Pool {
         Some(Frame { buffer: vec![0; self.capacity].into(), len: 0 })
     }
 
-    /// Takes a buffer back. One of another size, from before the last change of the network, is given up.
+    /// Takes a buffer back. One of another size, from before the last change of the network, is given up; and so are those beyond what bursts
+    /// need: where frames go from one worker to another, and not back, each would keep what the other has to make anew.
     #[inline]
     pub fn put(&mut self, frame: Frame) {
-        if frame.buffer.len() == self.capacity {
+        if frame.buffer.len() == self.capacity && self.free.len() < self.kept {
             self.free.push(frame);
         } else {
             self.unmade += 1;
@@ -97,6 +103,19 @@ mod tests {
         pool.put(second);
         pool.put(first);
         assert_eq!(pool.take().unwrap().bytes().len(), 7);
+    }
+
+    #[test]
+    fn what_comes_from_another_worker_is_not_hoarded() {
+        let (mut from, mut to) = (Pool::new(1 << 20, 256 << 20), Pool::new(1 << 20, 256 << 20));
+        for _ in 0..1_000 {
+            let frame = from.take().unwrap();
+            from.lent();
+            to.borrowed();
+            to.put(frame);
+        }
+        assert_eq!((from.free.len(), to.free.len()), (0, 32));
+        assert!(to.take().is_some());
     }
 
     #[test]
