@@ -116,7 +116,12 @@ impl Host {
             return Ok(false);
         }
         let spec = &self.spec;
-        let at = |step| failure(&spec.name, step);
+        let at = |step| {
+            move |source: io::Error| {
+                let (host, reason) = (spec.name.clone(), source.to_string());
+                Error::Host { host, step, reason, hint: Some(RESTART_HINT) }
+            }
+        };
         let tap = self.inside(|| {
             let tap = Tap::create().map_err(at("make it a new TAP device"))?;
             silence_ipv6().map_err(at("set up IPv6"))?;

@@ -13,7 +13,7 @@ use vswitch::Spread;
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
 use crate::daemon::Options;
-use crate::dataplane::{DataPlane, Plan, default_workers};
+use crate::dataplane::{DataPlane, Plan, Quota, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::namespace::Namespace;
@@ -48,6 +48,8 @@ pub struct Network {
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
     external: Vec<ExternalHost>,
+    /// What may be written into the log about the carriers of their devices.
+    carrier_log: Quota,
     /// Links that somebody has pulled, while they are in the file.
     pulled: BTreeSet<LinkKey>,
     /// Where the machine's devices are.
@@ -65,6 +67,7 @@ impl Network {
             ephemeral: options.ephemeral,
             outside,
             external: Vec::new(),
+            carrier_log: Quota::default(),
             pulled: BTreeSet::new(),
             mark,
             hosts_path,
@@ -250,12 +253,15 @@ impl Network {
         let Some(plane) = &self.plane else { return };
         self.open_again(plane);
         let topology = &plane.plan().fabric().topology;
-        let mut links = Vec::new();
+        let (mut links, now) = (Vec::new(), self.clock.now());
+        if let Some(lines) = self.carrier_log.settle(now) {
+            tracing::warn!("{lines} more changes of devices' carriers in a minute are not in this log");
+        }
         for (name, devices) in &self.external {
             let Some(node) = topology.node(name).map(|id| &topology.nodes[id]) else { continue };
             for (device, &(link, _)) in devices.iter().zip(&node.ports) {
                 let (up, changed) = device.look();
-                if changed {
+                if changed && self.carrier_log.take(now) {
                     let now = if up { "has a carrier" } else { "has no carrier" };
                     tracing::info!("device {} of host {name} {now}", device.name());
                 }

@@ -29,7 +29,7 @@ impl Default for Quota {
 
 impl Quota {
     /// Whether one more line may be written at `now`; it is counted if not.
-    fn take(&mut self, now: Time) -> bool {
+    pub fn take(&mut self, now: Time) -> bool {
         if now >= self.until && self.left_out == 0 {
             (self.until, self.lines) = (now + MINUTE, 0);
         }
@@ -48,7 +48,7 @@ impl Quota {
     }
 
     /// How many lines were left out in a minute that is over at `now`; they are told once.
-    fn settle(&mut self, now: Time) -> Option<u64> {
+    pub fn settle(&mut self, now: Time) -> Option<u64> {
         (now >= self.due()).then(|| std::mem::take(&mut self.left_out))
     }
 }

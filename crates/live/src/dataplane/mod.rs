@@ -31,6 +31,7 @@ use crate::clock::Clock;
 use crate::control::Counters;
 use crate::device::{Attached, Replacement};
 use crate::settling::Unsettled;
+pub use bond_log::Quota;
 use edge::Handed;
 use parts::Parts;
 pub use plan::Plan;
