@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bond::{Carrier, MemberId};
+use link::Link;
 use machine::Time;
 use topology::{BondEndId, LinkId, NetPort, Rerouting, Routes, Topology};
 
 use crate::driver::{Driver, Loss};
 use crate::ends::Role;
-use crate::graph::{Graph, Tables, Wire};
+use crate::graph::{Graph, Tables};
 use crate::map::Map;
 
 impl<P> Graph<P> {
@@ -24,9 +25,9 @@ impl<P> Graph<P> {
     ) {
         let ends = tables.map.ends(link);
         for port in ends {
-            match &mut self.wires[port] {
-                Some(Wire { link, .. }) if up => link.heal(),
-                Some(Wire { link, .. }) => link.cut(),
+            match self.wires[port].link_mut() {
+                Some(link) if up => link.heal(),
+                Some(link) => link.cut(),
                 None => {}
             }
         }
@@ -53,7 +54,7 @@ impl<P> Graph<P> {
         let map = &tables.map;
         // A bond is known to switches by its first member's port.
         let members = map.bond(port).map_or(std::slice::from_ref(&port), |end| map.members(end));
-        let is_up = |port: &NetPort| self.wires[*port].as_ref().is_some_and(|wire| wire.link.is_up());
+        let is_up = |port: &NetPort| self.wires[*port].link().is_some_and(Link::is_up);
         if !members.iter().any(is_up)
             && let Some(at) = map.switch(map.node(port))
             && let Some(switch) = &mut self.switches[at]
@@ -78,7 +79,7 @@ impl<P> Graph<P> {
 
     /// The links that have no carrier, as far as they leave from here, in order.
     pub fn links_down<'a>(&'a self, map: &'a Map, topology: &'a Topology) -> impl Iterator<Item = LinkId> + 'a {
-        let is_down = |port: NetPort| self.wires[port].as_ref().is_some_and(|wire: &Wire| !wire.link.is_up());
+        let is_down = |port: NetPort| self.wires[port].link().is_some_and(|link| !link.is_up());
         topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_down))
     }
 
@@ -86,8 +87,8 @@ impl<P> Graph<P> {
     fn lose_what_is_under_way<D: Driver<Packet = P>>(&mut self, driver: &mut D, ends: [NetPort; 2]) {
         let lost = driver.throw_away([ends[1], ends[0]]);
         for (from, lost) in ends.into_iter().zip(lost) {
-            match &mut self.wires[from] {
-                Some(wire) => wire.link.lose(lost),
+            match self.wires[from].link_mut() {
+                Some(link) => link.lose(lost),
                 None => (0..lost).for_each(|_| driver.count(Loss::Cut)),
             }
         }
@@ -113,8 +114,8 @@ impl<P> Graph<P> {
 
     /// Tells bonds that have just been made which of their members' links have no carrier.
     pub fn tell_new_ends(&mut self, tables: &Tables, now: Time) {
-        let down = self.wires.iter_enumerated().filter_map(|(port, wire)| Some((port, wire.as_ref()?)));
-        let down: Vec<NetPort> = down.filter(|(_, wire)| !wire.link.is_up()).map(|(port, _)| port).collect();
+        let down = self.wires.iter_enumerated().filter(|(_, wire)| wire.link().is_some_and(|link| !link.is_up()));
+        let down: Vec<NetPort> = down.map(|(port, _)| port).collect();
         for port in down {
             if let Some((end, member)) = tables.map.member(port) {
                 self.tell_carrier(now, end, member, false);

@@ -128,6 +128,7 @@ impl<P> Graph<P> {
     }
 
     /// A packet has come by a member of a bond.
+    #[inline(never)]
     pub(crate) fn come_to_bond<D: Driver<Packet = P>>(
         &mut self,
         tables: &Tables,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bond::Transmit;
-use link::{Link, Verdict};
+use link::{Link, LinkSpec, Verdict};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{EVERYBODY, HostTable, Spread, Switch};
@@ -26,24 +26,34 @@ pub struct Tables {
     pub rerouting: Rerouting,
 }
 
-/// What leaves by a port. It begins where a line of the processor's cache does: of a large network, each packet finds hardly any of it there.
+/// What leaves by a port. What each packet asks stands first.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Wire {
     far: NetPort,
-    /// Whether the port is a member of a bond, which chooses among its members.
-    is_in_bond: bool,
+    kind: Kind,
     /// The way to the port at the other end.
-    pub link: Link,
+    link: Link,
 }
 
-/// The state of a network, or of a part of it: what belongs to another part is `None`.
+/// What a wire is to a packet that is to leave by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The way to somewhere.
+    Single,
+    /// A member of a bond, which chooses among its members.
+    InBond,
+    /// It belongs to another part of the graph.
+    Elsewhere,
+}
+
+/// The state of a network, or of a part of it: what belongs to another part is not there.
 #[derive(Debug)]
 pub struct Graph<P> {
     /// Next hops, as links are now or were a moment ago.
     pub routes: Arc<Routes>,
     /// By the port that packets leave from.
-    pub wires: TiVec<NetPort, Option<Wire>>,
+    pub wires: TiVec<NetPort, Wire>,
     /// By the switch's number among the switches.
     pub switches: Vec<Option<Switch>>,
     /// Ends of bonds. Empty where there are none.
@@ -58,9 +68,25 @@ pub struct Graph<P> {
 }
 
 impl Wire {
-    /// An idle wire.
+    /// A wire of this part of the graph.
     pub fn new(map: &Map, port: NetPort, link: Link) -> Self {
-        Self { link, far: map.far(port), is_in_bond: map.bond(port).is_some() }
+        let kind = if map.bond(port).is_some() { Kind::InBond } else { Kind::Single };
+        Self { far: map.far(port), kind, link }
+    }
+
+    /// One that belongs to another part of the graph.
+    pub fn elsewhere(map: &Map, port: NetPort) -> Self {
+        Self { far: map.far(port), kind: Kind::Elsewhere, link: Link::new(LinkSpec::default()) }
+    }
+
+    /// The link, if it belongs to this part of the graph.
+    pub fn link(&self) -> Option<&Link> {
+        (self.kind != Kind::Elsewhere).then_some(&self.link)
+    }
+
+    /// The same, to be changed.
+    pub fn link_mut(&mut self) -> Option<&mut Link> {
+        (self.kind != Kind::Elsewhere).then_some(&mut self.link)
     }
 }
 
@@ -94,7 +120,7 @@ impl<P> Graph<P> {
         let map = &tables.map;
         let wire = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
-            Some(Wire::new(map, port, Link::new(topology.links[link].spec)))
+            Wire::new(map, port, Link::new(topology.links[link].spec))
         };
         let switch = |(id, _)| Some(Switch::new(id, spread, &routes, seed));
         Self {
@@ -112,7 +138,7 @@ impl<P> Graph<P> {
     pub fn nothing_of(tables: &Tables, routes: Arc<Routes>, switches: usize) -> Self {
         Self {
             routes,
-            wires: tables.map.ports().map(|_| None).collect(),
+            wires: tables.map.ports().map(|(port, _)| Wire::elsewhere(&tables.map, port)).collect(),
             switches: (0..switches).map(|_| None).collect(),
             ends: tables.bonds.iter().map(|_| None).collect(),
             released: Vec::new(),
@@ -165,7 +191,8 @@ impl<P> Graph<P> {
         self.follow_pending(tables, driver, now);
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
+    #[inline(always)]
     fn follow<D: Driver<Packet = P>>(
         &mut self,
         tables: &Tables,
@@ -175,7 +202,7 @@ impl<P> Graph<P> {
         mut packet: P,
     ) {
         loop {
-            if self.wire(port).is_in_bond {
+            if self.wires[port].kind == Kind::InBond {
                 return self.put_on_bond(tables, driver, now, port, packet);
             }
             let Some(arrived) = self.cross(driver, now, port, packet) else { return };
@@ -187,6 +214,13 @@ impl<P> Graph<P> {
     /// Follows what else has come in by a port in no time.
     #[inline]
     pub(crate) fn follow_pending<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time) {
+        if !self.pending.is_empty() {
+            self.follow_all(tables, driver, now);
+        }
+    }
+
+    #[cold]
+    fn follow_all<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time) {
         while let Some(arrived) = self.pending.pop_front() {
             if let Some((port, packet)) = self.come_in(tables, driver, now, arrived) {
                 self.follow(tables, driver, now, port, packet);
@@ -203,7 +237,7 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) {
-        if self.wire(port).is_in_bond {
+        if self.wires[port].kind == Kind::InBond {
             self.put_on_bond(tables, driver, now, port, packet);
         } else {
             self.put_on(driver, now, port, packet);
@@ -218,13 +252,9 @@ impl<P> Graph<P> {
         }
     }
 
-    #[inline]
-    fn wire(&mut self, port: NetPort) -> &mut Wire {
-        self.wires[port].as_mut().expect("a part of a graph has the wires of its nodes")
-    }
-
     /// Offers a packet to a wire. It is returned with the port that it has come to if it takes no time.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
+    #[inline(always)]
     fn cross<D: Driver<Packet = P>>(
         &mut self,
         driver: &mut D,
@@ -232,7 +262,8 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) -> Option<(NetPort, P)> {
-        let wire = self.wire(port);
+        let wire = &mut self.wires[port];
+        debug_assert!(wire.kind != Kind::Elsewhere, "a part of a graph has the wires of its nodes");
         match wire.link.offer(now, driver.bytes(&packet)) {
             Verdict::Arrives(at) => {
                 let far = wire.far;
@@ -246,7 +277,8 @@ impl<P> Graph<P> {
     }
 
     /// A packet has come in by a port. It is returned with the port that it leaves by, if it does.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
+    #[inline(always)]
     fn come_in<D: Driver<Packet = P>>(
         &mut self,
         tables: &Tables,
@@ -263,7 +295,8 @@ impl<P> Graph<P> {
     }
 
     /// A packet has come to a node. It is returned with the port that it leaves by, if it does.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
+    #[inline(always)]
     pub(crate) fn come_to<D: Driver<Packet = P>>(
         &mut self,
         tables: &Tables,
@@ -292,6 +325,7 @@ impl<P> Graph<P> {
     }
 
     /// A packet is to leave by the bond that has this port.
+    #[inline(never)]
     fn put_on_bond<D: Driver<Packet = P>>(
         &mut self,
         tables: &Tables,

@@ -36,7 +36,7 @@ pub struct Link {
     /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
     last: (u32, Span),
     /// While it has no carrier: what it does when it has one. `spec` is [`NO_CARRIER`] meanwhile.
-    cut: Option<LinkSpec>,
+    cut: Option<Box<LinkSpec>>,
 }
 
 /// Nothing leaves, and nobody may wait.
@@ -159,11 +159,8 @@ impl Link {
     }
 
     /// What it does to packets, when it has a carrier.
-    pub const fn spec(&self) -> LinkSpec {
-        match self.cut {
-            Some(spec) => spec,
-            None => self.spec,
-        }
+    pub fn spec(&self) -> LinkSpec {
+        self.cut.as_deref().copied().unwrap_or(self.spec)
     }
 
     /// Whether it has a carrier.
@@ -175,7 +172,7 @@ impl Link {
     /// well: whoever holds them throws them away, and says how many they were ([`Link::lose`]). Nothing happens if it was gone.
     pub fn cut(&mut self) {
         if self.is_up() {
-            self.cut = Some(std::mem::replace(&mut self.spec, NO_CARRIER));
+            self.cut = Some(Box::new(std::mem::replace(&mut self.spec, NO_CARRIER)));
             self.starts.clear();
             // Never idle, and no place to wait: nothing is accepted.
             self.idle_at = Time::NEVER;
@@ -185,7 +182,7 @@ impl Link {
     /// The carrier comes back. The link is idle; nothing is under way that could be overtaken.
     pub fn heal(&mut self) {
         if let Some(spec) = self.cut.take() {
-            self.spec = spec;
+            self.spec = *spec;
             self.idle_at = Time::ZERO;
             self.earliest = Time::ZERO;
         }
@@ -202,7 +199,7 @@ impl Link {
     pub fn reconfigure(&mut self, now: Time, spec: LinkSpec) -> Retiming {
         if let Some(kept) = &mut self.cut {
             // Nothing is under way.
-            let old = std::mem::replace(kept, spec);
+            let old = std::mem::replace(&mut **kept, spec);
             (self.byte_ps, self.last) = (byte_ps(spec), (0, Span::ZERO));
             return Retiming { now, on_the_way: Time::NEVER, old, new: spec };
         }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use datapath::{Driver as _, Graph, Map, Tables, Wire};
+use datapath::{Driver as _, Graph, Map, Tables};
 use fabric::LinkFault;
+use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::paced;
@@ -242,9 +243,13 @@ impl<'a> Engine<'a> {
     /// Hands hosts what has come to them through bonds.
     #[inline]
     fn receive_delivered(&mut self, now: Time) {
-        if self.medium.delivered.is_empty() {
-            return;
+        if !self.medium.delivered.is_empty() {
+            self.receive_all(now);
         }
+    }
+
+    #[cold]
+    fn receive_all(&mut self, now: Time) {
         let mut delivered = std::mem::take(&mut self.medium.delivered);
         for (port, packet) in delivered.drain(..) {
             self.receive(now, port, packet);
@@ -253,7 +258,8 @@ impl<'a> Engine<'a> {
     }
 
     /// A packet has come to a host.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "it is called from two places, one of which is most of what happens")]
+    #[inline(always)]
     fn receive(&mut self, now: Time, port: NetPort, packet: Packet) {
         if packet.is_frame() {
             return self.hear(port, packet);
@@ -297,7 +303,8 @@ impl<'a> Engine<'a> {
     }
 
     /// A host sends a packet of a flow.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
     fn send(&mut self, now: Time, way: u32, id: u32) {
         if self.ways[way as usize].is_unresolved {
             self.resolve(now, way);
@@ -406,11 +413,11 @@ impl<'a> Engine<'a> {
             self.send(now, way, id);
             let Way { header, port, .. } = self.ways[way as usize];
             let left = if let Some((arrives, at)) = self.medium.carried {
-                now + arrives.since(now + self.wire_at(self.tables.map.far(at)).link.spec().delay)
+                now + arrives.since(now + self.link_at(self.tables.map.far(at)).spec().delay)
             } else {
                 // What a full queue has dropped has left, too; a loop without end is kept from by the link's pace.
                 let bytes = u64::from(self.medium.headers.get(header).bytes);
-                let rate = self.wire_at(port).link.spec().rate_bps.unwrap_or(1_000_000_000);
+                let rate = self.link_at(port).spec().rate_bps.unwrap_or(1_000_000_000);
                 now + Span::transmission(bytes, rate)
             };
             self.medium.calendar.push(left, Event { packet: 0, header: way, at: TIMER });
@@ -464,15 +471,15 @@ impl<'a> Engine<'a> {
         (&mut self.flows, &self.udp)
     }
 
-    /// What leaves a link's end on this side.
-    pub(crate) fn wire(&mut self, link: LinkId, side: Side) -> &mut Wire {
+    /// The direction of a link that leaves its end on this side.
+    pub(crate) fn link(&mut self, link: LinkId, side: Side) -> &mut Link {
         let [a, b] = self.tables.map.ends(link);
         let port = if side == Side::A { a } else { b };
-        self.graph.wires[port].as_mut().expect("a simulation has the whole network")
+        self.graph.wires[port].link_mut().expect("a simulation has the whole network")
     }
 
-    fn wire_at(&self, port: NetPort) -> &Wire {
-        self.graph.wires[port].as_ref().expect("a simulation has the whole network")
+    fn link_at(&self, port: NetPort) -> &Link {
+        self.graph.wires[port].link().expect("a simulation has the whole network")
     }
 
     /// What the ends of bonds have done so far, in the order of the fabric.
@@ -537,7 +544,7 @@ mod tests {
             };
             let mut engine = Engine::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.graph.wires.iter().flatten().map(|wire| wire.link.counters().packets).sum();
+            let accepted: u64 = engine.graph.wires.iter().filter_map(|wire| wire.link()).map(|link| link.counters().packets).sum();
             let in_flight = u64::from(engine.in_flight());
             prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
             let (mut sent, mut arrived) = (0, 0);
@@ -551,7 +558,7 @@ mod tests {
             }
             // Data flows from left to right only: over the first four links and the last one to B, else to A.
             let dropped: u64 = (0..9)
-                .map(|n| engine.wire(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).link.counters().drops)
+                .map(|n| engine.link(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).counters().drops)
                 .sum();
             let under_way = sent - arrived - dropped;
             prop_assert!(under_way <= in_flight, "sent {sent}, arrived {arrived}, dropped {dropped}, in flight {in_flight}");

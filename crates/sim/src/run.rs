@@ -197,8 +197,8 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
 fn links(engine: &mut Engine<'_>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
     (scenario.fabric.topology.links.keys())
         .map(|id| LinkOutcome {
-            forward: engine.wire(id, Side::A).link.take_counters(),
-            backward: engine.wire(id, Side::B).link.take_counters(),
+            forward: engine.link(id, Side::A).take_counters(),
+            backward: engine.link(id, Side::B).take_counters(),
         })
         .collect()
 }

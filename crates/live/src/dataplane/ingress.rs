@@ -1,6 +1,7 @@
 //! Where frames come in: they are read from a host's port, cut where a link can't carry them whole, and decided about once.
 
 use datapath::{Driver as _, Tag, allowed_of_host};
+use link::Link;
 use machine::Time;
 use topology::NodeId;
 use vswitch::neighbour::{ANSWER_BYTES, claim};
@@ -179,7 +180,7 @@ impl Worker {
         let (bond, to) = (tables.map.bond(port), tables.map.far_node(port));
         let with = |frame, forwarding, tag| Packet { frame, forwarding, number, tag };
         let control = |frame| with(frame, Forwarding { to, hash: FlowHash(0) }, Tag::Control);
-        if !self.graph.wires[port].as_ref().is_some_and(|wire| wire.link.is_up()) {
+        if !self.graph.wires[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
             return self.graph.depart_by(tables, &mut self.edge, now, port, control(frame));
         }

@@ -57,7 +57,12 @@ impl Parts {
         let (into, mine) = (&mut self.graph, &mut self.edge);
         into.routes = graph.routes;
         fill(&mut into.switches, graph.switches);
-        fill(&mut into.wires.raw, graph.wires.raw);
+        if into.wires.is_empty() {
+            into.wires = graph.wires;
+        } else {
+            let own = into.wires.iter_mut().zip(graph.wires).filter(|(_, wire)| wire.link().is_some());
+            own.for_each(|(slot, wire)| *slot = wire);
+        }
         fill(&mut into.ends.raw, graph.ends.raw);
         fill(&mut mine.ports, edge.ports);
         fill(&mut mine.forwarded, edge.forwarded);
@@ -137,10 +142,10 @@ impl Parts {
         let ports = port_map(old, new);
         let mut retimings: TiVec<NetPort, _> = vec![None; ports.len()].into();
         for (was, is) in ports.iter_enumerated().filter_map(|(was, is)| Some((was, (*is)?))) {
-            if let (Some(old), Some(new)) = (self.graph.wires[was].take(), &mut parts.graph.wires[is]) {
-                let spec = std::mem::replace(&mut new.link, old.link).spec();
-                if new.link.spec() != spec {
-                    retimings[was] = Some(new.link.reconfigure(now, spec));
+            if let (Some(old), Some(new)) = (self.graph.wires[was].link_mut(), parts.graph.wires[is].link_mut()) {
+                std::mem::swap(old, new);
+                if new.spec() != old.spec() {
+                    retimings[was] = Some(new.reconfigure(now, old.spec()));
                 }
             }
         }
@@ -307,7 +312,7 @@ impl Report {
             port.count_losses();
         }
         let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
-        let wires = directions.filter_map(|at| Some((at, &graph.wires[plan.map().leaving(at)].as_ref()?.link)));
+        let wires = directions.filter_map(|at| Some((at, graph.wires[plan.map().leaving(at)].link()?)));
         let ends = graph.ends.iter_enumerated();
         let ports = edge.ports.iter().enumerate();
         Self {
