@@ -114,7 +114,7 @@ fn a_way_may_be_as_long_as_it_likes() {
 
 /// By ARP, in the name of a host that has nothing to do with it.
 #[test]
-fn nobody_hears_that_a_host_has_anothers_address() {
+fn nobody_hears_a_host_speak_in_the_name_of_another() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("ring", RING);
     // h1 takes over the address of h3, and says so to everybody.
