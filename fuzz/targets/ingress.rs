@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use fabric::Source;
 use libfuzzer_sys::fuzz_target;
+use topology::NodeId;
 use vswitch::neighbour::{ANSWER_BYTES, claim};
-use vswitch::{FlowKey, HostTable, Ingress, classify, tcp_segment};
+use vswitch::{FLOOD, FlowKey, HostTable, Ingress, classify, tcp_segment};
 
 /// The frames in `seeds/ingress` use the addresses of this file's hosts.
 const FABRIC: &str = "\
@@ -19,6 +20,9 @@ links:
   - between: [a, s]
   - between: [b, s]
 ";
+
+/// The host `a`.
+const SENDER: NodeId = NodeId(0);
 
 static HOST_TABLE: LazyLock<HostTable> = LazyLock::new(|| {
     let source = Source { name: "fuzz".into(), text: FABRIC.into() };
@@ -37,7 +41,7 @@ fuzz_target!(|frame: &[u8]| {
         assert_eq!(HOST_TABLE.learned().count(), 0, "nothing is learned of hosts that are made");
     }
     let mut answer = [0; ANSWER_BYTES];
-    match classify(frame, &HOST_TABLE, &mut answer) {
+    match classify(frame, SENDER, &HOST_TABLE, &mut answer) {
         Ingress::Answer(len) => {
             let key = FlowKey::parse(&answer[..len]).expect("an answer is well-formed");
             assert!(!key.asks_for_neighbour() || key.ethertype == wire::ethertype::ARP);
@@ -45,7 +49,10 @@ fuzz_target!(|frame: &[u8]| {
         }
         Ingress::Forward(forwarding) => {
             let key = key.expect("only what can be read is forwarded");
-            assert_eq!(HOST_TABLE.by_mac(key.eth_dst), Some(forwarding.to));
+            let flooded = wire::is_group(key.eth_dst).then_some(FLOOD);
+            assert_eq!(HOST_TABLE.by_mac(key.eth_dst).or(flooded), Some(forwarding.to));
+            let is_spoofed = claim(frame, &HOST_TABLE).is_some_and(|claim| claim.host != SENDER);
+            assert!(forwarding.to != FLOOD || !is_spoofed, "nobody tells everybody that he has another host's address");
             assert_eq!(key.hash(), forwarding.hash);
         }
         Ingress::Drop(_) => {}
