@@ -9,20 +9,14 @@ use topology::{BondEndId, LinkId, NetPort, Rerouting, Routes, Topology};
 
 use crate::driver::{Driver, Loss};
 use crate::ends::Role;
-use crate::graph::{Graph, Tables};
+use crate::graph::{Graph, Moment, Tables};
 use crate::map::Map;
 
 impl<P> Graph<P> {
     /// A link has lost its carrier, or has it back: what is under way on it is lost, and the ends of its bond hear of it at once. Of a graph in
     /// parts, each part is to be told.
-    pub fn set_carrier<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        link: LinkId,
-        up: bool,
-    ) {
+    pub fn set_carrier<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, link: LinkId, up: bool) {
+        let Moment { tables, now } = moment;
         let ends = tables.map.ends(link);
         for port in ends {
             match self.wires[port].link_mut() {
@@ -43,10 +37,10 @@ impl<P> Graph<P> {
             // The end that a wire leads to has the link as a member.
             let Some((end, member)) = tables.map.member(tables.map.far(port)) else { continue };
             if self.tell_carrier(now, end, member, up) {
-                self.poll_end(tables, driver, now, end);
+                self.poll_end(moment, driver, end);
             }
         }
-        self.follow_pending(tables, driver, now);
+        self.follow_pending(moment, driver);
     }
 
     /// A switch sends nothing to a port without carrier any more, nor to a bond of which no member has one.

@@ -22,13 +22,13 @@ pub enum Tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// A switch knows no way to its destination.
-    NoWay,
+    NoRoute,
     /// The bond has no member that it could leave by.
     NoMember,
     /// It was under way when links changed: on a link of another part of the graph that was cut, or by a tree that is no more.
     Cut,
-    /// A host says too much to everybody.
-    Group,
+    /// Storm control: a host sends too much to everybody.
+    Storm,
 }
 
 /// The clock's side of the graph: packets, their bytes, the queue of what is under way, hosts.

@@ -10,8 +10,8 @@ use vswitch::spread::FlowHash;
 use wire::is_group;
 
 use crate::driver::{Driver, Tag};
-use crate::flood::Allowance;
-use crate::graph::{Graph, Tables};
+use crate::flood::StormControl;
+use crate::graph::{Graph, Moment, Tables};
 
 /// What is at an end of a bond.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct EndState<P> {
     /// When it is to be woken.
     armed: Time,
     /// What was let through to all of what the other end told.
-    pub(crate) announced: Allowance,
+    pub(crate) announced: StormControl,
     /// What arrives until then was sent before this end was made: it does not say where the other end sends now.
     pub stale_until: Option<Time>,
 }
@@ -64,7 +64,7 @@ impl<P> EndState<P> {
             None => Role::Learning(Learning::default()),
         };
         let has_external_partner = plan.is_some_and(|plan| matches!(plan.partner, Partner::External { .. }));
-        Self { role, has_external_partner, armed: Time::NEVER, announced: Allowance::default(), stale_until: None }
+        Self { role, has_external_partner, armed: Time::NEVER, announced: StormControl::default(), stale_until: None }
     }
 
     /// The bond, where one of ours sends.
@@ -86,14 +86,14 @@ impl<P> EndState<P> {
 impl<P> Graph<P> {
     /// Has all ends say what they have to say. To be called before anything else, and when parts have come from another graph: what they
     /// were to be woken for is forgotten.
-    pub fn start<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time) {
+    pub fn start<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
         for end in self.ends.keys() {
             if let Some(state) = &mut self.ends[end] {
                 state.armed = Time::NEVER;
-                self.poll_end(tables, driver, now, end);
+                self.poll_end(moment, driver, end);
             }
         }
-        self.follow_pending(tables, driver, now);
+        self.follow_pending(moment, driver);
     }
 
     pub(crate) fn end(&mut self, end: BondEndId) -> &mut EndState<P> {
@@ -103,12 +103,12 @@ impl<P> Graph<P> {
     /// Chooses who sends a packet that is to leave by a bond, and tags it.
     pub(crate) fn choose<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         end: BondEndId,
         packet: &mut P,
     ) -> Transmit {
+        let Moment { tables, now } = moment;
         match &mut self.end(end).role {
             Role::Bonded(bonded) => {
                 let (transmit, number) = driver.transmit(now, bonded, packet);
@@ -131,12 +131,12 @@ impl<P> Graph<P> {
     #[inline(never)]
     pub(crate) fn come_to_bond<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         port: NetPort,
         mut packet: P,
     ) {
+        let Moment { tables, now } = moment;
         let (end, member) = tables.map.member(port).expect("the map says that it is in a bond");
         let tag = driver.tag(&packet);
         let mut released = std::mem::take(&mut self.released);
@@ -152,9 +152,9 @@ impl<P> Graph<P> {
                 }
                 self.released = released;
                 if tag == Tag::Control {
-                    self.take_control(tables, driver, now, (end, member), packet);
+                    self.take_control(moment, driver, (end, member), packet);
                 } else {
-                    self.go_on(tables, driver, now, end, packet);
+                    self.go_on(moment, driver, end, packet);
                 }
             }
             Role::Bonded(bonded) if state.has_external_partner => {
@@ -165,9 +165,9 @@ impl<P> Graph<P> {
                 if let Some(packet) = received.back {
                     driver.free(packet);
                 }
-                self.hand_on(tables, driver, now, end);
+                self.hand_on(moment, driver, end);
                 if received.poll {
-                    self.poll_end(tables, driver, now, end);
+                    self.poll_end(moment, driver, end);
                 }
             }
             Role::Bonded(bonded) if tag == Tag::Control => {
@@ -180,9 +180,9 @@ impl<P> Graph<P> {
                 if is_own {
                     driver.free(packet);
                 } else {
-                    self.take_control(tables, driver, now, (end, member), packet);
+                    self.take_control(moment, driver, (end, member), packet);
                 }
-                self.poll_end(tables, driver, now, end);
+                self.poll_end(moment, driver, end);
             }
             Role::Bonded(bonded) => {
                 let number = if let Tag::Number(number) = tag { number } else { 0 };
@@ -198,7 +198,7 @@ impl<P> Graph<P> {
                 if let Some(copy) = copy {
                     driver.free(copy);
                 }
-                self.hand_on(tables, driver, now, end);
+                self.hand_on(moment, driver, end);
                 self.arm(driver, now, end, deadline);
             }
         }
@@ -207,32 +207,33 @@ impl<P> Graph<P> {
     /// Lets a packet go on at the node of an end of a bond.
     pub(crate) fn go_on<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         end: BondEndId,
         packet: P,
     ) {
+        let tables = moment.tables;
         let at = (tables.bonds[end].node, tables.map.members(end)[0]);
-        if let Some((port, packet)) = self.come_to(tables, driver, now, at, packet) {
-            self.put(tables, driver, now, port, packet);
+        if let Some((port, packet)) = self.come_to(moment, driver, at, packet) {
+            self.put(moment, driver, port, packet);
         }
     }
 
     /// Lets go on what an end has handed on.
-    fn hand_on<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time, end: BondEndId) {
+    fn hand_on<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, end: BondEndId) {
+        let tables = moment.tables;
         let is_host = tables.map.is_host(tables.bonds[end].node);
         let mut released = std::mem::take(&mut self.released);
         for mut packet in released.drain(..) {
             // From an external partner, and for no host that the host table knows: it may be for a member's own address. What its kernel
             // says to all has been answered.
             if driver.tag(&packet) == Tag::Control && (!is_host || is_group(driver.destination(&packet))) {
-                self.spread_announcement(tables, driver, now, end, &packet);
+                self.spread_announcement(moment, driver, end, &packet);
                 driver.free(packet);
                 continue;
             }
             driver.set_tag(&mut packet, Tag::None);
-            self.go_on(tables, driver, now, end, packet);
+            self.go_on(moment, driver, end, packet);
         }
         self.released = released;
     }
@@ -241,14 +242,13 @@ impl<P> Graph<P> {
     #[cold]
     fn take_control<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         (end, member): (BondEndId, MemberId),
         packet: P,
     ) {
-        self.answer_probe(tables, driver, now, (end, member), &packet);
-        self.spread_announcement(tables, driver, now, end, &packet);
+        self.answer_probe(moment, driver, (end, member), &packet);
+        self.spread_announcement(moment, driver, end, &packet);
         driver.free(packet);
     }
 
@@ -257,12 +257,12 @@ impl<P> Graph<P> {
     /// questions, which a switch sends everywhere.
     fn answer_probe<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         (end, member): (BondEndId, MemberId),
         question: &P,
     ) {
+        let tables = moment.tables;
         let mut answer = [0; ANSWER_BYTES];
         let Some(Ok(len)) =
             driver.frame(question).map(|question| answer_probe(question, &tables.host_table, &mut answer))
@@ -272,48 +272,36 @@ impl<P> Graph<P> {
         let (members, partner) = (tables.map.members(end), &tables.bonds[tables.bonds[end].partner]);
         // An external host has had its answer where its question came in.
         if !partner.is_external {
-            self.send_to_end(tables, driver, now, members[member.index()], &answer[..len]);
+            self.send_to_end(moment, driver, members[member.index()], &answer[..len]);
         }
         if partner.mode == Mode::ActiveBackup {
             for (_, port) in members.iter().enumerate().filter(|(other, _)| *other != member.index()) {
                 let Some(mut copy) = driver.copy(question) else { return };
                 driver.set_forwarding(&mut copy, to(tables.map.far_node(*port)));
-                self.put_on(driver, now, *port, copy);
+                self.put_on(moment, driver, *port, copy);
             }
         }
     }
 
     /// Sends a frame to the other end of a bond itself.
-    fn send_to_end<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        port: NetPort,
-        frame: &[u8],
-    ) {
+    fn send_to_end<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, frame: &[u8]) {
+        let tables = moment.tables;
         if let Some(packet) = driver.make(frame, to(tables.map.far_node(port)), Tag::Control) {
-            self.put_on(driver, now, port, packet);
+            self.put_on(moment, driver, port, packet);
         }
     }
 
     /// Sends what a bond says by itself. What it tells a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
-    fn send_control<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        port: NetPort,
-        frame: &[u8],
-    ) {
+    fn send_control<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, frame: &[u8]) {
+        let tables = moment.tables;
         let peer = frame.first_chunk().and_then(|to| tables.host_table.by_mac(*to));
         match peer.filter(|peer| *peer != tables.map.node(port)) {
             Some(peer) => {
                 if let Some(packet) = driver.make(frame, to(peer), Tag::None) {
-                    self.put_on(driver, now, port, packet);
+                    self.put_on(moment, driver, port, packet);
                 }
             }
-            None => self.send_to_end(tables, driver, now, port, frame),
+            None => self.send_to_end(moment, driver, port, frame),
         }
     }
 
@@ -328,7 +316,8 @@ impl<P> Graph<P> {
     }
 
     /// An end's time has come: [`Driver::wake_at`].
-    pub fn wake<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time, end: BondEndId) {
+    pub fn wake<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, end: BondEndId) {
+        let now = moment.now;
         let Some(state) = &mut self.ends[end] else { return };
         if state.armed != now {
             // An earlier one was armed in its place.
@@ -338,26 +327,21 @@ impl<P> Graph<P> {
         let Role::Bonded(bonded) = &mut state.role else { return };
         let released = &mut self.released;
         bonded.expire(now, &mut |packet| released.push(packet));
-        self.hand_on(tables, driver, now, end);
-        self.poll_end(tables, driver, now, end);
-        self.follow_pending(tables, driver, now);
+        self.hand_on(moment, driver, end);
+        self.poll_end(moment, driver, end);
+        self.follow_pending(moment, driver);
     }
 
     /// Carries out what an end wants.
-    pub(crate) fn poll_end<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        end: BondEndId,
-    ) {
+    pub(crate) fn poll_end<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, end: BondEndId) {
+        let Moment { tables, now } = moment;
         loop {
             let Role::Bonded(bonded) = &mut self.end(end).role else { return };
             match bonded.poll(now) {
                 Step::Wait(until) => return self.arm(driver, now, end, until),
                 Step::Do(Output::Send { member, frame }) => {
                     let port = tables.map.members(end)[member.index()];
-                    self.send_control(tables, driver, now, port, frame.as_bytes());
+                    self.send_control(moment, driver, port, frame.as_bytes());
                 }
                 Step::Do(output) => driver.note(now, end, &output),
             }

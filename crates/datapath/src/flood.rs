@@ -2,34 +2,34 @@
 //!
 //! Each switch passes it on by the ports of a tree that spans the network, but for the one by which it came: so it comes to each host once, crosses
 //! each link once at most, and does not go round. When routes change, what is on its way by the old tree is lost: parts of a graph change one after the
-//! other. How much of it there may be is bounded where it comes in ([`Allowance`]).
+//! other. How much of it there may be is bounded where it comes in (storm control: [`StormControl`]).
 
 use std::sync::Arc;
 
 use machine::{Span, Time};
 use topology::{NetPort, NodeId};
 use vswitch::spread::FlowHash;
-use vswitch::{EVERYBODY, Forwarding};
+use vswitch::{FLOOD, Forwarding};
 
 use crate::driver::{Driver, Loss};
-use crate::graph::{Graph, Tables};
+use crate::graph::{Graph, Moment};
 
 /// How often it is counted anew what has passed.
 const INTERVAL: Span = Span::from_ms(100);
 
-/// Copies that all which one host says to everybody may become within a tenth of a second: in a network of two hosts that are 16,384 packets.
+/// Copies that all which one host says to everybody may become within a tenth of a second: in a network of two hosts that are 8,192 packets.
 const COPIES: u32 = 1 << 14;
-/// What a host may say to everybody within a tenth of a second, however large the network.
+/// What a host may send to everybody within a tenth of a second, however large the network.
 const LEAST: u32 = 8;
 
-/// How much has passed in the present tenth of a second.
+/// Storm control: how much has passed in the present tenth of a second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Allowance {
+pub struct StormControl {
     since: Time,
     passed: u32,
 }
 
-impl Allowance {
+impl StormControl {
     /// Whether one more may pass, of so many; it is counted.
     pub fn take(&mut self, now: Time, allowed: u32) -> bool {
         if now.since(self.since) >= INTERVAL {
@@ -41,7 +41,7 @@ impl Allowance {
 }
 
 /// How many packets for everybody a host may send within a tenth of a second, in a network of so many hosts.
-pub fn allowed_of_host(hosts: u32) -> u32 {
+pub fn storm_limit(hosts: u32) -> u32 {
     (COPIES / hosts.max(1)).max(LEAST)
 }
 
@@ -50,13 +50,13 @@ impl<P> Graph<P> {
     #[cold]
     pub(crate) fn flood<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         (node, from): (NodeId, NetPort),
         mut packet: P,
     ) {
-        let generation = Forwarding { to: EVERYBODY, hash: FlowHash(self.generation) };
+        let tables = moment.tables;
+        let generation = Forwarding { to: FLOOD, hash: FlowHash(self.generation) };
         if tables.map.is_host(tables.map.far_node(from)) {
             driver.set_forwarding(&mut packet, generation);
         } else if driver.forwarding(&packet) != generation {
@@ -66,16 +66,8 @@ impl<P> Graph<P> {
         }
         let routes = Arc::clone(&self.routes);
         let ports = routes.tree(node).iter().map(|port| tables.map.port(node, *port));
-        let mut ports = ports.filter(|port| *port != from).peekable();
-        while let Some(port) = ports.next() {
-            if ports.peek().is_none() {
-                return self.put(tables, driver, now, port, packet);
-            }
-            if let Some(copy) = driver.copy(&packet) {
-                self.put(tables, driver, now, port, copy);
-            }
-        }
-        driver.free(packet);
+        let ports = ports.filter(|port| *port != from);
+        self.put_each(driver, ports, packet, |graph, driver, port, packet| graph.put(moment, driver, port, packet));
     }
 }
 
@@ -85,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_off_and_let_through_again() {
-        let mut allowance = Allowance::default();
+        let mut allowance = StormControl::default();
         let at = |ms: u64| Time::ZERO + Span::from_ms(ms);
         let passed = (0..2 * LEAST).filter(|_| allowance.take(at(500), LEAST)).count();
         assert_eq!(passed, LEAST as usize);
@@ -95,6 +87,6 @@ mod tests {
 
     #[test]
     fn a_large_network_hears_less_of_each_host() {
-        assert_eq!([1, 2, 1_000, 27_648].map(allowed_of_host), [16_384, 8_192, 16, 8]);
+        assert_eq!([1, 2, 1_000, 27_648].map(storm_limit), [16_384, 8_192, 16, 8]);
     }
 }

@@ -7,7 +7,7 @@ use bond::Transmit;
 use link::{Link, LinkSpec, Verdict};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
-use vswitch::{EVERYBODY, HostTable, Spread, Switch};
+use vswitch::{FLOOD, HostTable, Spread, Switch};
 
 use crate::driver::{Driver, Loss};
 use crate::ends::{EndSpec, EndState};
@@ -24,6 +24,23 @@ pub struct Tables {
     pub bonds: TiVec<BondEndId, EndSpec>,
     /// Whether switches leave out links that have no carrier.
     pub rerouting: Rerouting,
+}
+
+impl Tables {
+    /// The network, when something happens in it.
+    #[inline]
+    pub const fn at(&self, now: Time) -> Moment<'_> {
+        Moment { tables: self, now }
+    }
+}
+
+/// When something happens, and in which network.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// What is looked up.
+    pub tables: &'a Tables,
+    /// The time.
+    pub now: Time,
 }
 
 /// What leaves by a port. What each packet asks stands first.
@@ -62,21 +79,20 @@ pub struct Graph<P> {
     pub(crate) released: Vec<P>,
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
     /// that a long way is no deep recursion.
-    pending: VecDeque<(NetPort, P)>,
+    pub(crate) pending: VecDeque<(NetPort, P)>,
     /// How often routes have changed: what is for everybody goes by one tree, from its beginning to its end.
     pub(crate) generation: u64,
 }
 
 impl Wire {
-    /// A wire of this part of the graph.
-    pub fn new(map: &Map, port: NetPort, link: Link) -> Self {
+    fn new(map: &Map, port: NetPort, link: Link) -> Self {
         let kind = if map.bond(port).is_some() { Kind::InBond } else { Kind::Single };
         Self { far: map.far(port), kind, link }
     }
 
-    /// One that belongs to another part of the graph.
-    pub fn elsewhere(map: &Map, port: NetPort) -> Self {
-        Self { far: map.far(port), kind: Kind::Elsewhere, link: Link::new(LinkSpec::default()) }
+    /// In the place of one that belongs to another part of the graph.
+    pub(crate) fn elsewhere(&self) -> Self {
+        Self { far: self.far, kind: Kind::Elsewhere, link: Link::new(LinkSpec::default()) }
     }
 
     /// The link, if it belongs to this part of the graph.
@@ -127,129 +143,105 @@ impl<P> Graph<P> {
             wires: map.ports().map(wire).collect(),
             switches: topology.switches().map(switch).collect(),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
-            released: Vec::new(),
-            pending: VecDeque::new(),
-            generation: 0,
             routes,
-        }
-    }
-
-    /// A part of a network that has nothing yet, to be filled. The network has so many switches.
-    pub fn nothing_of(tables: &Tables, routes: Arc<Routes>, switches: usize) -> Self {
-        Self {
-            routes,
-            wires: tables.map.ports().map(|(port, _)| Wire::elsewhere(&tables.map, port)).collect(),
-            switches: (0..switches).map(|_| None).collect(),
-            ends: tables.bonds.iter().map(|_| None).collect(),
-            released: Vec::new(),
-            pending: VecDeque::new(),
-            generation: 0,
+            ..Self::default()
         }
     }
 
     /// Sends a packet off by a port, or by the bond that has it, and follows it as long as no time passes.
     #[inline]
-    pub fn depart<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        port: NetPort,
-        packet: P,
-    ) {
-        self.follow(tables, driver, now, port, packet);
-        self.follow_pending(tables, driver, now);
+    pub fn depart<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
+        self.follow(moment, driver, port, packet);
+        self.follow_pending(moment, driver);
     }
 
     /// Sends a packet off by this very port, be it in a bond or not, and follows it as long as no time passes.
     #[inline]
-    pub fn depart_by<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        port: NetPort,
-        packet: P,
-    ) {
-        self.put_on(driver, now, port, packet);
-        self.follow_pending(tables, driver, now);
+    pub fn depart_by<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
+        self.put_on(moment, driver, port, packet);
+        self.follow_pending(moment, driver);
     }
 
     /// A packet has come in by a port. It is followed as long as no time passes.
     #[inline]
-    pub fn arrive<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        port: NetPort,
-        packet: P,
-    ) {
-        if let Some((port, packet)) = self.come_in(tables, driver, now, (port, packet)) {
-            self.follow(tables, driver, now, port, packet);
+    pub fn arrive<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
+        if let Some((port, packet)) = self.come_in(moment, driver, (port, packet)) {
+            self.follow(moment, driver, port, packet);
         }
-        self.follow_pending(tables, driver, now);
+        self.follow_pending(moment, driver);
     }
 
     #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
     #[inline(always)]
-    fn follow<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        mut port: NetPort,
-        mut packet: P,
-    ) {
+    fn follow<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, mut port: NetPort, mut packet: P) {
         loop {
             if self.wires[port].kind == Kind::InBond {
-                return self.put_on_bond(tables, driver, now, port, packet);
+                return self.put_on_bond(moment, driver, port, packet);
             }
-            let Some(arrived) = self.cross(driver, now, port, packet) else { return };
-            let Some(next) = self.come_in(tables, driver, now, arrived) else { return };
+            let Some(arrived) = self.cross(moment, driver, port, packet) else { return };
+            let Some(next) = self.come_in(moment, driver, arrived) else { return };
             (port, packet) = next;
         }
     }
 
     /// Follows what else has come in by a port in no time.
     #[inline]
-    pub(crate) fn follow_pending<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time) {
+    pub(crate) fn follow_pending<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
         if !self.pending.is_empty() {
-            self.follow_all(tables, driver, now);
+            self.follow_all(moment, driver);
         }
     }
 
     #[cold]
-    fn follow_all<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, now: Time) {
+    fn follow_all<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
         while let Some(arrived) = self.pending.pop_front() {
-            if let Some((port, packet)) = self.come_in(tables, driver, now, arrived) {
-                self.follow(tables, driver, now, port, packet);
+            if let Some((port, packet)) = self.come_in(moment, driver, arrived) {
+                self.follow(moment, driver, port, packet);
             }
         }
     }
 
     /// Sends a packet off by a port, or by the bond that has it; it is followed later.
-    pub(crate) fn put<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        port: NetPort,
-        packet: P,
-    ) {
+    pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
         if self.wires[port].kind == Kind::InBond {
-            self.put_on_bond(tables, driver, now, port, packet);
+            self.put_on_bond(moment, driver, port, packet);
         } else {
-            self.put_on(driver, now, port, packet);
+            self.put_on(moment, driver, port, packet);
         }
     }
 
     /// Sends a packet off by this very port; it is followed later.
     #[inline]
-    pub(crate) fn put_on<D: Driver<Packet = P>>(&mut self, driver: &mut D, now: Time, port: NetPort, packet: P) {
-        if let Some(arrived) = self.cross(driver, now, port, packet) {
+    pub(crate) fn put_on<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packet: P,
+    ) {
+        if let Some(arrived) = self.cross(moment, driver, port, packet) {
             self.pending.push_back(arrived);
         }
+    }
+
+    /// Sends a copy of a packet off by each of these ports, and the packet itself by the last one.
+    pub(crate) fn put_each<D: Driver<Packet = P>>(
+        &mut self,
+        driver: &mut D,
+        ports: impl Iterator<Item = NetPort>,
+        packet: P,
+        put: impl Fn(&mut Self, &mut D, NetPort, P),
+    ) {
+        let mut ports = ports.peekable();
+        while let Some(port) = ports.next() {
+            if ports.peek().is_none() {
+                return put(self, driver, port, packet);
+            }
+            if let Some(copy) = driver.copy(&packet) {
+                put(self, driver, port, copy);
+            }
+        }
+        driver.free(packet);
     }
 
     /// Offers a packet to a wire. It is returned with the port that it has come to if it takes no time.
@@ -257,8 +249,8 @@ impl<P> Graph<P> {
     #[inline(always)]
     fn cross<D: Driver<Packet = P>>(
         &mut self,
+        Moment { now, .. }: Moment<'_>,
         driver: &mut D,
-        now: Time,
         port: NetPort,
         packet: P,
     ) -> Option<(NetPort, P)> {
@@ -281,17 +273,17 @@ impl<P> Graph<P> {
     #[inline(always)]
     fn come_in<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         (port, packet): (NetPort, P),
     ) -> Option<(NetPort, P)> {
+        let tables = moment.tables;
         let taker = tables.map.taker(port);
         if taker.is_in_bond() {
-            self.come_to_bond(tables, driver, now, port, packet);
+            self.come_to_bond(moment, driver, port, packet);
             return None;
         }
-        self.come_to(tables, driver, now, (taker.node(), port), packet)
+        self.come_to(moment, driver, (taker.node(), port), packet)
     }
 
     /// A packet has come to a node. It is returned with the port that it leaves by, if it does.
@@ -299,24 +291,24 @@ impl<P> Graph<P> {
     #[inline(always)]
     pub(crate) fn come_to<D: Driver<Packet = P>>(
         &mut self,
-        tables: &Tables,
+        moment: Moment<'_>,
         driver: &mut D,
-        now: Time,
         (node, port): (NodeId, NetPort),
         packet: P,
     ) -> Option<(NetPort, P)> {
+        let Moment { tables, now } = moment;
         let Some(at) = tables.map.switch(node) else {
             driver.deliver(now, port, packet);
             return None;
         };
         let forwarding = driver.forwarding(&packet);
-        if forwarding.to == EVERYBODY {
-            self.flood(tables, driver, now, (node, port), packet);
+        if forwarding.to == FLOOD {
+            self.flood(moment, driver, (node, port), packet);
             return None;
         }
         let switch = self.switches[at].as_mut().expect("a part of a graph has the switches whose ports it has");
         let Some(out) = switch.forward(&self.routes, forwarding) else {
-            driver.count(Loss::NoWay);
+            driver.count(Loss::NoRoute);
             driver.free(packet);
             return None;
         };
@@ -326,30 +318,17 @@ impl<P> Graph<P> {
 
     /// A packet is to leave by the bond that has this port.
     #[inline(never)]
-    fn put_on_bond<D: Driver<Packet = P>>(
-        &mut self,
-        tables: &Tables,
-        driver: &mut D,
-        now: Time,
-        port: NetPort,
-        mut packet: P,
-    ) {
+    fn put_on_bond<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, mut packet: P) {
+        let tables = moment.tables;
         let end = tables.map.bond(port).expect("its wire says so");
         let members = tables.map.members(end);
-        match self.choose(tables, driver, now, end, &mut packet) {
-            Transmit::One(member) => self.put_on(driver, now, members[member.index()], packet),
+        match self.choose(moment, driver, end, &mut packet) {
+            Transmit::One(member) => self.put_on(moment, driver, members[member.index()], packet),
             Transmit::All(chosen) => {
-                let mut chosen = chosen.iter().peekable();
-                while let Some(member) = chosen.next() {
-                    let port = members[member.index()];
-                    if chosen.peek().is_none() {
-                        return self.put_on(driver, now, port, packet);
-                    }
-                    if let Some(copy) = driver.copy(&packet) {
-                        self.put_on(driver, now, port, copy);
-                    }
-                }
-                driver.free(packet);
+                let ports = chosen.iter().map(|member| members[member.index()]);
+                self.put_each(driver, ports, packet, |graph, driver, port, packet| {
+                    graph.put_on(moment, driver, port, packet);
+                });
             }
             Transmit::None(_) => {
                 driver.count(Loss::NoMember);

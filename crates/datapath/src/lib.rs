@@ -20,9 +20,10 @@ mod ends;
 mod flood;
 mod graph;
 mod map;
+mod parts;
 
 pub use driver::{Driver, Loss, Tag};
 pub use ends::{EndSpec, EndState, Role};
-pub use flood::{Allowance, allowed_of_host};
-pub use graph::{Graph, Tables, Wire};
+pub use flood::{StormControl, storm_limit};
+pub use graph::{Graph, Moment, Tables, Wire};
 pub use map::{Map, Taker};

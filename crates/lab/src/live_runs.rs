@@ -411,12 +411,12 @@ mod tests {
     fn losses_outside_links_are_those_of_buffers_rings_and_ports() {
         let refused = live::control::Refusals {
             unknown_destination: 1_000,
-            multicast: 1_000,
+            storm_control: 1_000,
             malformed: 1,
             no_buffer: 2,
             ring_full: 4,
-            forged: 1_000,
-            no_way: 1_000,
+            spoofed: 1_000,
+            no_route: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,

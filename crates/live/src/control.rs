@@ -387,19 +387,19 @@ pub struct Refusals {
     /// No host has the destination address.
     pub unknown_destination: u64,
     /// More broadcast or multicast than a host may send.
-    pub multicast: u64,
+    pub storm_control: u64,
     /// Too short, or longer than the MTU.
     pub malformed: u64,
     /// No buffer was free.
     pub no_buffer: u64,
     /// A ring between two workers was full.
     pub ring_full: u64,
-    /// Said to everybody by a host about the address of another one.
+    /// Told everybody that the sender has another host's address (ARP or neighbour discovery).
     #[serde(default)]
-    pub forged: u64,
-    /// No way leads to the host: links on it have no carrier.
+    pub spoofed: u64,
+    /// No route to the host: links on the way have no carrier.
     #[serde(default)]
-    pub no_way: u64,
+    pub no_route: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -412,12 +412,12 @@ impl Refusals {
     /// Adds those of another worker.
     pub const fn add(&mut self, other: &Self) {
         self.unknown_destination += other.unknown_destination;
-        self.multicast += other.multicast;
+        self.storm_control += other.storm_control;
         self.malformed += other.malformed;
         self.no_buffer += other.no_buffer;
         self.ring_full += other.ring_full;
-        self.forged += other.forged;
-        self.no_way += other.no_way;
+        self.spoofed += other.spoofed;
+        self.no_route += other.no_route;
         self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;

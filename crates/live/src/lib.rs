@@ -29,6 +29,7 @@ mod device;
 mod error;
 mod host;
 mod instance;
+mod log_quota;
 mod namespace;
 mod network;
 pub mod packet;

@@ -13,9 +13,10 @@ use vswitch::Spread;
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
 use crate::daemon::Options;
-use crate::dataplane::{DataPlane, Plan, Quota, default_workers};
+use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
+use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
 use crate::settling::Unsettled;
 use crate::{Error, process};
@@ -49,7 +50,7 @@ pub struct Network {
     /// Those that are not made, in the fabric's order.
     external: Vec<ExternalHost>,
     /// What may be written into the log about the carriers of their devices.
-    carrier_log: Quota,
+    carrier_log: LogQuota,
     /// Links that somebody has pulled, while they are in the file.
     pulled: BTreeSet<LinkKey>,
     /// Where the machine's devices are.
@@ -67,7 +68,7 @@ impl Network {
             ephemeral: options.ephemeral,
             outside,
             external: Vec::new(),
-            carrier_log: Quota::default(),
+            carrier_log: LogQuota::default(),
             pulled: BTreeSet::new(),
             mark,
             hosts_path,
@@ -113,6 +114,8 @@ impl Network {
             links.extend(self.pulled.iter().map(|key| there[key]));
         }
         self.connect(&links);
+        // A host that was without a carrier may hang on another link now.
+        self.show_carriers(|_| true);
         self.look_at_carriers(true);
     }
 
@@ -289,21 +292,23 @@ impl Network {
         if let Some(plane) = &mut self.plane {
             plane.set_links(&links);
         }
-        let links: Vec<LinkId> = links.into_iter().map(|(link, _)| link).collect();
-        self.show_carriers(&links);
+        let links: BTreeSet<LinkId> = links.into_iter().map(|(link, _)| link).collect();
+        self.show_carriers(|link| links.contains(&link));
     }
 
-    /// Lets hosts of ours see whether links of theirs have a carrier: their device has one as long as any of them does.
-    fn show_carriers(&self, links: &[LinkId]) {
+    /// Lets hosts of ours see whether links of theirs have a carrier, those of which a link was touched: their device has one as long as any
+    /// of its links does.
+    fn show_carriers(&self, is_touched: impl Fn(LinkId) -> bool) {
         let Some(plane) = &self.plane else { return };
-        let topology = &plane.plan().fabric().topology;
         let down: BTreeSet<LinkId> = plane.links_down().collect();
-        let ends = links.iter().flat_map(|link| [Side::A, Side::B].map(|side| topology.links[*link].end(side).node));
-        for id in ends.filter(|id| topology.is_host(*id)).collect::<BTreeSet<_>>() {
-            let node = &topology.nodes[id];
-            let Some(host) = self.hosts.iter().find(|host| host.spec().name == node.name) else { continue };
-            let up = node.ports.iter().any(|(link, _)| !down.contains(link));
-            if let Err(error) = host.set_carrier(up) {
+        let nodes = plane.plan().fabric().topology.hosts().filter(|(_, node)| !node.is_external());
+        for (host, (_, node)) in self.hosts.iter().zip(nodes) {
+            let mut links = node.ports.iter().map(|(link, _)| *link);
+            // Who has no device sees none.
+            if !links.clone().any(&is_touched) || host.tap().is_gone() {
+                continue;
+            }
+            if let Err(error) = host.set_carrier(links.any(|link| !down.contains(&link))) {
                 tracing::warn!("host {} does not see that its cable was touched: {error}", node.name);
             }
         }

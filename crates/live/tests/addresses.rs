@@ -58,7 +58,7 @@ fn fail_over_while_pinging(network: &Instance, member: u32) {
         let counters = network.counters().unwrap();
         let cut: u64 = counters.links.iter().map(|link| link.forward.cut + link.backward.cut).sum();
         let refused = &counters.refused;
-        cut + refused.unknown_destination + refused.no_way + refused.no_member
+        cut + refused.unknown_destination + refused.no_route + refused.no_member
     };
     let lost_before = lost();
     set_member(network, member, false);

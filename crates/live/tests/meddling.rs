@@ -40,6 +40,20 @@ fn a_change_that_fails_half_way_is_undone() {
 }
 
 #[test]
+fn a_device_that_takes_the_name_of_ours_is_told_of_with_what_to_do() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("pair", PAIR);
+    output(network.command("h1", "ip", ["link", "del", "eth0"]));
+    output(network.command("h1", "ip", ["link", "add", "eth0", "type", "veth", "peer", "name", "other"]));
+    let error = network.apply(&source(PAIR), &Overrides::default()).unwrap_err();
+    assert!(error.to_string().contains("h1"), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("a program in the host")), "{error}");
+    output(network.command("h1", "ip", ["link", "del", "eth0"]));
+    network.apply(&source(PAIR), &Overrides::default()).unwrap();
+    ping(&network, "10.0.0.7");
+}
+
+#[test]
 fn names_that_cannot_be_written_change_nothing() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("pair", PAIR);

@@ -61,7 +61,7 @@ fn without_any_way_packets_are_counted_and_go_on_when_there_is_one() {
     let mut ping = network.command("h1", "ping", ["-c", "3", "-i", "0.02", "-W", "0.1", "h2"]).unwrap();
     assert!(!ping.output().unwrap().status.success());
     let refused = network.counters().unwrap().refused;
-    assert!(refused.no_way >= 3, "{refused:?}");
+    assert!(refused.no_route >= 3, "{refused:?}");
     set(&network, "s1", "a", true);
     ping_all(&network);
 }
@@ -110,6 +110,17 @@ fn a_hosts_device_has_the_carrier_of_its_link() {
     network.apply(&source(&RACKS.replace("packet-scatter", "ecmp")), &Overrides::default()).unwrap();
     assert!(device(&network).contains("NO-CARRIER"), "{}", device(&network));
     set(&network, "h1", "s1", true);
+    bed::wait_until("its kernel sends again", || device(&network).contains("state UP"));
+    ping_all(&network);
+}
+
+#[test]
+fn a_host_that_gets_another_cable_has_a_carrier_again() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("racks", RACKS);
+    set(&network, "h1", "s1", false);
+    bed::wait_until("its kernel has noticed", || device(&network).contains("NO-CARRIER"));
+    network.apply(&source(&RACKS.replace("[h1, s1]", "[h1, b]")), &Overrides::default()).unwrap();
     bed::wait_until("its kernel sends again", || device(&network).contains("state UP"));
     ping_all(&network);
 }

@@ -121,7 +121,7 @@ impl<'a> Engine<'a> {
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
         engine.add_flows();
-        engine.graph.start(&engine.tables, &mut engine.medium, Time::ZERO);
+        engine.graph.start(engine.tables.at(Time::ZERO), &mut engine.medium);
         engine
     }
 
@@ -193,7 +193,7 @@ impl<'a> Engine<'a> {
             if self.tables.map.is_hosts_own(port) {
                 self.receive(now, port, packet);
             } else {
-                self.graph.arrive(&self.tables, &mut self.medium, now, port, packet);
+                self.graph.arrive(self.tables.at(now), &mut self.medium, port, packet);
                 self.receive_delivered(now);
             }
         }
@@ -207,7 +207,7 @@ impl<'a> Engine<'a> {
             let now = begin + fault.at;
             self.run_before(now);
             for link in fault.links(self.scenario.fabric) {
-                self.graph.set_carrier(&self.tables, &mut self.medium, now, link, fault.up);
+                self.graph.set_carrier(self.tables.at(now), &mut self.medium, link, fault.up);
             }
             self.reroute();
         }
@@ -223,7 +223,7 @@ impl<'a> Engine<'a> {
         let down: Vec<LinkId> = self.graph.links_down(&self.tables.map, topology).collect();
         let routes = match down.as_slice() {
             [] => Arc::clone(self.scenario.routes),
-            down => Arc::new(Routes::around(topology, |link| down.binary_search(&link).is_err())),
+            down => Arc::new(Routes::without(topology, down)),
         };
         self.graph.reroute(routes);
     }
@@ -310,7 +310,7 @@ impl<'a> Engine<'a> {
             self.resolve(now, way);
         }
         let Way { header, port, .. } = self.ways[way as usize];
-        self.graph.depart(&self.tables, &mut self.medium, now, port, Packet { id, header });
+        self.graph.depart(self.tables.at(now), &mut self.medium, port, Packet { id, header });
     }
 
     #[inline]
@@ -350,7 +350,7 @@ impl<'a> Engine<'a> {
 
     fn wake(&mut self, now: Time, event: Event) {
         if event.at == BOND {
-            self.graph.wake(&self.tables, &mut self.medium, now, BondEndId(event.header));
+            self.graph.wake(self.tables.at(now), &mut self.medium, BondEndId(event.header));
             return self.receive_delivered(now);
         }
         let way = event.header;

@@ -100,6 +100,11 @@ impl Routes {
         Self::around(topology, |_| true)
     }
 
+    /// [`Routes::around`] these links, ascending.
+    pub fn without(topology: &Topology, down: &[LinkId]) -> Self {
+        Self::around(topology, |link| down.binary_search(&link).is_err())
+    }
+
     /// Computes all equal-cost shortest paths over links that carry: those for which `carries` is true. A bond carries as
     /// long as one of its members does, and the first member's port stands for it even if that member is down.
     ///
@@ -399,7 +404,7 @@ mod tests {
     const S2: NodeId = NodeId(3);
 
     fn without(topology: &Topology, down: &[u32]) -> Routes {
-        Routes::around(topology, |link| !down.contains(&link.0))
+        Routes::without(topology, &down.iter().copied().map(LinkId).collect::<Vec<_>>())
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn bench(c: &mut Criterion) {
         group.bench_function(format!("classify {name}"), |b| {
             b.iter(|| {
                 for frame in &frames {
-                    black_box(classify(black_box(frame), &host_table, &mut answer));
+                    black_box(classify(black_box(frame), topology::NodeId(0), &host_table, &mut answer));
                 }
             });
         });

@@ -1,9 +1,10 @@
 //! What becomes of a frame that a host sends: the one decision that the live driver makes per frame at its way in.
 
+use topology::NodeId;
 use wire::{Error, EthernetPacket, ethertype, is_group, protocol};
 
 use crate::neighbour::{self, ANSWER_BYTES, Silence};
-use crate::{EVERYBODY, FlowKey, Forwarding, HostTable};
+use crate::{FLOOD, FlowKey, Forwarding, HostTable};
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub enum DropReason {
     /// which group (RFC 4541, 2.1.1), or that are looked for.
     #[error("nobody here is in the group")]
     Group,
+    /// It tells everybody that its sender has the address of another host.
+    #[error("its sender claims another host's address")]
+    Spoofed,
     /// It asks about a neighbour, for a group of stations, and gets no answer.
     #[error("{0}")]
     Silence(Silence),
@@ -38,36 +42,46 @@ fn hex(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Decides about one frame (no virtio header, no frame check sequence). An answer is written into `answer`.
+/// Decides about one frame of the host `from` (no virtio header, no frame check sequence). An answer is written into `answer`.
 ///
 /// Questions about neighbours that cannot be answered are forwarded: a host may have addresses that nobody knows of.
 #[inline]
-pub fn classify(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
+pub fn classify(frame: &[u8], from: NodeId, host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
     let key = match EthernetPacket::new_checked(frame).and_then(|ethernet| FlowKey::of(&ethernet)) {
         Ok(key) => key,
         Err(error) => return Ingress::Drop(error.into()),
     };
     if key.asks_for_neighbour() {
-        return answer_or_forward(frame, &key, host_table, answer);
+        return answer_or_forward(frame, from, &key, host_table, answer);
     }
-    match forward(&key, host_table) {
+    match forward(frame, from, &key, host_table) {
         Ok(forwarding) => Ingress::Forward(forwarding),
         Err(reason) => Ingress::Drop(reason),
     }
 }
 
 #[inline]
-fn forward(key: &FlowKey, host_table: &HostTable) -> Result<Forwarding, DropReason> {
+fn forward(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) -> Result<Forwarding, DropReason> {
     match host_table.by_mac(key.eth_dst) {
         Some(to) => Ok(Forwarding { to, hash: key.hash() }),
-        None if is_group(key.eth_dst) && is_for_hosts(key) => Ok(Forwarding { to: EVERYBODY, hash: key.hash() }),
-        None if is_group(key.eth_dst) => Err(DropReason::Group),
+        None if is_group(key.eth_dst) => flood(frame, from, key, host_table),
         None => Err(DropReason::UnknownDestination(key.eth_dst)),
     }
 }
 
-/// Whether any host may be in the group that a frame is for. What is said to bridges and routers goes no further: there are none.
+/// What is for a group goes to every host, if any may be in the group, and if it does not tell all of them something wrong.
 #[cold]
+fn flood(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) -> Result<Forwarding, DropReason> {
+    if !is_for_hosts(key) {
+        return Err(DropReason::Group);
+    }
+    if neighbour::claim(frame, host_table).is_some_and(|claim| claim.host != from) {
+        return Err(DropReason::Spoofed);
+    }
+    Ok(Forwarding { to: FLOOD, hash: key.hash() })
+}
+
+/// Whether any host may be in the group that a frame is for. What is said to bridges and routers goes no further: there are none.
 fn is_for_hosts(key: &FlowKey) -> bool {
     /// Where bridges speak to each other; the last four bits say about what.
     const BRIDGES: [u8; 5] = [0x01, 0x80, 0xc2, 0x00, 0x00];
@@ -86,13 +100,19 @@ fn is_for_hosts(key: &FlowKey) -> bool {
 }
 
 #[cold]
-fn answer_or_forward(frame: &[u8], key: &FlowKey, host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
-    match (neighbour::answer(frame, host_table, answer), forward(key, host_table)) {
+fn answer_or_forward(
+    frame: &[u8],
+    from: NodeId,
+    key: &FlowKey,
+    host_table: &HostTable,
+    answer: &mut [u8; ANSWER_BYTES],
+) -> Ingress {
+    match (neighbour::answer(frame, host_table, answer), forward(frame, from, key, host_table)) {
         (Ok(len), _) => Ingress::Answer(len),
         (Err(Silence::Malformed(error)), _) => Ingress::Drop(error.into()),
         (Err(Silence::AnswersItself(to)), _) => Ingress::Forward(Forwarding { to, hash: key.hash() }),
         // Whose address it is knows that already.
-        (Err(silence @ Silence::OwnAddress), Ok(Forwarding { to: EVERYBODY, .. }) | Err(DropReason::Group)) => {
+        (Err(silence @ Silence::OwnAddress), Ok(Forwarding { to: FLOOD, .. }) | Err(DropReason::Group)) => {
             Ingress::Drop(DropReason::Silence(silence))
         }
         (Err(_), Ok(forwarding)) => Ingress::Forward(forwarding),
@@ -106,7 +126,7 @@ mod tests {
     use crate::testing::{address, arp, solicitation, tcp, topology_of};
     use proptest::prelude::*;
     use std::net::Ipv6Addr;
-    use topology::{HostAddress, NodeId};
+    use topology::HostAddress;
     use wire::ArpOperation;
 
     fn destination(ingress: Ingress) -> Option<NodeId> {
@@ -114,7 +134,7 @@ mod tests {
     }
 
     fn classified(frame: &[u8]) -> Ingress {
-        classify(frame, &HostTable::new(&topology_of(4), &[]), &mut [0; ANSWER_BYTES])
+        classify(frame, NodeId(0), &HostTable::new(&topology_of(4), &[]), &mut [0; ANSWER_BYTES])
     }
 
     #[test]
@@ -131,8 +151,8 @@ mod tests {
         let Ingress::Drop(reason) = dropped else { unreachable!() };
         assert_eq!(reason.to_string(), "no host has the destination 02:00:00:00:00:04");
         let group = |mac| classified(&tcp(&address(0), &HostAddress { mac, ..address(1) }, 1, 2, 0));
-        assert_eq!(destination(group(wire::BROADCAST)), Some(EVERYBODY));
-        assert_eq!(destination(group([0x01, 0x80, 0xc2, 0, 0, 16])), Some(EVERYBODY));
+        assert_eq!(destination(group(wire::BROADCAST)), Some(FLOOD));
+        assert_eq!(destination(group([0x01, 0x80, 0xc2, 0, 0, 16])), Some(FLOOD));
         // For the bridge at the other end of the cable.
         assert_eq!(group([0x01, 0x80, 0xc2, 0, 0, 15]), Ingress::Drop(DropReason::Group));
         assert!(matches!(classified(&[0; 13]), Ingress::Drop(DropReason::Malformed(_))));
@@ -144,9 +164,12 @@ mod tests {
         let request = |ipv4, to| classified(&arp(ArpOperation::Request, &h0, ipv4, to, None));
         assert_eq!(request(h1.ipv4, wire::BROADCAST), Ingress::Answer(42));
         assert_eq!(request(h1.ipv4, h1.mac), Ingress::Answer(42));
-        assert_eq!(destination(request(address(9).ipv4, wire::BROADCAST)), Some(EVERYBODY));
+        assert_eq!(destination(request(address(9).ipv4, wire::BROADCAST)), Some(FLOOD));
         assert_eq!(request(h0.ipv4, wire::BROADCAST), Ingress::Drop(DropReason::Silence(Silence::OwnAddress)));
         assert_eq!(destination(request(address(9).ipv4, h1.mac)), Some(NodeId(1)));
+        let taken = HostAddress { ipv4: h1.ipv4, ..h0.clone() };
+        let spoofed = classified(&arp(ArpOperation::Request, &taken, address(9).ipv4, wire::BROADCAST, None));
+        assert_eq!(spoofed, Ingress::Drop(DropReason::Spoofed));
         let reply = classified(&arp(ArpOperation::Reply, &h0, h1.ipv4, h1.mac, None));
         assert_eq!(destination(reply), Some(NodeId(1)));
         assert_eq!(classified(&solicitation(&h0, h0.ipv6, h1.ipv6, Some(h0.mac))), Ingress::Answer(86));

@@ -19,4 +19,4 @@ pub use flow_key::{FlowKey, TcpSegment, tcp_segment};
 pub use host_table::{HostBond, HostTable};
 pub use ingress::{DropReason, Ingress, classify};
 pub use spread::Spread;
-pub use switch::{EVERYBODY, Forwarding, Switch};
+pub use switch::{FLOOD, Forwarding, Switch};

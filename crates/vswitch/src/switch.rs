@@ -5,13 +5,13 @@ use topology::{NodeId, PortId, Routes};
 
 use crate::spread::{self, FlowHash, Spread};
 
-/// [`Forwarding::to`] of what is for everybody: broadcast and multicast.
-pub const EVERYBODY: NodeId = NodeId(u32::MAX);
+/// [`Forwarding::to`] of what is flooded to every host: broadcast and multicast.
+pub const FLOOD: NodeId = NodeId(u32::MAX);
 
 /// What a packet needs to be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarding {
-    /// The host it goes to, or [`EVERYBODY`].
+    /// The host it goes to, or [`FLOOD`].
     pub to: NodeId,
     /// Its flow.
     pub hash: FlowHash,

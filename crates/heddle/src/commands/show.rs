@@ -7,7 +7,7 @@ use fabric::Fabric;
 use live::Instance;
 use miette::{Report, miette};
 use serde_json::json;
-use topology::NodeKind;
+use topology::{NodeKind, Rerouting, Routes};
 
 use super::instance::{connect, definition, running};
 use super::{explain, file};
@@ -47,9 +47,9 @@ fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
 /// One row for each switch and destination, as `ovs-ofctl dump-flows` has one for each entry.
 fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
     // As the links are now, unless routes are fixed.
-    let follows = fabric.rerouting == topology::Rerouting::Follow;
-    let carries = |link: topology::LinkId| !follows || counters.links.get(usize::from(link)).is_none_or(|link| link.up);
-    let routes = topology::Routes::around(&fabric.topology, carries);
+    let links = fabric.topology.links.keys().zip(&counters.links);
+    let down = links.filter(|(_, link)| !link.up && fabric.rerouting == Rerouting::Follow).map(|(id, _)| id);
+    let routes = Routes::without(&fabric.topology, &down.collect::<Vec<_>>());
     let counted: BTreeMap<(&str, &str), u64> =
         counters.forwarded.iter().map(|entry| ((&*entry.switch, &*entry.host), entry.packets)).collect();
     let mut rows = Rows::new(&["switch", "to", "ports", "packets"]);
@@ -125,12 +125,12 @@ fn counters(counters: &live::Counters) -> Rows {
 const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 9] {
     [
         ("unknown destination", refused.unknown_destination),
-        ("too much for everybody", refused.multicast),
+        ("storm control", refused.storm_control),
         ("malformed", refused.malformed),
         ("no buffer", refused.no_buffer),
         ("ring between workers full", refused.ring_full),
-        ("in another host's name", refused.forged),
-        ("no way to the host", refused.no_way),
+        ("spoofed", refused.spoofed),
+        ("no route to host", refused.no_route),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

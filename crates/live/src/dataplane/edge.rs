@@ -10,7 +10,6 @@ use machine::Time;
 use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::Forwarding;
 
-use super::bond_log::Quota;
 use super::flight::{Arrival, Due, Flight, Packet};
 use super::flows::Flows;
 use super::host_port::HostPort;
@@ -20,6 +19,7 @@ use super::pool::{Frame, Pool};
 use crate::clock::Clock;
 use crate::control::{Refusals, WorkerCounters};
 use crate::device::Replacement;
+use crate::log_quota::LogQuota;
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
 
 /// Memory for frames under way, bytes a worker.
@@ -40,7 +40,7 @@ pub struct EdgeState {
     /// By switch and destination: how many frames it forwarded.
     pub forwarded: Vec<Option<Box<[u64]>>>,
     /// By end of a bond: what it may write into the log.
-    pub quotas: TiVec<BondEndId, Option<Quota>>,
+    pub quotas: TiVec<BondEndId, Option<LogQuota>>,
     /// Packets that have entered the fabric here.
     pub entered: u64,
     /// TCP flows that end here.
@@ -249,10 +249,10 @@ impl Driver for Edge {
     fn count(&mut self, loss: Loss) {
         let refused = &mut self.state.refused;
         *match loss {
-            Loss::NoWay => &mut refused.no_way,
+            Loss::NoRoute => &mut refused.no_route,
             Loss::NoMember => &mut refused.no_member,
             Loss::Cut => &mut refused.removed,
-            Loss::Group => &mut refused.multicast,
+            Loss::Storm => &mut refused.storm_control,
         } += 1;
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use datapath::Allowance;
+use datapath::StormControl;
 use vswitch::fragments::{Fragments, Joined};
 use vswitch::segmentation::Joiner;
 
@@ -23,8 +23,8 @@ pub struct HostPort {
     joining: Vec<Joining>,
     /// What passed.
     pub traffic: PortTraffic,
-    /// How much it says to everybody.
-    pub groups: Allowance,
+    /// How much it sends to everybody.
+    pub storm_control: StormControl,
 }
 
 /// Frames that go to one device together.
@@ -74,7 +74,7 @@ impl HostPort {
             sockets,
             joining,
             traffic: PortTraffic::default(),
-            groups: Allowance::default(),
+            storm_control: StormControl::default(),
         }
     }
 

@@ -1,13 +1,13 @@
 //! Where frames come in: they are read from a host's port, cut where a link can't carry them whole, and decided about once.
 
-use datapath::{Driver as _, Tag, allowed_of_host};
+use datapath::{Driver as _, Tag, storm_limit};
 use link::Link;
 use machine::Time;
 use topology::NodeId;
 use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
-use vswitch::{DropReason, EVERYBODY, Forwarding, Ingress, classify};
+use vswitch::{DropReason, FLOOD, Forwarding, Ingress, classify};
 
 use super::edge::Edge;
 use super::flight::Packet;
@@ -142,17 +142,17 @@ impl Worker {
             self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.edge.pool.put(frame);
         }
-        let mut answer = [0; ANSWER_BYTES];
-        match classify(&bytes[VNET_HEADER..], self.plan.host_table(), &mut answer) {
+        let (from, mut answer) = (NodeId(key.host as u32), [0; ANSWER_BYTES]);
+        match classify(&bytes[VNET_HEADER..], from, self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
-                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now, &frame) {
+                if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
                     return self.edge.pool.put(frame);
                 }
                 self.edge.state.entered += 1;
                 let number = self.edge.state.entered as u32;
                 let packet = Packet { frame, forwarding, number, tag: Tag::None };
                 let port = self.plan.port(PortKey { device: 0, ..key });
-                self.graph.depart(self.plan.tables(), &mut self.edge, now, port, packet);
+                self.graph.depart(self.plan.tables().at(now), &mut self.edge, port, packet);
             }
             Ingress::Answer(len) => self.answer(key, frame, &answer[..len]),
             Ingress::Drop(reason) => {
@@ -182,30 +182,30 @@ impl Worker {
         let control = |frame| with(frame, Forwarding { to, hash: FlowHash(0) }, Tag::Control);
         if !self.graph.wires[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
-            return self.graph.depart_by(tables, &mut self.edge, now, port, control(frame));
+            return self.graph.depart_by(tables.at(now), &mut self.edge, port, control(frame));
         }
         self.learn_announced(key, &frame);
-        let mut answer = [0; ANSWER_BYTES];
-        match classify(&frame.bytes()[VNET_HEADER..], self.plan.host_table(), &mut answer) {
+        let (from, mut answer) = (NodeId(key.host as u32), [0; ANSWER_BYTES]);
+        match classify(&frame.bytes()[VNET_HEADER..], from, self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
-                if forwarding.to == EVERYBODY && !self.edge.may_tell_everybody(key.host, now, &frame) {
+                if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
                     return self.edge.pool.put(frame);
                 }
-                self.graph.depart_by(tables, &mut self.edge, now, port, with(frame, forwarding, Tag::None));
+                self.graph.depart_by(tables.at(now), &mut self.edge, port, with(frame, forwarding, Tag::None));
             }
             Ingress::Answer(len) => {
                 let packet = control(frame);
                 if bond.is_some()
                     && let Some(copy) = self.edge.copy(&packet)
                 {
-                    self.graph.depart_by(tables, &mut self.edge, now, port, copy);
+                    self.graph.depart_by(tables.at(now), &mut self.edge, port, copy);
                 }
                 self.answer(key, packet.frame, &answer[..len]);
             }
             Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
                 if bond.is_some() =>
             {
-                self.graph.depart_by(tables, &mut self.edge, now, port, control(frame));
+                self.graph.depart_by(tables.at(now), &mut self.edge, port, control(frame));
             }
             Ingress::Drop(reason) => {
                 self.refuse(key.host, reason);
@@ -230,6 +230,7 @@ impl Worker {
         match reason {
             DropReason::UnknownDestination(_) => self.edge.refuse_of(host, |refused| &mut refused.unknown_destination),
             DropReason::Malformed(_) => self.edge.refuse_of(host, |refused| &mut refused.malformed),
+            DropReason::Spoofed => self.edge.refuse_of(host, |refused| &mut refused.spoofed),
             // It was for routers or bridges, or a host asked whether its own address is free: nobody misses it.
             DropReason::Group | DropReason::Silence(_) => {}
         }
@@ -249,19 +250,13 @@ impl Worker {
 }
 
 impl Edge {
-    /// Whether a host may send this to everybody; if not, it is counted. Nobody may say that he has another host's address, and nobody may say
-    /// too much.
+    /// Whether a host may send one more packet to everybody; if not, it is counted.
     #[cold]
-    fn may_tell_everybody(&mut self, host: usize, now: Time, frame: &Frame) -> bool {
-        let claim = claim(&frame.bytes()[VNET_HEADER..], self.plan.host_table());
-        if claim.is_some_and(|claim| usize::from(claim.host) != host) {
-            self.refuse_of(host, |refused| &mut refused.forged);
-            return false;
-        }
-        let allowed = allowed_of_host(self.plan.map().hosts());
-        let may = self.state.ports[host].as_mut().is_some_and(|port| port.groups.take(now, allowed));
+    fn may_flood(&mut self, host: usize, now: Time) -> bool {
+        let limit = storm_limit(self.plan.map().hosts());
+        let may = self.state.ports[host].as_mut().is_some_and(|port| port.storm_control.take(now, limit));
         if !may {
-            self.refuse_of(host, |refused| &mut refused.multicast);
+            self.refuse_of(host, |refused| &mut refused.storm_control);
         }
         may
     }

@@ -31,7 +31,6 @@ use crate::clock::Clock;
 use crate::control::Counters;
 use crate::device::{Attached, Replacement};
 use crate::settling::Unsettled;
-pub use bond_log::Quota;
 use edge::Handed;
 use parts::Parts;
 pub use plan::Plan;

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use datapath::Graph;
 use machine::{Span, Time};
-use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, Routes, Side, TiSlice, TiVec};
-use vswitch::EVERYBODY;
+use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, Side, TiSlice, TiVec};
+use vswitch::FLOOD;
 
-use super::bond_log::Quota;
 use super::bond_state;
 use super::edge::EdgeState;
 use super::flight::{Arrival, Packet};
@@ -17,6 +15,7 @@ use super::host_port::HostPort;
 use super::plan::Plan;
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
 use crate::device::Attached;
+use crate::log_quota::LogQuota;
 
 /// What one worker owns; while the network changes, what all of them own.
 #[derive(Debug, Default)]
@@ -38,7 +37,7 @@ impl Parts {
             edge: EdgeState {
                 ports: none(plan.hosts()),
                 forwarded: (0..plan.switches()).map(|_| forwarded()).collect(),
-                quotas: fabric.bonds.iter().map(|_| Some(Quota::default())).collect(),
+                quotas: fabric.bonds.iter().map(|_| Some(LogQuota::default())).collect(),
                 ..EdgeState::default()
             },
         }
@@ -54,16 +53,8 @@ impl Parts {
 
     /// Takes in those of another worker.
     pub fn merge(&mut self, Self { graph, mut edge }: Self) {
-        let (into, mine) = (&mut self.graph, &mut self.edge);
-        into.routes = graph.routes;
-        fill(&mut into.switches, graph.switches);
-        if into.wires.is_empty() {
-            into.wires = graph.wires;
-        } else {
-            let own = into.wires.iter_mut().zip(graph.wires).filter(|(_, wire)| wire.link().is_some());
-            own.for_each(|(slot, wire)| *slot = wire);
-        }
-        fill(&mut into.ends.raw, graph.ends.raw);
+        self.graph.merge(graph);
+        let mine = &mut self.edge;
         fill(&mut mine.ports, edge.ports);
         fill(&mut mine.forwarded, edge.forwarded);
         fill(&mut mine.quotas.raw, edge.quotas.raw);
@@ -82,27 +73,16 @@ impl Parts {
     /// Deals them out to the plan's workers.
     pub fn split(self, plan: &Plan) -> Vec<Self> {
         let Self { graph, mut edge } = self;
-        let entered = edge.entered;
-        let mut shares: Vec<Self> = (0..plan.workers()).map(|_| Self::blank(plan, &graph.routes, entered)).collect();
-        let switch = |at: usize| plan.owner(NodeId((plan.hosts() + at) as u32));
-        let end = |at: BondEndId| plan.owner(plan.tables().bonds[at].node);
-        for (at, is) in graph.switches.into_iter().enumerate() {
-            shares[switch(at)].graph.switches[at] = is;
-        }
-        for (at, wire) in graph.wires.into_iter_enumerated() {
-            shares[plan.owner(plan.map().node(at))].graph.wires[at] = wire;
-        }
-        for (at, bond) in graph.ends.into_iter_enumerated() {
-            shares[end(at)].graph.ends[at] = bond;
-        }
+        let graphs = graph.split(plan.tables(), plan.workers(), |node| plan.owner(node));
+        let mut shares: Vec<Self> = graphs.into_iter().map(|graph| Self::blank(plan, graph, edge.entered)).collect();
         for (at, forwarded) in edge.forwarded.into_iter().enumerate() {
-            shares[switch(at)].edge.forwarded[at] = forwarded;
+            shares[plan.owner(NodeId((plan.hosts() + at) as u32))].edge.forwarded[at] = forwarded;
         }
         for (at, port) in edge.ports.into_iter().enumerate() {
             shares[plan.owner(NodeId(at as u32))].edge.ports[at] = port;
         }
         for (at, quota) in edge.quotas.into_iter_enumerated() {
-            shares[end(at)].edge.quotas[at] = quota;
+            shares[plan.owner(plan.tables().bonds[at].node)].edge.quotas[at] = quota;
         }
         for arrival in edge.flight.drain() {
             shares[plan.owner(plan.map().node(arrival.port))].edge.flight.add(arrival);
@@ -120,14 +100,13 @@ impl Parts {
         shares
     }
 
-    fn blank(plan: &Plan, routes: &Arc<Routes>, entered: u64) -> Self {
-        let bonds = plan.fabric().bonds.len();
+    fn blank(plan: &Plan, graph: Graph<Packet>, entered: u64) -> Self {
         Self {
-            graph: Graph::nothing_of(plan.tables(), Arc::clone(routes), plan.switches()),
+            graph,
             edge: EdgeState {
                 ports: none(plan.hosts()),
                 forwarded: none(plan.switches()),
-                quotas: none(bonds).into(),
+                quotas: none(plan.fabric().bonds.len()).into(),
                 entered,
                 ..EdgeState::default()
             },
@@ -138,6 +117,7 @@ impl Parts {
     /// are the same; packets go on as long as their link and their destination are there. Nothing was offered to a link after `now`.
     pub fn carried_over(mut self, old: &Plan, new: &Plan, attached: &[Attached], now: Time) -> Self {
         let mut parts = Self::new(new, now);
+        parts.graph.supersede(&self.graph);
         let nodes = node_map(old, new);
         let ports = port_map(old, new);
         let mut retimings: TiVec<NetPort, _> = vec![None; ports.len()].into();
@@ -192,7 +172,7 @@ impl Parts {
                 arrival.at = retiming.arrival(arrival.at);
             }
             let to = match arrival.packet.forwarding.to {
-                EVERYBODY => Some(EVERYBODY),
+                FLOOD => Some(FLOOD),
                 to => nodes[to].filter(|to| usize::from(*to) < new.hosts()),
             };
             let (Some(left), Some(to)) = (ports[left], to) else {

@@ -66,7 +66,7 @@ impl Plan {
         if down.is_empty() || self.tables.rerouting == Rerouting::Fixed {
             return Arc::clone(&self.routes);
         }
-        Arc::new(Routes::around(&self.fabric.topology, |link| down.binary_search(&link).is_err()))
+        Arc::new(Routes::without(&self.fabric.topology, down))
     }
 
     /// Whose address is whose.

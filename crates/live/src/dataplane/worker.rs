@@ -110,7 +110,7 @@ impl Worker {
         let poller = Arc::clone(&self.edge.pollers[self.edge.id]);
         let mut ready = Ready::none();
         let now = self.now();
-        self.graph.start(self.plan.tables(), &mut self.edge, now);
+        self.graph.start(self.plan.tables().at(now), &mut self.edge);
         self.edge.start_logs();
         let linger = if self.plan.is_shaped() { Span::ZERO } else { LINGER };
         let mut stay_until = Time::ZERO;
@@ -158,7 +158,7 @@ impl Worker {
                     self.take_handed();
                     let now = self.now();
                     self.run_due(now);
-                    self.graph.set_carrier(self.plan.tables(), &mut self.edge, now, link, up);
+                    self.graph.set_carrier(self.plan.tables().at(now), &mut self.edge, link, up);
                     let _ = done.send(());
                 }
                 Command::Reroute { routes, done } => {
@@ -215,7 +215,7 @@ impl Worker {
             self.run_due(now);
             let later = self.now();
             if later.since(now) < NAP {
-                break;
+                return now;
             }
             now = later;
         }
@@ -227,10 +227,10 @@ impl Worker {
     #[inline]
     pub(super) fn run_due(&mut self, now: Time) {
         while let Some((at, due)) = self.edge.state.flight.take_due(now) {
-            let (tables, edge) = (self.plan.tables(), &mut self.edge);
+            let (moment, edge) = (self.plan.tables().at(at), &mut self.edge);
             match due {
-                Due::Packet(port, packet) => self.graph.arrive(tables, edge, at, port, packet),
-                Due::End(end) => self.graph.wake(tables, edge, at, end),
+                Due::Packet(port, packet) => self.graph.arrive(moment, edge, port, packet),
+                Due::End(end) => self.graph.wake(moment, edge, end),
                 Due::Log(end) => edge.log_what_was_left_out(at, end),
             }
         }

@@ -1,0 +1,278 @@
+//! A network in as many parts as it has switches, which go over to other routes one after the other: what is flooded comes to each host once at most.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use bond::end::Received;
+use bond::{Config, End, MemberId, Summary, Transmit};
+use datapath::{Driver, Graph, Loss, Map, Tables, Tag};
+use link::LinkSpec;
+use machine::Time;
+use proptest::prelude::*;
+use topology::{BondEndId, HostAddress, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
+use vswitch::spread::FlowHash;
+use vswitch::{FLOOD, Forwarding, HostTable, Spread};
+
+const SWITCHES: u32 = 5;
+
+/// A packet: who sent it, and where it goes.
+#[derive(Clone, Debug)]
+struct Packet {
+    from: NodeId,
+    forwarding: Forwarding,
+}
+
+/// One part's side: what it sends to other parts, and what has come to its hosts.
+#[derive(Debug)]
+struct Part {
+    own: usize,
+    tables: Arc<Tables>,
+    out: Vec<(NetPort, Packet)>,
+    heard: Vec<(NodeId, Packet)>,
+    lost: Vec<Loss>,
+}
+
+impl Part {
+    fn owner(tables: &Tables, node: NodeId) -> usize {
+        // A host belongs to the part of its switch, which has the same number.
+        tables.map.switch(node).unwrap_or(node.0 as usize)
+    }
+}
+
+/// A network without bonds asks for nothing that concerns them.
+impl Driver for Part {
+    type Packet = Packet;
+
+    fn bytes(&self, _: &Packet) -> u32 {
+        60
+    }
+
+    fn forwarding(&self, packet: &Packet) -> Forwarding {
+        packet.forwarding
+    }
+
+    fn set_forwarding(&mut self, packet: &mut Packet, forwarding: Forwarding) {
+        packet.forwarding = forwarding;
+    }
+
+    fn tag(&self, _: &Packet) -> Tag {
+        Tag::None
+    }
+
+    fn set_tag(&mut self, _: &mut Packet, _: Tag) {}
+
+    fn destination(&self, _: &Packet) -> [u8; 6] {
+        wire::BROADCAST
+    }
+
+    fn source(&self, _: &Packet) -> [u8; 6] {
+        [2; 6]
+    }
+
+    fn set_destination(&mut self, _: &mut Packet, _: [u8; 6]) {}
+
+    fn summary(&mut self, config: &Config, _: &Packet) -> Summary {
+        Summary::of(config, &[])
+    }
+
+    fn frame<'a>(&'a self, _: &'a Packet) -> Option<&'a [u8]> {
+        None
+    }
+
+    fn transmit(&mut self, now: Time, end: &mut End<Packet>, _: &mut Packet) -> (Transmit, u32) {
+        end.transmit_frame(now, &mut [])
+    }
+
+    fn receive_from_external(
+        &mut self,
+        _: Time,
+        _: &mut End<Packet>,
+        _: MemberId,
+        packet: Packet,
+        _: &mut Vec<Packet>,
+    ) -> Received<Packet> {
+        Received { back: Some(packet), poll: false }
+    }
+
+    fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        Some(packet.clone())
+    }
+
+    fn make(&mut self, _: &[u8], _: Forwarding, _: Tag) -> Option<Packet> {
+        None
+    }
+
+    fn free(&mut self, _: Packet) {}
+
+    fn count(&mut self, loss: Loss) {
+        self.lost.push(loss);
+    }
+
+    fn carry(&mut self, _: Time, _: Time, port: NetPort, packet: Packet) -> Option<Packet> {
+        if Self::owner(&self.tables, self.tables.map.node(port)) == self.own {
+            return Some(packet);
+        }
+        self.out.push((port, packet));
+        None
+    }
+
+    fn throw_away(&mut self, _: [NetPort; 2]) -> [u64; 2] {
+        [0; 2]
+    }
+
+    fn deliver(&mut self, _: Time, port: NetPort, packet: Packet) {
+        self.heard.push((self.tables.map.node(port), packet));
+    }
+
+    fn wake_at(&mut self, _: Time, _: BondEndId) {}
+}
+
+/// Each switch has a host and a link to each other switch.
+fn mesh() -> Topology {
+    let mut topology = Topology::default();
+    for id in 0..SWITCHES as u8 {
+        let address = HostAddress {
+            mac: [2, 0, 0, 0, 0, id],
+            ipv4: Ipv4Addr::new(10, 0, 0, id),
+            ipv4_prefix: 8,
+            ipv6: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, id.into()),
+            ipv6_prefix: 64,
+            pod: None,
+        };
+        topology.add_host(format!("h{id}"), address);
+    }
+    for id in 0..SWITCHES {
+        topology.add_switch(format!("s{id}"), 0, None);
+        topology.connect(NodeId(id), NodeId(SWITCHES + id), LinkSpec::default());
+    }
+    for a in 0..SWITCHES {
+        for b in a + 1..SWITCHES {
+            topology.connect(NodeId(SWITCHES + a), NodeId(SWITCHES + b), LinkSpec::default());
+        }
+    }
+    topology
+}
+
+struct Network {
+    topology: Topology,
+    tables: Arc<Tables>,
+    parts: Vec<(Graph<Packet>, Part)>,
+    /// By part: what it has yet to take in, and the routes that it has yet to go over to.
+    inbox: Vec<VecDeque<(NetPort, Packet)>>,
+    routes: Vec<VecDeque<Arc<Routes>>>,
+}
+
+impl Network {
+    fn new() -> Self {
+        let topology = mesh();
+        let tables = Arc::new(Tables {
+            map: Map::new(&topology),
+            host_table: HostTable::new(&topology, &[]),
+            bonds: TiVec::new(),
+            rerouting: Rerouting::Follow,
+        });
+        let routes = Arc::new(Routes::compute(&topology));
+        let whole = Graph::new(Time::ZERO, &topology, &tables, routes, (Spread::Single, 1));
+        let count = SWITCHES as usize;
+        let graphs = whole.split(&tables, count, |node| Part::owner(&tables, node));
+        let part = |own| Part { own, tables: Arc::clone(&tables), out: vec![], heard: vec![], lost: vec![] };
+        let parts = graphs.into_iter().enumerate().map(|(own, graph)| (graph, part(own))).collect();
+        let (inbox, routes) = (vec![VecDeque::new(); count], vec![VecDeque::new(); count]);
+        Self { topology, tables, parts, inbox, routes }
+    }
+
+    /// What a part has sent to others is under way.
+    fn hand_over(&mut self, part: usize) {
+        for (port, packet) in std::mem::take(&mut self.parts[part].1.out) {
+            self.inbox[Part::owner(&self.tables, self.tables.map.node(port))].push_back((port, packet));
+        }
+    }
+
+    /// A host tells everybody something.
+    fn say(&mut self, host: usize) {
+        let from = NodeId(host as u32);
+        let packet = Packet { from, forwarding: Forwarding { to: FLOOD, hash: FlowHash(0) } };
+        let (graph, part) = &mut self.parts[host];
+        let port = self.tables.map.port(from, PortId(0));
+        graph.depart(self.tables.at(Time::ZERO), part, port, packet);
+        self.hand_over(host);
+    }
+
+    /// One part takes in the next packet.
+    fn take_in(&mut self, at: usize) {
+        let Some((port, packet)) = self.inbox[at].pop_front() else { return };
+        let (graph, part) = &mut self.parts[at];
+        graph.arrive(self.tables.at(Time::ZERO), part, port, packet);
+        self.hand_over(at);
+    }
+
+    /// One part goes over to the next routes.
+    fn reroute(&mut self, at: usize) {
+        if let Some(routes) = self.routes[at].pop_front() {
+            self.parts[at].0.reroute(routes);
+        }
+    }
+
+    /// All parts are to go over to the routes without some links between switches.
+    fn pull(&mut self, down: &[LinkId]) {
+        let routes = Arc::new(Routes::without(&self.topology, down));
+        self.routes.iter_mut().for_each(|waiting| waiting.push_back(Arc::clone(&routes)));
+    }
+
+    /// By listener, how often each speaker was heard.
+    fn heard(&self) -> Vec<Vec<usize>> {
+        let hosts = || (0..SWITCHES).map(NodeId);
+        let all = |at: NodeId| self.parts.iter().flat_map(|(_, part)| &part.heard).filter(move |(host, _)| *host == at);
+        hosts()
+            .map(|at| hosts().map(|from| all(at).filter(|(_, packet)| packet.from == from).count()).collect())
+            .collect()
+    }
+}
+
+#[test]
+fn what_is_flooded_comes_to_all_others_once() {
+    let mut network = Network::new();
+    network.say(2);
+    while (0..SWITCHES as usize).any(|at| !network.inbox[at].is_empty()) {
+        (0..SWITCHES as usize).for_each(|at| network.take_in(at));
+    }
+    let heard: Vec<usize> = network.heard().iter().map(|from| from[2]).collect();
+    assert_eq!(heard, [1, 1, 0, 1, 1]);
+    assert!(network.parts.iter().all(|(_, part)| part.lost.is_empty()));
+}
+
+proptest! {
+    /// Whoever goes over to which routes when, and whatever is under way meanwhile.
+    #[test]
+    fn nobody_hears_anything_twice_or_what_he_said_himself(
+        links in proptest::collection::vec(proptest::collection::btree_set(5_u32..15, 0..7), 0..6),
+        steps in proptest::collection::vec((0_u8..8, 0_usize..5), 0..400),
+    ) {
+        let mut network = Network::new();
+        let mut links = links.into_iter();
+        let mut said = [0; SWITCHES as usize];
+        for (what, at) in steps {
+            match what {
+                // Each host speaks once, so that what comes twice shows.
+                0 if said[at] == 0 => {
+                    said[at] = 1;
+                    network.say(at);
+                }
+                1 => {
+                    if let Some(down) = links.next() {
+                        network.pull(&down.into_iter().map(LinkId).collect::<Vec<_>>());
+                    }
+                }
+                2 => network.reroute(at),
+                _ => network.take_in(at),
+            }
+        }
+        for (listener, from) in network.heard().iter().enumerate() {
+            for (speaker, times) in from.iter().enumerate() {
+                let most = usize::from(speaker != listener);
+                prop_assert!(*times <= most, "h{listener} heard h{speaker} {times} times");
+            }
+        }
+    }
+}
