@@ -4,7 +4,7 @@ use bond::end::{Output, Received};
 use bond::{Config, End, MemberId, Summary, Transmit};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId};
-use vswitch::Forwarding;
+use vswitch::{Field, Forwarding};
 
 /// What an end of a bond writes on what it sends, as a tag would before the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,19 @@ pub enum Loss {
     Cut,
     /// Storm control: a host sends too much to everybody.
     Storm,
+    /// A switch's pipeline looks at headers that it does not have, or writes them.
+    Malformed,
+    /// The pipelines of switches send packets in a circle that takes no time.
+    Loop,
+}
+
+/// What a driver wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// This end of a bond.
+    End(BondEndId),
+    /// The control machine of the switch with this number among the switches.
+    Switch(u32),
 }
 
 /// The clock's side of the graph: packets, their bytes, the queue of what is under way, hosts.
@@ -66,6 +79,15 @@ pub trait Driver {
     /// Its bytes, from the destination address on; `None` if nobody has written any, as of a simulated flow's packets. What bonds send by
     /// themselves has bytes always.
     fn frame<'a>(&'a self, packet: &'a Self::Packet) -> Option<&'a [u8]>;
+
+    /// As many of its bytes as there are, headers at least. Only asked where switches have pipelines.
+    fn headers<'a>(&'a self, packet: &'a Self::Packet) -> &'a [u8];
+
+    /// Writes a header field. Only asked where switches have pipelines.
+    ///
+    /// # Errors
+    /// If it does not have that field: [`Field::write`].
+    fn rewrite(&mut self, packet: &mut Self::Packet, field: Field) -> Result<(), wire::Error>;
 
     /// Has an end choose who sends it, and puts its source address right: [`End::transmit_frame`], or as much as that of [`End::transmit`].
     fn transmit(&mut self, now: Time, end: &mut End<Self::Packet>, packet: &mut Self::Packet) -> (Transmit, u32);
@@ -106,8 +128,8 @@ pub trait Driver {
         let _ = (switch, to);
     }
 
-    /// [`Graph::wake`](crate::Graph::wake) is to be called for this end at this time.
-    fn wake_at(&mut self, at: Time, end: BondEndId);
+    /// [`Graph::wake`](crate::Graph::wake) is to be called for this one at this time.
+    fn wake_at(&mut self, at: Time, timer: Timer);
 
     /// An end has something to tell whoever watches it.
     fn note(&mut self, now: Time, end: BondEndId, output: &Output) {

@@ -9,7 +9,7 @@ use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use vswitch::spread::FlowHash;
 use wire::is_group;
 
-use crate::driver::{Driver, Tag};
+use crate::driver::{Driver, Tag, Timer};
 use crate::flood::StormControl;
 use crate::graph::{Graph, Moment, Tables};
 
@@ -84,8 +84,8 @@ impl<P> EndState<P> {
 }
 
 impl<P> Graph<P> {
-    /// Has all ends say what they have to say. To be called before anything else, and when parts have come from another graph: what they
-    /// were to be woken for is forgotten.
+    /// Has all ends of bonds, and the control machines of switches, say what they have to say. To be called before anything else, and when parts have
+    /// come from another graph: what they were to be woken for is forgotten.
     pub fn start<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
         for end in self.ends.keys() {
             if let Some(state) = &mut self.ends[end] {
@@ -93,6 +93,7 @@ impl<P> Graph<P> {
                 self.poll_end(moment, driver, end);
             }
         }
+        self.start_pipelines(moment, driver);
         self.follow_pending(moment, driver);
     }
 
@@ -315,8 +316,16 @@ impl<P> Graph<P> {
         }
     }
 
-    /// An end's time has come: [`Driver::wake_at`].
-    pub fn wake<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, end: BondEndId) {
+    /// Somebody's time has come: [`Driver::wake_at`].
+    pub fn wake<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, timer: Timer) {
+        match timer {
+            Timer::End(end) => self.wake_end(moment, driver, end),
+            Timer::Switch(switch) => self.wake_pipeline(moment, driver, switch as usize),
+        }
+        self.follow_pending(moment, driver);
+    }
+
+    fn wake_end<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, end: BondEndId) {
         let now = moment.now;
         let Some(state) = &mut self.ends[end] else { return };
         if state.armed != now {
@@ -329,7 +338,6 @@ impl<P> Graph<P> {
         bonded.expire(now, &mut |packet| released.push(packet));
         self.hand_on(moment, driver, end);
         self.poll_end(moment, driver, end);
-        self.follow_pending(moment, driver);
     }
 
     /// Carries out what an end wants.
@@ -355,7 +363,7 @@ impl<P> Graph<P> {
         let until = until.max(now);
         if until < state.armed {
             state.armed = until;
-            driver.wake_at(until, end);
+            driver.wake_at(until, Timer::End(end));
         }
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use machine::{Span, Time};
 use topology::{NetPort, NodeId};
 use vswitch::spread::FlowHash;
-use vswitch::{FLOOD, Forwarding};
+use vswitch::{FLOOD, Forwarding, is_for_bridges};
 
 use crate::driver::{Driver, Loss};
-use crate::graph::{Graph, Moment};
+use crate::graph::{Graph, Moment, Tables};
 
 /// How often it is counted anew what has passed.
 const INTERVAL: Span = Span::from_ms(100);
@@ -56,10 +56,12 @@ impl<P> Graph<P> {
         mut packet: P,
     ) {
         let tables = moment.tables;
-        let generation = Forwarding { to: FLOOD, hash: FlowHash(self.generation) };
-        if tables.map.is_host(tables.map.far_node(from)) {
-            driver.set_forwarding(&mut packet, generation);
-        } else if driver.forwarding(&packet) != generation {
+        self.stamp_flood(tables, driver, from, &mut packet);
+        if is_for_bridges(driver.destination(&packet)) {
+            // For this switch, which takes no notice.
+            return driver.free(packet);
+        }
+        if driver.forwarding(&packet) != self.flooding() {
             // Links have changed meanwhile. By two trees it could go round, or come twice.
             driver.count(Loss::Cut);
             return driver.free(packet);
@@ -68,6 +70,24 @@ impl<P> Graph<P> {
         let ports = routes.tree(node).iter().map(|port| tables.map.port(node, *port));
         let ports = ports.filter(|port| *port != from);
         self.put_each(driver, ports, packet, |graph, driver, port, packet| graph.put(moment, driver, port, packet));
+    }
+
+    /// How what is for everybody is forwarded by the tree of now.
+    pub(crate) const fn flooding(&self) -> Forwarding {
+        Forwarding { to: FLOOD, hash: FlowHash(self.generation) }
+    }
+
+    /// What a host says to everybody goes by the tree of now.
+    pub(crate) fn stamp_flood<D: Driver<Packet = P>>(
+        &self,
+        tables: &Tables,
+        driver: &mut D,
+        from: NetPort,
+        packet: &mut P,
+    ) {
+        if driver.forwarding(packet).to == FLOOD && tables.map.is_host(tables.map.far_node(from)) {
+            driver.set_forwarding(packet, self.flooding());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The network's graph as one machine: what becomes of a packet at a wire, a switch, an end of a bond; who hears of a link that is cut.
 //!
 //! ```text
-//!   driver --arrive(port)--> end of a bond? --> node: switch: forward --> bond? --> wire: offer --> driver: carry
+//!   driver --arrive(port)--> end of a bond? --> node: switch: pipeline? forward --> bond? --> wire: offer --> driver: carry
 //!      ^                       (in order)             host: driver: deliver                            |
 //!      +------------------------- when the clock, or the queue of events, says so ---------------------+
 //! ```
@@ -21,9 +21,11 @@ mod flood;
 mod graph;
 mod map;
 mod parts;
+mod pipeline;
 
-pub use driver::{Driver, Loss, Tag};
+pub use driver::{Driver, Loss, Tag, Timer};
 pub use ends::{EndSpec, EndState, Role};
 pub use flood::{StormControl, storm_limit};
 pub use graph::{Graph, Moment, Tables, Wire};
 pub use map::{Map, Taker};
+pub use pipeline::Installed;

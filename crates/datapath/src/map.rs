@@ -132,6 +132,12 @@ impl Map {
         NetPort(self.first[node].0 + u32::from(port.0))
     }
 
+    /// The same, if the node has it.
+    pub fn port_of(&self, node: NodeId, port: PortId) -> Option<NetPort> {
+        let found = self.port(node, port);
+        (self.takers.get(found)?.node() == node).then_some(found)
+    }
+
     /// The number of a port among those of its node.
     pub fn number(&self, port: NetPort) -> PortId {
         PortId((port.0 - self.first[self.node(port)].0) as u16)
@@ -183,6 +189,11 @@ impl Map {
     #[inline]
     pub const fn is_host(&self, node: NodeId) -> bool {
         node.0 < self.hosts
+    }
+
+    /// The switch with this number among the switches.
+    pub const fn node_of_switch(&self, switch: usize) -> NodeId {
+        NodeId(self.hosts + switch as u32)
     }
 
     /// A switch's number among the switches; `None` for a host.

@@ -17,7 +17,10 @@ impl<P> Graph<P> {
             split[owner(tables.map.node(port))].wires[port] = wire;
         }
         for (at, switch) in self.switches.into_iter().enumerate() {
-            split[owner(NodeId(tables.map.hosts() + at as u32))].switches[at] = switch;
+            split[owner(tables.map.node_of_switch(at))].switches[at] = switch;
+        }
+        for (at, pipeline) in self.pipelines.into_iter().enumerate() {
+            split[owner(tables.map.node_of_switch(at))].pipelines[at] = pipeline;
         }
         for (id, end) in self.ends.into_iter_enumerated() {
             split[owner(tables.bonds[id].node)].ends[id] = end;
@@ -30,6 +33,7 @@ impl<P> Graph<P> {
             routes: Arc::clone(&self.routes),
             wires: self.wires.iter().map(Wire::elsewhere).collect(),
             switches: self.switches.iter().map(|_| None).collect(),
+            pipelines: self.pipelines.iter().map(|_| None).collect(),
             ends: self.ends.iter().map(|_| None).collect(),
             generation: self.generation,
             ..Self::default()
@@ -46,6 +50,8 @@ impl<P> Graph<P> {
         wires.filter(|(_, wire)| wire.link().is_some()).for_each(|(mine, wire)| *mine = wire);
         let switches = self.switches.iter_mut().zip(other.switches);
         switches.filter(|(_, switch)| switch.is_some()).for_each(|(mine, switch)| *mine = switch);
+        let pipelines = self.pipelines.iter_mut().zip(other.pipelines);
+        pipelines.filter(|(_, pipeline)| pipeline.is_some()).for_each(|(mine, pipeline)| *mine = pipeline);
         let ends = self.ends.iter_mut().zip(other.ends);
         ends.filter(|(_, end)| end.is_some()).for_each(|(mine, end)| *mine = end);
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use bond::end::Received;
 use bond::{Config, End, MemberId, Summary, Transmit};
-use datapath::{Driver, Graph, Loss, Map, Tables, Tag};
+use datapath::{Driver, Graph, Loss, Map, Tables, Tag, Timer};
 use link::LinkSpec;
 use machine::Time;
 use proptest::prelude::*;
-use topology::{BondEndId, HostAddress, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
+use topology::{HostAddress, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
 use vswitch::spread::FlowHash;
-use vswitch::{FLOOD, Forwarding, HostTable, Spread};
+use vswitch::{FLOOD, Field, Forwarding, HostTable, Pipelines, Spread};
 
 const SWITCHES: u32 = 5;
 
@@ -80,6 +80,14 @@ impl Driver for Part {
         None
     }
 
+    fn headers<'a>(&'a self, _: &'a Packet) -> &'a [u8] {
+        &[]
+    }
+
+    fn rewrite(&mut self, _: &mut Packet, _: Field) -> Result<(), wire::Error> {
+        Ok(())
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, _: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, &mut [])
     }
@@ -125,7 +133,7 @@ impl Driver for Part {
         self.heard.push((self.tables.map.node(port), packet));
     }
 
-    fn wake_at(&mut self, _: Time, _: BondEndId) {}
+    fn wake_at(&mut self, _: Time, _: Timer) {}
 }
 
 /// Each switch has a host and a link to each other switch.
@@ -171,6 +179,7 @@ impl Network {
             host_table: HostTable::new(&topology, &[]),
             bonds: TiVec::new(),
             rerouting: Rerouting::Follow,
+            pipelines: Pipelines::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));
         let whole = Graph::new(Time::ZERO, &topology, &tables, routes, (Spread::Single, 1));

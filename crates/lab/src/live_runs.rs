@@ -417,6 +417,7 @@ mod tests {
             ring_full: 4,
             spoofed: 1_000,
             no_route: 1_000,
+            looped: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,

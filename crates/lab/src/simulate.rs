@@ -10,6 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
 use topology::{Link, NodeId, NodeKind, Routes, Side};
+use vswitch::Pipelines;
 
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
@@ -61,7 +62,9 @@ fn one(
 ) -> Result<(Record, Timing), Error> {
     let fabric = overridden(fabric, case);
     let flows = flows(&fabric, experiment, case, run)?;
+    let pipelines = Pipelines::default();
     let scenario = Scenario {
+        pipelines: &pipelines,
         fabric: &fabric,
         routes,
         spread: case.overrides.spread.unwrap_or(fabric.spread),

@@ -400,6 +400,9 @@ pub struct Refusals {
     /// No route to the host: links on the way have no carrier.
     #[serde(default)]
     pub no_route: u64,
+    /// Sent in a circle by the pipelines of switches, in no time.
+    #[serde(default)]
+    pub looped: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -418,6 +421,7 @@ impl Refusals {
         self.ring_full += other.ring_full;
         self.spoofed += other.spoofed;
         self.no_route += other.no_route;
+        self.looped += other.looped;
         self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;

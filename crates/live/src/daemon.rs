@@ -22,6 +22,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
+use vswitch::Pipelines;
 
 use crate::control::{self, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, StartupStatus, VERSION};
 use crate::namespace::Namespace;
@@ -37,13 +38,22 @@ const CLIENTS_MAX: usize = 32;
 const REPLY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What `heddle daemon` is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the network.
     pub instance: String,
+    /// What its switches do besides forwarding along the routes.
+    pub pipelines: Pipelines,
     /// End when standard input ends: the client that started it holds the other end, so it ends with that client however that
     /// one dies.
     pub ephemeral: bool,
+}
+
+impl Options {
+    /// For a network of this name, whose switches have no pipelines.
+    pub fn new(instance: &str, ephemeral: bool) -> Self {
+        Self { instance: instance.to_owned(), pipelines: Pipelines::default(), ephemeral }
+    }
 }
 
 /// Runs a network until it is told to end: the body of the hidden subcommand `daemon`. It is to be called at the start of a process

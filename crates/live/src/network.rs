@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fabric::{Fabric, Overrides, Source};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Routes, Side};
-use vswitch::Spread;
+use vswitch::{Pipelines, Spread};
 
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
@@ -38,6 +38,7 @@ type ExternalHost = (String, Vec<Arc<Device>>);
 pub struct Network {
     instance: String,
     ephemeral: bool,
+    pipelines: Pipelines,
     mark: String,
     hosts_path: PathBuf,
     hosts_max: u32,
@@ -66,6 +67,7 @@ impl Network {
         Self {
             instance: options.instance.clone(),
             ephemeral: options.ephemeral,
+            pipelines: options.pipelines.clone(),
             outside,
             external: Vec::new(),
             carrier_log: LogQuota::default(),
@@ -156,7 +158,7 @@ impl Network {
         let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
         let external = self.open_devices(&fabric)?;
         let routes = Routes::compute(&fabric.topology);
-        let plan = Plan::new(fabric, routes, default_workers());
+        let plan = Plan::new(fabric, routes, default_workers(), self.pipelines.clone());
         let known: BTreeMap<_, _> =
             self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
         let missing: Vec<_> = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();

@@ -11,11 +11,15 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use wire::VirtioNetLayout;
+
 use crate::port::Port;
 
 /// Length of the virtio-net header before each frame (`struct virtio_net_hdr`): flags, gso type, header length,
 /// gso size, checksum start, checksum offset.
-pub const VNET_HEADER: usize = 10;
+pub const VNET_HEADER: usize = VNET_LAYOUT.len();
+/// Its layout.
+pub const VNET_LAYOUT: VirtioNetLayout = VirtioNetLayout::Short;
 
 /// The largest frame that a TAP with segmentation offload passes: 64 KiB of IP and an Ethernet header with two tags.
 pub const LARGEST_FRAME: usize = 65_536 + 22;

@@ -1,5 +1,8 @@
 //! The daemon, and a bare client, for the tests and benches of this crate. Users have `heddle`.
 
+#[path = "../../sim/tests/pipelines/mod.rs"]
+mod pipelines;
+
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -28,7 +31,15 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
     let network = |name: &str| Instance::connect(name)?.ok_or_else(|| live::Error::NotRunning(name.to_owned()));
     match *args {
         ["daemon", "--instance", instance, ref rest @ ..] => {
-            let options = live::daemon::Options { instance: instance.to_owned(), ephemeral: rest == ["--ephemeral"] };
+            let options = live::daemon::Options::new(instance, rest == ["--ephemeral"]);
+            // What tests of pipelines call their networks.
+            let pipelines = match instance {
+                "translating" => pipelines::translating(),
+                "greeting" => pipelines::greeting(),
+                "circling" => pipelines::circling(),
+                _ => options.pipelines,
+            };
+            let options = live::daemon::Options { pipelines, ..options };
             live::daemon::serve(&options)?;
         }
         ["up", name, file] => up(name, file)?,

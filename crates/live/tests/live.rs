@@ -12,6 +12,7 @@ mod hostile_partner;
 mod meddling;
 mod other_users;
 mod packet;
+mod pipelines;
 mod reroute;
 mod rootless;
 mod settling;

@@ -14,7 +14,7 @@ use machine::{Rng, Span, Time};
 use sim::{FlowSpec, Scenario};
 use topology::{NodeId, Routes};
 use transport::TransportKind;
-use vswitch::Spread;
+use vswitch::{Pipelines, Spread};
 
 /// Host x sends to host (x + `by`) mod n; starts are spread over 100 us.
 fn stride(hosts: u32, by: u32) -> Vec<FlowSpec> {
@@ -62,6 +62,7 @@ fn main() {
         ] {
             for spread in [Spread::Ecmp, Spread::PacketScatter, Spread::PacketScatterRandom] {
                 let scenario = Scenario {
+                    pipelines: &Pipelines::default(),
                     fabric: &fabric,
                     routes: &routes,
                     spread,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datapath::{Driver as _, Graph, Map, Tables};
+use datapath::{Driver as _, Graph, Map, Tables, Timer};
 use fabric::LinkFault;
 use link::Link;
 use machine::{Control, Span, Step, Time, mix};
@@ -15,7 +15,7 @@ use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
 use crate::headers::{Header, Headers, Upper};
-use crate::medium::{BOND, Event, Medium, Packet, START, TIMER};
+use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{Neighbours, Told};
 use crate::pool::{Content, Pool};
 use crate::run::{BondOutcome, Scenario};
@@ -42,6 +42,8 @@ struct Way {
     to: NodeId,
     /// Whether the sender has yet to ask for the receiver's address.
     is_unresolved: bool,
+    /// Of a way back, where switches have pipelines: whether a host has had the first packet, and answers.
+    is_accepted: bool,
 }
 
 /// Both ends of a flow.
@@ -103,6 +105,7 @@ impl<'a> Engine<'a> {
             host_table: HostTable::new(topology, &fabric.host_bonds()),
             bonds: fabric.ends_of_bonds(|id| mix(scenario.seed ^ u64::from(id.0))),
             rerouting: fabric.rerouting,
+            pipelines: scenario.pipelines.clone(),
         };
         let (routes, chance) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let packets = Pool::new(scenario.transport.kind == TransportKind::Sack);
@@ -110,7 +113,7 @@ impl<'a> Engine<'a> {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, chance),
             tables,
             scenario,
-            medium: Medium::new(Headers::new(fabric), packets),
+            medium: Medium::new(Headers::new(fabric, scenario.pipelines), packets),
             neighbours: Neighbours::default(),
             ways: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
@@ -155,6 +158,7 @@ impl<'a> Engine<'a> {
                     from,
                     to,
                     is_unresolved: self.tables.host_table.answers_itself(to),
+                    is_accepted: false,
                 });
             }
             self.flows.push(Flow {
@@ -181,7 +185,7 @@ impl<'a> Engine<'a> {
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
         while let Some((now, event)) = self.medium.calendar.pop_until(Time::from_ps(last)) {
-            if event.at >= BOND {
+            if event.at >= SWITCH {
                 self.wake(now, event);
                 continue;
             }
@@ -264,11 +268,44 @@ impl<'a> Engine<'a> {
         if packet.is_frame() {
             return self.hear(port, packet);
         }
+        if !self.tables.pipelines.is_empty() && !self.is_for(port, packet) {
+            return self.medium.free(packet);
+        }
         let way = self.medium.headers.get(packet.header).way;
         if way.is_multiple_of(2) {
             self.segment_arrives(now, way, packet.id);
         } else {
             self.ack_arrives(now, way, packet.id);
+        }
+    }
+
+    /// Whether a flow's packet that has come to a host is for it: switches with pipelines may send it anywhere, and translate its addresses. Any host
+    /// takes what is sent to it from the beginning of a flow on, and who has begun a flow takes what answers it.
+    #[cold]
+    fn is_for(&mut self, port: NetPort, packet: Packet) -> bool {
+        let host = self.tables.map.node(port);
+        let headers = &self.medium.headers;
+        let is_addressed = self.tables.host_table.by_mac(headers.destination(packet.header)) == Some(host)
+            && self.scenario.fabric.topology.address(host).is_some_and(|own| headers.is_to(packet.header, own));
+        let way = headers.get(packet.header).way;
+        let back = way ^ 1;
+        if is_addressed && way.is_multiple_of(2) && !self.ways[back as usize].is_accepted {
+            self.accept(host, back, packet.header);
+        }
+        let back = &self.ways[back as usize];
+        is_addressed && back.from == host && self.medium.headers.answers(packet.header, back.header)
+    }
+
+    /// The first packet of a flow has come to a host, which answers it `back` from here on.
+    fn accept(&mut self, host: NodeId, back: u32, header: u32) {
+        let headers = &mut self.medium.headers;
+        let Some(to) = self.tables.host_table.by_mac(headers.source(header)) else { return };
+        let way = &mut self.ways[back as usize];
+        way.is_accepted = true;
+        if !headers.answers(header, way.header) {
+            way.header = headers.add_answer(header, way.header, to);
+            way.port = self.tables.map.port(host, PortId(0));
+            (way.from, way.to, way.is_unresolved) = (host, to, false);
         }
     }
 
@@ -349,8 +386,13 @@ impl<'a> Engine<'a> {
     }
 
     fn wake(&mut self, now: Time, event: Event) {
-        if event.at == BOND {
-            self.graph.wake(self.tables.at(now), &mut self.medium, BondEndId(event.header));
+        let timer = match event.at {
+            BOND => Some(Timer::End(BondEndId(event.header))),
+            SWITCH => Some(Timer::Switch(event.header)),
+            _ => None,
+        };
+        if let Some(timer) = timer {
+            self.graph.wake(self.tables.at(now), &mut self.medium, timer);
             return self.receive_delivered(now);
         }
         let way = event.header;
@@ -517,7 +559,7 @@ mod tests {
     use machine::Span;
     use proptest::prelude::*;
     use transport::TransportSpec;
-    use vswitch::Spread;
+    use vswitch::{Pipelines, Spread};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
@@ -539,6 +581,7 @@ mod tests {
                 .map(|n| FlowSpec { from: NodeId(n), to: NodeId(n + 4), start: Time::from_ns(u64::from(n) * 700) })
                 .collect();
             let scenario = Scenario {
+                pipelines: &Pipelines::default(),
                 fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
                 warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, faults: &[], seed: 1,
             };

@@ -1,17 +1,22 @@
 //! Headers of flows' packets, each kept once: a packet has the number of its header.
 //!
-//! A header that is rewritten on the way (a bond's member sends with another address, a peer knows the host by another one) is another header. All
-//! rewritten forms of one are found again by what was rewritten, so that a packet costs a look through a list that has as many entries as its
-//! host has addresses.
+//! A header that is rewritten on the way (a bond's member sends with another address, a peer knows the host by another one, a switch translates
+//! addresses) is another header. All rewritten forms of one are found again by their bytes, so that a packet costs a look through a list that has as
+//! many entries as there are forms.
+
+use std::ops::Range;
 
 use bond::{HashPolicy, Summary};
 use fabric::Fabric;
-use topology::HostAddress;
-use vswitch::Forwarding;
-use wire::{EthernetRepr, ethertype, protocol};
+use topology::{HostAddress, NodeId};
+use vswitch::{Field, FlowKey, Forwarding, Pipelines};
+use wire::{Coverage, EthernetRepr, ethertype, protocol};
 
-/// The headers of a flow's frame, as far as bonds look: Ethernet, IPv4, ports.
-const BYTES: usize = 14 + 20 + 8;
+/// The headers of a flow's frame, as far as bonds and switches look: Ethernet, IPv4, TCP.
+const BYTES: usize = 14 + IP_BYTES as usize;
+const IP_BYTES: u16 = 20 + 20;
+/// IP addresses and ports, from and to each.
+const TUPLE: Range<usize> = 14 + 12..14 + 24;
 /// The flag of an IPv4 fragment that is not the last one (RFC 791).
 const MORE_FRAGMENTS: u16 = 0x2000;
 
@@ -25,11 +30,11 @@ pub(crate) struct Header {
     pub(crate) way: u32,
 }
 
-/// What bonds ask besides.
+/// What bonds and pipelines ask besides.
 #[derive(Clone, Debug)]
 struct Fields {
     frame: [u8; BYTES],
-    /// The header before any of its addresses was rewritten.
+    /// The header before it was rewritten.
     original: u32,
     /// Of an original: all that it was rewritten into.
     rewritten: Vec<u32>,
@@ -39,8 +44,9 @@ struct Fields {
 #[derive(Debug, Default)]
 pub(crate) struct Headers {
     all: Vec<Header>,
-    /// By header; empty where there are no bonds.
+    /// By header; empty where there are neither bonds nor pipelines.
     fields: Vec<Fields>,
+    has_fields: bool,
     /// By policy of the network's bonds, and by header.
     summaries: Vec<(HashPolicy, Vec<Summary>)>,
 }
@@ -57,9 +63,10 @@ pub(crate) enum Upper {
 }
 
 impl Headers {
-    /// None yet, for a network with the bonds of this fabric.
-    pub(crate) fn new(fabric: &Fabric) -> Self {
-        let mut headers = Self::default();
+    /// None yet, for a network with the bonds of this fabric, and with these pipelines.
+    pub(crate) fn new(fabric: &Fabric, pipelines: &Pipelines) -> Self {
+        let has_fields = !fabric.bonds.is_empty() || !pipelines.is_empty();
+        let mut headers = Self { has_fields, ..Self::default() };
         for bond in &fabric.bonds {
             if headers.summaries.iter().all(|(known, _)| *known != bond.config.policy) {
                 headers.summaries.push((bond.config.policy, Vec::new()));
@@ -75,7 +82,7 @@ impl Headers {
     }
 
     fn push(&mut self, header: Header, fields: impl FnOnce() -> Fields) -> u32 {
-        if !self.summaries.is_empty() {
+        if self.has_fields {
             let fields = fields();
             for (policy, summaries) in &mut self.summaries {
                 summaries.push(Summary { bytes: header.bytes, ..Summary::by_policy(*policy, &fields.frame) });
@@ -96,58 +103,103 @@ impl Headers {
         of_policy.expect("each bond's policy was known before the first header").1[header as usize]
     }
 
-    fn addresses(&self, header: u32) -> &[u8; 12] {
-        self.fields[header as usize].frame.first_chunk().expect("a header has both addresses")
+    /// Its bytes.
+    pub(crate) fn bytes(&self, header: u32) -> &[u8; BYTES] {
+        &self.fields[header as usize].frame
     }
 
     /// The destination address.
     pub(crate) fn destination(&self, header: u32) -> [u8; 6] {
-        *self.addresses(header).first_chunk().expect("it is the first six bytes")
+        *self.bytes(header).first_chunk().expect("a header has both addresses")
     }
 
     /// The source address.
     pub(crate) fn source(&self, header: u32) -> [u8; 6] {
-        *self.addresses(header).last_chunk().expect("it is the last six bytes")
+        *self.bytes(header)[6..].first_chunk().expect("a header has both addresses")
+    }
+
+    /// Has packets with this header go somewhere else. A header that nobody has rewritten stays as its flow has it.
+    pub(crate) fn set_forwarding(&mut self, header: u32, forwarding: Forwarding) {
+        if self.fields[header as usize].original != header {
+            self.all[header as usize].forwarding = forwarding;
+        }
+    }
+
+    /// Whether it has the IP address of this host as its destination.
+    pub(crate) fn is_to(&self, header: u32, host: &HostAddress) -> bool {
+        self.bytes(header)[TUPLE][4..8] == host.ipv4.octets()
+    }
+
+    /// Whether addresses and ports of one are those of the other in the other direction.
+    pub(crate) fn answers(&self, header: u32, other: u32) -> bool {
+        self.bytes(header)[TUPLE] == reversed(self.bytes(other))
+    }
+
+    /// The header of packets like those with the header `like`, but in answer to those with this one, whose sender is the host `to`.
+    pub(crate) fn add_answer(&mut self, header: u32, like: u32, to: NodeId) -> u32 {
+        let mut frame = *self.bytes(like);
+        frame[..6].copy_from_slice(&self.source(header));
+        frame[6..12].copy_from_slice(&self.destination(header));
+        frame[TUPLE].copy_from_slice(&reversed(self.bytes(header)));
+        let hash = FlowKey::parse(&frame).expect("each header is a whole one").hash();
+        let original = self.all.len() as u32;
+        let header = Header { forwarding: Forwarding { to, hash }, ..*self.get(like) };
+        self.push(header, || Fields { frame, original, rewritten: Vec::new() })
     }
 
     /// The same header with another destination address.
     pub(crate) fn with_destination(&mut self, header: u32, mac: [u8; 6]) -> u32 {
-        self.rewrite(header, [mac, self.source(header)])
+        self.with(header, Field::EthDst(mac)).expect("each header has it")
     }
 
     /// The same header with another source address.
     pub(crate) fn with_source(&mut self, header: u32, mac: [u8; 6]) -> u32 {
-        self.rewrite(header, [self.destination(header), mac])
+        self.with(header, Field::EthSrc(mac)).expect("each header has it")
     }
 
-    fn rewrite(&mut self, header: u32, addresses: [[u8; 6]; 2]) -> u32 {
-        let wanted = addresses.as_flattened();
-        if self.addresses(header) == wanted {
-            return header;
-        }
+    /// The same header with another field.
+    ///
+    /// # Errors
+    /// If it does not have it: [`Field::write`].
+    pub(crate) fn with(&mut self, header: u32, field: Field) -> Result<u32, wire::Error> {
+        let mut wanted = *self.bytes(header);
+        field.write(&mut wanted, Coverage::Complete)?;
+        leave_out_checksums(&mut wanted);
         let original = self.fields[header as usize].original;
-        if self.addresses(original) == wanted {
-            return original;
+        let mut known = [header, original].into_iter().chain(self.fields[original as usize].rewritten.iter().copied());
+        if let Some(known) = known.find(|known| *self.bytes(*known) == wanted) {
+            return Ok(known);
         }
-        let rewritten = &self.fields[original as usize].rewritten;
-        if let Some(known) = rewritten.iter().find(|known| self.addresses(**known) == wanted) {
-            return *known;
-        }
-        let mut frame = self.fields[original as usize].frame;
-        frame[..12].copy_from_slice(wanted);
-        let new = self.push(self.all[original as usize], || Fields { frame, original, rewritten: Vec::new() });
+        let fields = Fields { frame: wanted, original, rewritten: Vec::new() };
+        let new = self.push(self.all[header as usize], || fields);
         self.fields[original as usize].rewritten.push(new);
-        new
+        Ok(new)
     }
 }
 
-/// The headers of a flow's frames, as far as hash policies look.
+/// Addresses and ports in the other direction.
+fn reversed(frame: &[u8; BYTES]) -> [u8; 12] {
+    let mut tuple = *frame[TUPLE].first_chunk().expect("it is as long");
+    tuple[..8].rotate_left(4);
+    tuple[8..].rotate_left(2);
+    tuple
+}
+
+/// Simulated packets have no checksums: what is rewritten and back again has the bytes that it had.
+fn leave_out_checksums(frame: &mut [u8; BYTES]) {
+    const IP: usize = 14 + 10;
+    const TCP: usize = 14 + 20 + 16;
+    frame[IP..IP + 2].fill(0);
+    frame[TCP..TCP + 2].fill(0);
+}
+
+/// The headers of a flow's frames, without checksums.
 fn frame(from: &HostAddress, to: &HostAddress, upper: Upper) -> [u8; BYTES] {
     let mut frame = [0; BYTES];
     EthernetRepr { dst: to.mac, src: from.mac, vlan: None, ethertype: ethertype::IPV4 }.emit(&mut frame);
     let ip = &mut frame[14..];
     ip[0] = 0x45;
-    ip[3] = 28;
+    ip[2..4].copy_from_slice(&IP_BYTES.to_be_bytes());
     ip[8] = 64;
     let (protocol, src_port, dst_port) = match upper {
         Upper::Tcp(src, dst) => (protocol::TCP, src, dst),

@@ -2,10 +2,11 @@
 
 use bond::end::Received;
 use bond::{Config, End, MemberId, Summary, Transmit};
-use datapath::{Driver, Loss, Tag};
+use datapath::{Driver, Loss, Tag, Timer};
 use machine::{Calendar, Time};
-use topology::{BondEndId, NetPort};
-use vswitch::Forwarding;
+use topology::NetPort;
+use vswitch::{Field, Forwarding};
+use wire::Coverage;
 
 use crate::headers::Headers;
 use crate::pool::Pool;
@@ -16,6 +17,8 @@ pub(crate) const TIMER: u32 = u32::MAX;
 pub(crate) const START: u32 = u32::MAX - 1;
 /// [`Event::at`] of the timer of a bond's end; [`Event::header`] is its number.
 pub(crate) const BOND: u32 = u32::MAX - 2;
+/// [`Event::at`] of the timer of a switch's control machine; [`Event::header`] is its number among the switches. No port comes behind.
+pub(crate) const SWITCH: u32 = u32::MAX - 3;
 /// [`Packet::header`] of a frame that has bytes; [`Packet::id`] is its place among the frames.
 const FRAME: u32 = u32::MAX;
 
@@ -26,7 +29,7 @@ pub(crate) struct Event {
     pub(crate) packet: u32,
     /// [`Packet::header`]; of a timer, whose it is.
     pub(crate) header: u32,
-    /// The port, or [`TIMER`], [`START`], [`BOND`].
+    /// The port, or [`TIMER`], [`START`], [`BOND`], [`SWITCH`].
     pub(crate) at: u32,
 }
 
@@ -128,7 +131,11 @@ impl Driver for Medium {
     }
 
     fn set_forwarding(&mut self, packet: &mut Packet, forwarding: Forwarding) {
-        self.frame_of_mut(*packet).forwarding = forwarding;
+        if packet.is_frame() {
+            self.frame_of_mut(*packet).forwarding = forwarding;
+        } else {
+            self.headers.set_forwarding(packet.header, forwarding);
+        }
     }
 
     fn tag(&self, packet: &Packet) -> Tag {
@@ -176,6 +183,18 @@ impl Driver for Medium {
         packet.is_frame().then(|| &*self.frame_of(*packet).bytes)
     }
 
+    fn headers<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
+        if packet.is_frame() { &self.frame_of(*packet).bytes } else { self.headers.bytes(packet.header) }
+    }
+
+    fn rewrite(&mut self, packet: &mut Packet, field: Field) -> Result<(), wire::Error> {
+        if packet.is_frame() {
+            return field.write(&mut self.frame_of_mut(*packet).bytes, Coverage::Complete);
+        }
+        packet.header = self.headers.with(packet.header, field)?;
+        Ok(())
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         if packet.is_frame() {
             return end.transmit_frame(now, &mut self.frame_of_mut(*packet).bytes);
@@ -212,7 +231,9 @@ impl Driver for Medium {
         }
         let id = self.packets.copy(packet.id);
         let copy = Packet { id, ..*packet };
-        self.number(copy, self.numbers[packet.id as usize]);
+        if let Some(number) = self.numbers.get(packet.id as usize) {
+            self.number(copy, *number);
+        }
         Some(copy)
     }
 
@@ -260,7 +281,11 @@ impl Driver for Medium {
         self.delivered.push((port, packet));
     }
 
-    fn wake_at(&mut self, at: Time, end: BondEndId) {
-        self.calendar.push(at, Event { packet: 0, header: end.0, at: BOND });
+    fn wake_at(&mut self, at: Time, timer: Timer) {
+        let (header, kind) = match timer {
+            Timer::End(end) => (end.0, BOND),
+            Timer::Switch(switch) => (switch, SWITCH),
+        };
+        self.calendar.push(at, Event { packet: 0, header, at: kind });
     }
 }

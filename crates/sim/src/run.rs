@@ -9,7 +9,7 @@ use serde::Serialize;
 use topology::{NodeId, Routes, Side};
 use transport::TransportSpec;
 use transport::paced;
-use vswitch::Spread;
+use vswitch::{Pipelines, Spread};
 
 use crate::engine::{Engine, Flow, Udp};
 
@@ -34,6 +34,8 @@ pub struct Scenario<'a> {
     pub rate_pps: Option<u64>,
     /// Faults of links, by the time since measuring began.
     pub faults: &'a [LinkFault],
+    /// What switches do besides forwarding along the routes.
+    pub pipelines: &'a Pipelines,
     /// Where chance starts.
     pub seed: u64,
 }

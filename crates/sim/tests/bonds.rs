@@ -7,7 +7,7 @@ use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario, run};
 use topology::{Routes, Side};
 use transport::{TransportKind, TransportSpec};
-use vswitch::Spread;
+use vswitch::{Pipelines, Spread};
 
 const PAIR: &str = "
 name: pair
@@ -61,6 +61,7 @@ fn simulate_flows(
         rto_min: Span::from_ms(200),
     };
     run(&Scenario {
+        pipelines: &Pipelines::default(),
         fabric,
         routes: &Arc::new(Routes::compute(&fabric.topology)),
         spread: Spread::Single,

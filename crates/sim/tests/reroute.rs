@@ -7,7 +7,7 @@ use fabric::{Fabric, LinkFault, Source};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
-use vswitch::Spread;
+use vswitch::{Pipelines, Spread};
 
 /// Two racks with two ways between them.
 const RACKS: &str = "
@@ -41,6 +41,7 @@ fn run(fabric: &Fabric, faults: &[(u64, (&str, &str), bool)]) -> Outcome {
     };
     let flow = |n: u64| FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::from_ns(n * 700_000) };
     sim::run(&Scenario {
+        pipelines: &Pipelines::default(),
         fabric,
         routes: &Arc::new(Routes::compute(&fabric.topology)),
         spread: Spread::Ecmp,

@@ -9,7 +9,7 @@ use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::{TransportKind, TransportSpec};
-use vswitch::Spread;
+use vswitch::{Pipelines, Spread};
 
 fn flow(from: u32, to: u32) -> FlowSpec {
     FlowSpec { from: NodeId(from), to: NodeId(to), start: Time::ZERO }
@@ -29,6 +29,7 @@ impl Run<'_> {
     fn run(&self) -> Outcome {
         let routes = Arc::new(Routes::compute(&self.fabric.topology));
         sim::run(&Scenario {
+            pipelines: &Pipelines::default(),
             fabric: self.fabric,
             routes: &routes,
             spread: self.spread,

@@ -4,6 +4,8 @@ mod bonds;
 mod cluster;
 mod elections;
 mod network;
+mod pipelines;
 mod reroute;
 mod runs;
 mod spec3;
+mod switches;

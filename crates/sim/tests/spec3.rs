@@ -10,7 +10,7 @@ use crate::network;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
-use vswitch::Spread;
+use vswitch::{Pipelines, Spread};
 
 /// Host x sends to host (x + `by`) mod 16.
 fn stride(by: u32, spread: Spread) -> Outcome {
@@ -19,6 +19,7 @@ fn stride(by: u32, spread: Spread) -> Outcome {
     let flows: Vec<_> =
         (0..16).map(|x| FlowSpec { from: NodeId(x), to: NodeId((x + by) % 16), start: Time::ZERO }).collect();
     sim::run(&Scenario {
+        pipelines: &Pipelines::default(),
         fabric: &fabric,
         routes: &routes,
         spread,

@@ -81,22 +81,24 @@ fn flood(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) -> R
     Ok(Forwarding { to: FLOOD, hash: key.hash() })
 }
 
+/// Whether bridges speak to each other by this address, which none of them passes on (IEEE 802.1Q, 8.6.3). The last four bits say about what.
+pub fn is_for_bridges(mac: [u8; 6]) -> bool {
+    mac[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] && mac[5] < 16
+}
+
 /// Whether any host may be in the group that a frame is for. What is said to bridges and routers goes no further: there are none.
 fn is_for_hosts(key: &FlowKey) -> bool {
-    /// Where bridges speak to each other; the last four bits say about what.
-    const BRIDGES: [u8; 5] = [0x01, 0x80, 0xc2, 0x00, 0x00];
     /// Membership of IPv4 groups.
     const IGMP: u8 = 2;
     /// Membership of IPv6 groups (RFC 2710, RFC 3810).
     const MLD: [u16; 3] = [131, 132, 143];
     const ROUTER_SOLICITATION: u16 = 133;
-    let is_of_bridges = key.eth_dst[..5] == BRIDGES && key.eth_dst[5] < 16;
     let is_for_routers = match key.protocol {
         IGMP => key.ethertype == ethertype::IPV4,
         protocol::ICMPV6 => MLD.contains(&key.src_port) || key.src_port == ROUTER_SOLICITATION,
         _ => false,
     };
-    !is_of_bridges && !is_for_routers
+    !is_for_bridges(key.eth_dst) && !is_for_routers
 }
 
 #[cold]

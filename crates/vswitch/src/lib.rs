@@ -1,22 +1,27 @@
 //! A switch's decisions: which flow a packet belongs to, where its destination lies, which of the equal ways it takes.
 //!
 //! The same functions decide for a frame of bytes (live) and for a packet that is only a record (simulated). A frame is
-//! classified once, where it enters the fabric ([`classify`]); from then on every switch works on the [`Forwarding`] alone.
+//! classified once, where it enters the fabric ([`classify`]); from then on every switch works on the [`Forwarding`] alone, but for those
+//! that have a [`Pipeline`].
 #![forbid(unsafe_code)]
 
+mod field;
 mod flow_key;
 pub mod fragments;
 mod host_table;
 mod ingress;
 pub mod neighbour;
+mod pipeline;
 pub mod segmentation;
 pub mod spread;
 mod switch;
 #[cfg(test)]
 mod testing;
 
+pub use field::Field;
 pub use flow_key::{FlowKey, TcpSegment, tcp_segment};
 pub use host_table::{HostBond, HostTable};
-pub use ingress::{DropReason, Ingress, classify};
+pub use ingress::{DropReason, Ingress, classify, is_for_bridges};
+pub use pipeline::{Action, PacketOut, Pipeline, Pipelines};
 pub use spread::Spread;
 pub use switch::{FLOOD, Forwarding, Switch};

@@ -51,6 +51,18 @@ pub(crate) const fn split<'a, const N: usize>(
     }
 }
 
+/// The same of bytes that may be changed.
+pub(crate) const fn split_mut<'a, const N: usize>(
+    header: &'static str,
+    bytes: &'a mut [u8],
+) -> Result<(&'a mut [u8; N], &'a mut [u8]), Error> {
+    let have = bytes.len();
+    match bytes.split_first_chunk_mut::<N>() {
+        Some(parts) => Ok(parts),
+        None => Err(Error::Truncated { header, need: N, have }),
+    }
+}
+
 /// The first `need` bytes and the rest.
 pub(crate) const fn split_at<'a>(
     header: &'static str,

@@ -1,7 +1,7 @@
 //! Ethernet II (IEEE 802.3, clause 3) with at most one 802.1Q tag.
 
 use crate::Error;
-use crate::error::{room, split};
+use crate::error::{room, split, split_mut};
 
 const NAME: &str = "Ethernet";
 const HEADER: usize = 14;
@@ -84,6 +84,41 @@ impl<'a> EthernetPacket<'a> {
 
     /// What follows the header, with any padding.
     pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// A view of a frame that may be changed. Checked as an [`EthernetPacket`].
+#[derive(Debug)]
+pub struct EthernetPacketMut<'a> {
+    header: &'a mut [u8; HEADER],
+    payload: &'a mut [u8],
+}
+
+impl<'a> EthernetPacketMut<'a> {
+    /// Checks the bytes from the destination address to the last byte of payload (no frame check sequence).
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]
+    #[inline]
+    pub fn new_checked(bytes: &'a mut [u8]) -> Result<Self, Error> {
+        let header_len = bytes.len() - EthernetPacket::new_checked(bytes)?.payload().len();
+        let (header, rest) = split_mut::<HEADER>(NAME, bytes)?;
+        Ok(Self { header, payload: &mut rest[header_len - HEADER..] })
+    }
+
+    /// Changes the destination address.
+    pub const fn set_dst(&mut self, mac: [u8; 6]) {
+        [self.header[0], self.header[1], self.header[2], self.header[3], self.header[4], self.header[5]] = mac;
+    }
+
+    /// Changes the source address.
+    pub const fn set_src(&mut self, mac: [u8; 6]) {
+        [self.header[6], self.header[7], self.header[8], self.header[9], self.header[10], self.header[11]] = mac;
+    }
+
+    /// The payload.
+    pub fn into_payload(self) -> &'a mut [u8] {
         self.payload
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::error::{room, split, split_at};
+use crate::error::{room, split, split_at, split_mut};
 use crate::{Error, checksum};
 
 const NAME: &str = "IPv4";
@@ -119,6 +119,52 @@ impl<'a> Ipv4Packet<'a> {
         // The options come in whole words, so the two sums can be taken apart and added.
         let sum = u32::from(!checksum::internet(self.header)) + u32::from(!checksum::internet(self.options));
         matches!(sum, 0xffff | 0x1_fffe)
+    }
+}
+
+/// A view of a packet that may be changed. Checked as an [`Ipv4Packet`].
+#[derive(Debug)]
+pub struct Ipv4PacketMut<'a> {
+    header: &'a mut [u8; HEADER],
+    payload: &'a mut [u8],
+}
+
+impl<'a> Ipv4PacketMut<'a> {
+    /// Checks an Ethernet payload; what follows the total length is padding.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]; [`Error::Field`] for a wrong version or header length.
+    #[inline]
+    pub fn new_checked(bytes: &'a mut [u8]) -> Result<Self, Error> {
+        let packet = Ipv4Packet::new_checked(bytes)?;
+        let (options, payload) = (packet.options().len(), packet.payload().len());
+        let (header, rest) = split_mut::<HEADER>(NAME, bytes)?;
+        Ok(Self { header, payload: &mut rest[options..options + payload] })
+    }
+
+    /// Changes the source address, and the header checksum with it.
+    #[inline]
+    pub fn set_src(&mut self, address: Ipv4Addr) {
+        self.set_address(12, address);
+    }
+
+    /// Changes the destination address, and the header checksum with it.
+    #[inline]
+    pub fn set_dst(&mut self, address: Ipv4Addr) {
+        self.set_address(16, address);
+    }
+
+    fn set_address(&mut self, at: usize, address: Ipv4Addr) {
+        let (before, place) = self.header.split_at_mut(at);
+        let checksum = u16::from_be_bytes([before[10], before[11]]);
+        let checksum = checksum::update(checksum, &place[..4], &address.octets());
+        before[10..12].copy_from_slice(&checksum.to_be_bytes());
+        place[..4].copy_from_slice(&address.octets());
+    }
+
+    /// What the total length leaves after the header.
+    pub fn into_payload(self) -> &'a mut [u8] {
+        self.payload
     }
 }
 
@@ -251,6 +297,23 @@ mod tests {
             let packet = Ipv4Packet::new_checked(&buffer).unwrap();
             prop_assert_eq!(packet.is_fragment(), more_fragments || fragment_offset > 0);
             prop_assert_eq!(Ipv4Repr::parse(&packet).unwrap(), repr);
+        }
+
+        #[test]
+        fn a_changed_address_is_what_emitting_it_gives((src, dst, src_after, dst_after) in any::<(u32, u32, u32, u32)>()) {
+            let repr = Ipv4Repr {
+                src: src.into(), dst: dst.into(), protocol: 6, ttl: 64, traffic_class: 0, identification: 7,
+                dont_fragment: true, more_fragments: false, fragment_offset: 0, payload_len: 2,
+            };
+            let mut buffer = vec![0; 22];
+            repr.emit(&mut buffer);
+            let mut packet = Ipv4PacketMut::new_checked(&mut buffer).unwrap();
+            packet.set_src(src_after.into());
+            packet.set_dst(dst_after.into());
+            prop_assert_eq!(packet.into_payload().len(), 2);
+            let mut expected = vec![0; 22];
+            Ipv4Repr { src: src_after.into(), dst: dst_after.into(), ..repr }.emit(&mut expected);
+            prop_assert_eq!(buffer, expected);
         }
 
         #[test]

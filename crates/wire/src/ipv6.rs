@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use crate::Error;
-use crate::error::{room, split, split_at};
+use crate::error::{room, split, split_at, split_mut};
 
 const NAME: &str = "IPv6";
 const EXTENSION: &str = "IPv6 extension header";
@@ -168,6 +168,49 @@ fn skip_extensions(mut here: UpperLayer<'_>) -> Result<UpperLayer<'_>, Error> {
         return Err(Error::field(EXTENSION, "number of headers", EXTENSION_HEADERS_MAX as u32 + 1, "at most 8"));
     }
     Ok(here)
+}
+
+/// A view of a packet that may be changed. Checked as an [`Ipv6Packet`].
+#[derive(Debug)]
+pub struct Ipv6PacketMut<'a> {
+    header: &'a mut [u8; HEADER],
+    payload: &'a mut [u8],
+}
+
+impl<'a> Ipv6PacketMut<'a> {
+    /// Checks an Ethernet payload; what follows the payload length is padding.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]; [`Error::Field`] for a wrong version.
+    #[inline]
+    pub fn new_checked(bytes: &'a mut [u8]) -> Result<Self, Error> {
+        let payload = Ipv6Packet::new_checked(bytes)?.payload().len();
+        let (header, rest) = split_mut::<HEADER>(NAME, bytes)?;
+        Ok(Self { header, payload: &mut rest[..payload] })
+    }
+
+    /// Changes the source address.
+    #[inline]
+    pub fn set_src(&mut self, address: Ipv6Addr) {
+        self.header[8..24].copy_from_slice(&address.octets());
+    }
+
+    /// Changes the destination address. A routing header that has segments left (RFC 8200, section 4.4) stays as it is.
+    #[inline]
+    pub fn set_dst(&mut self, address: Ipv6Addr) {
+        self.header[24..].copy_from_slice(&address.octets());
+    }
+
+    /// What follows the extension headers, as [`Ipv6Packet::upper_layer`] finds it.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn into_upper_layer(self) -> Result<&'a mut [u8], Error> {
+        let packet = Ipv6Packet { header: self.header, payload: self.payload };
+        let extensions = self.payload.len() - packet.upper_layer()?.payload.len();
+        Ok(&mut self.payload[extensions..])
+    }
 }
 
 /// What a fixed header says. Valid while `flow_label` has 20 bits; more are cut off by [`Ipv6Repr::emit`].

@@ -1,8 +1,10 @@
 //! Frames as bytes.
 //!
-//! Each header has a file of its own with a pair of types:
+//! Each header has a file of its own with these types:
 //!
 //! - `XPacket` is a *checked view*: it borrows the bytes, and once made, its fields can be read without failure.
+//! - `XPacketMut` is the same over bytes that may be changed: its setters keep checksums right, by what changed (RFC 1624). Only headers that
+//!   switches rewrite have one.
 //! - `XRepr` is a *plain value*: what the header says, as a `Copy` struct. [`EthernetRepr::parse`] and its siblings make one
 //!   from a view; `emit` writes it back. Emitting never panics if the buffer has `buffer_len()` bytes.
 //!
@@ -17,6 +19,7 @@
 //! | [`Ipv6Packet`] | RFC 8200, with its extension headers |
 //! | [`TcpPacket`] | RFC 9293, timestamps of RFC 7323 |
 //! | [`UdpPacket`] | RFC 768 |
+//! | [`TransportPacketMut`] | ports and checksum of TCP, UDP and `ICMPv6` |
 //! | [`NeighbourPacket`] | RFC 4861: neighbour solicitation and advertisement |
 //! | [`LacpPacket`] | IEEE 802.1AX-2014, 6.4.2: LACPDU, version 1 |
 //! | [`MarkerPacket`] | IEEE 802.1AX-2014, 6.5.3: marker and marker response |
@@ -35,20 +38,24 @@ mod lldp;
 mod neighbour;
 mod slow;
 mod tcp;
+mod transport;
 mod udp;
 mod virtio_net;
 
 pub use arp::{ArpOperation, ArpPacket, ArpRepr};
-pub use checksum::Pseudo;
+pub use checksum::{Coverage, Pseudo};
 pub use error::Error;
-pub use ethernet::{BROADCAST, EthernetPacket, EthernetRepr, ethertype, is_group};
-pub use ipv4::{Ipv4Packet, Ipv4Repr, protocol};
-pub use ipv6::{ALL_NODES, EXTENSION_HEADERS_MAX, Fragment, Ipv6Packet, Ipv6Repr, UpperLayer, multicast_mac};
+pub use ethernet::{BROADCAST, EthernetPacket, EthernetPacketMut, EthernetRepr, ethertype, is_group};
+pub use ipv4::{Ipv4Packet, Ipv4PacketMut, Ipv4Repr, protocol};
+pub use ipv6::{
+    ALL_NODES, EXTENSION_HEADERS_MAX, Fragment, Ipv6Packet, Ipv6PacketMut, Ipv6Repr, UpperLayer, multicast_mac,
+};
 pub use lacp::{LacpInfo, LacpPacket, LacpRepr, LacpState};
 pub use lldp::{LLDP_NEAREST_BRIDGE, LLDP_VALUE_MAX, LldpPacket, LldpRepr};
 pub use neighbour::{NeighbourPacket, NeighbourRepr, kind};
 pub use slow::{MarkerPacket, MarkerRepr, SLOW_PAYLOAD, SLOW_PROTOCOLS, subtype as slow_subtype};
 pub use tcp::{TcpPacket, TcpRepr, Timestamps, tcp_flags};
+pub use transport::TransportPacketMut;
 pub use udp::{UdpPacket, UdpRepr};
 pub use virtio_net::{
     ChecksumRequest, Segmentation, SegmentationKind, VirtioNetLayout, VirtioNetPacket, VirtioNetRepr,

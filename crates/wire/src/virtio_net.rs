@@ -3,8 +3,8 @@
 //! It says what is still to be done: fill in a checksum, cut a large segment into packets. Little-endian, as in virtio 1; a TAP uses
 //! the machine's byte order, which is the same on every machine that Heddle runs on.
 
-use crate::Error;
 use crate::error::{room, split};
+use crate::{Coverage, Error};
 
 const NAME: &str = "virtio-net";
 const SHORT: usize = 10;
@@ -88,6 +88,11 @@ impl<'a> VirtioNetPacket<'a> {
     /// Whether a checksum is still to be filled in (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
     pub const fn needs_checksum(&self) -> bool {
         self.header[0] & FLAG_NEEDS_CHECKSUM != 0
+    }
+
+    /// What the checksum field of TCP or UDP holds.
+    pub const fn coverage(&self) -> Coverage {
+        if self.needs_checksum() { Coverage::PseudoHeader } else { Coverage::Complete }
     }
 
     /// Whether the checksum is known to be right (`VIRTIO_NET_HDR_F_DATA_VALID`).

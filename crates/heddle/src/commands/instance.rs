@@ -127,8 +127,7 @@ pub fn clean(format: Format) -> Result<(), Report> {
 
 /// The process behind `up`.
 pub fn daemon(args: &Daemon) -> Result<(), Report> {
-    live::daemon::serve(&live::daemon::Options { instance: args.instance.clone(), ephemeral: args.ephemeral })
-        .map_err(explain)?;
+    live::daemon::serve(&live::daemon::Options::new(&args.instance, args.ephemeral)).map_err(explain)?;
     Ok(())
 }
 

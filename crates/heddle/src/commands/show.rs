@@ -122,7 +122,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 9] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 10] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -131,6 +131,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 9] 
         ("ring between workers full", refused.ring_full),
         ("spoofed", refused.spoofed),
         ("no route to host", refused.no_route),
+        ("forwarding loop", refused.looped),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

@@ -5,10 +5,11 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use bond::end::{Output, Received};
 use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
-use datapath::{Driver, Loss, Tag};
+use datapath::{Driver, Loss, Tag, Timer};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId, TiVec};
-use vswitch::Forwarding;
+use vswitch::{FLOOD, Field, Forwarding};
+use wire::VirtioNetPacket;
 
 use super::flight::{Arrival, Due, Flight, Packet};
 use super::flows::Flows;
@@ -20,7 +21,7 @@ use crate::clock::Clock;
 use crate::control::{Refusals, WorkerCounters};
 use crate::device::Replacement;
 use crate::log_quota::LogQuota;
-use crate::tap::{LARGEST_FRAME, VNET_HEADER};
+use crate::tap::{LARGEST_FRAME, VNET_HEADER, VNET_LAYOUT};
 
 /// Memory for frames under way, bytes a worker.
 const POOL_BYTES: usize = 256 << 20;
@@ -194,6 +195,15 @@ impl Driver for Edge {
         Some(&packet.frame.bytes()[VNET_HEADER..])
     }
 
+    fn headers<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
+        &packet.frame.bytes()[VNET_HEADER..]
+    }
+
+    fn rewrite(&mut self, packet: &mut Packet, field: Field) -> Result<(), wire::Error> {
+        let coverage = VirtioNetPacket::new_checked(packet.frame.bytes(), VNET_LAYOUT)?.coverage();
+        field.write(packet.frame(), coverage)
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, packet.frame())
     }
@@ -253,6 +263,8 @@ impl Driver for Edge {
             Loss::NoMember => &mut refused.no_member,
             Loss::Cut => &mut refused.removed,
             Loss::Storm => &mut refused.storm_control,
+            Loss::Malformed => &mut refused.malformed,
+            Loss::Loop => &mut refused.looped,
         } += 1;
     }
 
@@ -285,12 +297,14 @@ impl Driver for Edge {
         let host = self.plan.map().node(port);
         if self.plan.is_known_by_members(host) {
             // A peer may know it by a member's address; its device has one.
-            let to = &mut packet.frame()[..6];
-            if to[0] & 1 == 0 {
-                to.copy_from_slice(&self.plan.host_table().mac(host));
+            let host_table = self.plan.host_table();
+            let to = packet.frame().first_chunk_mut().expect("a frame that came in has a header");
+            if host_table.by_mac(*to) == Some(host) {
+                *to = host_table.mac(host);
             }
         }
-        if self.plan.is_shaped() {
+        // What a mirror shows to another host is no flow of that host's.
+        if self.plan.is_shaped() && [host, FLOOD].contains(&packet.forwarding.to) {
             self.watch(due, &packet);
         }
         // All members of a bond of ours are one device.
@@ -306,8 +320,8 @@ impl Driver for Edge {
         }
     }
 
-    fn wake_at(&mut self, at: Time, end: BondEndId) {
-        self.state.flight.add_timer(at, Due::End(end));
+    fn wake_at(&mut self, at: Time, timer: Timer) {
+        self.state.flight.add_timer(at, Due::Timer(timer));
     }
 
     fn note(&mut self, now: Time, end: BondEndId, output: &Output) {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use bond::Framed;
-use datapath::Tag;
+use datapath::{Tag, Timer};
 use machine::Time;
 use topology::{BondEndId, NetPort};
 use vswitch::Forwarding;
@@ -48,8 +48,8 @@ pub struct Arrival {
 pub enum Due {
     /// A packet comes in by this port.
     Packet(NetPort, Packet),
-    /// An end of a bond is to be woken.
-    End(BondEndId),
+    /// Somebody is to be woken.
+    Timer(Timer),
     /// What was left out of the log of an end of a bond is to be told.
     Log(BondEndId),
 }
@@ -147,7 +147,7 @@ impl Flight {
     pub fn drain(&mut self) -> impl Iterator<Item = Arrival> + '_ {
         std::iter::from_fn(|| self.take_due(Time::NEVER)).filter_map(|(at, due)| match due {
             Due::Packet(port, packet) => Some(Arrival { at, port, packet }),
-            Due::End(_) | Due::Log(_) => None,
+            Due::Timer(_) | Due::Log(_) => None,
         })
     }
 
@@ -178,13 +178,14 @@ mod tests {
         for (number, ns) in [30, 10, 20, 10, 10].into_iter().enumerate() {
             flight.add(arrival(&mut pool, number, Time::from_ns(ns), 0));
         }
-        flight.add_timer(Time::from_ns(10), Due::End(BondEndId(9)));
+        flight.add_timer(Time::from_ns(10), Due::Timer(Timer::Switch(9)));
         assert!(flight.take_due(Time::from_ns(9)).is_none());
         let mut order = Vec::new();
         while let Some((_, due)) = flight.take_due(Time::from_ns(20)) {
             order.push(match due {
                 Due::Packet(_, packet) => packet.forwarding.to.0,
-                Due::End(end) | Due::Log(end) => end.0,
+                Due::Timer(Timer::Switch(number)) => number,
+                other => panic!("{other:?}"),
             });
         }
         assert_eq!((order, flight.len()), (vec![1, 3, 4, 9, 2], 1));

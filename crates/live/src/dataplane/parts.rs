@@ -139,6 +139,7 @@ impl Parts {
         }
         if same_graph(old, new) {
             parts.edge.forwarded = self.edge.forwarded;
+            parts.graph.pipelines = self.graph.pipelines;
             if old.fabric().spread == new.fabric().spread {
                 parts.graph.switches = self.graph.switches;
                 parts.graph.routes = self.graph.routes;

@@ -9,7 +9,7 @@ use datapath::{EndSpec, Map, Tables};
 use fabric::Fabric;
 use machine::mix;
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
-use vswitch::HostTable;
+use vswitch::{HostTable, Pipelines};
 
 use super::poller::PortKey;
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
@@ -31,7 +31,7 @@ pub struct Plan {
 
 impl Plan {
     /// The network of `fabric`, to be run by up to `workers` threads.
-    pub fn new(fabric: Fabric, routes: Routes, workers: usize) -> Self {
+    pub fn new(fabric: Fabric, routes: Routes, workers: usize, pipelines: Pipelines) -> Self {
         let topology = &fabric.topology;
         let workers = workers.clamp(1, topology.switch_count().max(1));
         let tables = Tables {
@@ -39,6 +39,7 @@ impl Plan {
             host_table: HostTable::new(topology, &fabric.host_bonds()),
             bonds: ends_of_bonds(&fabric),
             rerouting: fabric.rerouting,
+            pipelines,
         };
         let owner = owners(topology, workers);
         Self { tables, routes: Arc::new(routes), shaped: topology.is_shaped(), owner, workers, fabric }

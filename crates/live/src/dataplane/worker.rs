@@ -230,7 +230,7 @@ impl Worker {
             let (moment, edge) = (self.plan.tables().at(at), &mut self.edge);
             match due {
                 Due::Packet(port, packet) => self.graph.arrive(moment, edge, port, packet),
-                Due::End(end) => self.graph.wake(moment, edge, end),
+                Due::Timer(timer) => self.graph.wake(moment, edge, timer),
                 Due::Log(end) => edge.log_what_was_left_out(at, end),
             }
         }

@@ -1,0 +1,232 @@
+//! Switches that do more than to forward: what their pipelines say is carried out here.
+
+use machine::{Step, Time};
+use topology::{NetPort, NodeId, PortId};
+use vswitch::{Action, FLOOD, FlowKey, Forwarding, Pipeline};
+use wire::is_group;
+
+use crate::driver::{Driver, Loss, Tag, Timer};
+use crate::graph::{Graph, Moment, Tables};
+
+/// So many packets may pass pipelines at one instant. Pipelines may send a packet in a circle, and where links take no time it would go round for ever.
+const AT_ONCE_MAX: u32 = 1 << 18;
+
+/// The pipeline of a switch.
+#[derive(Debug)]
+pub struct Installed {
+    pipeline: Box<dyn Pipeline>,
+    /// When it is to be woken.
+    armed: Time,
+}
+
+impl Installed {
+    pub(crate) fn new(pipeline: Box<dyn Pipeline>) -> Self {
+        Self { pipeline, armed: Time::NEVER }
+    }
+}
+
+/// How many packets have passed pipelines at this instant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    at: Time,
+    packets: u32,
+}
+
+impl Passed {
+    /// One more; whether it may.
+    fn take(&mut self, now: Time) -> bool {
+        if self.at != now {
+            *self = Self { at: now, packets: 0 };
+        }
+        self.packets = self.packets.saturating_add(1);
+        self.packets <= AT_ONCE_MAX
+    }
+}
+
+/// The switch that a packet is at, and how it came there.
+#[derive(Clone, Copy)]
+struct At {
+    /// Its number among the switches.
+    switch: usize,
+    node: NodeId,
+    /// The port that the packet came in by.
+    port: NetPort,
+}
+
+impl<P> Graph<P> {
+    /// A packet has come to a switch that has a pipeline. It is returned with the port that it leaves by, if it does; copies of it are followed
+    /// later.
+    #[inline(never)]
+    pub(crate) fn process<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (switch, node, port): (usize, NodeId, NetPort),
+        mut packet: P,
+    ) -> Option<(NetPort, P)> {
+        if !self.passed.take(moment.now) {
+            return lose(driver, Loss::Loop, packet);
+        }
+        self.stamp_flood(moment.tables, driver, port, &mut packet);
+        let Ok(key) = FlowKey::parse(driver.headers(&packet)) else { return lose(driver, Loss::Malformed, packet) };
+        let Some(installed) = &mut self.pipelines[switch] else { return lose(driver, Loss::NoRoute, packet) };
+        let mut actions = std::mem::take(&mut self.actions);
+        installed.pipeline.process(moment.now, moment.tables.map.number(port), &key, &mut actions);
+        let left = self.carry_out(moment, driver, At { switch, node, port }, packet, &actions);
+        actions.clear();
+        self.actions = actions;
+        left
+    }
+
+    /// Does with a packet what is wanted, in order.
+    fn carry_out<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        at: At,
+        mut packet: P,
+        actions: &[Action],
+    ) -> Option<(NetPort, P)> {
+        // The last one that sends it takes the packet itself; what comes behind that has no effect.
+        let last = actions.iter().rposition(|action| !matches!(action, Action::Set(_)));
+        let mut is_rewritten = false;
+        for (number, action) in actions.iter().take(last.map_or(0, |last| last + 1)).enumerate() {
+            if let Action::Set(field) = action {
+                if driver.rewrite(&mut packet, *field).is_err() {
+                    return lose(driver, Loss::Malformed, packet);
+                }
+                is_rewritten = true;
+                continue;
+            }
+            if std::mem::take(&mut is_rewritten) && !self.find_destination(moment.tables, driver, &mut packet) {
+                return lose(driver, Loss::NoRoute, packet);
+            }
+            if *action == Action::Controller {
+                self.packet_in(moment, driver, at, &packet);
+            } else if Some(number) == last {
+                return self.send(moment, driver, at, *action, packet);
+            } else if let Some(copy) = driver.copy(&packet)
+                && let Some((port, copy)) = self.send(moment, driver, at, *action, copy)
+            {
+                self.put(moment, driver, port, copy);
+            }
+        }
+        driver.free(packet);
+        None
+    }
+
+    /// The port that a packet leaves by.
+    fn send<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        At { switch, node, port }: At,
+        action: Action,
+        packet: P,
+    ) -> Option<(NetPort, P)> {
+        match action {
+            Action::Output(out) => match moment.tables.map.port_of(node, out) {
+                Some(out) => Some((out, packet)),
+                None => lose(driver, Loss::NoRoute, packet),
+            },
+            _ => self.forward(moment, driver, (switch, node, port), packet),
+        }
+    }
+
+    /// Finds out where a packet goes whose header has changed; whether there is such a host.
+    fn find_destination<D: Driver<Packet = P>>(&self, tables: &Tables, driver: &mut D, packet: &mut P) -> bool {
+        let Ok(key) = FlowKey::parse(driver.headers(packet)) else { return false };
+        if is_group(key.eth_dst) && driver.forwarding(packet).to == FLOOD {
+            // It belongs to the tree by which it came.
+            return true;
+        }
+        let Some(forwarding) = self.forwarding_of(tables, &key) else { return false };
+        driver.set_forwarding(packet, forwarding);
+        true
+    }
+
+    /// Where a frame with this key goes from here.
+    fn forwarding_of(&self, tables: &Tables, key: &FlowKey) -> Option<Forwarding> {
+        if is_group(key.eth_dst) {
+            return Some(self.flooding());
+        }
+        let to = tables.host_table.by_mac(key.eth_dst)?;
+        Some(Forwarding { to, hash: key.hash() })
+    }
+
+    /// Shows a packet to the control machine of a switch, and carries out what that wants.
+    fn packet_in<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, at: At, packet: &P) {
+        let Some(installed) = &mut self.pipelines[at.switch] else { return };
+        installed.pipeline.packet_in(moment.now, moment.tables.map.number(at.port), driver.headers(packet));
+        self.poll_pipeline(moment, driver, at.switch);
+    }
+
+    /// Carries out what the control machine of a switch wants.
+    pub(crate) fn poll_pipeline<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, switch: usize) {
+        let Moment { tables, now } = moment;
+        let node = tables.map.node_of_switch(switch);
+        loop {
+            let Some(installed) = &mut self.pipelines[switch] else { return };
+            match installed.pipeline.poll(now) {
+                Step::Wait(until) => {
+                    let until = until.max(now);
+                    if until < installed.armed {
+                        installed.armed = until;
+                        driver.wake_at(until, Timer::Switch(switch as u32));
+                    }
+                    return;
+                }
+                Step::Do(out) => self.packet_out(moment, driver, (node, out.port), &out.frame),
+            }
+        }
+    }
+
+    /// Sends a frame that the control machine of a switch has written.
+    fn packet_out<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (node, port): (NodeId, PortId),
+        frame: &[u8],
+    ) {
+        let tables = moment.tables;
+        let Ok(key) = FlowKey::parse(frame) else { return driver.count(Loss::Malformed) };
+        match (self.forwarding_of(tables, &key), tables.map.port_of(node, port)) {
+            (Some(forwarding), Some(port)) => {
+                if let Some(packet) = driver.make(frame, forwarding, Tag::None) {
+                    self.put(moment, driver, port, packet);
+                }
+            }
+            _ => driver.count(Loss::NoRoute),
+        }
+    }
+
+    /// The time has come that the control machine of a switch has wanted.
+    pub(crate) fn wake_pipeline<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, switch: usize) {
+        let Some(Some(installed)) = self.pipelines.get_mut(switch) else { return };
+        if installed.armed != moment.now {
+            // An earlier one was armed in its place.
+            return;
+        }
+        installed.armed = Time::NEVER;
+        self.poll_pipeline(moment, driver, switch);
+    }
+
+    /// Has all control machines say what they have to say; what they were to be woken for is forgotten.
+    pub(crate) fn start_pipelines<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
+        for switch in 0..self.pipelines.len() {
+            if let Some(installed) = &mut self.pipelines[switch] {
+                installed.armed = Time::NEVER;
+                self.poll_pipeline(moment, driver, switch);
+            }
+        }
+    }
+}
+
+/// A packet goes nowhere.
+#[cold]
+fn lose<D: Driver, T>(driver: &mut D, loss: Loss, packet: D::Packet) -> Option<T> {
+    driver.count(loss);
+    driver.free(packet);
+    None
+}

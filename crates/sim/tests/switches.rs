@@ -1,0 +1,80 @@
+//! Switches that do more than to forward.
+
+use std::sync::Arc;
+
+use crate::network::{self, GIGABIT, reno};
+use crate::pipelines::{self, CLIENT, MONITOR, SERVER, VIRTUAL};
+use link::LinkSpec;
+use machine::{Span, Time};
+use sim::{FlowSpec, Outcome, Scenario};
+use topology::{NodeId, Routes};
+use transport::TransportSpec;
+use vswitch::{Pipelines, Spread};
+
+fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &TransportSpec) -> Outcome {
+    let fabric = network::network(4, 2, network);
+    let routes = Arc::new(Routes::compute(&fabric.topology));
+    sim::run(&Scenario {
+        fabric: &fabric,
+        routes: &routes,
+        spread: Spread::Single,
+        transport,
+        flows: &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }],
+        warm_up: Span::from_ms(20),
+        duration: Span::from_ms(100),
+        rate_pps: None,
+        faults: &[],
+        pipelines,
+        seed: 1,
+    })
+}
+
+/// Hosts at the switch 4 or 5, and a link between those.
+fn two_switches(switches: [(NodeId, u32); 4], spec: LinkSpec) -> Vec<(u32, u32, LinkSpec)> {
+    let hosts = switches.into_iter().map(|(host, switch)| (host.0, switch, spec));
+    hosts.chain([(4, 5, spec)]).collect()
+}
+
+#[test]
+fn a_translated_flow_is_as_fast_as_one_to_the_server_itself_and_the_monitor_sees_it() {
+    let transport = reno(20);
+    let links = two_switches([(CLIENT, 4), (VIRTUAL, 4), (SERVER, 5), (MONITOR, 4)], GIGABIT);
+    let translated = run(&links, &pipelines::translating(), &transport);
+    let links = two_switches([(CLIENT, 4), (VIRTUAL, 5), (SERVER, 4), (MONITOR, 4)], GIGABIT);
+    let plain = run(&links, &Pipelines::default(), &transport);
+    assert!(plain.flows[0].delivered_bytes > 0);
+    assert_eq!(translated.flows, plain.flows);
+    let [client, own, server, monitor, trunk] = translated.links[..] else { panic!("five links") };
+    assert_eq!((own.forward.packets, own.backward.packets), (0, 0));
+    assert_eq!((client.forward, client.backward), (plain.links[0].forward, plain.links[0].backward));
+    assert_eq!((server.forward, server.backward), (plain.links[1].forward, plain.links[1].backward));
+    assert_eq!(trunk.backward.packets, server.forward.packets);
+    // What has left the client is at the switch 50 us later: a window at most is not there yet.
+    let both_ways = client.forward.packets + client.backward.packets;
+    assert!(monitor.backward.packets.abs_diff(both_ways) <= 20, "{monitor:?} of {both_ways}");
+    assert_eq!(monitor.forward.packets, 0, "it answers nothing");
+}
+
+#[test]
+fn control_machines_greet_each_other_before_anything_passes() {
+    let links = two_switches([(CLIENT, 4), (VIRTUAL, 5), (SERVER, 4), (MONITOR, 4)], GIGABIT);
+    let transport = reno(20);
+    let [gated, plain] =
+        [pipelines::greeting(), Pipelines::default()].map(|pipelines| run(&links, &pipelines, &transport));
+    assert_eq!(plain.flows[0].timeouts, 0);
+    // The first two segments, sent at once, are at the second switch before its neighbour has greeted it: that greeting is as long under way.
+    assert!(gated.flows[0].delivered_bytes > 0, "{gated:?}");
+    let trunk = |outcome: &Outcome| outcome.links[4].forward.packets + outcome.links[4].backward.packets;
+    assert!(trunk(&gated) > trunk(&plain), "one greeting a millisecond each way besides");
+    let hosts = |outcome: &Outcome| outcome.links[2].backward.packets + outcome.links[3].backward.packets;
+    assert_eq!((hosts(&gated), hosts(&plain)), (0, 0));
+}
+
+#[test]
+fn a_circle_that_takes_no_time_comes_to_an_end() {
+    let links = two_switches([(CLIENT, 4), (VIRTUAL, 5), (SERVER, 4), (MONITOR, 4)], LinkSpec::default());
+    // The links of the other hosts come last, so that the second port of both switches leads to the other one.
+    let links = [links[0], links[1], links[4], links[2], links[3]];
+    let outcome = run(&links, &pipelines::circling(), &reno(20));
+    assert_eq!(outcome.flows[0].delivered_bytes, 0);
+}

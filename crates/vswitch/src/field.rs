@@ -1,0 +1,259 @@
+//! Header fields that a switch can write.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wire::{
+    Coverage, Error, EthernetPacket, EthernetPacketMut, Ipv4Packet, Ipv4PacketMut, Ipv6Packet, Ipv6PacketMut,
+    TransportPacketMut, ethertype, protocol,
+};
+
+/// A header field and what it is to be: the set-field action of `OpenFlow`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// Source MAC address.
+    EthSrc([u8; 6]),
+    /// Destination MAC address.
+    EthDst([u8; 6]),
+    /// Source address of an IPv4 packet.
+    Ipv4Src(Ipv4Addr),
+    /// Destination address of an IPv4 packet.
+    Ipv4Dst(Ipv4Addr),
+    /// Source address of an IPv6 packet.
+    Ipv6Src(Ipv6Addr),
+    /// Destination address of an IPv6 packet.
+    Ipv6Dst(Ipv6Addr),
+    /// Source port of TCP or UDP.
+    SrcPort(u16),
+    /// Destination port of TCP or UDP.
+    DstPort(u16),
+}
+
+/// Whose address or port it is.
+#[derive(Clone, Copy)]
+enum Of {
+    Source,
+    Destination,
+}
+
+impl Field {
+    /// Writes it into a frame, whose checksums fit then if they did before. `coverage` says what the checksum field of TCP, UDP or `ICMPv6` holds.
+    ///
+    /// An address that is changed in the first fragment of a datagram is changed in the checksum of all of it. The packet that an ICMP error quotes
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// If a header is malformed, or the frame does not have the field: it may be changed in part then.
+    pub fn write(self, frame: &mut [u8], coverage: Coverage) -> Result<(), Error> {
+        match self {
+            Self::EthSrc(mac) => EthernetPacketMut::new_checked(frame)?.set_src(mac),
+            Self::EthDst(mac) => EthernetPacketMut::new_checked(frame)?.set_dst(mac),
+            Self::Ipv4Src(to) => write_ipv4(frame, (Of::Source, to), coverage)?,
+            Self::Ipv4Dst(to) => write_ipv4(frame, (Of::Destination, to), coverage)?,
+            Self::Ipv6Src(to) => write_ipv6(frame, (Of::Source, to), coverage)?,
+            Self::Ipv6Dst(to) => write_ipv6(frame, (Of::Destination, to), coverage)?,
+            Self::SrcPort(port) => write_port(frame, (Of::Source, port), coverage)?,
+            Self::DstPort(port) => write_port(frame, (Of::Destination, port), coverage)?,
+        }
+        Ok(())
+    }
+}
+
+/// What a frame carries.
+fn ethertype_of(frame: &[u8]) -> Result<u16, Error> {
+    EthernetPacket::new_checked(frame).map(|ethernet| ethernet.ethertype())
+}
+
+/// The payload of a frame that carries this.
+fn payload<'a>(frame: &'a mut [u8], wanted: u16, expected: &'static str) -> Result<&'a mut [u8], Error> {
+    let ethertype = ethertype_of(frame)?;
+    if ethertype != wanted {
+        return Err(Error::Field { header: "Ethernet", field: "ethertype", value: u32::from(ethertype), expected });
+    }
+    EthernetPacketMut::new_checked(frame).map(EthernetPacketMut::into_payload)
+}
+
+fn write_ipv4(frame: &mut [u8], (of, new): (Of, Ipv4Addr), coverage: Coverage) -> Result<(), Error> {
+    let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4)")?;
+    let packet = Ipv4Packet::new_checked(bytes)?;
+    let (protocol, has_transport) = (packet.protocol(), packet.fragment_offset() == 0);
+    let (src, dst) = (packet.src(), packet.dst());
+    let mut packet = Ipv4PacketMut::new_checked(bytes)?;
+    let old = match of {
+        Of::Source => {
+            packet.set_src(new);
+            src
+        }
+        Of::Destination => {
+            packet.set_dst(new);
+            dst
+        }
+    };
+    if has_transport
+        && protocol != protocol::ICMPV6
+        && let Some(mut transport) = TransportPacketMut::new_checked(protocol, packet.into_payload(), coverage)?
+    {
+        transport.address_changed(&old.octets(), &new.octets());
+    }
+    Ok(())
+}
+
+fn write_ipv6(frame: &mut [u8], (of, new): (Of, Ipv6Addr), coverage: Coverage) -> Result<(), Error> {
+    let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
+    let packet = Ipv6Packet::new_checked(bytes)?;
+    let upper = packet.upper_layer()?;
+    let (protocol, has_transport) = (upper.protocol, upper.fragment.is_none_or(|fragment| fragment.offset == 0));
+    let (src, dst) = (packet.src(), packet.dst());
+    let mut packet = Ipv6PacketMut::new_checked(bytes)?;
+    let old = match of {
+        Of::Source => {
+            packet.set_src(new);
+            src
+        }
+        Of::Destination => {
+            packet.set_dst(new);
+            dst
+        }
+    };
+    if has_transport
+        && let Some(mut transport) = TransportPacketMut::new_checked(protocol, packet.into_upper_layer()?, coverage)?
+    {
+        transport.address_changed(&old.octets(), &new.octets());
+    }
+    Ok(())
+}
+
+fn write_port(frame: &mut [u8], (of, port): (Of, u16), coverage: Coverage) -> Result<(), Error> {
+    let (protocol, is_fragment, bytes) = if ethertype_of(frame)? == ethertype::IPV6 {
+        let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
+        let upper = Ipv6Packet::new_checked(bytes)?.upper_layer()?;
+        let (protocol, is_fragment) = (upper.protocol, upper.fragment.is_some());
+        (protocol, is_fragment, Ipv6PacketMut::new_checked(bytes)?.into_upper_layer()?)
+    } else {
+        let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4) or 34525 (IPv6)")?;
+        let packet = Ipv4Packet::new_checked(bytes)?;
+        let (protocol, is_fragment) = (packet.protocol(), packet.is_fragment());
+        (protocol, is_fragment, Ipv4PacketMut::new_checked(bytes)?.into_payload())
+    };
+    let lacks = |field, value, expected| Error::Field { header: "IP", field, value, expected };
+    if is_fragment {
+        // The others would keep their ports: nobody could put them together.
+        return Err(lacks("fragment", 1, "0 (a whole datagram)"));
+    }
+    if !matches!(protocol, protocol::TCP | protocol::UDP) {
+        return Err(lacks("protocol", u32::from(protocol), "6 (TCP) or 17 (UDP)"));
+    }
+    if let Some(mut transport) = TransportPacketMut::new_checked(protocol, bytes, coverage)? {
+        match of {
+            Of::Source => transport.set_src_port(port),
+            Of::Destination => transport.set_dst_port(port),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FlowKey;
+    use crate::testing::{address, tcp, tcp_v6};
+    use proptest::prelude::*;
+    use wire::{ArpOperation, Pseudo, checksum};
+
+    fn written(mut frame: Vec<u8>, fields: &[Field]) -> Vec<u8> {
+        for field in fields {
+            field.write(&mut frame, Coverage::Complete).unwrap();
+        }
+        frame
+    }
+
+    #[test]
+    fn a_rewritten_frame_is_the_one_that_another_host_would_have_sent() {
+        let [a, b, c, d] = [1, 2, 3, 4].map(address);
+        let fields = [
+            Field::EthSrc(c.mac),
+            Field::EthDst(d.mac),
+            Field::Ipv4Src(c.ipv4),
+            Field::Ipv4Dst(d.ipv4),
+            Field::SrcPort(7),
+            Field::DstPort(9),
+        ];
+        assert_eq!(written(tcp(&a, &b, 4_000, 80, 33), &fields), tcp(&c, &d, 7, 9, 33));
+        let [src, dst] = [Field::Ipv6Src(c.ipv6), Field::Ipv6Dst(d.ipv6)];
+        let fields = [fields[0], fields[1], src, dst, fields[4], fields[5]];
+        assert_eq!(written(tcp_v6(&a, &b, 4_000, 80, 33), &fields), tcp_v6(&c, &d, 7, 9, 33));
+    }
+
+    #[test]
+    fn a_field_that_is_not_there_is_named() {
+        let (a, b) = (address(1), address(2));
+        let refused =
+            |frame: &[u8], field: Field| field.write(&mut frame.to_vec(), Coverage::Complete).unwrap_err().to_string();
+        let arp = crate::testing::arp(ArpOperation::Request, &a, b.ipv4, b.mac, None);
+        assert_eq!(refused(&arp, Field::Ipv4Dst(b.ipv4)), "Ethernet: ethertype is 2054, 2048 (IPv4) expected");
+        assert_eq!(
+            refused(&arp, Field::DstPort(1)),
+            "Ethernet: ethertype is 2054, 2048 (IPv4) or 34525 (IPv6) expected"
+        );
+        let mut frame = tcp(&a, &b, 1, 2, 64);
+        frame[23] = protocol::ICMP;
+        assert_eq!(refused(&frame, Field::DstPort(1)), "IP: protocol is 1, 6 (TCP) or 17 (UDP) expected");
+        frame[20] = 0x20;
+        assert_eq!(refused(&frame, Field::DstPort(1)), "IP: fragment is 1, 0 (a whole datagram) expected");
+        assert_eq!(refused(&frame[..13], Field::EthDst(a.mac)), "Ethernet: 13 bytes, at least 14 expected");
+    }
+
+    /// All fragments get the address, and the checksum, which the first one has, is of all.
+    #[test]
+    fn fragments_keep_a_checksum_that_fits_all_of_them() {
+        let [a, b, c] = [1, 2, 3].map(address);
+        let whole = tcp(&a, &b, 4_000, 80, 64);
+        let (headers, cut) = (14 + 20, 14 + 20 + 48);
+        let fragment = |range: std::ops::Range<usize>, flags_and_offset: u16| {
+            let mut frame = [&whole[..headers], &whole[range]].concat();
+            let total = (frame.len() - 14) as u16;
+            frame[16..18].copy_from_slice(&total.to_be_bytes());
+            frame[20..22].copy_from_slice(&flags_and_offset.to_be_bytes());
+            frame
+        };
+        let to_c = [Field::Ipv4Dst(c.ipv4)];
+        let first = written(fragment(headers..cut, 0x2000), &to_c);
+        let last = written(fragment(cut..whole.len(), 48 / 8), &to_c);
+        let segment = [&first[headers..], &last[headers..]].concat();
+        let pseudo = Pseudo::V4 { src: a.ipv4, dst: c.ipv4, protocol: protocol::TCP };
+        assert_eq!(checksum::transport(&pseudo, &segment), 0);
+        assert_eq!(FlowKey::parse(&last).unwrap().dst, u128::from(c.ipv4.to_bits()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_written_or_refused(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..8, value: [u8; 16],
+        ) {
+            if let Some(place) = bytes.get_mut(12..15) {
+                place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x81, 0, 0]][ip]);
+            }
+            let four = Ipv4Addr::new(value[0], value[1], value[2], value[3]);
+            let mac = [value[0], value[1], value[2], value[3], value[4], value[5]];
+            let port = u16::from_be_bytes([value[0], value[1]]);
+            let field = [
+                Field::EthSrc(mac), Field::EthDst(mac), Field::Ipv4Src(four), Field::Ipv4Dst(four),
+                Field::Ipv6Src(value.into()), Field::Ipv6Dst(value.into()), Field::SrcPort(port), Field::DstPort(port),
+            ][which];
+            let before = FlowKey::parse(&bytes).ok();
+            if field.write(&mut bytes, Coverage::Complete).is_ok() && let Some(before) = before {
+                let key = FlowKey::parse(&bytes).unwrap();
+                let expected = match field {
+                    Field::EthSrc(mac) => FlowKey { eth_src: mac, ..before },
+                    Field::EthDst(mac) => FlowKey { eth_dst: mac, ..before },
+                    Field::Ipv4Src(to) => FlowKey { src: to.to_bits().into(), ..before },
+                    Field::Ipv4Dst(to) => FlowKey { dst: to.to_bits().into(), ..before },
+                    Field::Ipv6Src(to) => FlowKey { src: to.to_bits(), ..before },
+                    Field::Ipv6Dst(to) => FlowKey { dst: to.to_bits(), ..before },
+                    Field::SrcPort(port) => FlowKey { src_port: port, ..before },
+                    Field::DstPort(port) => FlowKey { dst_port: port, ..before },
+                };
+                prop_assert_eq!(key, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What a switch's pipeline writes into a frame that a host has sent: the field is there then, all else is as it was, and sums that were right are right.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vswitch::{Field, FlowKey};
+use wire::{Coverage, EthernetPacket, Ipv4Packet, Pseudo, checksum, ethertype, protocol};
+
+/// Which field, its value, and the frame.
+const VALUE: usize = 16;
+
+fn field(which: u8, value: [u8; VALUE]) -> Field {
+    let four = <[u8; 4]>::try_from(&value[..4]).expect("it is as long").into();
+    let mac = value[..6].try_into().expect("it is as long");
+    let port = u16::from_be_bytes([value[0], value[1]]);
+    match which % 8 {
+        0 => Field::EthSrc(mac),
+        1 => Field::EthDst(mac),
+        2 => Field::Ipv4Src(four),
+        3 => Field::Ipv4Dst(four),
+        4 => Field::Ipv6Src(value.into()),
+        5 => Field::Ipv6Dst(value.into()),
+        6 => Field::SrcPort(port),
+        _ => Field::DstPort(port),
+    }
+}
+
+/// Whether an IPv4 packet's sums are right: its header's, and that of a whole TCP segment in it.
+fn sums(frame: &[u8]) -> Option<(bool, Option<bool>)> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let packet =
+        (ethernet.ethertype() == ethertype::IPV4).then(|| Ipv4Packet::new_checked(ethernet.payload()).ok())??;
+    let pseudo = Pseudo::V4 { src: packet.src(), dst: packet.dst(), protocol: packet.protocol() };
+    let is_tcp = packet.protocol() == protocol::TCP && !packet.is_fragment() && packet.payload().len() >= 18;
+    Some((packet.is_checksum_right(), is_tcp.then(|| checksum::transport(&pseudo, packet.payload()) == 0)))
+}
+
+fuzz_target!(|input: (u8, [u8; VALUE], Vec<u8>)| {
+    let (which, value, mut frame) = input;
+    let field = field(which, value);
+    let (before, sums_before, len) = (FlowKey::parse(&frame), sums(&frame), frame.len());
+    if field.write(&mut frame, Coverage::Complete).is_err() {
+        return;
+    }
+    assert_eq!(frame.len(), len);
+    assert_eq!(sums(&frame), sums_before);
+    let Ok(mut expected) = before else { return };
+    match field {
+        Field::EthSrc(mac) => expected.eth_src = mac,
+        Field::EthDst(mac) => expected.eth_dst = mac,
+        Field::Ipv4Src(to) => expected.src = to.to_bits().into(),
+        Field::Ipv4Dst(to) => expected.dst = to.to_bits().into(),
+        Field::Ipv6Src(to) => expected.src = to.to_bits(),
+        Field::Ipv6Dst(to) => expected.dst = to.to_bits(),
+        Field::SrcPort(port) => expected.src_port = port,
+        Field::DstPort(port) => expected.dst_port = port,
+    }
+    assert_eq!(FlowKey::parse(&frame), Ok(expected));
+});
