@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use topology::NodeKind;
+use topology::{NodeKind, NullDevice};
 
 use crate::document::{File, NodeText};
 use crate::error::Problems;
@@ -40,7 +40,9 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
             );
         }
         for device in devices {
-            if let Some(other) = taken.insert(device.value.0.as_str(), name) {
+            if NullDevice::of(&device.value.0).is_none()
+                && let Some(other) = taken.insert(device.value.0.as_str(), name)
+            {
                 problems.add(
                     device.place,
                     format!("`{}` is given twice: to `{other}` and to `{name}`", device.value.0),

@@ -184,7 +184,8 @@ section! {
         /// A host's IPv6 address, in `fd68:6564:646c::/64`.
         "ipv6" => ipv6: Option<At<Ipv6Addr>>,
         /// Network devices of the machine on which a host's links end, in their order: a guest's TAPs, a network card. The host is
-        /// then what is behind them, and not made. Of the network namespace in which `heddle up` is called.
+        /// then what is behind them, and not made. Of the network namespace in which `heddle up` is called. `null:` is a device with nobody behind it,
+        /// `null:64` sends frames of 64 bytes to all hosts on such devices as fast as they are taken.
         "devices" => devices: Option<At<Vec<At<Device>>>>,
         /// A switch's layer, from 1 next to the hosts. For pictures only.
         "tier" => tier: Option<At<Whole<1, 16>>>,

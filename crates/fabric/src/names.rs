@@ -1,5 +1,7 @@
 //! What a name may look like, and which known word an unknown one was meant to be.
 
+use topology::NullDevice;
+
 /// The longest name, in characters: what Linux allows a host name.
 pub(crate) const LONGEST: usize = 63;
 
@@ -13,10 +15,11 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// The longest name of a network device, in bytes: Linux's `IFNAMSIZ` less its end.
 const LONGEST_DEVICE: usize = 15;
 
-/// Whether `text` can name a network device: Linux's `dev_valid_name`.
+/// Whether `text` can name a network device: Linux's `dev_valid_name`; or a null device.
 pub(crate) fn is_device(text: &str) -> bool {
     let fits = !text.is_empty() && text.len() <= LONGEST_DEVICE && ![".", ".."].contains(&text);
-    fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control() && !"/:".contains(c))
+    NullDevice::of(text).is_some()
+        || fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control() && !"/:".contains(c))
 }
 
 /// The known word that is nearest to `word`, if one is near enough to be a slip.
@@ -92,8 +95,8 @@ mod tests {
 
     #[test]
     fn devices_are_called_as_linux_allows() {
-        assert!(["eth0", "br-1.7", "tap@x", &"x".repeat(15)].into_iter().all(is_device));
-        assert!(!["", ".", "..", "a/b", "a b", "a:1", &"x".repeat(16)].into_iter().any(is_device));
+        assert!(["eth0", "br-1.7", "tap@x", "null:", "null:64", &"x".repeat(15)].into_iter().all(is_device));
+        assert!(!["", ".", "..", "a/b", "a b", "a:1", "null:7", &"x".repeat(16)].into_iter().any(is_device));
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl Read for Device {
                     node.place,
                     format!("`{}` can't be a network device", shown(text)),
                     "not a device's name",
-                    "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them",
+                    "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; or `null:`, where nobody is",
                 );
                 None
             }

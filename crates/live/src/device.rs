@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fabric::Fabric;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
+use topology::{NodeId, NullDevice};
 
 use crate::Error;
 use crate::namespace::Namespace;
+use crate::null::NullPort;
 use crate::packet::PacketPort;
 use crate::port::Port;
 use crate::tap::Tap;
@@ -52,11 +55,20 @@ impl Attached {
 #[derive(Debug)]
 pub struct Device {
     name: String,
-    opened: Mutex<Opened>,
+    source: Source,
     /// Until the worker takes it to which it belongs.
     port: Mutex<Option<Box<dyn Port>>>,
     /// As it was told last.
     carrier: AtomicBool,
+}
+
+/// What is behind a device's name.
+#[derive(Debug)]
+enum Source {
+    /// The kernel.
+    Kernel(Mutex<Opened>),
+    /// Nobody: the descriptor of its port.
+    Null(Arc<OwnedFd>),
 }
 
 /// The device that has the name at present.
@@ -81,29 +93,32 @@ pub struct Replacement {
 }
 
 impl Device {
-    /// Opens a device of the calling thread's network namespace.
-    fn open(name: &str) -> io::Result<Self> {
-        let (opened, port) = Opened::open(name)?;
-        Ok(Self {
-            name: name.to_owned(),
-            opened: Mutex::new(opened),
-            port: Mutex::new(Some(port)),
-            carrier: AtomicBool::new(true),
-        })
+    /// Opens a device of the calling thread's network namespace, or a null device of this host.
+    fn open(name: &str, fabric: &Fabric, host: NodeId) -> io::Result<Self> {
+        let (source, port): (_, Box<dyn Port>) = if let Some(device) = NullDevice::of(name) {
+            let port = NullPort::new(device, fabric, host)?;
+            (Source::Null(Arc::new(port.as_fd().try_clone_to_owned()?)), Box::new(port))
+        } else {
+            let (opened, port) = Opened::open(name)?;
+            (Source::Kernel(Mutex::new(opened)), port)
+        };
+        Ok(Self { name: name.to_owned(), source, port: Mutex::new(Some(port)), carrier: AtomicBool::new(true) })
     }
 
-    /// Opens devices of the namespace `outside` for a host.
+    /// Opens the devices of a host in the namespace `outside`.
     ///
     /// # Errors
     /// [`Error::Device`] says which one can't be opened.
-    pub fn open_all(outside: &Namespace, host: &str, names: &[String]) -> Result<Vec<Arc<Self>>, Error> {
+    pub fn open_all(outside: &Namespace, fabric: &Fabric, host: NodeId) -> Result<Vec<Arc<Self>>, Error> {
+        let node = &fabric.topology.nodes[host];
+        let names = &node.devices;
         let failed = |device: &str| {
-            let (host, device) = (host.to_owned(), device.to_owned());
+            let (host, device) = (node.name.clone(), device.to_owned());
             move |source| Error::Device { host, device, source }
         };
         in_namespace(|| {
             outside.enter().map_err(|errno| failed(names.first().map_or("", String::as_str))(errno.into()))?;
-            names.iter().map(|name| Ok(Arc::new(Self::open(name).map_err(failed(name))?))).collect()
+            names.iter().map(|name| Ok(Arc::new(Self::open(name, fabric, host).map_err(failed(name))?))).collect()
         })
     }
 
@@ -113,7 +128,7 @@ impl Device {
     /// # Errors
     /// If that can't be opened. It is tried again after a second, and an error is told once for each device.
     pub fn open_again(&self, outside: &Namespace) -> io::Result<Option<Replacement>> {
-        let mut opened = self.opened();
+        let Some(mut opened) = self.opened() else { return Ok(None) };
         let Some(index) = opened.is_gone(&self.name).then(|| opened.found(&self.name)).flatten() else {
             return Ok(None);
         };
@@ -134,8 +149,11 @@ impl Device {
         }
     }
 
-    fn opened(&self) -> MutexGuard<'_, Opened> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    fn opened(&self) -> Option<MutexGuard<'_, Opened>> {
+        match &self.source {
+            Source::Kernel(opened) => Some(opened.lock().unwrap_or_else(PoisonError::into_inner)),
+            Source::Null(_) => None,
+        }
     }
 
     /// Its name.
@@ -145,7 +163,10 @@ impl Device {
 
     /// The socket to be watched: readable when a frame waits.
     pub fn socket(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.opened().socket)
+        match &self.source {
+            Source::Kernel(opened) => Arc::clone(&opened.lock().unwrap_or_else(PoisonError::into_inner).socket),
+            Source::Null(descriptor) => Arc::clone(descriptor),
+        }
     }
 
     /// Hands over the port; `None` if somebody has it.
@@ -155,12 +176,12 @@ impl Device {
 
     /// Whether it is not there any more, or another one has its name.
     pub fn is_gone(&self) -> bool {
-        self.opened().is_gone(&self.name)
+        self.opened().is_some_and(|opened| opened.is_gone(&self.name))
     }
 
     /// Whether it is there, up, and has a carrier.
     pub fn has_carrier(&self) -> bool {
-        self.opened().has_carrier(&self.name)
+        self.opened().is_none_or(|opened| opened.has_carrier(&self.name))
     }
 
     /// Whether it has a carrier, and whether that is new; at first it counts as having one.

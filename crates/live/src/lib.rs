@@ -32,6 +32,7 @@ mod instance;
 mod log_quota;
 mod namespace;
 mod network;
+mod null;
 pub mod packet;
 pub mod port;
 mod process;

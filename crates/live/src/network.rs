@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fabric::{Fabric, Overrides, Source};
 use link::LinkSpec;
-use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Routes, Side};
+use topology::{BondEnd, LinkId, Node, NodeId, NullDevice, Rerouting, Routes, Side};
 use vswitch::{Pipelines, Spread};
 
 use crate::clock::Clock;
@@ -207,19 +207,22 @@ impl Network {
 
     /// The devices of the hosts that are not made: those that are open already, unless they are gone, and the others opened.
     fn open_devices(&self, fabric: &Fabric) -> Result<Vec<ExternalHost>, Error> {
-        let open = |node: &Node| {
+        let open = |(id, node): (NodeId, &Node)| {
             let name = node.name.clone();
             let is_kept = |devices: &[Arc<Device>]| {
+                // Whom a null device sends to may have changed.
+                let sends = |device: &String| NullDevice::of(device).is_some_and(|null| null.frame_bytes.is_some());
                 devices.iter().map(|device| device.name()).eq(node.devices.iter())
                     && !devices.iter().any(|d| d.is_gone())
+                    && !node.devices.iter().any(sends)
             };
             let known = self.external.iter().find(|(known, devices)| *known == name && is_kept(devices));
             match known {
                 Some((_, devices)) => Ok((name, devices.clone())),
-                None => Ok((name, Device::open_all(&self.outside, &node.name, &node.devices)?)),
+                None => Ok((name, Device::open_all(&self.outside, fabric, id)?)),
             }
         };
-        fabric.topology.hosts().filter(|(_, node)| node.is_external()).map(|(_, node)| open(node)).collect()
+        fabric.topology.hosts().filter(|(_, node)| node.is_external()).map(open).collect()
     }
 
     /// Whether there are devices whose carriers are to be watched.

@@ -10,6 +10,7 @@ mod far_ends;
 mod groups;
 mod hostile_partner;
 mod meddling;
+mod null;
 mod other_users;
 mod packet;
 mod pipelines;

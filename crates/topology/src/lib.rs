@@ -15,6 +15,7 @@ mod build;
 mod graph;
 mod index;
 mod lookup;
+mod null;
 mod routes;
 #[cfg(test)]
 mod testing;
@@ -22,5 +23,6 @@ mod testing;
 pub use build::Group;
 pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
 pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
+pub use null::NullDevice;
 pub use routes::{Rerouting, Routes};
 pub use typed_index_collections::{TiSlice, TiVec, ti_vec};
