@@ -9,6 +9,7 @@ use std::process::Command;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::SigSet;
 
 use crate::Error;
 
@@ -45,6 +46,12 @@ pub fn leave_descriptors(command: &mut Command) {
     }
 }
 
+/// Has `command` run with no signal blocked, though the thread that starts it blocks some: it would inherit that.
+pub fn unblock_signals(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed, and these two are: they fill a set on the stack and make one system call.
+    unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) }
+}
+
 struct Way {
     net: OwnedFd,
     user: Option<OwnedFd>,
@@ -76,4 +83,29 @@ impl Way {
 fn name_of(name: &CStr) -> &std::ffi::OsStr {
     use std::os::unix::ffi::OsStrExt;
     std::ffi::OsStr::from_bytes(name.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::Signal;
+
+    #[test]
+    fn a_program_blocks_no_signal_and_who_starts_it_goes_on_doing_so() {
+        let blocked = || {
+            let mut command = Command::new("grep");
+            unblock_signals(command.args(["SigBlk", "/proc/self/status"]));
+            String::from_utf8(command.output().expect("grep runs").stdout).expect("text")
+        };
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGTERM);
+        let (told, mask) = std::thread::spawn(move || {
+            signals.thread_block().expect("it may");
+            (blocked(), SigSet::thread_get_mask().expect("it may"))
+        })
+        .join()
+        .expect("it ends");
+        assert_eq!(told.trim_start_matches("SigBlk:").trim(), "0".repeat(16));
+        assert!(mask.contains(Signal::SIGTERM));
+    }
 }

@@ -16,7 +16,8 @@
 //! the bytes come in and go out.
 //!
 //! It is the only crate of the workspace with `unsafe`: for ioctls and system calls that have no safe wrapper, and for what a child does
-//! between fork and exec. [`hasten`] is public for that reason: the controllers' process is the crate `node`, which is safe code and does not know this one.
+//! between fork and exec. [`hasten`] and [`unblock_signals`] are public for that reason: the controllers' process is the crate `node`, which is safe code and does not know this one, and
+//! `heddle cluster lock` starts a program.
 
 mod clean;
 mod clock;
@@ -42,6 +43,7 @@ mod tap;
 mod thread_priority;
 
 pub use clean::{Cleaned, clean};
+pub use command::unblock_signals;
 pub use control::{Applied, Counters, LinksSet, Status};
 pub use error::Error;
 pub use instance::{Instance, StartOptions};

@@ -39,7 +39,19 @@ const GRACE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The command that runs while the lock is held.
-type Running = Arc<Mutex<Option<Child>>>;
+type Running = Arc<Mutex<State>>;
+
+/// How far it is with the command.
+#[derive(Debug, Default)]
+enum State {
+    /// It has not been started.
+    #[default]
+    Waits,
+    /// It runs.
+    Runs(Child),
+    /// It has ended, or is not to be started any more.
+    Over,
+}
 
 /// Signals that ask for an end come to one thread, which hands them on. To be called before any other thread is made.
 pub(super) fn take_signals() -> Result<SigSet, Report> {
@@ -87,12 +99,19 @@ pub fn lock(args: &actions::Access, lock: &Lock) -> Result<Ending, Report> {
             command.env("HEDDLE_LOCK_TOKEN", token.to_string());
             command.env("HEDDLE_LOCK_ENTRY", entry.path.as_str());
             command.env("HEDDLE_LOCK_LEASE", lease.to_string());
-            match spawn(&mut command) {
+            // A signal that comes now waits, and goes to the command.
+            let mut state = running.lock().expect("nobody panics with it");
+            if matches!(*state, State::Over) {
+                // One has come before. The lock is given back.
+                return;
+            }
+            match live::unblock_signals(&mut command).spawn() {
                 Ok(child) => {
-                    *running.lock().expect("nobody panics with it") = Some(child);
+                    *state = State::Runs(child);
                     await_end(running.clone(), ended.clone(), releaser.clone());
                 }
                 Err(error) => {
+                    *state = State::Over;
                     eprintln!("cannot run {}: {error}", lock.command[0]);
                     let is_missing = error.kind() == std::io::ErrorKind::NotFound;
                     let status = if is_missing { NO_COMMAND.0 } else { NO_COMMAND.1 };
@@ -119,24 +138,18 @@ pub fn lock(args: &actions::Access, lock: &Lock) -> Result<Ending, Report> {
     std::process::exit(status);
 }
 
-/// Starts the command with no signal blocked: it inherits what its maker's thread blocks, so that thread blocks none for the
-/// moment that it takes.
-fn spawn(command: &mut Command) -> std::io::Result<Child> {
-    let unblocked = || {
-        SigSet::empty().thread_set_mask()?;
-        command.spawn()
-    };
-    thread::scope(|scope| scope.spawn(unblocked).join().expect("starting a program does not panic"))
-}
-
 /// A signal goes to the command, which ends as it sees fit; without one, the lock is given back.
 fn forward_signals(signals: SigSet, running: Running, releaser: Releaser) {
     thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
-            let child = running.lock().expect("nobody panics with it").as_ref().map(Child::id);
-            match child {
-                Some(id) => drop(kill(Pid::from_raw(id.cast_signed()), signal)),
-                None => releaser.release(),
+            let mut state = running.lock().expect("nobody panics with it");
+            match &*state {
+                // It has not been waited for: the number is its own.
+                State::Runs(child) => drop(kill(Pid::from_raw(child.id().cast_signed()), signal)),
+                State::Waits | State::Over => {
+                    *state = State::Over;
+                    releaser.release();
+                }
             }
         }
     });
@@ -146,17 +159,17 @@ fn forward_signals(signals: SigSet, running: Running, releaser: Releaser) {
 fn await_end(running: Running, ended: Arc<Mutex<Option<i32>>>, releaser: Releaser) {
     thread::spawn(move || {
         loop {
-            let mut guard = running.lock().expect("nobody panics with it");
+            let mut state = running.lock().expect("nobody panics with it");
             // Somebody else has waited for it: the lock was lost.
-            let Some(child) = guard.as_mut() else { return };
+            let State::Runs(child) = &mut *state else { return };
             if let Ok(Some(status)) = child.try_wait() {
-                *guard = None;
+                *state = State::Over;
                 let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
                 *ended.lock().expect("nobody panics with it") = Some(code);
                 releaser.release();
                 return;
             }
-            drop(guard);
+            drop(state);
             thread::sleep(LOOK_EVERY);
         }
     });
@@ -164,7 +177,8 @@ fn await_end(running: Running, ended: Arc<Mutex<Option<i32>>>, releaser: Release
 
 /// Ends the command: it may not go on without the lock.
 fn end(running: &Running) {
-    let Some(mut child) = running.lock().expect("nobody panics with it").take() else { return };
+    let before = std::mem::replace(&mut *running.lock().expect("nobody panics with it"), State::Over);
+    let State::Runs(mut child) = before else { return };
     let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
     let until = Instant::now() + GRACE;
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
