@@ -1,4 +1,4 @@
-//! What a switch's pipeline writes into a frame that a host has sent: the field is there then, all else is as it was, and sums that were right are right.
+//! What a switch's pipeline writes into a frame that a host has sent: the field is there then, all else is as it was, and sums of IPv4 and TCP in it that were right are right.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

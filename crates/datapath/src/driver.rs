@@ -1,5 +1,7 @@
 //! What the graph asks of whoever drives it.
 
+use std::borrow::Cow;
+
 use bond::end::{Output, Received};
 use bond::{Config, End, MemberId, Summary, Transmit};
 use machine::Time;
@@ -49,6 +51,10 @@ pub trait Driver {
     /// A packet. Whoever has it owns it.
     type Packet;
 
+    /// So many packets may pass pipelines at one instant. Pipelines may send a packet in a circle, and where links take no time it would go round for
+    /// ever.
+    const AT_ONCE_MAX: u32;
+
     /// Its length in bytes, from the destination address on, without frame check sequence.
     fn bytes(&self, packet: &Self::Packet) -> u32;
 
@@ -82,6 +88,11 @@ pub trait Driver {
 
     /// As many of its bytes as there are, headers at least. Only asked where switches have pipelines.
     fn headers<'a>(&'a self, packet: &'a Self::Packet) -> &'a [u8];
+
+    /// The same as another program could send it on: with its checksums, where a kernel has left them to others.
+    fn finished<'a>(&'a self, packet: &'a Self::Packet) -> Cow<'a, [u8]> {
+        Cow::Borrowed(self.headers(packet))
+    }
 
     /// Writes a header field. Only asked where switches have pipelines.
     ///

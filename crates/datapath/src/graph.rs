@@ -170,7 +170,11 @@ impl<P> Graph<P> {
     /// Sends a packet off by this very port, be it in a bond or not, and follows it as long as no time passes.
     #[inline]
     pub fn depart_by<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
-        self.put_on(moment, driver, port, packet);
+        if let Some(arrived) = self.cross(moment, driver, port, packet)
+            && let Some((port, packet)) = self.come_in(moment, driver, arrived)
+        {
+            self.follow(moment, driver, port, packet);
+        }
         self.follow_pending(moment, driver);
     }
 

@@ -1,15 +1,12 @@
 //! Switches that do more than to forward: what their pipelines say is carried out here.
 
-use machine::{Step, Time};
+use machine::{Span, Step, Time};
 use topology::{NetPort, NodeId, PortId};
-use vswitch::{Action, FLOOD, FlowKey, Forwarding, Pipeline};
+use vswitch::{Action, FLOOD, Field, FlowKey, Forwarding, Pipeline};
 use wire::is_group;
 
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Moment, Tables};
-
-/// So many packets may pass pipelines at one instant. Pipelines may send a packet in a circle, and where links take no time it would go round for ever.
-const AT_ONCE_MAX: u32 = 1 << 18;
 
 /// The pipeline of a switch.
 #[derive(Debug)]
@@ -33,19 +30,19 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// One more; whether it may.
-    fn take(&mut self, now: Time) -> bool {
+    /// One more; whether it may, of so many.
+    fn take(&mut self, now: Time, allowed: u32) -> bool {
         if self.at != now {
             *self = Self { at: now, packets: 0 };
         }
         self.packets = self.packets.saturating_add(1);
-        self.packets <= AT_ONCE_MAX
+        self.packets <= allowed
     }
 }
 
-/// The switch that a packet is at, and how it came there.
+/// The switch that a packet has come to, and how.
 #[derive(Clone, Copy)]
-struct At {
+struct Visit {
     /// Its number among the switches.
     switch: usize,
     node: NodeId,
@@ -64,7 +61,7 @@ impl<P> Graph<P> {
         (switch, node, port): (usize, NodeId, NetPort),
         mut packet: P,
     ) -> Option<(NetPort, P)> {
-        if !self.passed.take(moment.now) {
+        if !self.passed.take(moment.now, D::AT_ONCE_MAX) {
             return lose(driver, Loss::Loop, packet);
         }
         self.stamp_flood(moment.tables, driver, port, &mut packet);
@@ -72,7 +69,7 @@ impl<P> Graph<P> {
         let Some(installed) = &mut self.pipelines[switch] else { return lose(driver, Loss::NoRoute, packet) };
         let mut actions = std::mem::take(&mut self.actions);
         installed.pipeline.process(moment.now, moment.tables.map.number(port), &key, &mut actions);
-        let left = self.carry_out(moment, driver, At { switch, node, port }, packet, &actions);
+        let left = self.carry_out(moment, driver, Visit { switch, node, port }, packet, &actions);
         actions.clear();
         self.actions = actions;
         left
@@ -83,32 +80,33 @@ impl<P> Graph<P> {
         &mut self,
         moment: Moment<'_>,
         driver: &mut D,
-        at: At,
+        visit: Visit,
         mut packet: P,
         actions: &[Action],
     ) -> Option<(NetPort, P)> {
         // The last one that sends it takes the packet itself; what comes behind that has no effect.
         let last = actions.iter().rposition(|action| !matches!(action, Action::Set(_)));
-        let mut is_rewritten = false;
+        let mut has_destination = true;
         for (number, action) in actions.iter().take(last.map_or(0, |last| last + 1)).enumerate() {
-            if let Action::Set(field) = action {
-                if driver.rewrite(&mut packet, *field).is_err() {
-                    return lose(driver, Loss::Malformed, packet);
+            match action {
+                Action::Set(field) => {
+                    if driver.rewrite(&mut packet, *field).is_err() {
+                        return lose(driver, Loss::Malformed, packet);
+                    }
+                    self.follow_field(moment.tables, driver, &mut packet, *field, &mut has_destination);
                 }
-                is_rewritten = true;
-                continue;
-            }
-            if std::mem::take(&mut is_rewritten) && !self.find_destination(moment.tables, driver, &mut packet) {
-                return lose(driver, Loss::NoRoute, packet);
-            }
-            if *action == Action::Controller {
-                self.packet_in(moment, driver, at, &packet);
-            } else if Some(number) == last {
-                return self.send(moment, driver, at, *action, packet);
-            } else if let Some(copy) = driver.copy(&packet)
-                && let Some((port, copy)) = self.send(moment, driver, at, *action, copy)
-            {
-                self.put(moment, driver, port, copy);
+                Action::Controller => self.packet_in(moment, driver, visit, &packet),
+                Action::Normal if !has_destination => driver.count(Loss::NoRoute),
+                Action::Normal | Action::Output(_) if Some(number) == last => {
+                    return self.send(moment, driver, visit, *action, packet);
+                }
+                Action::Normal | Action::Output(_) => {
+                    if let Some(copy) = driver.copy(&packet)
+                        && let Some((port, copy)) = self.send(moment, driver, visit, *action, copy)
+                    {
+                        self.put(moment, driver, port, copy);
+                    }
+                }
             }
         }
         driver.free(packet);
@@ -120,7 +118,7 @@ impl<P> Graph<P> {
         &mut self,
         moment: Moment<'_>,
         driver: &mut D,
-        At { switch, node, port }: At,
+        Visit { switch, node, port }: Visit,
         action: Action,
         packet: P,
     ) -> Option<(NetPort, P)> {
@@ -133,16 +131,37 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Finds out where a packet goes whose header has changed; whether there is such a host.
-    fn find_destination<D: Driver<Packet = P>>(&self, tables: &Tables, driver: &mut D, packet: &mut P) -> bool {
-        let Ok(key) = FlowKey::parse(driver.headers(packet)) else { return false };
-        if is_group(key.eth_dst) && driver.forwarding(packet).to == FLOOD {
+    /// A field has been written: the packet goes to the host that has its destination address now, if any has, and belongs to the flow that its IP
+    /// addresses and ports say.
+    fn follow_field<D: Driver<Packet = P>>(
+        &self,
+        tables: &Tables,
+        driver: &mut D,
+        packet: &mut P,
+        field: Field,
+        has_destination: &mut bool,
+    ) {
+        let before = driver.forwarding(packet);
+        let forwarding = match field {
+            Field::EthSrc(_) => return,
             // It belongs to the tree by which it came.
-            return true;
+            Field::EthDst(mac) if is_group(mac) && before.to == FLOOD => Some(before),
+            Field::EthDst(mac) if is_group(mac) => Some(self.flooding()),
+            Field::EthDst(mac) => {
+                let hash = || FlowKey::parse(driver.headers(packet)).map_or(before.hash, |key| key.hash());
+                let hash = if before.to == FLOOD { hash() } else { before.hash };
+                tables.host_table.by_mac(mac).map(|to| Forwarding { to, hash })
+            }
+            _ if before.to == FLOOD => return,
+            _ => FlowKey::parse(driver.headers(packet)).ok().map(|key| Forwarding { hash: key.hash(), ..before }),
+        };
+        match forwarding {
+            Some(forwarding) => {
+                *has_destination |= matches!(field, Field::EthDst(_));
+                driver.set_forwarding(packet, forwarding);
+            }
+            None => *has_destination = false,
         }
-        let Some(forwarding) = self.forwarding_of(tables, &key) else { return false };
-        driver.set_forwarding(packet, forwarding);
-        true
     }
 
     /// Where a frame with this key goes from here.
@@ -155,10 +174,10 @@ impl<P> Graph<P> {
     }
 
     /// Shows a packet to the control machine of a switch, and carries out what that wants.
-    fn packet_in<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, at: At, packet: &P) {
-        let Some(installed) = &mut self.pipelines[at.switch] else { return };
-        installed.pipeline.packet_in(moment.now, moment.tables.map.number(at.port), driver.headers(packet));
-        self.poll_pipeline(moment, driver, at.switch);
+    fn packet_in<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, visit: Visit, packet: &P) {
+        let Some(installed) = &mut self.pipelines[visit.switch] else { return };
+        installed.pipeline.packet_in(moment.now, moment.tables.map.number(visit.port), &driver.finished(packet));
+        self.poll_pipeline(moment, driver, visit.switch);
     }
 
     /// Carries out what the control machine of a switch wants.
@@ -169,7 +188,8 @@ impl<P> Graph<P> {
             let Some(installed) = &mut self.pipelines[switch] else { return };
             match installed.pipeline.poll(now) {
                 Step::Wait(until) => {
-                    let until = until.max(now);
+                    // Who waits for a time that has come would be asked for ever.
+                    let until = until.max(now + Span::from_ps(1));
                     if until < installed.armed {
                         installed.armed = until;
                         driver.wake_at(until, Timer::Switch(switch as u32));

@@ -44,6 +44,8 @@ impl Part {
 impl Driver for Part {
     type Packet = Packet;
 
+    const AT_ONCE_MAX: u32 = 1;
+
     fn bytes(&self, _: &Packet) -> u32 {
         60
     }

@@ -1,6 +1,7 @@
 //! Network devices of the machine on which links end: hosts that are not made are behind them.
 //!
-//! They are in the network namespace in which the daemon was started; it has left that itself ([`crate::namespace::isolate`]).
+//! They are in the network namespace in which the daemon was started; it has left that itself ([`crate::namespace::isolate`]). Null devices are
+//! nowhere ([`crate::null`]).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,11 +14,11 @@ use fabric::Fabric;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
-use topology::{NodeId, NullDevice};
+use topology::{HostAddress, NodeId, NullDevice};
 
 use crate::Error;
 use crate::namespace::Namespace;
-use crate::null::NullPort;
+use crate::null::{Destinations, NullPort};
 use crate::packet::PacketPort;
 use crate::port::Port;
 use crate::tap::Tap;
@@ -94,9 +95,9 @@ pub struct Replacement {
 
 impl Device {
     /// Opens a device of the calling thread's network namespace, or a null device of this host.
-    fn open(name: &str, fabric: &Fabric, host: NodeId) -> io::Result<Self> {
+    fn open(name: &str, host: (NodeId, &HostAddress), destinations: &Destinations) -> io::Result<Self> {
         let (source, port): (_, Box<dyn Port>) = if let Some(device) = NullDevice::of(name) {
-            let port = NullPort::new(device, fabric, host)?;
+            let port = NullPort::new(device, host, Arc::clone(destinations))?;
             (Source::Null(Arc::new(port.as_fd().try_clone_to_owned()?)), Box::new(port))
         } else {
             let (opened, port) = Opened::open(name)?;
@@ -109,8 +110,14 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Device`] says which one can't be opened.
-    pub fn open_all(outside: &Namespace, fabric: &Fabric, host: NodeId) -> Result<Vec<Arc<Self>>, Error> {
-        let node = &fabric.topology.nodes[host];
+    pub fn open_all(
+        outside: &Namespace,
+        fabric: &Fabric,
+        host: NodeId,
+        destinations: &Destinations,
+    ) -> Result<Vec<Arc<Self>>, Error> {
+        let (node, address) = (&fabric.topology.nodes[host], fabric.topology.address(host));
+        let from = (host, address.expect("a host has addresses"));
         let names = &node.devices;
         let failed = |device: &str| {
             let (host, device) = (node.name.clone(), device.to_owned());
@@ -118,7 +125,7 @@ impl Device {
         };
         in_namespace(|| {
             outside.enter().map_err(|errno| failed(names.first().map_or("", String::as_str))(errno.into()))?;
-            names.iter().map(|name| Ok(Arc::new(Self::open(name, fabric, host).map_err(failed(name))?))).collect()
+            names.iter().map(|name| Ok(Arc::new(Self::open(name, from, destinations).map_err(failed(name))?))).collect()
         })
     }
 
@@ -154,6 +161,11 @@ impl Device {
             Source::Kernel(opened) => Some(opened.lock().unwrap_or_else(PoisonError::into_inner)),
             Source::Null(_) => None,
         }
+    }
+
+    /// Whether nobody is behind it, and nothing of it changes.
+    pub const fn is_null(&self) -> bool {
+        matches!(self.source, Source::Null(_))
     }
 
     /// Its name.

@@ -19,7 +19,7 @@ use crate::host::{Host, HostSpec, hosts_file};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
 use crate::settling::Unsettled;
-use crate::{Error, process};
+use crate::{Error, null, process};
 
 /// Files that the process needs besides its hosts' ones.
 const FILES_SPARE: u64 = 256;
@@ -207,6 +207,7 @@ impl Network {
 
     /// The devices of the hosts that are not made: those that are open already, unless they are gone, and the others opened.
     fn open_devices(&self, fabric: &Fabric) -> Result<Vec<ExternalHost>, Error> {
+        let destinations = null::destinations(fabric);
         let open = |(id, node): (NodeId, &Node)| {
             let name = node.name.clone();
             let is_kept = |devices: &[Arc<Device>]| {
@@ -219,15 +220,15 @@ impl Network {
             let known = self.external.iter().find(|(known, devices)| *known == name && is_kept(devices));
             match known {
                 Some((_, devices)) => Ok((name, devices.clone())),
-                None => Ok((name, Device::open_all(&self.outside, fabric, id)?)),
+                None => Ok((name, Device::open_all(&self.outside, fabric, id, &destinations)?)),
             }
         };
         fabric.topology.hosts().filter(|(_, node)| node.is_external()).map(open).collect()
     }
 
     /// Whether there are devices whose carriers are to be watched.
-    pub const fn has_devices(&self) -> bool {
-        !self.external.is_empty()
+    pub fn has_devices(&self) -> bool {
+        watched(&self.external).next().is_some()
     }
 
     /// Where the machine's devices are.
@@ -237,7 +238,7 @@ impl Network {
 
     /// Opens devices again that were deleted and made again: their links have their carrier back then.
     fn open_again(&self, plane: &DataPlane) {
-        for (name, devices) in &self.external {
+        for (name, devices) in watched(&self.external) {
             let Some(host) = plane.plan().fabric().topology.node(name) else { continue };
             for (at, device) in devices.iter().enumerate() {
                 match device.open_again(&self.outside) {
@@ -265,7 +266,7 @@ impl Network {
         if let Some(lines) = self.carrier_log.settle(now) {
             tracing::warn!("{lines} more changes of devices' carriers in a minute are not in this log");
         }
-        for (name, devices) in &self.external {
+        for (name, devices) in watched(&self.external) {
             let Some(node) = topology.node(name).map(|id| &topology.nodes[id]) else { continue };
             for (device, &(link, _)) in devices.iter().zip(&node.ports) {
                 let (up, changed) = device.look();
@@ -427,6 +428,11 @@ fn check_devices(fabric: &Fabric) -> Result<(), Error> {
             Err(Error::DeviceCount { host: node.name.clone(), links: node.ports.len(), devices: node.devices.len() })
         }
     }
+}
+
+/// Hosts behind devices that may change.
+fn watched(external: &[ExternalHost]) -> impl Iterator<Item = &ExternalHost> {
+    external.iter().filter(|(_, devices)| !devices.iter().all(|device| device.is_null()))
 }
 
 fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {

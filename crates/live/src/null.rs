@@ -3,11 +3,12 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use fabric::Fabric;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use topology::{HostAddress, NodeId, NullDevice};
-use wire::{EthernetRepr, Ipv4Repr, UdpRepr, ethertype, protocol};
+use wire::{EthernetRepr, Ipv4Repr, UdpRepr, checksum, ethertype, protocol};
 
 use crate::port::Port;
 use crate::tap::VNET_HEADER;
@@ -15,55 +16,78 @@ use crate::tap::VNET_HEADER;
 /// The discard service (RFC 863), from and to.
 const DISCARD: u16 = 9;
 
+/// Where the hosts are that hang on null devices, in the file's order.
+pub type Destinations = Arc<[(NodeId, [u8; 6], Ipv4Addr)]>;
+
+/// The hosts of a fabric that hang on null devices.
+pub fn destinations(fabric: &Fabric) -> Destinations {
+    let is_null = |devices: &[String]| devices.iter().any(|device| NullDevice::of(device).is_some());
+    let hosts = fabric.topology.hosts().filter(|(_, node)| is_null(&node.devices));
+    hosts.filter_map(|(id, _)| fabric.topology.address(id).map(|to| (id, to.mac, to.ipv4))).collect()
+}
+
 /// What is behind `null:LENGTH`.
 #[derive(Debug)]
 pub struct NullPort {
     /// Readable while there is something to send: always, or never.
     ready: OwnedFd,
-    /// One behind the other, each with a virtio-net header that asks for nothing.
-    frames: Box<[u8]>,
-    /// Of one of them, header included.
-    frame_bytes: usize,
-    /// Where the next one begins.
+    host: NodeId,
+    /// A frame to nobody, behind a virtio-net header that asks for nothing. Empty: it sends none.
+    template: Box<[u8]>,
+    /// Of the template's IPv4 header.
+    checksum: u16,
+    destinations: Destinations,
+    /// Whom the next one is for.
     next: usize,
 }
 
+/// Where the IPv4 header stands, behind the virtio-net header.
+const IPV4_AT: usize = VNET_HEADER + ETHERNET;
+/// An untagged Ethernet header.
+const ETHERNET: usize = 14;
+
 impl NullPort {
-    /// The port of `host` of this fabric with this device: what it sends goes to all other hosts that hang on such devices, in turn.
+    /// The port of a host of this fabric with this device: what it sends goes to all others of these hosts in turn.
     ///
     /// # Errors
     /// If the kernel has no descriptor left.
-    pub fn new(device: NullDevice, fabric: &Fabric, host: NodeId) -> io::Result<Self> {
-        let frame_bytes = usize::from(device.frame_bytes.unwrap_or_default());
-        let frames = if frame_bytes == 0 { Vec::new() } else { frames(fabric, host, frame_bytes) };
+    pub fn new(device: NullDevice, from: (NodeId, &HostAddress), destinations: Destinations) -> io::Result<Self> {
+        let (host, address) = from;
+        let others = destinations.iter().filter(|(other, ..)| *other != host).count();
+        let template = match device.frame_bytes {
+            Some(bytes) if others > 0 => [vec![0; VNET_HEADER], datagram(address, usize::from(bytes))].concat(),
+            _ => Vec::new(),
+        };
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let ready = EventFd::from_value_and_flags(u32::from(!frames.is_empty()), flags)?.into();
-        Ok(Self { ready, frames: frames.into(), frame_bytes: VNET_HEADER + frame_bytes, next: 0 })
+        let ready = EventFd::from_value_and_flags(u32::from(!template.is_empty()), flags)?.into();
+        let checksum =
+            template.get(IPV4_AT + 10..).and_then(<[u8]>::first_chunk).copied().map_or(0, u16::from_be_bytes);
+        Ok(Self { ready, host, template: template.into(), checksum, destinations, next: 0 })
+    }
+
+    /// Whom the next frame is for.
+    #[inline]
+    fn destination(&mut self) -> ([u8; 6], Ipv4Addr) {
+        loop {
+            let (host, mac, ipv4) = self.destinations[self.next];
+            self.next = if self.next + 1 == self.destinations.len() { 0 } else { self.next + 1 };
+            if host != self.host {
+                return (mac, ipv4);
+            }
+        }
     }
 }
 
-/// A datagram to each other host behind a null device.
-fn frames(fabric: &Fabric, host: NodeId, frame_bytes: usize) -> Vec<u8> {
-    let topology = &fabric.topology;
-    let is_null = |devices: &[String]| devices.iter().any(|device| NullDevice::of(device).is_some());
-    let others = topology.hosts().filter(|(id, node)| *id != host && is_null(&node.devices));
-    let Some(from) = topology.address(host) else { return Vec::new() };
-    let frame = |to: &HostAddress| [vec![0; VNET_HEADER], datagram(from, to, frame_bytes)].concat();
-    others.filter_map(|(id, _)| topology.address(id)).flat_map(frame).collect()
-}
-
-/// A datagram in a frame of so many bytes, filled with zeros.
-fn datagram(from: &HostAddress, to: &HostAddress, frame_bytes: usize) -> Vec<u8> {
-    const ETHERNET: usize = 14;
+/// A datagram to nobody in a frame of so many bytes, filled with zeros.
+fn datagram(from: &HostAddress, frame_bytes: usize) -> Vec<u8> {
     const IPV4: usize = 20;
     const UDP: usize = 8;
     let mut frame = vec![0; frame_bytes];
     let payload_len = (frame_bytes - ETHERNET - IPV4 - UDP) as u16;
-    EthernetRepr { dst: to.mac, src: from.mac, vlan: None, ethertype: ethertype::IPV4 }.emit(&mut frame);
-    let (src, dst): (Ipv4Addr, Ipv4Addr) = (from.ipv4, to.ipv4);
+    EthernetRepr { dst: [0; 6], src: from.mac, vlan: None, ethertype: ethertype::IPV4 }.emit(&mut frame);
     let header = Ipv4Repr {
-        src,
-        dst,
+        src: from.ipv4,
+        dst: Ipv4Addr::UNSPECIFIED,
         protocol: protocol::UDP,
         ttl: 64,
         traffic_class: 0,
@@ -87,17 +111,54 @@ impl AsFd for NullPort {
 impl Port for NullPort {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let Some(frame) = self.frames.get(self.next..self.next + self.frame_bytes) else { return Ok(None) };
-        buffer[..frame.len()].copy_from_slice(frame);
-        self.next += self.frame_bytes;
-        if self.next == self.frames.len() {
-            self.next = 0;
+        if self.template.is_empty() {
+            return Ok(None);
         }
-        Ok(Some(self.frame_bytes))
+        let (mac, ipv4) = self.destination();
+        let checksum = checksum::update(self.checksum, &[0; 4], &ipv4.octets());
+        let frame = &mut buffer[..self.template.len()];
+        frame.copy_from_slice(&self.template);
+        frame[VNET_HEADER..VNET_HEADER + 6].copy_from_slice(&mac);
+        frame[IPV4_AT + 10..IPV4_AT + 12].copy_from_slice(&checksum.to_be_bytes());
+        frame[IPV4_AT + 16..IPV4_AT + 20].copy_from_slice(&ipv4.octets());
+        Ok(Some(frame.len()))
     }
 
     #[inline]
     fn write(&mut self, _: &[u8]) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv6Addr;
+    use wire::{EthernetPacket, Ipv4Packet};
+
+    #[test]
+    fn frames_go_to_all_others_in_turn_with_their_sums() {
+        let address = |id: u8| HostAddress {
+            mac: [2, 0, 0, 0, 0, id],
+            ipv4: Ipv4Addr::new(10, 0, 0, id),
+            ipv4_prefix: 8,
+            ipv6: Ipv6Addr::LOCALHOST,
+            ipv6_prefix: 64,
+            pod: None,
+        };
+        let hosts: Destinations = (0..3).map(|id| (NodeId(id.into()), address(id).mac, address(id).ipv4)).collect();
+        let device = NullDevice { frame_bytes: Some(64) };
+        let mut port = NullPort::new(device, (NodeId(1), &address(1)), Arc::clone(&hosts)).unwrap();
+        let mut buffer = [0xff; 100];
+        for to in [0, 2, 0, 2] {
+            assert_eq!(port.read(&mut buffer).unwrap(), Some(VNET_HEADER + 64));
+            assert_eq!(buffer[..VNET_HEADER], [0; VNET_HEADER]);
+            let frame = EthernetPacket::new_checked(&buffer[VNET_HEADER..VNET_HEADER + 64]).unwrap();
+            let packet = Ipv4Packet::new_checked(frame.payload()).unwrap();
+            assert_eq!((frame.dst(), frame.src()), (address(to).mac, address(1).mac));
+            assert_eq!((packet.dst(), packet.is_checksum_right()), (address(to).ipv4, true));
+        }
+        let alone = NullPort::new(device, (NodeId(1), &address(1)), hosts[1..2].into());
+        assert_eq!(alone.unwrap().read(&mut buffer).unwrap(), None);
     }
 }

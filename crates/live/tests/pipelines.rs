@@ -17,8 +17,8 @@ fn sent(network: &Instance, host: &str) -> u64 {
     counters.ports.iter().find(|port| port.host == host).unwrap().traffic.sent_bytes
 }
 
-/// TCP between kernels: what leaves with its checksum still to be filled in (whole segments of 64 KiB), and what is cut into packets where links
-/// have rates, must have addresses, ports and sums that the receiver's kernel believes.
+/// TCP between kernels: what leaves in whole segments of 64 KiB, and what is cut into packets where links have rates, must have addresses, ports and
+/// IP sums that the receiver's kernel believes. The sums of TCP are left to others by kernels on one machine, and not looked at: `wire` tests them.
 #[test]
 fn a_translated_connection_reaches_the_server_and_the_monitor_sees_it() {
     let Some(bed) = Bed::new() else { return };
@@ -30,8 +30,7 @@ fn a_translated_connection_reaches_the_server_and_the_monitor_sees_it() {
         );
         let network = bed.up("translating", &text);
         let server = Running::iperf3_server(network.command("h3", "iperf3", ["-s", "-1", "-p", "5202"]));
-        let report = bed::output(network.command("h1", "iperf3", ["-4", "-c", "h2", "-p", "5201", "-R", "-n", "4M"]));
-        assert!(report.contains("Connecting to host h2") || report.contains("receiver"), "{report}");
+        bed::output(network.command("h1", "iperf3", ["-4", "-c", "h2", "-p", "5201", "-R", "-n", "4M"]));
         drop(server);
         let (_, to_client) = received(&network, "h1");
         let (_, to_monitor) = received(&network, "h4");
@@ -40,9 +39,12 @@ fn a_translated_connection_reaches_the_server_and_the_monitor_sees_it() {
         assert!(sent(&network, "h2") < 100_000, "the host whose address it is has nothing to say");
         // What is not for the virtual server's port is not touched.
         bed::ping(&network, "h1", &[], 3, "h2");
-        let answered =
-            network.command("h1", "iperf3", ["-4", "-c", "h2", "-p", "5203", "-n", "1K"]).unwrap().output().unwrap();
-        assert!(!answered.status.success(), "nobody listens at another port");
+        let (_, to_server) = received(&network, "h3");
+        let own = Running::iperf3_server(network.command("h2", "iperf3", ["-s", "-1", "-p", "5203"]));
+        bed::output(network.command("h1", "iperf3", ["-4", "-c", "h2", "-p", "5203", "-n", "256K"]));
+        drop(own);
+        assert!(received(&network, "h2").1 > 256 << 10);
+        assert!(received(&network, "h3").1 < to_server + (100 << 10));
         network.down().unwrap();
     }
 }
@@ -62,16 +64,25 @@ fn control_machines_greet_each_other_before_anything_passes() {
         let link = counters.links.iter().find(|link| (link.a.as_str(), link.b.as_str()) == ("s1", "s2")).unwrap();
         (link.forward.packets, link.backward.packets)
     };
-    let before = crossed(&network);
-    bed::wait_until("they go on greeting", || {
-        let now = crossed(&network);
-        now.0 > before.0 + 5 && now.1 > before.1 + 5
-    });
-    // A switch that is another one's now greets anew.
-    network
-        .apply(&bed::source(&format!("name: greeting\nspread: ecmp\n{NODES}\n{links}")), &fabric::Overrides::default())
-        .unwrap();
+    let wait_for_greetings = || {
+        let before = crossed(&network);
+        bed::wait_until("they go on greeting", || {
+            let now = crossed(&network);
+            now.0 > before.0 + 5 && now.1 > before.1 + 5
+        });
+    };
+    wait_for_greetings();
+    // They are kept through a change that leaves graph and addresses as they are, and made anew by another one.
+    for change in ["spread: ecmp", "mtu: 1400"] {
+        let text = format!("name: greeting\n{change}\n{NODES}\n{links}");
+        network.apply(&bed::source(&text), &fabric::Overrides::default()).unwrap();
+        bed::output(network.command("h1", "ping", ["-c", "1", "-w", "60", "h2"]));
+        wait_for_greetings();
+    }
+    let moved = format!("name: greeting\n{NODES}\n{links}").replace("h4: host", "h4: { kind: host, ipv4: 10.9.9.9 }");
+    network.apply(&bed::source(&moved), &fabric::Overrides::default()).unwrap();
     bed::output(network.command("h1", "ping", ["-c", "1", "-w", "60", "h2"]));
+    wait_for_greetings();
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct Calendar<T> {
     /// What was pushed into a full `current` and lies behind all of it: earliest first, of equal times the oldest first.
     after: Vec<Due<T>>,
     /// First node of each bucket's list, newest first.
-    heads: Box<[u32]>,
+    heads: Box<[u32; BUCKETS]>,
     /// Which lists are not empty.
     filled: Bitmap,
     nodes: Vec<Node<T>>,
@@ -175,7 +175,7 @@ impl<T: Default> Calendar<T> {
             at: 0,
             current: Vec::with_capacity(64),
             after: Vec::new(),
-            heads: vec![NIL; BUCKETS].into(),
+            heads: vec![NIL; BUCKETS].try_into().expect("it has that length"),
             filled: Bitmap::new(),
             nodes: Vec::new(),
             free: NIL,
@@ -198,20 +198,35 @@ impl<T: Default> Calendar<T> {
     }
 
     /// Adds an event. One that lies before what was popped last is not lost: it comes out next.
+    ///
+    /// What nearly every event needs stands here and calls nothing, so that it costs no saving of registers.
     #[inline]
     pub fn push(&mut self, time: Time, event: T) {
         let time = time.as_ps();
-        let ahead = (time >> self.shift).wrapping_sub(self.at);
+        let bucket = time >> self.shift;
         // Ahead by 1 ..= BUCKETS - 1; what lies behind wraps to a large number.
-        if ahead.wrapping_sub(1) < BUCKETS as u64 - 1 {
+        let is_within_ring = bucket.wrapping_sub(self.at).wrapping_sub(1) < BUCKETS as u64 - 1;
+        if is_within_ring && (self.free as usize) < self.nodes.len() {
             self.list(time, event);
-        } else if time >> self.shift <= self.at {
-            self.insert(time, event);
         } else {
-            self.push_far(time, event);
+            self.push_elsewhere(time, event);
         }
     }
 
+    /// Adds an event to the current bucket, beyond the horizon, or where no node is unused.
+    #[inline(never)]
+    fn push_elsewhere(&mut self, time: u64, event: T) {
+        let bucket = time >> self.shift;
+        if bucket <= self.at {
+            self.insert(time, event);
+        } else if bucket - self.at >= BUCKETS as u64 {
+            self.push_far(time, event);
+        } else {
+            self.list(time, event);
+        }
+    }
+
+    /// Adds an event to the list of its bucket, in the ring.
     #[inline]
     fn list(&mut self, time: u64, event: T) {
         let slot = (time >> self.shift) as usize % BUCKETS;

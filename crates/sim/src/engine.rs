@@ -123,6 +123,7 @@ impl<'a> Engine<'a> {
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
+        engine.medium.notes_carried = scenario.transport.kind == TransportKind::Udp;
         engine.add_flows();
         engine.graph.start(engine.tables.at(Time::ZERO), &mut engine.medium);
         engine
@@ -268,7 +269,7 @@ impl<'a> Engine<'a> {
         if packet.is_frame() {
             return self.hear(port, packet);
         }
-        if !self.tables.pipelines.is_empty() && !self.is_for(port, packet) {
+        if !self.tables.pipelines.is_empty() && !self.accepts(port, packet) {
             return self.medium.free(packet);
         }
         let way = self.medium.headers.get(packet.header).way;
@@ -282,7 +283,7 @@ impl<'a> Engine<'a> {
     /// Whether a flow's packet that has come to a host is for it: switches with pipelines may send it anywhere, and translate its addresses. Any host
     /// takes what is sent to it from the beginning of a flow on, and who has begun a flow takes what answers it.
     #[cold]
-    fn is_for(&mut self, port: NetPort, packet: Packet) -> bool {
+    fn accepts(&mut self, port: NetPort, packet: Packet) -> bool {
         let host = self.tables.map.node(port);
         let headers = &self.medium.headers;
         let is_addressed = self.tables.host_table.by_mac(headers.destination(packet.header)) == Some(host)
@@ -290,23 +291,30 @@ impl<'a> Engine<'a> {
         let way = headers.get(packet.header).way;
         let back = way ^ 1;
         if is_addressed && way.is_multiple_of(2) && !self.ways[back as usize].is_accepted {
-            self.accept(host, back, packet.header);
+            self.begin_to_answer(host, back, packet.header);
         }
         let back = &self.ways[back as usize];
         is_addressed && back.from == host && self.medium.headers.answers(packet.header, back.header)
     }
 
     /// The first packet of a flow has come to a host, which answers it `back` from here on.
-    fn accept(&mut self, host: NodeId, back: u32, header: u32) {
+    fn begin_to_answer(&mut self, host: NodeId, back: u32, header: u32) {
         let headers = &mut self.medium.headers;
-        let Some(to) = self.tables.host_table.by_mac(headers.source(header)) else { return };
         let way = &mut self.ways[back as usize];
-        way.is_accepted = true;
-        if !headers.answers(header, way.header) {
-            way.header = headers.add_answer(header, way.header, to);
-            way.port = self.tables.map.port(host, PortId(0));
-            (way.from, way.to, way.is_unresolved) = (host, to, false);
+        if headers.answers(header, way.header) {
+            way.is_accepted = true;
+            return;
         }
+        // To the host that has the address, as a kernel would that asks for it; not to whom the frame has as its sender.
+        let to = self.tables.host_table.by_ipv4(headers.src_ipv4(header));
+        let topology = &self.scenario.fabric.topology;
+        let addresses = to.and_then(|to| Some((to, topology.address(host)?.mac, topology.address(to)?.mac)));
+        let Some((to, src, dst)) = addresses else { return };
+        way.header = headers.add_answer(header, way.header, (to, src, dst));
+        way.port = self.tables.map.port(host, PortId(0));
+        (way.from, way.to) = (host, to);
+        way.is_unresolved = self.tables.host_table.answers_itself(to);
+        way.is_accepted = true;
     }
 
     /// A frame has come to a host, which may tell it by which address it reaches another one.
@@ -350,7 +358,8 @@ impl<'a> Engine<'a> {
         self.graph.depart(self.tables.at(now), &mut self.medium, port, Packet { id, header });
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
     fn segment_arrives(&mut self, now: Time, way: u32, id: u32) {
         if !self.udp.is_empty() {
             return self.fragment_arrives(now, way, id);
@@ -376,7 +385,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
     fn ack_arrives(&mut self, now: Time, way: u32, id: u32) {
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);

@@ -4,6 +4,7 @@
 //! addresses) is another header. All rewritten forms of one are found again by their bytes, so that a packet costs a look through a list that has as
 //! many entries as there are forms.
 
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use bond::{HashPolicy, Summary};
@@ -93,6 +94,12 @@ impl Headers {
         self.all.len() as u32 - 1
     }
 
+    /// The header with this number; `None` where it is no header's.
+    #[inline]
+    pub(crate) fn find(&self, header: u32) -> Option<&Header> {
+        self.all.get(header as usize)
+    }
+
     #[inline]
     pub(crate) fn get(&self, header: u32) -> &Header {
         &self.all[header as usize]
@@ -135,11 +142,16 @@ impl Headers {
         self.bytes(header)[TUPLE] == reversed(self.bytes(other))
     }
 
-    /// The header of packets like those with the header `like`, but in answer to those with this one, whose sender is the host `to`.
-    pub(crate) fn add_answer(&mut self, header: u32, like: u32, to: NodeId) -> u32 {
+    /// Its source address above Ethernet.
+    pub(crate) fn src_ipv4(&self, header: u32) -> Ipv4Addr {
+        Ipv4Addr::from(*self.bytes(header)[TUPLE].first_chunk::<4>().expect("it is longer"))
+    }
+
+    /// The header of packets like those with the header `like`, but in answer to those with this one: to a host, from and to these MAC addresses.
+    pub(crate) fn add_answer(&mut self, header: u32, like: u32, (to, src, dst): (NodeId, [u8; 6], [u8; 6])) -> u32 {
         let mut frame = *self.bytes(like);
-        frame[..6].copy_from_slice(&self.source(header));
-        frame[6..12].copy_from_slice(&self.destination(header));
+        frame[..6].copy_from_slice(&dst);
+        frame[6..12].copy_from_slice(&src);
         frame[TUPLE].copy_from_slice(&reversed(self.bytes(header)));
         let hash = FlowKey::parse(&frame).expect("each header is a whole one").hash();
         let original = self.all.len() as u32;

@@ -69,8 +69,9 @@ pub(crate) struct Medium {
     free_frames: Vec<u32>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
-    /// When the last packet that a wire took arrives, and where.
+    /// When the last packet that a wire took arrives, and where; as far as anybody wants to know.
     pub(crate) carried: Option<(Time, NetPort)>,
+    pub(crate) notes_carried: bool,
 }
 
 impl Medium {
@@ -84,11 +85,22 @@ impl Medium {
             free_frames: Vec::new(),
             delivered: Vec::new(),
             carried: None,
+            notes_carried: false,
         }
     }
 
     fn frame_of(&self, packet: Packet) -> &Frame {
         self.frames[packet.id as usize].as_ref().expect("a frame is under way once")
+    }
+
+    #[cold]
+    fn bytes_of_frame(&self, packet: Packet) -> u32 {
+        self.frame_of(packet).bytes.len() as u32
+    }
+
+    #[cold]
+    fn forwarding_of_frame(&self, packet: Packet) -> Forwarding {
+        self.frame_of(packet).forwarding
     }
 
     fn frame_of_mut(&mut self, packet: Packet) -> &mut Frame {
@@ -116,18 +128,23 @@ impl Medium {
 impl Driver for Medium {
     type Packet = Packet;
 
+    /// Whole windows of many flows may come at one instant.
+    const AT_ONCE_MAX: u32 = 1 << 22;
+
     #[inline]
     fn bytes(&self, packet: &Packet) -> u32 {
-        if packet.is_frame() {
-            self.frame_of(*packet).bytes.len() as u32
-        } else {
-            self.headers.get(packet.header).bytes
+        match self.headers.find(packet.header) {
+            Some(header) => header.bytes,
+            None => self.bytes_of_frame(*packet),
         }
     }
 
     #[inline]
     fn forwarding(&self, packet: &Packet) -> Forwarding {
-        if packet.is_frame() { self.frame_of(*packet).forwarding } else { self.headers.get(packet.header).forwarding }
+        match self.headers.find(packet.header) {
+            Some(header) => header.forwarding,
+            None => self.forwarding_of_frame(*packet),
+        }
     }
 
     fn set_forwarding(&mut self, packet: &mut Packet, forwarding: Forwarding) {
@@ -251,12 +268,14 @@ impl Driver for Medium {
         }
     }
 
-    /// Bonds' ends count for themselves; a checked fabric is connected.
+    /// Nobody asks: bonds' ends count for themselves, and what flows miss they send again.
     fn count(&mut self, _: Loss) {}
 
     #[inline]
     fn carry(&mut self, _: Time, at: Time, port: NetPort, packet: Packet) -> Option<Packet> {
-        self.carried = Some((at, port));
+        if self.notes_carried {
+            self.carried = Some((at, port));
+        }
         self.calendar.push(at, Event { packet: packet.id, header: packet.header, at: port.0 });
         None
     }

@@ -11,7 +11,7 @@ use topology::{NodeId, Routes};
 use transport::TransportSpec;
 use vswitch::{Pipelines, Spread};
 
-fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &TransportSpec) -> Outcome {
+fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &TransportSpec, ms: u64) -> Outcome {
     let fabric = network::network(4, 2, network);
     let routes = Arc::new(Routes::compute(&fabric.topology));
     sim::run(&Scenario {
@@ -21,7 +21,7 @@ fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &Tran
         transport,
         flows: &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }],
         warm_up: Span::from_ms(20),
-        duration: Span::from_ms(100),
+        duration: Span::from_ms(ms),
         rate_pps: None,
         faults: &[],
         pipelines,
@@ -39,9 +39,9 @@ fn two_switches(switches: [(NodeId, u32); 4], spec: LinkSpec) -> Vec<(u32, u32, 
 fn a_translated_flow_is_as_fast_as_one_to_the_server_itself_and_the_monitor_sees_it() {
     let transport = reno(20);
     let links = two_switches([(CLIENT, 4), (VIRTUAL, 4), (SERVER, 5), (MONITOR, 4)], GIGABIT);
-    let translated = run(&links, &pipelines::translating(), &transport);
+    let translated = run(&links, &pipelines::translating(), &transport, 100);
     let links = two_switches([(CLIENT, 4), (VIRTUAL, 5), (SERVER, 4), (MONITOR, 4)], GIGABIT);
-    let plain = run(&links, &Pipelines::default(), &transport);
+    let plain = run(&links, &Pipelines::default(), &transport, 100);
     assert!(plain.flows[0].delivered_bytes > 0);
     assert_eq!(translated.flows, plain.flows);
     let [client, own, server, monitor, trunk] = translated.links[..] else { panic!("five links") };
@@ -59,13 +59,16 @@ fn a_translated_flow_is_as_fast_as_one_to_the_server_itself_and_the_monitor_sees
 fn control_machines_greet_each_other_before_anything_passes() {
     let links = two_switches([(CLIENT, 4), (VIRTUAL, 5), (SERVER, 4), (MONITOR, 4)], GIGABIT);
     let transport = reno(20);
-    let [gated, plain] =
-        [pipelines::greeting(), Pipelines::default()].map(|pipelines| run(&links, &pipelines, &transport));
-    assert_eq!(plain.flows[0].timeouts, 0);
-    // The first two segments, sent at once, are at the second switch before its neighbour has greeted it: that greeting is as long under way.
-    assert!(gated.flows[0].delivered_bytes > 0, "{gated:?}");
+    let outcomes =
+        [pipelines::greeting(), Pipelines::default()].map(|pipelines| run(&links, &pipelines, &transport, 4_000));
+    let [gated, plain] = outcomes;
+    // The first segments are at the second switch before its neighbour has greeted it; they are sent again after a timeout.
+    assert_eq!((plain.flows[0].timeouts, plain.links[1].backward.packets > 0), (0, true));
+    assert!(gated.flows[0].timeouts > 0 && gated.flows[0].delivered_bytes > 0, "{gated:?}");
     let trunk = |outcome: &Outcome| outcome.links[4].forward.packets + outcome.links[4].backward.packets;
-    assert!(trunk(&gated) > trunk(&plain), "one greeting a millisecond each way besides");
+    let data = |outcome: &Outcome| outcome.links[1].forward.packets + outcome.links[1].backward.packets;
+    assert!(trunk(&gated) > data(&gated) + 7_000, "one greeting a millisecond each way besides");
+    assert!(trunk(&plain) <= data(&plain) + 40);
     let hosts = |outcome: &Outcome| outcome.links[2].backward.packets + outcome.links[3].backward.packets;
     assert_eq!((hosts(&gated), hosts(&plain)), (0, 0));
 }
@@ -75,6 +78,6 @@ fn a_circle_that_takes_no_time_comes_to_an_end() {
     let links = two_switches([(CLIENT, 4), (VIRTUAL, 5), (SERVER, 4), (MONITOR, 4)], LinkSpec::default());
     // The links of the other hosts come last, so that the second port of both switches leads to the other one.
     let links = [links[0], links[1], links[4], links[2], links[3]];
-    let outcome = run(&links, &pipelines::circling(), &reno(20));
+    let outcome = run(&links, &pipelines::circling(), &reno(20), 100);
     assert_eq!(outcome.flows[0].delivered_bytes, 0);
 }

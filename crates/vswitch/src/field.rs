@@ -30,7 +30,7 @@ pub enum Field {
 
 /// Whose address or port it is.
 #[derive(Clone, Copy)]
-enum Of {
+enum Endpoint {
     Source,
     Destination,
 }
@@ -47,12 +47,12 @@ impl Field {
         match self {
             Self::EthSrc(mac) => EthernetPacketMut::new_checked(frame)?.set_src(mac),
             Self::EthDst(mac) => EthernetPacketMut::new_checked(frame)?.set_dst(mac),
-            Self::Ipv4Src(to) => write_ipv4(frame, (Of::Source, to), coverage)?,
-            Self::Ipv4Dst(to) => write_ipv4(frame, (Of::Destination, to), coverage)?,
-            Self::Ipv6Src(to) => write_ipv6(frame, (Of::Source, to), coverage)?,
-            Self::Ipv6Dst(to) => write_ipv6(frame, (Of::Destination, to), coverage)?,
-            Self::SrcPort(port) => write_port(frame, (Of::Source, port), coverage)?,
-            Self::DstPort(port) => write_port(frame, (Of::Destination, port), coverage)?,
+            Self::Ipv4Src(to) => write_ipv4(frame, (Endpoint::Source, to), coverage)?,
+            Self::Ipv4Dst(to) => write_ipv4(frame, (Endpoint::Destination, to), coverage)?,
+            Self::Ipv6Src(to) => write_ipv6(frame, (Endpoint::Source, to), coverage)?,
+            Self::Ipv6Dst(to) => write_ipv6(frame, (Endpoint::Destination, to), coverage)?,
+            Self::SrcPort(port) => write_port(frame, (Endpoint::Source, port), coverage)?,
+            Self::DstPort(port) => write_port(frame, (Endpoint::Destination, port), coverage)?,
         }
         Ok(())
     }
@@ -72,18 +72,18 @@ fn payload<'a>(frame: &'a mut [u8], wanted: u16, expected: &'static str) -> Resu
     EthernetPacketMut::new_checked(frame).map(EthernetPacketMut::into_payload)
 }
 
-fn write_ipv4(frame: &mut [u8], (of, new): (Of, Ipv4Addr), coverage: Coverage) -> Result<(), Error> {
+fn write_ipv4(frame: &mut [u8], (endpoint, new): (Endpoint, Ipv4Addr), coverage: Coverage) -> Result<(), Error> {
     let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4)")?;
     let packet = Ipv4Packet::new_checked(bytes)?;
     let (protocol, has_transport) = (packet.protocol(), packet.fragment_offset() == 0);
     let (src, dst) = (packet.src(), packet.dst());
     let mut packet = Ipv4PacketMut::new_checked(bytes)?;
-    let old = match of {
-        Of::Source => {
+    let old = match endpoint {
+        Endpoint::Source => {
             packet.set_src(new);
             src
         }
-        Of::Destination => {
+        Endpoint::Destination => {
             packet.set_dst(new);
             dst
         }
@@ -97,19 +97,19 @@ fn write_ipv4(frame: &mut [u8], (of, new): (Of, Ipv4Addr), coverage: Coverage) -
     Ok(())
 }
 
-fn write_ipv6(frame: &mut [u8], (of, new): (Of, Ipv6Addr), coverage: Coverage) -> Result<(), Error> {
+fn write_ipv6(frame: &mut [u8], (endpoint, new): (Endpoint, Ipv6Addr), coverage: Coverage) -> Result<(), Error> {
     let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
     let packet = Ipv6Packet::new_checked(bytes)?;
     let upper = packet.upper_layer()?;
     let (protocol, has_transport) = (upper.protocol, upper.fragment.is_none_or(|fragment| fragment.offset == 0));
     let (src, dst) = (packet.src(), packet.dst());
     let mut packet = Ipv6PacketMut::new_checked(bytes)?;
-    let old = match of {
-        Of::Source => {
+    let old = match endpoint {
+        Endpoint::Source => {
             packet.set_src(new);
             src
         }
-        Of::Destination => {
+        Endpoint::Destination => {
             packet.set_dst(new);
             dst
         }
@@ -122,7 +122,7 @@ fn write_ipv6(frame: &mut [u8], (of, new): (Of, Ipv6Addr), coverage: Coverage) -
     Ok(())
 }
 
-fn write_port(frame: &mut [u8], (of, port): (Of, u16), coverage: Coverage) -> Result<(), Error> {
+fn write_port(frame: &mut [u8], (endpoint, port): (Endpoint, u16), coverage: Coverage) -> Result<(), Error> {
     let (protocol, is_fragment, bytes) = if ethertype_of(frame)? == ethertype::IPV6 {
         let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
         let upper = Ipv6Packet::new_checked(bytes)?.upper_layer()?;
@@ -143,9 +143,9 @@ fn write_port(frame: &mut [u8], (of, port): (Of, u16), coverage: Coverage) -> Re
         return Err(lacks("protocol", u32::from(protocol), "6 (TCP) or 17 (UDP)"));
     }
     if let Some(mut transport) = TransportPacketMut::new_checked(protocol, bytes, coverage)? {
-        match of {
-            Of::Source => transport.set_src_port(port),
-            Of::Destination => transport.set_dst_port(port),
+        match endpoint {
+            Endpoint::Source => transport.set_src_port(port),
+            Endpoint::Destination => transport.set_dst_port(port),
         }
     }
     Ok(())

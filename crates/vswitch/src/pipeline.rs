@@ -18,8 +18,8 @@ pub trait Pipeline: fmt::Debug + Send {
     /// A bond is known by the port of its first member.
     fn process(&mut self, now: Time, in_port: PortId, key: &FlowKey, actions: &mut Vec<Action>);
 
-    /// A packet is up to the control machine ([`Action::Controller`]). `frame` has the whole packet, or, where it is a simulated flow's, its headers
-    /// alone.
+    /// A packet is up to the control machine ([`Action::Controller`]). `frame` has the whole packet, with its checksums; a segment that a kernel left to
+    /// others to cut is longer than an MTU. Of a simulated flow's packet it has the headers alone, without checksums.
     fn packet_in(&mut self, now: Time, in_port: PortId, frame: &[u8]) {
         let _ = (now, in_port, frame);
     }

@@ -1,5 +1,6 @@
 //! A worker's side of the graph: frames and their buffers, what is due later, hosts' ports, rings to other workers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
@@ -9,7 +10,7 @@ use datapath::{Driver, Loss, Tag, Timer};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
-use wire::VirtioNetPacket;
+use wire::{VirtioNetPacket, checksum};
 
 use super::flight::{Arrival, Due, Flight, Packet};
 use super::flows::Flows;
@@ -153,6 +154,9 @@ impl Edge {
 impl Driver for Edge {
     type Packet = Packet;
 
+    /// About 20 ms of a worker's time; a burst is 64.
+    const AT_ONCE_MAX: u32 = 1 << 18;
+
     #[inline]
     fn bytes(&self, packet: &Packet) -> u32 {
         (packet.frame.bytes().len() - VNET_HEADER) as u32
@@ -199,6 +203,22 @@ impl Driver for Edge {
         &packet.frame.bytes()[VNET_HEADER..]
     }
 
+    fn finished<'a>(&'a self, packet: &'a Packet) -> Cow<'a, [u8]> {
+        let frame = self.headers(packet);
+        match VirtioNetPacket::new_checked(packet.frame.bytes(), VNET_LAYOUT) {
+            Ok(header) if header.needs_checksum() && header.is_checksum_within_frame() => {
+                let mut frame = frame.to_vec();
+                let start = usize::from(header.checksum_start());
+                // The field holds the sum of the pseudo-header: with it, all is summed.
+                let sum = checksum::internet(&frame[start..]);
+                let at = start + usize::from(header.checksum_offset());
+                frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+                Cow::Owned(frame)
+            }
+            _ => Cow::Borrowed(frame),
+        }
+    }
+
     fn rewrite(&mut self, packet: &mut Packet, field: Field) -> Result<(), wire::Error> {
         let coverage = VirtioNetPacket::new_checked(packet.frame.bytes(), VNET_LAYOUT)?.coverage();
         field.write(packet.frame(), coverage)
@@ -242,10 +262,15 @@ impl Driver for Edge {
             return None;
         };
         let end = VNET_HEADER + bytes.len();
-        let buffer = frame.buffer();
+        // Only a pipeline may write one that is too long.
+        let Some(buffer) = frame.buffer().get_mut(..end) else {
+            self.pool.put(frame);
+            self.state.refused.malformed += 1;
+            return None;
+        };
         // An all-zero virtio-net header leaves nothing to be done.
         buffer[..VNET_HEADER].fill(0);
-        buffer[VNET_HEADER..end].copy_from_slice(bytes);
+        buffer[VNET_HEADER..].copy_from_slice(bytes);
         frame.set_len(end);
         Some(Packet { frame, forwarding, number: 0, tag })
     }

@@ -139,7 +139,10 @@ impl Parts {
         }
         if same_graph(old, new) {
             parts.edge.forwarded = self.edge.forwarded;
-            parts.graph.pipelines = self.graph.pipelines;
+            // They know addresses and in-ports.
+            if same_addresses(old, new) {
+                parts.graph.pipelines = self.graph.pipelines;
+            }
             if old.fabric().spread == new.fabric().spread {
                 parts.graph.switches = self.graph.switches;
                 parts.graph.routes = self.graph.routes;
@@ -271,6 +274,12 @@ fn same_graph(old: &Plan, new: &Plan) -> bool {
     let shape = |plan: &Plan| -> Vec<_> { plan.fabric().topology.links.iter().map(|link| (link.a, link.b)).collect() };
     let names = |plan: &Plan| -> Vec<_> { plan.fabric().topology.nodes.iter().map(|node| node.name.clone()).collect() };
     old.hosts() == new.hosts() && names(old) == names(new) && shape(old) == shape(new)
+}
+
+/// Whether the same hosts have the same addresses, and the same ports are in bonds.
+fn same_addresses(old: &Plan, new: &Plan) -> bool {
+    let (before, after) = (&old.fabric().topology, &new.fabric().topology);
+    before.hosts().all(|(id, _)| before.address(id) == after.address(id)) && before.bonds == after.bonds
 }
 
 /// What one worker counted, by the plan's numbers.

@@ -75,7 +75,10 @@ pub fn greeting() -> Pipelines {
     Pipelines::new(|topology, switch| Some(Box::new(Greeter::new(topology, switch))))
 }
 
-/// Speaks LLDP by the ports that lead to switches, once a millisecond, and takes nothing from a switch that it has not heard.
+/// How often switches greet.
+const EVERY: Span = Span::from_ms(1);
+
+/// Speaks LLDP by the ports that lead to switches, and takes nothing from a switch that it has not heard.
 #[derive(Debug)]
 struct Greeter {
     mac: [u8; 6],
@@ -90,7 +93,7 @@ impl Greeter {
         let peers = topology.peers(switch).enumerate().filter(|(_, peer)| !topology.is_host(*peer));
         let to_switches = peers.map(|(port, _)| PortId(port as u16)).collect();
         let mac = [2, 0xff, 0, 0, 0, switch.0 as u8];
-        Self { mac, to_switches, heard: BTreeSet::new(), next: Time::ZERO, outbox: VecDeque::new() }
+        Self { mac, to_switches, heard: BTreeSet::new(), next: Time::ZERO + EVERY, outbox: VecDeque::new() }
     }
 
     fn greeting(&self) -> Vec<u8> {
@@ -125,7 +128,7 @@ impl Pipeline for Greeter {
 
     fn poll(&mut self, now: Time) -> Step<PacketOut> {
         if self.outbox.is_empty() && self.next <= now {
-            self.next = now + Span::from_ms(1);
+            self.next = now + EVERY;
             let frame = self.greeting();
             self.outbox.extend(self.to_switches.iter().map(|port| PacketOut { port: *port, frame: frame.clone() }));
         }

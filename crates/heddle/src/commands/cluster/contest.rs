@@ -112,6 +112,7 @@ pub fn lock(args: &actions::Access, lock: &Lock) -> Result<Ending, Report> {
                 }
                 Err(error) => {
                     *state = State::Over;
+                    drop(state);
                     eprintln!("cannot run {}: {error}", lock.command[0]);
                     let is_missing = error.kind() == std::io::ErrorKind::NotFound;
                     let status = if is_missing { NO_COMMAND.0 } else { NO_COMMAND.1 };
