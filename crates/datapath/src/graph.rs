@@ -46,9 +46,9 @@ pub struct Moment<'a> {
     pub now: Time,
 }
 
-/// What leaves by a port. What each packet asks stands first.
+/// What leaves by a port. What each packet asks stands first, in two lines of the processor's cache.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Wire {
     far: NetPort,
     kind: Kind,

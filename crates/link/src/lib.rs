@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 pub use spec::LinkSpec;
 
-/// One direction of a link. Its fields stand in the order in which a packet needs them: a large network has more links than a processor's cache
-/// has room for.
+/// One direction of a link. Its fields stand in the order in which a packet needs them, what most packets need within 120 bytes: a large network has
+/// more links than a processor's cache has room for.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Link {
@@ -32,7 +32,14 @@ pub struct Link {
     /// When each packet that may still wait starts its transmission, oldest first. At most `queue_packets` lie ahead.
     starts: VecDeque<Time>,
     spec: LinkSpec,
-    counters: Counters,
+    /// What was accepted: [`Counters::packets`], [`Counters::bytes`], [`Counters::busy`].
+    packets: u64,
+    bytes: u64,
+    busy: Span,
+    /// [`Counters::queue_peak`], [`Counters::drops`], [`Counters::cut`].
+    queue_peak: u32,
+    drops: u64,
+    lost: u64,
     /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
     last: (u32, Span),
     /// While it has no carrier: what it does when it has one. `spec` is [`NO_CARRIER`] meanwhile.
@@ -87,7 +94,12 @@ impl Link {
             last: (0, Span::ZERO),
             earliest: Time::ZERO,
             cut: None,
-            counters: Counters::default(),
+            packets: 0,
+            bytes: 0,
+            busy: Span::ZERO,
+            queue_peak: 0,
+            drops: 0,
+            lost: 0,
         }
     }
 
@@ -121,9 +133,9 @@ impl Link {
 
     fn drop_one(&mut self) -> Verdict {
         if self.is_up() {
-            self.counters.drops += 1;
+            self.drops += 1;
         } else {
-            self.counters.cut += 1;
+            self.lost += 1;
         }
         Verdict::Dropped
     }
@@ -147,15 +159,17 @@ impl Link {
             return false;
         }
         self.starts.push_back(self.idle_at);
-        self.counters.queue_peak = self.counters.queue_peak.max(waiting + 1);
+        if self.queue_peak <= waiting {
+            self.queue_peak = waiting + 1;
+        }
         true
     }
 
     #[inline]
     fn count(&mut self, bytes: u32, busy: Span) {
-        self.counters.packets += 1;
-        self.counters.bytes += u64::from(bytes);
-        self.counters.busy = self.counters.busy + busy;
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+        self.busy = self.busy + busy;
     }
 
     /// What it does to packets, when it has a carrier.
@@ -190,7 +204,7 @@ impl Link {
 
     /// So many packets were under way when the carrier went.
     pub const fn lose(&mut self, packets: u64) {
-        self.counters.cut += packets;
+        self.lost += packets;
     }
 
     /// Changes what it does from `now` on; no packet was offered later. What has left the transmitter keeps its time. What still
@@ -221,12 +235,22 @@ impl Link {
 
     /// What it has done so far, or since [`Link::take_counters`].
     pub const fn counters(&self) -> Counters {
-        self.counters
+        Counters {
+            packets: self.packets,
+            bytes: self.bytes,
+            drops: self.drops,
+            cut: self.lost,
+            busy: self.busy,
+            queue_peak: self.queue_peak,
+        }
     }
 
     /// What it has done so far; counting starts anew.
     pub fn take_counters(&mut self) -> Counters {
-        core::mem::take(&mut self.counters)
+        let counters = self.counters();
+        (self.packets, self.bytes, self.busy) = (0, 0, Span::ZERO);
+        (self.queue_peak, self.drops, self.lost) = (0, 0, 0);
+        counters
     }
 }
 

@@ -177,9 +177,12 @@ impl Worker {
         let (tables, port) = (self.plan.tables(), self.plan.port(key));
         self.edge.state.entered += 1;
         let number = self.edge.state.entered as u32;
-        let (bond, to) = (tables.map.bond(port), tables.map.far_node(port));
         let with = |frame, forwarding, tag| Packet { frame, forwarding, number, tag };
-        let control = |frame| with(frame, Forwarding { to, hash: FlowHash(0) }, Tag::Control);
+        let control = |frame| {
+            let to = tables.map.far_node(port);
+            with(frame, Forwarding { to, hash: FlowHash(0) }, Tag::Control)
+        };
+        let is_in_bond = || tables.map.bond(port).is_some();
         if !self.graph.wires[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
             return self.graph.depart_by(tables.at(now), &mut self.edge, port, control(frame));
@@ -195,7 +198,7 @@ impl Worker {
             }
             Ingress::Answer(len) => {
                 let packet = control(frame);
-                if bond.is_some()
+                if is_in_bond()
                     && let Some(copy) = self.edge.copy(&packet)
                 {
                     self.graph.depart_by(tables.at(now), &mut self.edge, port, copy);
@@ -203,7 +206,7 @@ impl Worker {
                 self.answer(key, packet.frame, &answer[..len]);
             }
             Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
-                if bond.is_some() =>
+                if is_in_bond() =>
             {
                 self.graph.depart_by(tables.at(now), &mut self.edge, port, control(frame));
             }
