@@ -4,6 +4,7 @@
 # own. DPDK's testpmd moves frames from one net_null device to another in its `io` mode, which looks at nothing, in the same rounds, A B A B.
 # Needs jq and a release build of heddle. Installs Debian's dpdk-dev if there is no dpdk-testpmd (as root). CORE=N chooses the core (the last).
 set -euo pipefail
+shopt -s inherit_errexit
 rounds=${1:-5} seconds=${2:-2}
 here=$(cd "$(dirname "$0")/.." && pwd)
 heddle=${HEDDLE:-${CARGO_TARGET_DIR:-$here/target}/release/heddle}
@@ -12,7 +13,7 @@ other=$(((core + 1) % $(nproc)))
 work=$(mktemp -d "${TMPDIR:-/tmp}/heddle-null.XXXXXX")
 export XDG_RUNTIME_DIR=$work
 finish() {
-    "$heddle" down --instance null-bench >"$work/down" 2>&1 || true
+    "$heddle" down null-bench >"$work/down" 2>&1 || true
     rm -rf "$work"
 }
 trap finish EXIT
@@ -42,20 +43,20 @@ fabric() {
 # Frames that have come from the source, and when, in nanoseconds.
 sent() {
     local frames
-    frames=$("$heddle" show counters --instance null-bench -o json | jq '[.[] | select(.from == "source" and .to == "s") | .packets] | add')
+    frames=$("$heddle" show counters null-bench -o json | jq '[.[] | select(.from == "source" and .to == "s") | .packets] | add')
     echo "$frames $(date +%s%N)"
 }
 
 # Mpps to $1 destinations.
 ours() {
     fabric "$1" >"$work/null.fabric.yaml"
-    HEDDLE_WORKERS=1 taskset -c "$core" "$heddle" up "$work/null.fabric.yaml" --instance null-bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
+    HEDDLE_WORKERS=1 taskset -c "$core" "$heddle" up "$work/null.fabric.yaml" --name null-bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
     sleep 0.5
     local before after
     before=$(sent)
     sleep "$seconds"
     after=$(sent)
-    "$heddle" down --instance null-bench >/dev/null 2>&1
+    "$heddle" down null-bench >/dev/null 2>&1
     echo "$before $after" | awk '{ printf "%.2f\n", ($3 - $1) / ($4 - $2) * 1e3 }'
 }
 
