@@ -255,6 +255,15 @@ impl Read for Device {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         match &node.value {
             Value::Scalar(text) if crate::names::is_device(text) => Some(Self(text.clone())),
+            Value::Scalar(text) if text.starts_with("null:") => {
+                problems.add(
+                    node.place,
+                    format!("`{}` is no null device", shown(text)),
+                    "not a length of frames",
+                    "`null:` takes frames and sends none; `null:64` sends frames of 64 bytes, and any length from 60 to 1514 will do",
+                );
+                None
+            }
             Value::Scalar(text) => {
                 problems.add(
                     node.place,

@@ -65,6 +65,7 @@ fn devices() {
             )
         ),
         ("no name of one", &network("g: { kind: host, devices: [\"a/b\"] }", one)),
+        ("a short null device", &network("g: { kind: host, devices: [\"null:7\"] }", one)),
         ("not a list", &network("g: { kind: host, devices: tap0 }", one)),
     ]));
 }
