@@ -76,17 +76,10 @@ fn write_ipv4(frame: &mut [u8], (endpoint, new): (Endpoint, Ipv4Addr), coverage:
     let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4)")?;
     let packet = Ipv4Packet::new_checked(bytes)?;
     let (protocol, has_transport) = (packet.protocol(), packet.fragment_offset() == 0);
-    let (src, dst) = (packet.src(), packet.dst());
     let mut packet = Ipv4PacketMut::new_checked(bytes)?;
     let old = match endpoint {
-        Endpoint::Source => {
-            packet.set_src(new);
-            src
-        }
-        Endpoint::Destination => {
-            packet.set_dst(new);
-            dst
-        }
+        Endpoint::Source => packet.set_src(new),
+        Endpoint::Destination => packet.set_dst(new),
     };
     if has_transport
         && protocol != protocol::ICMPV6
@@ -102,17 +95,10 @@ fn write_ipv6(frame: &mut [u8], (endpoint, new): (Endpoint, Ipv6Addr), coverage:
     let packet = Ipv6Packet::new_checked(bytes)?;
     let upper = packet.upper_layer()?;
     let (protocol, has_transport) = (upper.protocol, upper.fragment.is_none_or(|fragment| fragment.offset == 0));
-    let (src, dst) = (packet.src(), packet.dst());
     let mut packet = Ipv6PacketMut::new_checked(bytes)?;
     let old = match endpoint {
-        Endpoint::Source => {
-            packet.set_src(new);
-            src
-        }
-        Endpoint::Destination => {
-            packet.set_dst(new);
-            dst
-        }
+        Endpoint::Source => packet.set_src(new),
+        Endpoint::Destination => packet.set_dst(new),
     };
     if has_transport
         && let Some(mut transport) = TransportPacketMut::new_checked(protocol, packet.into_upper_layer()?, coverage)?

@@ -142,24 +142,26 @@ impl<'a> Ipv4PacketMut<'a> {
         Ok(Self { header, payload: &mut rest[options..options + payload] })
     }
 
-    /// Changes the source address, and the header checksum with it.
+    /// Changes the source address, and the header checksum with it. Returns what it was.
     #[inline]
-    pub fn set_src(&mut self, address: Ipv4Addr) {
-        self.set_address(12, address);
+    pub fn set_src(&mut self, address: Ipv4Addr) -> Ipv4Addr {
+        self.set_address(12, address)
     }
 
-    /// Changes the destination address, and the header checksum with it.
+    /// Changes the destination address, and the header checksum with it. Returns what it was.
     #[inline]
-    pub fn set_dst(&mut self, address: Ipv4Addr) {
-        self.set_address(16, address);
+    pub fn set_dst(&mut self, address: Ipv4Addr) -> Ipv4Addr {
+        self.set_address(16, address)
     }
 
-    fn set_address(&mut self, at: usize, address: Ipv4Addr) {
+    fn set_address(&mut self, at: usize, address: Ipv4Addr) -> Ipv4Addr {
         let (before, place) = self.header.split_at_mut(at);
         let checksum = u16::from_be_bytes([before[10], before[11]]);
-        let checksum = checksum::update(checksum, &place[..4], &address.octets());
+        let old = [place[0], place[1], place[2], place[3]];
+        let checksum = checksum::update(checksum, &old, &address.octets());
         before[10..12].copy_from_slice(&checksum.to_be_bytes());
         place[..4].copy_from_slice(&address.octets());
+        old.into()
     }
 
     /// What the total length leaves after the header.

@@ -189,16 +189,22 @@ impl<'a> Ipv6PacketMut<'a> {
         Ok(Self { header, payload: &mut rest[..payload] })
     }
 
-    /// Changes the source address.
+    /// Changes the source address. Returns what it was.
     #[inline]
-    pub fn set_src(&mut self, address: Ipv6Addr) {
-        self.header[8..24].copy_from_slice(&address.octets());
+    pub fn set_src(&mut self, address: Ipv6Addr) -> Ipv6Addr {
+        self.set_address(8, address)
     }
 
-    /// Changes the destination address. A routing header that has segments left (RFC 8200, section 4.4) stays as it is.
+    /// Changes the destination address. Returns what it was. A routing header that has segments left (RFC 8200, section 4.4) stays as it is.
     #[inline]
-    pub fn set_dst(&mut self, address: Ipv6Addr) {
-        self.header[24..].copy_from_slice(&address.octets());
+    pub fn set_dst(&mut self, address: Ipv6Addr) -> Ipv6Addr {
+        self.set_address(24, address)
+    }
+
+    fn set_address(&mut self, at: usize, address: Ipv6Addr) -> Ipv6Addr {
+        let mut octets = address.octets();
+        self.header[at..at + 16].swap_with_slice(&mut octets);
+        octets.into()
     }
 
     /// What follows the extension headers, as [`Ipv6Packet::upper_layer`] finds it.
