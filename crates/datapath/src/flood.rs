@@ -22,21 +22,32 @@ const COPIES: u32 = 1 << 14;
 /// What a host may send to everybody within a tenth of a second, however large the network.
 const LEAST: u32 = 8;
 
+/// How many packets have passed within the present interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    since: Time,
+    packets: u32,
+}
+
+impl Passed {
+    /// Whether one more may pass, of so many in an interval; it is counted.
+    pub(crate) fn take(&mut self, now: Time, interval: Span, allowed: u32) -> bool {
+        if now.since(self.since) >= interval {
+            *self = Self { since: now, packets: 0 };
+        }
+        self.packets = self.packets.saturating_add(1);
+        self.packets <= allowed
+    }
+}
+
 /// Storm control: how much has passed in the present tenth of a second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StormControl {
-    since: Time,
-    passed: u32,
-}
+pub struct StormControl(Passed);
 
 impl StormControl {
     /// Whether one more may pass, of so many; it is counted.
     pub fn take(&mut self, now: Time, allowed: u32) -> bool {
-        if now.since(self.since) >= INTERVAL {
-            *self = Self { since: now, passed: 0 };
-        }
-        self.passed = self.passed.saturating_add(1);
-        self.passed <= allowed
+        self.0.take(now, INTERVAL, allowed)
     }
 }
 

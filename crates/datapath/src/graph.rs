@@ -11,8 +11,9 @@ use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
 
 use crate::driver::{Driver, Loss};
 use crate::ends::{EndSpec, EndState};
+use crate::flood::Passed;
 use crate::map::Map;
-use crate::pipeline::{Installed, Passed};
+use crate::pipeline::Installed;
 
 /// What every packet is looked up in, and does not change while packets are under way.
 #[derive(Debug)]
@@ -89,6 +90,7 @@ pub struct Graph<P> {
     pub(crate) generation: u64,
     /// What a pipeline wants, while it is carried out.
     pub(crate) actions: Vec<Action>,
+    /// What has passed pipelines at this instant.
     pub(crate) passed: Passed,
 }
 

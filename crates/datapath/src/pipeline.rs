@@ -8,6 +8,9 @@ use wire::is_group;
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Moment, Tables};
 
+/// The shortest time that there is.
+const INSTANT: Span = Span::from_ps(1);
+
 /// The pipeline of a switch.
 #[derive(Debug)]
 pub struct Installed {
@@ -19,24 +22,6 @@ pub struct Installed {
 impl Installed {
     pub(crate) fn new(pipeline: Box<dyn Pipeline>) -> Self {
         Self { pipeline, armed: Time::NEVER }
-    }
-}
-
-/// How many packets have passed pipelines at this instant.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Passed {
-    at: Time,
-    packets: u32,
-}
-
-impl Passed {
-    /// One more; whether it may, of so many.
-    fn take(&mut self, now: Time, allowed: u32) -> bool {
-        if self.at != now {
-            *self = Self { at: now, packets: 0 };
-        }
-        self.packets = self.packets.saturating_add(1);
-        self.packets <= allowed
     }
 }
 
@@ -61,7 +46,7 @@ impl<P> Graph<P> {
         (switch, node, port): (usize, NodeId, NetPort),
         mut packet: P,
     ) -> Option<(NetPort, P)> {
-        if !self.passed.take(moment.now, D::AT_ONCE_MAX) {
+        if !self.passed.take(moment.now, INSTANT, D::AT_ONCE_MAX) {
             return lose(driver, Loss::Loop, packet);
         }
         self.stamp_flood(moment.tables, driver, port, &mut packet);
@@ -189,7 +174,7 @@ impl<P> Graph<P> {
             match installed.pipeline.poll(now) {
                 Step::Wait(until) => {
                     // Who waits for a time that has come would be asked for ever.
-                    let until = until.max(now + Span::from_ps(1));
+                    let until = until.max(now + INSTANT);
                     if until < installed.armed {
                         installed.armed = until;
                         driver.wake_at(until, Timer::Switch(switch as u32));

@@ -208,6 +208,8 @@ impl Network {
     /// The devices of the hosts that are not made: those that are open already, unless they are gone, and the others opened.
     fn open_devices(&self, fabric: &Fabric) -> Result<Vec<ExternalHost>, Error> {
         let destinations = null::destinations(fabric);
+        let known: BTreeMap<&str, &Vec<_>> =
+            self.external.iter().map(|(name, devices)| (name.as_str(), devices)).collect();
         let open = |(id, node): (NodeId, &Node)| {
             let name = node.name.clone();
             let is_kept = |devices: &[Arc<Device>]| {
@@ -217,9 +219,8 @@ impl Network {
                     && !devices.iter().any(|d| d.is_gone())
                     && !node.devices.iter().any(sends)
             };
-            let known = self.external.iter().find(|(known, devices)| *known == name && is_kept(devices));
-            match known {
-                Some((_, devices)) => Ok((name, devices.clone())),
+            match known.get(name.as_str()).filter(|devices| is_kept(devices)) {
+                Some(devices) => Ok((name, (*devices).clone())),
                 None => Ok((name, Device::open_all(&self.outside, fabric, id, &destinations)?)),
             }
         };

@@ -53,9 +53,9 @@ impl NullPort {
     /// If the kernel has no descriptor left.
     pub fn new(device: NullDevice, from: (NodeId, &HostAddress), destinations: Destinations) -> io::Result<Self> {
         let (host, address) = from;
-        let others = destinations.iter().filter(|(other, ..)| *other != host).count();
+        let has_others = destinations.iter().any(|(other, ..)| *other != host);
         let template = match device.frame_bytes {
-            Some(bytes) if others > 0 => [vec![0; VNET_HEADER], datagram(address, usize::from(bytes))].concat(),
+            Some(bytes) if has_others => [vec![0; VNET_HEADER], datagram(address, usize::from(bytes))].concat(),
             _ => Vec::new(),
         };
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
