@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bond::{Carrier, MemberId};
-use link::Link;
 use machine::Time;
 use topology::{BondEndId, LinkId, NetPort, Rerouting, Routes, Topology};
 
@@ -19,11 +18,7 @@ impl<P> Graph<P> {
         let Moment { tables, now } = moment;
         let ends = tables.map.ends(link);
         for port in ends {
-            match self.wires[port].link_mut() {
-                Some(link) if up => link.heal(),
-                Some(link) => link.cut(),
-                None => {}
-            }
+            self.wires[port].set_carrier(up);
         }
         if !up {
             self.lose_what_is_under_way(driver, ends);
@@ -48,19 +43,17 @@ impl<P> Graph<P> {
         let map = &tables.map;
         // A bond is known to switches by its first member's port.
         let members = map.bond(port).map_or(std::slice::from_ref(&port), |end| map.members(end));
-        let is_up = |port: &NetPort| self.wires[*port].link().is_some_and(Link::is_up);
-        if !members.iter().any(is_up)
+        if !members.iter().any(|port| self.wires[*port].is_up())
             && let Some(at) = map.switch(map.node(port))
-            && let Some(switch) = &mut self.switches[at]
         {
-            switch.lose(map.number(members[0]));
+            self.switches[at].lose(map.number(members[0]));
         }
     }
 
     /// Goes over to other routes: those of the network as its links are now.
     pub fn reroute(&mut self, routes: Arc<Routes>) {
         let is_same = *self.routes == *routes;
-        for switch in self.switches.iter_mut().flatten() {
+        for switch in &mut self.switches {
             if is_same {
                 switch.restore();
             } else {

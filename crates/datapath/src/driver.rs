@@ -128,6 +128,10 @@ pub trait Driver {
     /// A packet comes to `port` at this time: [`Graph::arrive`](crate::Graph::arrive) then. `Some`: it does so now, and the driver did not keep it.
     fn carry(&mut self, now: Time, at: Time, port: NetPort, packet: Self::Packet) -> Option<Self::Packet>;
 
+    /// A packet is to leave by `port`, which belongs to another part of the graph: [`Graph::depart`](crate::Graph::depart) there. Only asked where
+    /// graphs are split.
+    fn hand_over(&mut self, now: Time, port: NetPort, packet: Self::Packet);
+
     /// Frees what is under way to these ports, and says how many packets that were, each.
     fn throw_away(&mut self, ports: [NetPort; 2]) -> [u64; 2];
 

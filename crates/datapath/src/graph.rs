@@ -64,7 +64,7 @@ enum Kind {
     Single,
     /// A member of a bond, which chooses among its members.
     InBond,
-    /// It belongs to another part of the graph.
+    /// It belongs to another part of the graph. Its link knows whether it has a carrier, and nothing else.
     Elsewhere,
 }
 
@@ -76,7 +76,7 @@ pub struct Graph<P> {
     /// By the port that packets leave from.
     pub wires: TiVec<NetPort, Wire>,
     /// By the switch's number among the switches.
-    pub switches: Vec<Option<Switch>>,
+    pub switches: Vec<Switch>,
     /// By the switch's number among the switches. Empty where none has any.
     pub pipelines: Vec<Option<Installed>>,
     /// Ends of bonds. Empty where there are none.
@@ -102,7 +102,37 @@ impl Wire {
 
     /// In the place of one that belongs to another part of the graph.
     pub(crate) fn elsewhere(&self) -> Self {
-        Self { far: self.far, kind: Kind::Elsewhere, link: Link::new(LinkSpec::default()) }
+        let mut wire = Self { far: self.far, kind: Kind::Elsewhere, link: Link::new(LinkSpec::default()) };
+        wire.set_carrier(self.is_up());
+        wire
+    }
+
+    /// The same for another part of the graph, which has counted nothing yet.
+    pub(crate) fn twin(&self) -> Self {
+        Self { far: self.far, kind: self.kind, link: self.link.twin() }
+    }
+
+    /// Takes the place of what another part of the graph has had there, or counts what its twin has counted.
+    pub(crate) fn merge(&mut self, other: Self) {
+        match (self.kind, other.kind) {
+            (_, Kind::Elsewhere) => {}
+            (Kind::Elsewhere, _) => *self = other,
+            _ => self.link.absorb(&other.link),
+        }
+    }
+
+    /// Whether it has a carrier; also known of one that belongs to another part of the graph.
+    pub(crate) const fn is_up(&self) -> bool {
+        self.link.is_up()
+    }
+
+    /// It loses its carrier, or has it back.
+    pub(crate) fn set_carrier(&mut self, up: bool) {
+        if up {
+            self.link.heal();
+        } else {
+            self.link.cut();
+        }
     }
 
     /// The link, if it belongs to this part of the graph.
@@ -151,7 +181,7 @@ impl<P> Graph<P> {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
             Wire::new(map, port, Link::new(topology.links[link].spec))
         };
-        let switch = |(id, _)| Some(Switch::new(id, spread, &routes, seed));
+        let switch = |(id, _)| Switch::new(id, spread, &routes, seed);
         Self {
             wires: map.ports().map(wire).collect(),
             switches: topology.switches().map(switch).collect(),
@@ -193,8 +223,8 @@ impl<P> Graph<P> {
     #[inline(always)]
     fn follow<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, mut port: NetPort, mut packet: P) {
         loop {
-            if self.wires[port].kind == Kind::InBond {
-                return self.put_on_bond(moment, driver, port, packet);
+            if self.wires[port].kind != Kind::Single {
+                return self.put_aside(moment, driver, port, packet);
             }
             let Some(arrived) = self.cross(moment, driver, port, packet) else { return };
             let Some(next) = self.come_in(moment, driver, arrived) else { return };
@@ -221,10 +251,20 @@ impl<P> Graph<P> {
 
     /// Sends a packet off by a port, or by the bond that has it; it is followed later.
     pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
-        if self.wires[port].kind == Kind::InBond {
-            self.put_on_bond(moment, driver, port, packet);
-        } else {
+        if self.wires[port].kind == Kind::Single {
             self.put_on(moment, driver, port, packet);
+        } else {
+            self.put_aside(moment, driver, port, packet);
+        }
+    }
+
+    /// Sends a packet off by the bond that has this port, or has another part of the graph send it off.
+    #[inline(never)]
+    fn put_aside<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
+        match self.wires[port].kind {
+            Kind::Elsewhere => driver.hand_over(moment.now, port, packet),
+            Kind::InBond => self.put_on_bond(moment, driver, port, packet),
+            Kind::Single => self.put_on(moment, driver, port, packet),
         }
     }
 
@@ -341,8 +381,7 @@ impl<P> Graph<P> {
             self.flood(moment, driver, (node, port), packet);
             return None;
         }
-        let switch = self.switches[at].as_mut().expect("a part of a graph has the switches whose ports it has");
-        let Some(out) = switch.forward(&self.routes, forwarding) else {
+        let Some(out) = self.switches[at].forward(&self.routes, forwarding) else {
             driver.count(Loss::NoRoute);
             driver.free(packet);
             return None;
@@ -352,7 +391,6 @@ impl<P> Graph<P> {
     }
 
     /// A packet is to leave by the bond that has this port.
-    #[inline(never)]
     fn put_on_bond<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, mut packet: P) {
         let tables = moment.tables;
         let end = tables.map.bond(port).expect("its wire says so");

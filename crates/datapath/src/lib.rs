@@ -28,4 +28,5 @@ pub use ends::{EndSpec, EndState, Role};
 pub use flood::{StormControl, storm_limit};
 pub use graph::{Graph, Moment, Tables, Wire};
 pub use map::{Map, Taker};
+pub use parts::Owner;
 pub use pipeline::Installed;

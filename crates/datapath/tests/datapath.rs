@@ -1,4 +1,5 @@
-//! A network in as many parts as it has switches, which go over to other routes one after the other: what is flooded comes to each host once at most.
+//! A network in as many parts as it has switches, which go over to other routes one after the other: what is flooded comes to each host once at most,
+//! whatever is dealt out to the parts.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use bond::end::Received;
 use bond::{Config, End, MemberId, Summary, Transmit};
-use datapath::{Driver, Graph, Loss, Map, Tables, Tag, Timer};
+use datapath::{Driver, Graph, Loss, Map, Owner, Tables, Tag, Timer};
 use link::LinkSpec;
 use machine::Time;
 use proptest::prelude::*;
@@ -23,12 +24,35 @@ struct Packet {
     forwarding: Forwarding,
 }
 
+/// What belongs to one part only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Division {
+    /// A node, with its wires: what comes to it is taken there.
+    Nodes,
+    /// The wires that leave a node: what comes to it is taken by whoever has it, and leaves there.
+    Wires,
+    /// The wire that leaves a host: each part has all others.
+    Hosts,
+}
+
+const DIVISIONS: [Division; 3] = [Division::Nodes, Division::Wires, Division::Hosts];
+
+/// What a part sends to another one.
+#[derive(Clone, Debug)]
+enum Sent {
+    /// It comes to a node there.
+    In(NetPort, Packet),
+    /// It leaves a node there.
+    Out(NetPort, Packet),
+}
+
 /// One part's side: what it sends to other parts, and what has come to its hosts.
 #[derive(Debug)]
 struct Part {
     own: usize,
+    division: Division,
     tables: Arc<Tables>,
-    out: Vec<(NetPort, Packet)>,
+    out: Vec<Sent>,
     heard: Vec<(NodeId, Packet)>,
     lost: Vec<Loss>,
 }
@@ -120,11 +144,17 @@ impl Driver for Part {
     }
 
     fn carry(&mut self, _: Time, _: Time, port: NetPort, packet: Packet) -> Option<Packet> {
-        if Self::owner(&self.tables, self.tables.map.node(port)) == self.own {
+        if self.division != Division::Nodes || Self::owner(&self.tables, self.tables.map.node(port)) == self.own {
             return Some(packet);
         }
-        self.out.push((port, packet));
+        self.out.push(Sent::In(port, packet));
         None
+    }
+
+    fn hand_over(&mut self, _: Time, port: NetPort, packet: Packet) {
+        assert_eq!(self.division, Division::Wires);
+        assert_ne!(Self::owner(&self.tables, self.tables.map.node(port)), self.own);
+        self.out.push(Sent::Out(port, packet));
     }
 
     fn throw_away(&mut self, _: [NetPort; 2]) -> [u64; 2] {
@@ -169,12 +199,12 @@ struct Network {
     tables: Arc<Tables>,
     parts: Vec<(Graph<Packet>, Part)>,
     /// By part: what it has yet to take in, and the routes that it has yet to go over to.
-    inbox: Vec<VecDeque<(NetPort, Packet)>>,
+    inbox: Vec<VecDeque<Sent>>,
     routes: Vec<VecDeque<Arc<Routes>>>,
 }
 
 impl Network {
-    fn new() -> Self {
+    fn new(division: Division) -> Self {
         let topology = mesh();
         let tables = Arc::new(Tables {
             map: Map::new(&topology),
@@ -186,8 +216,13 @@ impl Network {
         let routes = Arc::new(Routes::compute(&topology));
         let whole = Graph::new(Time::ZERO, &topology, &tables, routes, (Spread::Single, 1));
         let count = SWITCHES as usize;
-        let graphs = whole.split(&tables, count, |node| Part::owner(&tables, node));
-        let part = |own| Part { own, tables: Arc::clone(&tables), out: vec![], heard: vec![], lost: vec![] };
+        let owner = |node| Part::owner(&tables, node);
+        let wire_owner = |port| match tables.map.node(port) {
+            node if division == Division::Hosts && !tables.map.is_host(node) => Owner::Each,
+            node => Owner::One(owner(node)),
+        };
+        let graphs = whole.split(&tables, count, owner, wire_owner);
+        let part = |own| Part { own, division, tables: Arc::clone(&tables), out: vec![], heard: vec![], lost: vec![] };
         let parts = graphs.into_iter().enumerate().map(|(own, graph)| (graph, part(own))).collect();
         let (inbox, routes) = (vec![VecDeque::new(); count], vec![VecDeque::new(); count]);
         Self { topology, tables, parts, inbox, routes }
@@ -195,15 +230,41 @@ impl Network {
 
     /// What a part has sent to others is under way.
     fn hand_over(&mut self, part: usize) {
-        for (port, packet) in std::mem::take(&mut self.parts[part].1.out) {
-            self.inbox[Part::owner(&self.tables, self.tables.map.node(port))].push_back((port, packet));
+        for sent in std::mem::take(&mut self.parts[part].1.out) {
+            let (Sent::In(port, _) | Sent::Out(port, _)) = sent;
+            self.inbox[Part::owner(&self.tables, self.tables.map.node(port))].push_back(sent);
         }
+    }
+
+    /// The parts take in what is under way, until there is nothing.
+    fn run(&mut self) {
+        while self.inbox.iter().any(|inbox| !inbox.is_empty()) {
+            (0..SWITCHES as usize).for_each(|at| self.take_in(at));
+        }
+    }
+
+    /// All parts as one graph again.
+    fn whole(self) -> Graph<Packet> {
+        let mut whole = Graph::default();
+        for (number, (graph, _)) in self.parts.into_iter().enumerate() {
+            whole.merge(graph, |node| Part::owner(&self.tables, node) == number, &self.tables);
+        }
+        whole
     }
 
     /// A host tells everybody something.
     fn say(&mut self, host: usize) {
+        self.depart(host, FLOOD);
+    }
+
+    /// A host sends something to another one.
+    fn send(&mut self, host: usize, to: u32) {
+        self.depart(host, NodeId(to));
+    }
+
+    fn depart(&mut self, host: usize, to: NodeId) {
         let from = NodeId(host as u32);
-        let packet = Packet { from, forwarding: Forwarding { to: FLOOD, hash: FlowHash(0) } };
+        let packet = Packet { from, forwarding: Forwarding { to, hash: FlowHash(0) } };
         let (graph, part) = &mut self.parts[host];
         let port = self.tables.map.port(from, PortId(0));
         graph.depart(self.tables.at(Time::ZERO), part, port, packet);
@@ -212,9 +273,13 @@ impl Network {
 
     /// One part takes in the next packet.
     fn take_in(&mut self, at: usize) {
-        let Some((port, packet)) = self.inbox[at].pop_front() else { return };
+        let Some(sent) = self.inbox[at].pop_front() else { return };
         let (graph, part) = &mut self.parts[at];
-        graph.arrive(self.tables.at(Time::ZERO), part, port, packet);
+        let moment = self.tables.at(Time::ZERO);
+        match sent {
+            Sent::In(port, packet) => graph.arrive(moment, part, port, packet),
+            Sent::Out(port, packet) => graph.depart(moment, part, port, packet),
+        }
         self.hand_over(at);
     }
 
@@ -243,14 +308,60 @@ impl Network {
 
 #[test]
 fn what_is_flooded_comes_to_all_others_once() {
-    let mut network = Network::new();
-    network.say(2);
-    while (0..SWITCHES as usize).any(|at| !network.inbox[at].is_empty()) {
-        (0..SWITCHES as usize).for_each(|at| network.take_in(at));
+    for division in DIVISIONS {
+        let mut network = Network::new(division);
+        network.say(2);
+        network.run();
+        let heard: Vec<usize> = network.heard().iter().map(|from| from[2]).collect();
+        assert_eq!(heard, [1, 1, 0, 1, 1]);
+        assert!(network.parts.iter().all(|(_, part)| part.lost.is_empty()));
     }
-    let heard: Vec<usize> = network.heard().iter().map(|from| from[2]).collect();
-    assert_eq!(heard, [1, 1, 0, 1, 1]);
-    assert!(network.parts.iter().all(|(_, part)| part.lost.is_empty()));
+}
+
+/// By port, how many packets have left.
+fn left(graph: &Graph<Packet>) -> Vec<u64> {
+    graph.wires.iter().map(|wire| wire.link().map_or(0, |link| link.counters().packets)).collect()
+}
+
+#[test]
+fn what_parts_have_counted_is_what_one_would_have() {
+    let all = DIVISIONS.map(|division| {
+        let mut network = Network::new(division);
+        for to in [1, 4, 1, 0] {
+            network.send(3, to);
+            network.say(to as usize);
+            network.run();
+        }
+        left(&network.whole())
+    });
+    assert_eq!(all[0].iter().sum::<u64>(), 4 * 3 + 4 * 9);
+    assert!(all.iter().all(|counts| *counts == all[0]));
+}
+
+#[test]
+fn a_link_without_carrier_takes_nothing_in_any_part_and_switches_of_all_leave_it_out() {
+    for division in DIVISIONS {
+        let mut network = Network::new(division);
+        let link = LinkId(SWITCHES);
+        assert_eq!(network.tables.map.ends(link).map(|port| network.tables.map.node(port).0), [5, 6]);
+        for at in 0..SWITCHES as usize {
+            let (graph, part) = &mut network.parts[at];
+            graph.set_carrier(network.tables.at(Time::ZERO), part, link, false);
+        }
+        // Before there are other routes, there is no other way.
+        network.send(0, 1);
+        network.run();
+        let lost: Vec<Loss> = network.parts.iter().flat_map(|(_, part)| part.lost.clone()).collect();
+        assert_eq!((lost, network.heard()[1][0]), (vec![Loss::NoRoute], 0), "{division:?}");
+        network.pull(&[link]);
+        (0..SWITCHES as usize).for_each(|at| network.reroute(at));
+        network.send(0, 1);
+        network.run();
+        assert_eq!(network.heard()[1][0], 1);
+        let down: Vec<LinkId> =
+            network.parts[0].0.links_down(&network.tables.map, &network.topology).collect();
+        assert_eq!(down, [link]);
+    }
 }
 
 proptest! {
@@ -259,8 +370,9 @@ proptest! {
     fn nobody_hears_anything_twice_or_what_he_said_himself(
         links in proptest::collection::vec(proptest::collection::btree_set(5_u32..15, 0..7), 0..6),
         steps in proptest::collection::vec((0_u8..8, 0_usize..5), 0..400),
+        division in proptest::sample::select(&DIVISIONS),
     ) {
-        let mut network = Network::new();
+        let mut network = Network::new(division);
         let mut links = links.into_iter();
         let mut said = [0; SWITCHES as usize];
         for (what, at) in steps {

@@ -77,6 +77,18 @@ pub struct Counters {
     pub queue_peak: u32,
 }
 
+impl Counters {
+    /// Adds what another part of the same link has done.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.drops += other.drops;
+        self.cut += other.cut;
+        self.busy = self.busy + other.busy;
+        self.queue_peak = self.queue_peak.max(other.queue_peak);
+    }
+}
+
 /// What hardly any link has is left out.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u64) -> bool {
@@ -101,6 +113,24 @@ impl Link {
             drops: 0,
             lost: 0,
         }
+    }
+
+    /// Another one like it that has done nothing yet. Where a link has no rate, packets don't wait for each other: each thread can have one of its own, and
+    /// what they did is added up.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        let mut twin = self.clone();
+        twin.take_counters();
+        twin
+    }
+
+    /// Counts what its twin has done as its own.
+    pub fn absorb(&mut self, twin: &Self) {
+        let mut sum = self.counters();
+        sum.add(&twin.counters());
+        (self.packets, self.bytes, self.busy) = (sum.packets, sum.bytes, sum.busy);
+        (self.queue_peak, self.drops, self.lost) = (sum.queue_peak, sum.drops, sum.cut);
+        self.earliest = self.earliest.max(twin.earliest);
     }
 
     /// Offers a packet of `bytes` at `now`; on the wire it takes [`LinkSpec::overhead_bytes`] more. Time never runs backwards between calls.

@@ -341,6 +341,17 @@ pub struct PortTraffic {
 }
 
 impl PortTraffic {
+    /// Adds what passed the same port at another worker.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent_packets += other.sent_packets;
+        self.sent_bytes += other.sent_bytes;
+        self.received_packets += other.received_packets;
+        self.received_bytes += other.received_bytes;
+        self.drops += other.drops;
+        self.device_losses += other.device_losses;
+        self.refused.add(&other.refused);
+    }
+
     /// Counts what was written to the port. Full, or taken down by a program in the host: as on a real port, it is lost.
     pub(crate) fn count_received(&mut self, written: bool, packets: u64, bytes: u64) {
         if written {

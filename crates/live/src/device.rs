@@ -98,7 +98,7 @@ impl Device {
     fn open(name: &str, host: (NodeId, &HostAddress), destinations: &Destinations) -> io::Result<Self> {
         let (source, port): (_, Box<dyn Port>) = if let Some(device) = NullDevice::of(name) {
             let port = NullPort::new(device, host, Arc::clone(destinations))?;
-            (Source::Null(Arc::new(port.as_fd().try_clone_to_owned()?)), Box::new(port))
+            (Source::Null(port.descriptor()), Box::new(port))
         } else {
             let (opened, port) = Opened::open(name)?;
             (Source::Kernel(Mutex::new(opened)), port)
@@ -184,6 +184,14 @@ impl Device {
     /// Hands over the port; `None` if somebody has it.
     pub fn take_port(&self) -> Option<Box<dyn Port>> {
         self.port.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A port that takes frames for it, for one more worker; `None` if it is a device of the kernel.
+    pub fn sink(&self) -> Option<Box<dyn Port>> {
+        match &self.source {
+            Source::Kernel(_) => None,
+            Source::Null(descriptor) => Some(Box::new(NullPort::sink(Arc::clone(descriptor)))),
+        }
     }
 
     /// Whether it is not there any more, or another one has its name.

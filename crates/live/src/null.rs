@@ -30,7 +30,7 @@ pub fn destinations(fabric: &Fabric) -> Destinations {
 #[derive(Debug)]
 pub struct NullPort {
     /// Readable while there is something to send: always, or never.
-    ready: OwnedFd,
+    ready: Arc<OwnedFd>,
     host: NodeId,
     /// A frame to nobody, behind a virtio-net header that asks for nothing. Empty: it sends none.
     template: Box<[u8]>,
@@ -59,10 +59,20 @@ impl NullPort {
             _ => Vec::new(),
         };
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let ready = EventFd::from_value_and_flags(u32::from(!template.is_empty()), flags)?.into();
+        let ready = OwnedFd::from(EventFd::from_value_and_flags(u32::from(!template.is_empty()), flags)?).into();
         let checksum =
             template.get(IPV4_AT + 10..).and_then(<[u8]>::first_chunk).copied().map_or(0, u16::from_be_bytes);
         Ok(Self { ready, host, template: template.into(), checksum, destinations, next: 0 })
+    }
+
+    /// One that sends nothing, beside that of this descriptor.
+    pub fn sink(ready: Arc<OwnedFd>) -> Self {
+        Self { ready, host: NodeId(0), template: Box::default(), checksum: 0, destinations: [].into(), next: 0 }
+    }
+
+    /// Readable while there is something to send.
+    pub fn descriptor(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.ready)
     }
 
     /// Whom the next frame is for.

@@ -141,7 +141,18 @@ fn carries_tcp(network: &Instance, guest: &Guest) {
 
 #[test]
 fn a_host_behind_a_device_is_reached_and_reaches_others() {
-    with_guest(1, |bed, guest| {
+    a_guest_is_reached_and_reaches_others(1);
+}
+
+/// The device's socket is one worker's, the other host may be another's.
+#[test]
+fn a_host_behind_a_device_of_another_worker_is_reached_and_reaches_others() {
+    a_guest_is_reached_and_reaches_others(2);
+}
+
+fn a_guest_is_reached_and_reaches_others(workers: u32) {
+    with_guest(1, move |bed, guest| {
+        bed.with_workers(workers);
         guest.has_addresses_of(ONE, "eth0");
         let network = bed.up("one", ONE);
         pings(&network, "h1", "guest");

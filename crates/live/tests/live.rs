@@ -18,3 +18,4 @@ mod reroute;
 mod rootless;
 mod settling;
 mod two_hosts;
+mod workers;

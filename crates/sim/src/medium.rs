@@ -280,6 +280,10 @@ impl Driver for Medium {
         None
     }
 
+    fn hand_over(&mut self, _: Time, port: NetPort, _: Packet) {
+        unreachable!("the graph is whole: {port:?} is a part of it");
+    }
+
     /// Looks at every event: cables are pulled rarely.
     fn throw_away(&mut self, ports: [NetPort; 2]) -> [u64; 2] {
         let mut lost = [0; 2];

@@ -6,13 +6,13 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use bond::end::{Output, Received};
 use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
-use datapath::{Driver, Loss, Tag, Timer};
+use datapath::{Driver, Loss, Owner, Tag, Timer};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
 use wire::{VirtioNetPacket, checksum};
 
-use super::flight::{Arrival, Due, Flight, Packet};
+use super::flight::{Due, Flight, Packet, Passage, Way};
 use super::flows::Flows;
 use super::host_port::HostPort;
 use super::plan::Plan;
@@ -29,10 +29,10 @@ const POOL_BYTES: usize = 256 << 20;
 
 /// A packet that goes on at another worker.
 #[derive(Debug)]
-pub struct Handed(pub Arrival);
+pub struct Handed(pub Passage);
 
-/// What a worker has besides its part of the graph, and gives back when it ends. Lists are indexed like the plan's; what another worker owns
-/// is `None`.
+/// What a worker has besides its part of the graph, and gives back when it ends. Lists are indexed like the plan's; what only other workers have is
+/// `None`.
 #[derive(Debug, Default)]
 pub struct EdgeState {
     /// By host.
@@ -40,7 +40,7 @@ pub struct EdgeState {
     /// What is due later: packets on the links that end here, timers of ends of bonds.
     pub flight: Flight,
     /// By switch and destination: how many frames it forwarded.
-    pub forwarded: Vec<Option<Box<[u64]>>>,
+    pub forwarded: Vec<Box<[u64]>>,
     /// By end of a bond: what it may write into the log.
     pub quotas: TiVec<BondEndId, Option<LogQuota>>,
     /// Packets that have entered the fabric here.
@@ -87,15 +87,15 @@ impl Edge {
     }
 
     #[cold]
-    fn hand_over(&mut self, to: usize, arrival: Arrival) {
-        match self.outboxes[to].try_send(Handed(arrival)) {
+    fn hand_to(&mut self, worker: usize, passage: Passage) {
+        match self.outboxes[worker].try_send(Handed(passage)) {
             Ok(()) => {
                 self.pool.lent();
-                self.pollers[to].wake();
+                self.pollers[worker].wake();
             }
-            Err(TrySendError::Full(Handed(arrival)) | TrySendError::Disconnected(Handed(arrival))) => {
+            Err(TrySendError::Full(Handed(passage)) | TrySendError::Disconnected(Handed(passage))) => {
                 self.state.refused.ring_full += 1;
-                self.pool.put(arrival.packet.frame);
+                self.pool.put(passage.packet.frame);
             }
         }
     }
@@ -295,16 +295,23 @@ impl Driver for Edge {
 
     #[inline]
     fn carry(&mut self, now: Time, at: Time, port: NetPort, packet: Packet) -> Option<Packet> {
-        let owner = self.plan.owner(self.plan.map().node(port));
-        if owner != self.id {
-            self.hand_over(owner, Arrival { at, port, packet });
+        if let Owner::One(worker) = self.plan.taker(port)
+            && worker != self.id
+        {
+            self.hand_to(worker, Passage { at, way: Way::In, port, packet });
             return None;
         }
         if at > now {
-            self.state.flight.add(Arrival { at, port, packet });
+            self.state.flight.add(Passage { at, way: Way::In, port, packet });
             return None;
         }
         Some(packet)
+    }
+
+    #[cold]
+    fn hand_over(&mut self, now: Time, port: NetPort, packet: Packet) {
+        let Owner::One(worker) = self.plan.wire_owner(port) else { unreachable!("each worker has its own wire there") };
+        self.hand_to(worker, Passage { at: now, way: Way::Out, port, packet });
     }
 
     fn throw_away(&mut self, ports: [NetPort; 2]) -> [u64; 2] {
@@ -340,9 +347,7 @@ impl Driver for Edge {
 
     #[inline]
     fn forwarded(&mut self, switch: usize, to: NodeId) {
-        if let Some(by_host) = &mut self.state.forwarded[switch] {
-            by_host[to.0 as usize] += 1;
-        }
+        self.state.forwarded[switch][to.0 as usize] += 1;
     }
 
     fn wake_at(&mut self, at: Time, timer: Timer) {

@@ -32,12 +32,23 @@ impl Framed for Packet {
     }
 }
 
-/// A packet that comes in by a port.
+/// Which way a packet passes a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It comes to the port's node.
+    In,
+    /// It leaves the port's node, at another worker than the one that has decided so.
+    Out,
+}
+
+/// A packet that is to pass a port.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct Passage {
     /// When.
     pub at: Time,
-    /// By which port of the node that takes it.
+    /// Which way.
+    pub way: Way,
+    /// The port.
     pub port: NetPort,
     /// The packet.
     pub packet: Packet,
@@ -46,8 +57,8 @@ pub struct Arrival {
 /// What a worker waits for.
 #[derive(Debug)]
 pub enum Due {
-    /// A packet comes in by this port.
-    Packet(NetPort, Packet),
+    /// A packet passes this port.
+    Packet(Way, NetPort, Packet),
     /// Somebody is to be woken.
     Timer(Timer),
     /// What was left out of the log of an end of a bond is to be told.
@@ -87,8 +98,8 @@ impl PartialOrd for Key {
 impl Flight {
     /// Adds a packet. What bounds their number is the pool of buffers.
     #[inline]
-    pub fn add(&mut self, Arrival { at, port, packet }: Arrival) {
-        self.push(at, Due::Packet(port, packet));
+    pub fn add(&mut self, Passage { at, way, port, packet }: Passage) {
+        self.push(at, Due::Packet(way, port, packet));
     }
 
     /// Adds a timer: each end of a bond has few.
@@ -133,8 +144,8 @@ impl Flight {
         let (slots, free) = (&mut self.slots, &mut self.free);
         self.heap.retain(|key| {
             let slot = &mut slots[key.slot as usize];
-            let goes = matches!(slot, Some(Due::Packet(port, _)) if ports.contains(port));
-            if goes && let Some(Due::Packet(port, packet)) = slot.take() {
+            let goes = matches!(slot, Some(Due::Packet(Way::In, port, _)) if ports.contains(port));
+            if goes && let Some(Due::Packet(_, port, packet)) = slot.take() {
                 taken.push((port, packet));
                 free.push(key.slot);
             }
@@ -144,9 +155,9 @@ impl Flight {
     }
 
     /// Takes out all packets, in order; timers are forgotten.
-    pub fn drain(&mut self) -> impl Iterator<Item = Arrival> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = Passage> + '_ {
         std::iter::from_fn(|| self.take_due(Time::NEVER)).filter_map(|(at, due)| match due {
-            Due::Packet(port, packet) => Some(Arrival { at, port, packet }),
+            Due::Packet(way, port, packet) => Some(Passage { at, way, port, packet }),
             Due::Timer(_) | Due::Log(_) => None,
         })
     }
@@ -165,10 +176,10 @@ mod tests {
     use topology::NodeId;
     use vswitch::spread::FlowHash;
 
-    fn arrival(pool: &mut Pool, number: usize, at: Time, port: u32) -> Arrival {
+    fn arrival(pool: &mut Pool, number: usize, at: Time, port: u32) -> Passage {
         let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
         let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0, tag: Tag::None };
-        Arrival { at, port: NetPort(port), packet }
+        Passage { at, way: Way::In, port: NetPort(port), packet }
     }
 
     #[test]
@@ -183,7 +194,7 @@ mod tests {
         let mut order = Vec::new();
         while let Some((_, due)) = flight.take_due(Time::from_ns(20)) {
             order.push(match due {
-                Due::Packet(_, packet) => packet.forwarding.to.0,
+                Due::Packet(_, _, packet) => packet.forwarding.to.0,
                 Due::Timer(Timer::Switch(number)) => number,
                 other => panic!("{other:?}"),
             });

@@ -17,6 +17,8 @@ use crate::tap::{Tap, VNET_HEADER};
 pub struct HostPort {
     /// What it leads to.
     pub(super) attached: Attached,
+    /// Whether another worker reads it.
+    is_beside: bool,
     /// Of a host that is not made: its devices' sockets.
     sockets: Vec<Box<dyn Port>>,
     /// By device: what waits for more of its flow.
@@ -68,14 +70,41 @@ impl HostPort {
                 devices.iter().map(|device| device.take_port().expect("a device is plugged in once")).collect()
             }
         };
+        Self::with(attached, sockets, false)
+    }
+
+    /// The same port for a worker that does not read it, but hands frames to it.
+    ///
+    /// # Panics
+    /// If its frames go through a socket of one worker.
+    pub(super) fn beside(attached: &Attached) -> Self {
+        let sockets = match attached {
+            Attached::Tap(_) => Vec::new(),
+            Attached::Devices(devices) => {
+                devices.iter().map(|device| device.sink().expect("each worker hands frames to null devices")).collect()
+            }
+        };
+        Self::with(attached, sockets, true)
+    }
+
+    fn with(attached: &Attached, sockets: Vec<Box<dyn Port>>, is_beside: bool) -> Self {
         let joining = (0..sockets.len().max(1)).map(|_| Joining::default()).collect();
         Self {
             attached: attached.clone(),
+            is_beside,
             sockets,
             joining,
             traffic: PortTraffic::default(),
             storm_control: StormControl::default(),
         }
+    }
+
+    /// Takes in the same port of another worker; the one that is read stays.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        if self.is_beside {
+            std::mem::swap(self, &mut other);
+        }
+        self.traffic.add(&other.traffic);
     }
 
     /// Reads one frame with its virtio-net header; `device` counts where there are several.

@@ -81,8 +81,8 @@ impl DataPlane {
     pub fn change(&mut self, plan: Plan, attached: &[Attached]) -> Result<(), Error> {
         let pollers = open_pollers(&plan, attached)?;
         let mut old = Parts::default();
-        for worker in std::mem::take(&mut self.workers) {
-            old.merge(worker.stop());
+        for (number, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
+            old.merge(&self.plan, number, worker.stop());
         }
         let parts = old.carried_over(&self.plan, &plan, attached, self.clock.now());
         *self = Self::run(Arc::new(plan), self.clock, &pollers, parts);
@@ -161,14 +161,10 @@ impl DataPlane {
     /// What has been counted so far.
     pub fn counters(&self) -> Counters {
         let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask).collect();
-        let mut counters = parts::blank_counters(&self.plan, self.clock.now() - machine::Time::ZERO);
-        for reply in replies {
-            // A worker that panicked does not answer; the daemon ends on that elsewhere.
-            if let Ok(report) = reply.recv() {
-                report.add_to(&mut counters, &self.plan);
-            }
-        }
-        counters
+        let at = self.clock.now() - machine::Time::ZERO;
+        // A worker that panicked does not answer; the daemon ends on that elsewhere.
+        let reports = replies.into_iter().filter_map(|reply| reply.recv().ok());
+        parts::Report::sum(reports, &self.plan, at)
     }
 
     /// Ends of bonds that do not carry all that they can, in the fabric's order.

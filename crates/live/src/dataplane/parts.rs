@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use datapath::Graph;
+use datapath::{Graph, Owner};
 use machine::{Span, Time};
 use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, Side, TiSlice, TiVec};
 use vswitch::FLOOD;
 
 use super::bond_state;
 use super::edge::EdgeState;
-use super::flight::{Arrival, Packet};
+use super::flight::{Packet, Passage, Way};
 use super::host_port::HostPort;
 use super::plan::Plan;
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
@@ -30,13 +30,12 @@ impl Parts {
     /// Parts of a network that comes up at `now`.
     pub fn new(plan: &Plan, now: Time) -> Self {
         let fabric = plan.fabric();
-        let forwarded = || Some(vec![0; plan.hosts()].into());
         let chance = (fabric.spread, fabric.seed);
         Self {
             graph: Graph::new(now, &fabric.topology, plan.tables(), plan.routes(&[]), chance),
             edge: EdgeState {
                 ports: none(plan.hosts()),
-                forwarded: (0..plan.switches()).map(|_| forwarded()).collect(),
+                forwarded: blank_forwarded(plan),
                 quotas: fabric.bonds.iter().map(|_| Some(LogQuota::default())).collect(),
                 ..EdgeState::default()
             },
@@ -51,13 +50,18 @@ impl Parts {
         self
     }
 
-    /// Takes in those of another worker.
-    pub fn merge(&mut self, Self { graph, mut edge }: Self) {
-        self.graph.merge(graph);
+    /// Takes in those of the worker with this number.
+    pub fn merge(&mut self, plan: &Plan, worker: usize, Self { graph, mut edge }: Self) {
+        self.graph.merge(graph, |node| plan.owner(node) == worker, plan.tables());
         let mine = &mut self.edge;
-        fill(&mut mine.ports, edge.ports);
-        fill(&mut mine.forwarded, edge.forwarded);
-        fill(&mut mine.quotas.raw, edge.quotas.raw);
+        fill(&mut mine.ports, edge.ports, HostPort::merge);
+        if mine.forwarded.is_empty() {
+            mine.forwarded = edge.forwarded;
+        } else {
+            let counts = mine.forwarded.iter_mut().flatten().zip(edge.forwarded.iter().flatten());
+            counts.for_each(|(mine, other)| *mine += other);
+        }
+        fill(&mut mine.quotas.raw, edge.quotas.raw, |mine, other| *mine = other);
         edge.flight.drain().for_each(|arrival| mine.flight.add(arrival));
         edge.flows.drain().for_each(|(_, flow)| mine.flows.adopt(flow));
         mine.refused.add(&edge.refused);
@@ -73,19 +77,29 @@ impl Parts {
     /// Deals them out to the plan's workers.
     pub fn split(self, plan: &Plan) -> Vec<Self> {
         let Self { graph, mut edge } = self;
-        let graphs = graph.split(plan.tables(), plan.workers(), |node| plan.owner(node));
+        let owners = (|node| plan.owner(node), |port| plan.wire_owner(port));
+        let graphs = graph.split(plan.tables(), plan.workers(), owners.0, owners.1);
         let mut shares: Vec<Self> = graphs.into_iter().map(|graph| Self::blank(plan, graph, edge.entered)).collect();
-        for (at, forwarded) in edge.forwarded.into_iter().enumerate() {
-            shares[plan.owner(NodeId((plan.hosts() + at) as u32))].edge.forwarded[at] = forwarded;
-        }
+        // Which worker has it makes no difference: all are added up.
+        shares[0].edge.forwarded = edge.forwarded;
         for (at, port) in edge.ports.into_iter().enumerate() {
-            shares[plan.owner(NodeId(at as u32))].edge.ports[at] = port;
+            let (host, owner) = (NodeId(at as u32), plan.owner(NodeId(at as u32)));
+            if let Some(port) = port.as_ref().filter(|_| plan.is_handed_by_each(host)) {
+                let others = shares.iter_mut().enumerate().filter(|(worker, _)| *worker != owner);
+                others.for_each(|(_, share)| share.edge.ports[at] = Some(HostPort::beside(&port.attached)));
+            }
+            shares[owner].edge.ports[at] = port;
         }
         for (at, quota) in edge.quotas.into_iter_enumerated() {
             shares[plan.owner(plan.tables().bonds[at].node)].edge.quotas[at] = quota;
         }
-        for arrival in edge.flight.drain() {
-            shares[plan.owner(plan.map().node(arrival.port))].edge.flight.add(arrival);
+        for passage in edge.flight.drain() {
+            let owner = match passage.way {
+                Way::In => plan.taker(passage.port),
+                Way::Out => plan.wire_owner(passage.port),
+            };
+            let worker = if let Owner::One(worker) = owner { worker } else { 0 };
+            shares[worker].edge.flight.add(passage);
         }
         for (to, flow) in edge.flows.drain() {
             let host = match to {
@@ -105,7 +119,7 @@ impl Parts {
             graph,
             edge: EdgeState {
                 ports: none(plan.hosts()),
-                forwarded: none(plan.switches()),
+                forwarded: blank_forwarded(plan),
                 quotas: none(plan.fabric().bonds.len()).into(),
                 entered,
                 ..EdgeState::default()
@@ -167,15 +181,18 @@ impl Parts {
             } else {
                 // What waits for others goes on: as if it came now, over the first member.
                 let port = old.map().members(index)[0];
-                end.flush(now, &mut |packet| self.edge.flight.add(Arrival { at: now, port, packet }));
+                end.flush(now, &mut |packet| self.edge.flight.add(Passage { at: now, way: Way::In, port, packet }));
             }
         }
-        for mut arrival in self.edge.flight.drain() {
-            let left = old.map().far(arrival.port);
-            if let Some(retiming) = &retimings[left] {
-                arrival.at = retiming.arrival(arrival.at);
+        for mut passage in self.edge.flight.drain() {
+            let left = match passage.way {
+                Way::In => old.map().far(passage.port),
+                Way::Out => passage.port,
+            };
+            if let Some(retiming) = retimings[left].as_ref().filter(|_| passage.way == Way::In) {
+                passage.at = retiming.arrival(passage.at);
             }
-            let to = match arrival.packet.forwarding.to {
+            let to = match passage.packet.forwarding.to {
                 FLOOD => Some(FLOOD),
                 to => nodes[to].filter(|to| usize::from(*to) < new.hosts()),
             };
@@ -183,13 +200,14 @@ impl Parts {
                 self.edge.refused.removed += 1;
                 continue;
             };
-            (arrival.port, arrival.packet.forwarding.to) = (new.map().far(left), to);
-            if let Some(end) = new.map().bond(arrival.port).filter(|end| is_new[*end])
+            passage.packet.forwarding.to = to;
+            passage.port = if passage.way == Way::In { new.map().far(left) } else { left };
+            if let Some(end) = new.map().bond(passage.port).filter(|end| passage.way == Way::In && is_new[*end])
                 && let Some(end) = &mut parts.graph.ends[end]
             {
-                end.stale_until = end.stale_until.max(Some(arrival.at));
+                end.stale_until = end.stale_until.max(Some(passage.at));
             }
-            parts.edge.flight.add(arrival);
+            parts.edge.flight.add(passage);
         }
         (parts.edge.flows, parts.edge.refused) = (self.edge.flows, self.edge.refused);
         (parts.edge.counters, parts.edge.entered) = (self.edge.counters, self.edge.entered);
@@ -201,16 +219,24 @@ fn none<T>(n: usize) -> Vec<Option<T>> {
     (0..n).map(|_| None).collect()
 }
 
-fn fill<T>(into: &mut Vec<Option<T>>, from: Vec<Option<T>>) {
+/// Takes over what is not there, and merges what both have.
+fn fill<T>(into: &mut Vec<Option<T>>, from: Vec<Option<T>>, merge: impl Fn(&mut T, T)) {
     if into.is_empty() {
         *into = from;
         return;
     }
     for (slot, item) in into.iter_mut().zip(from) {
-        if item.is_some() {
-            *slot = item;
+        match (slot, item) {
+            (Some(mine), Some(item)) => merge(mine, item),
+            (slot, Some(item)) => *slot = Some(item),
+            (_, None) => {}
         }
     }
+}
+
+/// By switch and destination: nothing has been forwarded yet.
+fn blank_forwarded(plan: &Plan) -> Vec<Box<[u64]>> {
+    (0..plan.switches()).map(|_| vec![0; plan.hosts()].into()).collect()
 }
 
 /// Where each node of `old` is in `new`, by name and kind.
@@ -318,25 +344,36 @@ impl Report {
         }
     }
 
-    /// Adds it to what the others counted.
-    pub fn add_to(self, counters: &mut Counters, plan: &Plan) {
+    /// Adds up what all workers have counted.
+    pub fn sum(reports: impl IntoIterator<Item = Self>, plan: &Plan, at: Span) -> Counters {
+        let mut counters = blank_counters(plan, at);
+        let mut forwarded = BTreeMap::new();
+        for mut report in reports {
+            for (switch, host, packets) in std::mem::take(&mut report.forwarded) {
+                *forwarded.entry((switch, host)).or_insert(0) += packets;
+            }
+            report.add_to(&mut counters);
+        }
+        let name = |id: usize| plan.fabric().topology.nodes[NodeId::from(id)].name.clone();
+        let forwarded = forwarded.into_iter();
+        counters.forwarded = forwarded
+            .map(|((switch, host), packets)| Forwarded { switch: name(plan.hosts() + switch), host: name(host), packets })
+            .collect();
+        counters
+    }
+
+    fn add_to(self, counters: &mut Counters) {
         for (at, up, link) in self.links {
             let both = &mut counters.links[usize::from(at.link())];
             both.up &= up;
-            *(match at.from() {
-                Side::A => &mut both.forward,
-                Side::B => &mut both.backward,
-            }) = link;
+            match at.from() {
+                Side::A => both.forward.add(&link),
+                Side::B => both.backward.add(&link),
+            }
         }
         for (at, traffic) in self.ports {
-            counters.ports[at].traffic = traffic;
+            counters.ports[at].traffic.add(&traffic);
         }
-        let name = |id: usize| plan.fabric().topology.nodes[NodeId::from(id)].name.clone();
-        counters.forwarded.extend(self.forwarded.into_iter().map(|(switch, host, packets)| Forwarded {
-            switch: name(plan.hosts() + switch),
-            host: name(host),
-            packets,
-        }));
         counters.flows.extend(self.flows);
         counters.bonds.extend(self.bonds.into_iter().map(|(_, bond)| bond));
         counters.refused.add(&self.refused);
@@ -345,8 +382,8 @@ impl Report {
 }
 
 /// Switch, host, and how many frames went from one to the other, where there were any.
-fn forwarded(counts: &[Option<Box<[u64]>>]) -> Vec<(usize, usize, u64)> {
-    let switches = counts.iter().enumerate().filter_map(|(at, counts)| Some((at, counts.as_deref()?)));
+fn forwarded(counts: &[Box<[u64]>]) -> Vec<(usize, usize, u64)> {
+    let switches = counts.iter().map(|counts| &**counts).enumerate();
     let hosts = |(at, counts): (usize, &[u64])| {
         let some = counts.iter().enumerate().filter(|(_, packets)| **packets > 0);
         some.map(|(host, &packets)| (at, host, packets)).collect::<Vec<_>>()
@@ -355,7 +392,7 @@ fn forwarded(counts: &[Option<Box<[u64]>>]) -> Vec<(usize, usize, u64)> {
 }
 
 /// Counters with all names and no counts.
-pub fn blank_counters(plan: &Plan, at: Span) -> Counters {
+fn blank_counters(plan: &Plan, at: Span) -> Counters {
     let fabric = plan.fabric();
     let name = |id: NodeId| fabric.topology.nodes[id].name.clone();
     let links = fabric.topology.links.iter();

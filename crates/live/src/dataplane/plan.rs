@@ -5,10 +5,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bond::end::Partner;
-use datapath::{EndSpec, Map, Tables};
+use datapath::{EndSpec, Map, Owner, Tables};
 use fabric::Fabric;
 use machine::mix;
-use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
+use topology::{BondEndId, LinkId, NetPort, Node, NodeId, NullDevice, PortId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{HostTable, Pipelines};
 
 use super::poller::PortKey;
@@ -27,13 +27,19 @@ pub struct Plan {
     workers: usize,
     /// Which worker owns each node.
     owner: TiVec<NodeId, u16>,
+    /// Who takes what comes in by each port.
+    takers: TiVec<NetPort, Owner>,
 }
 
 impl Plan {
     /// The network of `fabric`, to be run by up to `workers` threads.
     pub fn new(fabric: Fabric, routes: Routes, workers: usize, pipelines: Pipelines) -> Self {
         let topology = &fabric.topology;
-        let workers = workers.clamp(1, topology.switch_count().max(1));
+        let is_shaped = topology.is_shaped();
+        // Where nothing waits on links, each worker has all switches, and what they must share is the hosts. A pipeline is in one place.
+        let is_shared = !is_shaped && pipelines.is_empty();
+        let most = if is_shared { topology.hosts as usize } else { topology.switch_count() };
+        let workers = workers.clamp(1, most.max(1));
         let tables = Tables {
             map: Map::new(topology),
             host_table: HostTable::new(topology, &fabric.host_bonds()),
@@ -41,8 +47,14 @@ impl Plan {
             rerouting: fabric.rerouting,
             pipelines,
         };
-        let owner = owners(topology, workers);
-        Self { tables, routes: Arc::new(routes), shaped: topology.is_shaped(), owner, workers, fabric }
+        let owner = owners(topology, workers, is_shared);
+        let map = &tables.map;
+        let taker = |(port, node): (NetPort, NodeId)| {
+            let is_each = is_shared && map.bond(port).is_none() && takes_from_each(&topology.nodes[node]);
+            if is_each { Owner::Each } else { Owner::One(usize::from(owner[node])) }
+        };
+        let takers = map.ports().map(taker).collect();
+        Self { tables, routes: Arc::new(routes), shaped: is_shaped, owner, takers, workers, fabric }
     }
 
     /// The network that it was made from.
@@ -121,6 +133,29 @@ impl Plan {
         usize::from(self.owner[node])
     }
 
+    /// Which workers take what comes in by a port.
+    #[inline]
+    pub fn taker(&self, port: NetPort) -> Owner {
+        self.takers[port]
+    }
+
+    /// Which workers have the wire that leaves from a port. What a switch sends leaves by each, unless who takes it is in one place or it
+    /// leaves by a bond.
+    pub fn wire_owner(&self, port: NetPort) -> Owner {
+        let owner = Owner::One(self.owner(self.map().node(port)));
+        let is_switch = !self.map().is_host(self.map().node(port));
+        match self.taker(port) {
+            Owner::Each if is_switch => self.taker(self.map().far(port)),
+            _ => owner,
+        }
+    }
+
+    /// Whether each worker hands frames to a host itself.
+    pub fn is_handed_by_each(&self, host: NodeId) -> bool {
+        let mut ports = self.map().port_of(host, PortId(0)).into_iter();
+        ports.all(|port| self.taker(port) == Owner::Each)
+    }
+
     /// The hosts that belong to `worker`.
     pub fn hosts_of(&self, worker: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.hosts()).filter(move |&host| self.owner(host.into()) == worker)
@@ -148,12 +183,24 @@ fn drawn_lot() -> Option<NonZeroU64> {
     NonZeroU64::new(RandomState::new().hash_one(std::process::id()))
 }
 
-/// Deals out the switches in equal runs of neighbours in the file's order, and to each host the worker of its switch.
-fn owners(topology: &Topology, workers: usize) -> TiVec<NodeId, u16> {
+/// Whether several workers at once may hand frames to a node. The sockets of devices are one worker's.
+fn takes_from_each(node: &Node) -> bool {
+    node.devices.iter().all(|device| NullDevice::of(device).is_some())
+}
+
+/// Deals out the switches in equal runs of neighbours in the file's order, and to each host the worker of its switch. Where workers share the switches,
+/// hosts are dealt out themselves, unless they are in bonds.
+fn owners(topology: &Topology, workers: usize, is_shared: bool) -> TiVec<NodeId, u16> {
     let hosts = topology.hosts as usize;
     let switches = topology.switch_count();
     let of_switch = |node| usize::from(node).checked_sub(hosts).map_or(0, |at| at * workers / switches.max(1));
-    let of_host = |host| topology.peers(host).next().map_or(0, of_switch);
-    let nodes = topology.nodes.keys();
-    nodes.map(|id| if topology.is_host(id) { of_host(id) } else { of_switch(id) } as u16).collect()
+    let mut owners: TiVec<NodeId, u16> = topology.nodes.keys().map(|id| of_switch(id) as u16).collect();
+    for host in topology.nodes.keys().take(hosts) {
+        let beside = topology.peers(host).next().map_or(0, |switch| owners[switch]);
+        owners[host] = if is_shared { (usize::from(host) * workers / hosts) as u16 } else { beside };
+    }
+    for bond in topology.bonds.iter().filter(|bond| topology.is_host(bond.node)) {
+        owners[bond.node] = topology.peers(bond.node).next().map_or(0, |switch| owners[switch]);
+    }
+    owners
 }

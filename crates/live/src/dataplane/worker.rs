@@ -12,7 +12,7 @@ use machine::{Span, Time};
 use topology::{BondEndId, LinkId, Routes};
 
 use super::edge::{Edge, Handed};
-use super::flight::{Due, Packet};
+use super::flight::{Due, Packet, Way};
 use super::parts::{Parts, Report};
 use super::plan::Plan;
 use super::poller::{Poller, PortKey, Ready};
@@ -200,10 +200,10 @@ impl Worker {
     /// Takes what other workers have handed over. A packet that comes too late to be run in order is run now.
     #[inline]
     fn take_handed(&mut self) {
-        while let Ok(Handed(mut arrival)) = self.inbox.try_recv() {
-            arrival.at = arrival.at.max(self.done_until);
+        while let Ok(Handed(mut passage)) = self.inbox.try_recv() {
+            passage.at = passage.at.max(self.done_until);
             self.edge.pool.borrowed();
-            self.edge.state.flight.add(arrival);
+            self.edge.state.flight.add(passage);
         }
     }
 
@@ -229,7 +229,8 @@ impl Worker {
         while let Some((at, due)) = self.edge.state.flight.take_due(now) {
             let (moment, edge) = (self.plan.tables().at(at), &mut self.edge);
             match due {
-                Due::Packet(port, packet) => self.graph.arrive(moment, edge, port, packet),
+                Due::Packet(Way::In, port, packet) => self.graph.arrive(moment, edge, port, packet),
+                Due::Packet(Way::Out, port, packet) => self.graph.depart(moment, edge, port, packet),
                 Due::Timer(timer) => self.graph.wake(moment, edge, timer),
                 Due::Log(end) => edge.log_what_was_left_out(at, end),
             }
