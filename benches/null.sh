@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# 64-byte frames from a null device through one switch to others, one worker: `benches/null.sh [ROUNDS] [SECONDS]`.
-# Prints medians with the least and the most, in millions of frames a second. One row has one destination, the other 1,024, each on a port of its
-# own. DPDK's testpmd moves frames from one net_null device to another in its `io` mode, which looks at nothing, in the same rounds, A B A B.
+# 64-byte frames from null devices through one switch to others: `benches/null.sh [ROUNDS] [SECONDS]`.
+# Prints medians with the least and the most, in millions of frames a second. One row has one destination, the others 1,024, each on a port of its
+# own; the last two have two sources, which one worker reads, or two, each on a core of its own: the ratio is that of the same round. DPDK's testpmd moves frames from one net_null device to another in its `io` mode, which looks at nothing, in the same rounds, A B A B.
 # Needs jq and a release build of heddle. Installs Debian's dpdk-dev if there is no dpdk-testpmd (as root). CORE=N chooses the core (the last).
 set -euo pipefail
 shopt -s inherit_errexit
@@ -28,29 +28,30 @@ if ! command -v dpdk-testpmd >/dev/null; then
     fi
 fi
 
-# A source and $1 sinks at one switch.
+# $1 sinks and $2 sources at one switch. Workers get hosts in the file's order: the sources are the first and the last.
 fabric() {
     echo "name: null-bench"
     echo "nodes:"
     echo "  s: switch"
-    echo "  source: { kind: host, devices: ['null:64'] }"
+    echo "  source1: { kind: host, devices: ['null:64'] }"
     seq -f "  sink%g: { kind: host, devices: ['null:'] }" "$1"
+    [[ $2 = 1 ]] || echo "  source2: { kind: host, devices: ['null:64'] }"
     echo "links:"
-    echo "  - { between: [source, s] }"
+    seq -f "  - { between: [source%g, s] }" "$2"
     seq -f "  - { between: [sink%g, s] }" "$1"
 }
 
-# Frames that have come from the source, and when, in nanoseconds.
+# Frames that have come from the sources, and when, in nanoseconds.
 sent() {
     local frames
-    frames=$("$heddle" show counters null-bench -o json | jq '[.[] | select(.from == "source" and .to == "s") | .packets] | add')
+    frames=$("$heddle" show counters null-bench -o json | jq '[.[] | select((.from | startswith("source")) and .to == "s") | .packets] | add')
     echo "$frames $(date +%s%N)"
 }
 
-# Mpps to $1 destinations.
+# Mpps to $1 destinations from $2 sources, with $3 workers on the cores $4.
 ours() {
-    fabric "$1" >"$work/null.fabric.yaml"
-    HEDDLE_WORKERS=1 taskset -c "$core" "$heddle" up "$work/null.fabric.yaml" --name null-bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
+    fabric "$1" "$2" >"$work/null.fabric.yaml"
+    HEDDLE_WORKERS=$3 taskset -c "$4" "$heddle" up "$work/null.fabric.yaml" --name null-bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
     sleep 0.5
     local before after
     before=$(sent)
@@ -76,8 +77,13 @@ dpdk() {
 echo "$(date -u +%F), $(nproc) CPUs, $(dpkg-query -W -f 'DPDK ${Version}' dpdk-dev 2>/dev/null || echo DPDK), load $(cut -d' ' -f1 /proc/loadavg), $rounds rounds of $seconds s"
 for _ in $(seq "$rounds"); do
     dpdk >>"$work/testpmd-io"
-    ours 1 >>"$work/1"
-    ours 1024 >>"$work/1024"
+    ours 1 1 1 "$core" >>"$work/1"
+    ours 1024 1 1 "$core" >>"$work/1024"
+    one=$(ours 1024 2 1 "$core")
+    two=$(ours 1024 2 2 "$core,$other")
+    echo "$one" >>"$work/one"
+    echo "$two" >>"$work/two"
+    awk -v one="$one" -v two="$two" 'BEGIN { print two / one }' >>"$work/ratio"
 done
 
 # Median, least and most of a file of numbers.
@@ -85,4 +91,6 @@ summary() {
     sort -n "$1" | awk '{ x[NR] = $1 } END { m = NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2; printf "%8.2f (%6.2f - %6.2f)\n", m, x[1], x[NR] }'
 }
 printf '%-32s %s\n' 'testpmd io, null to null (Mpps)' "$(summary "$work/testpmd-io")" \
-    'Heddle, 1 destination' "$(summary "$work/1")" 'Heddle, 1,024 destinations' "$(summary "$work/1024")"
+    'Heddle, 1 destination' "$(summary "$work/1")" 'Heddle, 1,024 destinations' "$(summary "$work/1024")" \
+    'Heddle, 2 sources, 1 worker' "$(summary "$work/one")" 'Heddle, 2 sources, 2 workers' "$(summary "$work/two")" \
+    'two workers of one' "$(summary "$work/ratio")"

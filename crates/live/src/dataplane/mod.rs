@@ -1,9 +1,9 @@
 //! The data plane: the workers that carry frames from host to host.
 //!
-//! A worker owns nodes, and with each node the state of its switch, the links that leave it, and, for a host, its TAP: its part of the
-//! [`datapath::Graph`]. So no packet meets a lock. What the file says is shared and immutable ([`Plan`]); what runs is owned ([`Parts`]). To change the
-//! network, the workers are stopped between two bursts, their parts are moved into the new plan, and new workers start with them;
-//! meanwhile frames wait in the TAPs.
+//! A worker owns nodes: the TAPs of its hosts, and its part of the [`datapath::Graph`]. Where packets may wait on links, that is its nodes with the links
+//! that leave them; where nothing waits, it has all switches and links beside the other workers (`docs/decisions/0037-workers-share-switches.md`). So no
+//! packet meets a lock. What the file says is shared and immutable ([`Plan`]); what runs is owned ([`Parts`]). To change the network, the workers are
+//! stopped between two bursts, their parts are moved into the new plan, and new workers start with them; meanwhile frames wait in the TAPs.
 
 mod bond_log;
 mod bond_state;
