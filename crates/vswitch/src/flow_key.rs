@@ -39,26 +39,29 @@ impl FlowKey {
     /// If the Ethernet, ARP or IP header is malformed.
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<Self, Error> {
-        Self::of(&EthernetPacket::new_checked(frame)?)
+        let mut key = Self::default();
+        key.read(frame)?;
+        Ok(key)
     }
 
-    /// Reads the headers behind an Ethernet header.
+    /// Reads a frame's headers in place: a key that is moved as soon as it is written waits for its parts.
+    ///
+    /// # Errors
+    /// As [`FlowKey::parse`]; the key is of no use then.
     #[inline]
-    pub(crate) fn of(ethernet: &EthernetPacket<'_>) -> Result<Self, Error> {
-        let mut key = Self {
-            eth_dst: ethernet.dst(),
-            eth_src: ethernet.src(),
-            vlan: ethernet.vlan(),
-            ethertype: ethernet.ethertype(),
-            ..Self::default()
-        };
-        match key.ethertype {
-            ethertype::IPV4 => key.read_ipv4(&Ipv4Packet::new_checked(ethernet.payload())?),
-            ethertype::IPV6 => key.read_ipv6(&Ipv6Packet::new_checked(ethernet.payload())?)?,
-            ethertype::ARP => key.read_arp(&ArpPacket::new_checked(ethernet.payload())?),
+    pub(crate) fn read(&mut self, frame: &[u8]) -> Result<(), Error> {
+        let ethernet = EthernetPacket::new_checked(frame)?;
+        self.eth_dst = ethernet.dst();
+        self.eth_src = ethernet.src();
+        self.vlan = ethernet.vlan();
+        self.ethertype = ethernet.ethertype();
+        match self.ethertype {
+            ethertype::IPV4 => self.read_ipv4(&Ipv4Packet::new_checked(ethernet.payload())?),
+            ethertype::IPV6 => self.read_ipv6(&Ipv6Packet::new_checked(ethernet.payload())?)?,
+            ethertype::ARP => self.read_arp(&ArpPacket::new_checked(ethernet.payload())?),
             _ => {}
         }
-        Ok(key)
+        Ok(())
     }
 
     #[inline]

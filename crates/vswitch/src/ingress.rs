@@ -1,7 +1,7 @@
 //! What becomes of a frame that a host sends: the one decision that the live driver makes per frame at its way in.
 
 use topology::NodeId;
-use wire::{Error, EthernetPacket, ethertype, is_group, protocol};
+use wire::{Error, ethertype, is_group, protocol};
 
 use crate::neighbour::{self, ANSWER_BYTES, Silence};
 use crate::{FLOOD, FlowKey, Forwarding, HostTable};
@@ -47,10 +47,10 @@ fn hex(mac: [u8; 6]) -> String {
 /// Questions about neighbours that cannot be answered are forwarded: a host may have addresses that nobody knows of.
 #[inline]
 pub fn classify(frame: &[u8], from: NodeId, host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
-    let key = match EthernetPacket::new_checked(frame).and_then(|ethernet| FlowKey::of(&ethernet)) {
-        Ok(key) => key,
-        Err(error) => return Ingress::Drop(error.into()),
-    };
+    let mut key = FlowKey::default();
+    if let Err(error) = key.read(frame) {
+        return Ingress::Drop(error.into());
+    }
     if key.asks_for_neighbour() {
         return answer_or_forward(frame, from, &key, host_table, answer);
     }

@@ -4,7 +4,7 @@ use bond::{End, LinkState, MemberId, Mode};
 use machine::Time;
 use topology::BondEndId;
 
-use super::flight::Packet;
+use super::pool::Packet;
 use super::plan::Plan;
 use crate::control::{BondState, MemberState};
 

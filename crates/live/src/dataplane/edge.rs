@@ -12,12 +12,12 @@ use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
 use wire::{VirtioNetPacket, checksum};
 
-use super::flight::{Due, Flight, Packet, Passage, Way};
+use super::flight::{Due, Flight, Passage, Way};
 use super::flows::Flows;
 use super::host_port::HostPort;
 use super::plan::Plan;
 use super::poller::{Poller, PortKey};
-use super::pool::{Frame, Pool};
+use super::pool::{Packet, Pool};
 use crate::clock::Clock;
 use crate::control::{Refusals, WorkerCounters};
 use crate::device::Replacement;
@@ -95,7 +95,7 @@ impl Edge {
             }
             Err(TrySendError::Full(Handed(passage)) | TrySendError::Disconnected(Handed(passage))) => {
                 self.state.refused.ring_full += 1;
-                self.pool.put(passage.packet.frame);
+                self.pool.put(passage.packet);
             }
         }
     }
@@ -108,7 +108,7 @@ impl Edge {
         counters.delivered += 1;
         counters.late_total = counters.late_total + late;
         counters.late_max = counters.late_max.max(late);
-        if !self.state.flows.observe(now, packet.forwarding.hash, packet.number, &packet.frame.bytes()[VNET_HEADER..]) {
+        if !self.state.flows.observe(now, packet.forwarding.hash, packet.number, packet.ethernet()) {
             self.state.refused.unwatched_flows += 1;
         }
     }
@@ -116,17 +116,17 @@ impl Edge {
     /// Hands a frame to a host. Where frames are MTUs, those that come one right after the other are joined, as a network card would: one
     /// call and one walk through the host's TCP for all of them.
     #[inline]
-    pub(super) fn hand_to_host(&mut self, key: PortKey, frame: Frame) {
+    pub(super) fn hand_to_host(&mut self, key: PortKey, packet: Packet) {
         let port = self.state.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
         let begins_to_wait = if self.plan.is_shaped() {
-            port.join(key.device, frame.bytes())
+            port.join(key.device, packet.bytes())
         } else {
-            port.deliver(key.device, frame.bytes())
+            port.deliver(key.device, packet.bytes())
         };
         if begins_to_wait {
             self.waiting.push(key);
         }
-        self.pool.put(frame);
+        self.pool.put(packet);
     }
 
     /// Hands to hosts what waits. Nothing waits longer than until all is run that was due, and no longer than a burst.
@@ -159,7 +159,7 @@ impl Driver for Edge {
 
     #[inline]
     fn bytes(&self, packet: &Packet) -> u32 {
-        (packet.frame.bytes().len() - VNET_HEADER) as u32
+        (packet.bytes().len() - VNET_HEADER) as u32
     }
 
     #[inline]
@@ -180,11 +180,11 @@ impl Driver for Edge {
     }
 
     fn destination(&self, packet: &Packet) -> [u8; 6] {
-        packet.frame.bytes()[VNET_HEADER..].first_chunk().copied().expect("a frame that came in has a header")
+        packet.ethernet().first_chunk().copied().expect("a frame that came in has a header")
     }
 
     fn source(&self, packet: &Packet) -> [u8; 6] {
-        packet.frame.bytes()[VNET_HEADER + 6..].first_chunk().copied().expect("a frame that came in has a header")
+        packet.ethernet()[6..].first_chunk().copied().expect("a frame that came in has a header")
     }
 
     fn set_destination(&mut self, packet: &mut Packet, mac: [u8; 6]) {
@@ -192,20 +192,20 @@ impl Driver for Edge {
     }
 
     fn summary(&mut self, config: &Config, packet: &Packet) -> Summary {
-        Summary::of(config, &packet.frame.bytes()[VNET_HEADER..])
+        Summary::of(config, packet.ethernet())
     }
 
     fn frame<'a>(&'a self, packet: &'a Packet) -> Option<&'a [u8]> {
-        Some(&packet.frame.bytes()[VNET_HEADER..])
+        Some(packet.ethernet())
     }
 
     fn headers<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
-        &packet.frame.bytes()[VNET_HEADER..]
+        packet.ethernet()
     }
 
     fn finished<'a>(&'a self, packet: &'a Packet) -> Cow<'a, [u8]> {
         let frame = self.headers(packet);
-        match VirtioNetPacket::new_checked(packet.frame.bytes(), VNET_LAYOUT) {
+        match VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT) {
             Ok(header) if header.needs_checksum() && header.is_checksum_within_frame() => {
                 let mut frame = frame.to_vec();
                 let start = usize::from(header.checksum_start());
@@ -220,7 +220,7 @@ impl Driver for Edge {
     }
 
     fn rewrite(&mut self, packet: &mut Packet, field: Field) -> Result<(), wire::Error> {
-        let coverage = VirtioNetPacket::new_checked(packet.frame.bytes(), VNET_LAYOUT)?.coverage();
+        let coverage = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT)?.coverage();
         field.write(packet.frame(), coverage)
     }
 
@@ -240,44 +240,46 @@ impl Driver for Edge {
     }
 
     fn copy(&mut self, packet: &Packet) -> Option<Packet> {
-        let Some(mut frame) = self.pool.take() else {
+        let Some(mut copy) = self.pool.take() else {
             self.state.refused.no_buffer += 1;
             return None;
         };
-        let bytes = packet.frame.bytes();
+        let bytes = packet.bytes();
         // One from before the MTU became smaller may be longer than buffers are now.
-        let Some(room) = frame.buffer().get_mut(..bytes.len()) else {
-            self.pool.put(frame);
+        let Some(room) = copy.buffer().get_mut(..bytes.len()) else {
+            self.pool.put(copy);
             self.state.refused.removed += 1;
             return None;
         };
         room.copy_from_slice(bytes);
-        frame.set_len(bytes.len());
-        Some(Packet { frame, ..*packet })
+        copy.set_len(bytes.len());
+        (copy.forwarding, copy.number, copy.tag) = (packet.forwarding, packet.number, packet.tag);
+        Some(copy)
     }
 
     fn make(&mut self, bytes: &[u8], forwarding: Forwarding, tag: Tag) -> Option<Packet> {
-        let Some(mut frame) = self.pool.take() else {
+        let Some(mut packet) = self.pool.take() else {
             self.state.refused.no_buffer += 1;
             return None;
         };
         let end = VNET_HEADER + bytes.len();
         // Only a pipeline may write one that is too long.
-        let Some(buffer) = frame.buffer().get_mut(..end) else {
-            self.pool.put(frame);
+        let Some(buffer) = packet.buffer().get_mut(..end) else {
+            self.pool.put(packet);
             self.state.refused.malformed += 1;
             return None;
         };
         // An all-zero virtio-net header leaves nothing to be done.
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..].copy_from_slice(bytes);
-        frame.set_len(end);
-        Some(Packet { frame, forwarding, number: 0, tag })
+        packet.set_len(end);
+        (packet.forwarding, packet.number, packet.tag) = (forwarding, 0, tag);
+        Some(packet)
     }
 
     #[inline]
     fn free(&mut self, packet: Packet) {
-        self.pool.put(packet.frame);
+        self.pool.put(packet);
     }
 
     #[cold]
@@ -318,7 +320,7 @@ impl Driver for Edge {
         let mut lost = [0; 2];
         for (port, packet) in self.state.flight.take_on_way_to(ports) {
             lost[usize::from(port != ports[0])] += 1;
-            self.pool.put(packet.frame);
+            self.pool.put(packet);
         }
         lost
     }
@@ -342,7 +344,7 @@ impl Driver for Edge {
         // All members of a bond of ours are one device.
         let is_tap = self.state.ports[host.0 as usize].as_ref().is_some_and(|port| port.tap().is_some());
         let device = if is_tap { 0 } else { usize::from(self.plan.map().number(port)) };
-        self.hand_to_host(PortKey { host: host.0 as usize, device }, packet.frame);
+        self.hand_to_host(PortKey { host: host.0 as usize, device }, packet);
     }
 
     #[inline]

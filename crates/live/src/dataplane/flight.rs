@@ -3,34 +3,11 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use bond::Framed;
-use datapath::{Tag, Timer};
+use datapath::Timer;
 use machine::Time;
 use topology::{BondEndId, NetPort};
-use vswitch::Forwarding;
 
-use super::pool::Frame;
-use crate::tap::VNET_HEADER;
-
-/// A frame and what has been found out about it, once, where it came in.
-#[derive(Debug)]
-pub struct Packet {
-    /// Its bytes.
-    pub frame: Frame,
-    /// Where it goes.
-    pub forwarding: Forwarding,
-    /// As which one it entered the fabric at its worker, counted from the start; wraps.
-    pub number: u32,
-    /// What a bond has written on it.
-    pub tag: Tag,
-}
-
-impl Framed for Packet {
-    fn frame(&mut self) -> &mut [u8] {
-        let len = self.frame.bytes().len();
-        &mut self.frame.buffer()[VNET_HEADER..len]
-    }
-}
+use super::pool::Packet;
 
 /// Which way a packet passes a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,11 +151,12 @@ mod tests {
     use super::*;
     use crate::dataplane::pool::Pool;
     use topology::NodeId;
+    use vswitch::Forwarding;
     use vswitch::spread::FlowHash;
 
     fn arrival(pool: &mut Pool, number: usize, at: Time, port: u32) -> Passage {
-        let forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
-        let packet = Packet { frame: pool.take().unwrap(), forwarding, number: 0, tag: Tag::None };
+        let mut packet = pool.take().unwrap();
+        packet.forwarding = Forwarding { to: NodeId(number as u32), hash: FlowHash(0) };
         Passage { at, way: Way::In, port: NetPort(port), packet }
     }
 

@@ -10,9 +10,8 @@ use vswitch::spread::FlowHash;
 use vswitch::{DropReason, FLOOD, Forwarding, Ingress, classify};
 
 use super::edge::Edge;
-use super::flight::Packet;
 use super::poller::PortKey;
-use super::pool::Frame;
+use super::pool::Packet;
 use super::worker::Worker;
 use crate::control::Refusals;
 use crate::tap::VNET_HEADER;
@@ -46,7 +45,7 @@ impl Worker {
         if self.plan.is_shaped() {
             return self.read_to_cut(key, now);
         }
-        let Some(mut frame) = self.edge.pool.take() else {
+        let Some(mut packet) = self.edge.pool.take() else {
             return match port.read(device, &mut self.edge.spare) {
                 Ok(len) => {
                     if len.is_some() {
@@ -60,20 +59,20 @@ impl Worker {
                 }
             };
         };
-        let len = match port.read(device, frame.buffer()) {
+        let len = match port.read(device, packet.buffer()) {
             Ok(Some(len)) => len,
             result => {
-                self.edge.pool.put(frame);
+                self.edge.pool.put(packet);
                 if let Err(error) = result {
                     self.lose(host, &error);
                 }
                 return None;
             }
         };
-        frame.set_len(len);
+        packet.set_len(len);
         port.traffic.sent_packets += 1;
         port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
-        self.enter(key, now, frame);
+        self.enter(key, now, packet);
         Some(len)
     }
 
@@ -104,19 +103,19 @@ impl Worker {
 
     /// Lets a frame come in that `fill` writes; `None`: it is longer than a link takes.
     fn enter_bytes(&mut self, key: PortKey, now: Time, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
-        let Some(mut frame) = self.edge.pool.take() else {
+        let Some(mut packet) = self.edge.pool.take() else {
             return self.edge.refuse_of(key.host, |refused| &mut refused.no_buffer);
         };
-        let Some(len) = fill(frame.buffer()) else {
+        let Some(len) = fill(packet.buffer()) else {
             self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.edge.pool.put(frame);
+            return self.edge.pool.put(packet);
         };
-        frame.set_len(len);
+        packet.set_len(len);
         if let Some(port) = &mut self.edge.state.ports[key.host] {
             port.traffic.sent_packets += 1;
             port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
         }
-        self.enter(key, now, frame);
+        self.enter(key, now, packet);
     }
 
     /// A program in the host has removed its device. The kernel would report that again at every look.
@@ -133,95 +132,90 @@ impl Worker {
 
     /// Decides about a frame that came in from a host.
     #[inline]
-    fn enter(&mut self, key: PortKey, now: Time, frame: Frame) {
+    fn enter(&mut self, key: PortKey, now: Time, mut packet: Packet) {
         if self.edge.state.ports[key.host].as_ref().is_some_and(|port| port.tap().is_none()) {
-            return self.enter_by_device(key, now, frame);
+            return self.enter_by_device(key, now, packet);
         }
-        let bytes = frame.bytes();
+        let bytes = packet.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
             self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.edge.pool.put(frame);
+            return self.edge.pool.put(packet);
         }
         let (from, mut answer) = (NodeId(key.host as u32), [0; ANSWER_BYTES]);
-        match classify(&bytes[VNET_HEADER..], from, self.plan.host_table(), &mut answer) {
+        match classify(packet.ethernet(), from, self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
                 if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
-                    return self.edge.pool.put(frame);
+                    return self.edge.pool.put(packet);
                 }
-                self.edge.state.entered += 1;
-                let number = self.edge.state.entered as u32;
-                let packet = Packet { frame, forwarding, number, tag: Tag::None };
+                self.edge.stamp(&mut packet, forwarding, Tag::None);
                 let port = self.plan.port(PortKey { device: 0, ..key });
                 self.graph.depart(self.plan.tables().at(now), &mut self.edge, port, packet);
             }
-            Ingress::Answer(len) => self.answer(key, frame, &answer[..len]),
+            Ingress::Answer(len) => self.answer(key, packet, &answer[..len]),
             Ingress::Drop(reason) => {
                 if matches!(reason, DropReason::Group) {
                     let port = self.plan.port(PortKey { device: 0, ..key });
-                    self.graph.overhear(self.plan.tables(), port, &frame.bytes()[VNET_HEADER..]);
+                    self.graph.overhear(self.plan.tables(), port, packet.ethernet());
                 }
                 self.refuse(key.host, reason);
-                self.edge.pool.put(frame);
+                self.edge.pool.put(packet);
             }
         }
     }
 
     /// Decides about a frame that came by a device of a host that is not made. Its bond, if it has one, has sent it by this member; the
     /// other end of the bond is told of all that is not for a host: LACPDUs, announcements, questions.
-    fn enter_by_device(&mut self, key: PortKey, now: Time, frame: Frame) {
-        let bytes = frame.bytes();
+    fn enter_by_device(&mut self, key: PortKey, now: Time, mut packet: Packet) {
+        let bytes = packet.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
             self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.edge.pool.put(frame);
+            return self.edge.pool.put(packet);
         }
         let (tables, port) = (self.plan.tables(), self.plan.port(key));
-        self.edge.state.entered += 1;
-        let number = self.edge.state.entered as u32;
-        let with = |frame, forwarding, tag| Packet { frame, forwarding, number, tag };
-        let control = |frame| {
-            let to = tables.map.far_node(port);
-            with(frame, Forwarding { to, hash: FlowHash(0) }, Tag::Control)
-        };
+        let to_far_end = || Forwarding { to: tables.map.far_node(port), hash: FlowHash(0) };
         let is_in_bond = || tables.map.bond(port).is_some();
         if !self.graph.wires[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
-            return self.graph.depart_by(tables.at(now), &mut self.edge, port, control(frame));
+            self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
+            return self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
         }
-        self.learn_announced(key, &frame);
+        self.learn_announced(key, packet.ethernet());
         let (from, mut answer) = (NodeId(key.host as u32), [0; ANSWER_BYTES]);
-        match classify(&frame.bytes()[VNET_HEADER..], from, self.plan.host_table(), &mut answer) {
+        match classify(packet.ethernet(), from, self.plan.host_table(), &mut answer) {
             Ingress::Forward(forwarding) => {
                 if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
-                    return self.edge.pool.put(frame);
+                    return self.edge.pool.put(packet);
                 }
-                self.graph.depart_by(tables.at(now), &mut self.edge, port, with(frame, forwarding, Tag::None));
+                self.edge.stamp(&mut packet, forwarding, Tag::None);
+                self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
             }
             Ingress::Answer(len) => {
-                let packet = control(frame);
+                self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
                 if is_in_bond()
                     && let Some(copy) = self.edge.copy(&packet)
                 {
                     self.graph.depart_by(tables.at(now), &mut self.edge, port, copy);
                 }
-                self.answer(key, packet.frame, &answer[..len]);
+                self.answer(key, packet, &answer[..len]);
             }
             Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
                 if is_in_bond() =>
             {
-                self.graph.depart_by(tables.at(now), &mut self.edge, port, control(frame));
+                self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
+                self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
             }
             Ingress::Drop(reason) => {
                 self.refuse(key.host, reason);
-                self.edge.pool.put(frame);
+                self.edge.pool.put(packet);
             }
         }
     }
 
     /// Learns from what a host that is not made tells its peers which addresses it has.
-    fn learn_announced(&self, PortKey { host, device }: PortKey, frame: &Frame) {
+    fn learn_announced(&self, PortKey { host, device }: PortKey, frame: &[u8]) {
         let (host, host_table) = (NodeId(host as u32), self.plan.host_table());
         if host_table.answers_itself(host)
-            && let Some(claim) = claim(&frame.bytes()[VNET_HEADER..], host_table)
+            && let Some(claim) = claim(frame, host_table)
             && claim.host == host
         {
             host_table.learn(host, device, claim.mac);
@@ -241,18 +235,25 @@ impl Worker {
 
     /// Hands a host the answer to its question about a neighbour, in the question's buffer.
     #[cold]
-    fn answer(&mut self, port: PortKey, mut frame: Frame, answer: &[u8]) {
+    fn answer(&mut self, port: PortKey, mut packet: Packet, answer: &[u8]) {
         let end = VNET_HEADER + answer.len();
-        let buffer = frame.buffer();
+        let buffer = packet.buffer();
         // An all-zero virtio-net header leaves nothing to be done.
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..end].copy_from_slice(answer);
-        frame.set_len(end);
-        self.edge.hand_to_host(port, frame);
+        packet.set_len(end);
+        self.edge.hand_to_host(port, packet);
     }
 }
 
 impl Edge {
+    /// Writes on a packet that enters the fabric what has been found out about it.
+    #[inline]
+    fn stamp(&mut self, packet: &mut Packet, forwarding: Forwarding, tag: Tag) {
+        self.state.entered += 1;
+        (packet.forwarding, packet.tag, packet.number) = (forwarding, tag, self.state.entered as u32);
+    }
+
     /// Whether a host may send one more packet to everybody; if not, it is counted.
     #[cold]
     fn may_flood(&mut self, host: usize, now: Time) -> bool {

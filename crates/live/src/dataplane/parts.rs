@@ -10,9 +10,10 @@ use vswitch::FLOOD;
 
 use super::bond_state;
 use super::edge::EdgeState;
-use super::flight::{Packet, Passage, Way};
+use super::flight::{Passage, Way};
 use super::host_port::HostPort;
 use super::plan::Plan;
+use super::pool::Packet;
 use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
 use crate::device::Attached;
 use crate::log_quota::LogQuota;

@@ -5,7 +5,7 @@ use bond::{End, LinkState, Member, MemberId};
 use machine::Time;
 use topology::{BondEndId, NodeId};
 
-use super::flight::Packet;
+use super::pool::Packet;
 use super::worker::Worker;
 use crate::settling::{Unsettled, UnsettledMember};
 

@@ -12,10 +12,11 @@ use machine::{Span, Time};
 use topology::{BondEndId, LinkId, Routes};
 
 use super::edge::{Edge, Handed};
-use super::flight::{Due, Packet, Way};
+use super::flight::{Due, Way};
 use super::parts::{Parts, Report};
 use super::plan::Plan;
 use super::poller::{Poller, PortKey, Ready};
+use super::pool::Packet;
 use crate::clock::Clock;
 use crate::device::Replacement;
 use crate::settling::Unsettled;
