@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use machine::mix;
 use topology::{NodeId, PortId, TiVec, Topology};
 
 use crate::flow_key::mac_bits;
@@ -111,7 +110,9 @@ impl HostTable {
     #[inline]
     fn probe(&self, mac: u64) -> usize {
         let mask = self.by_mac.len() - 1;
-        let mut at = mix(mac) as usize & mask;
+        // One multiplication spreads addresses that are counted up, as those of most files, over the upper half. Whose address is looked up can choose no
+        // long probes: those are made of the file's addresses.
+        let mut at = (mac.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
         while self.by_mac[at].mac != mac && self.by_mac[at].mac != FREE {
             at = (at + 1) & mask;
         }

@@ -3,7 +3,7 @@
 use datapath::{Driver as _, Tag, storm_limit};
 use link::Link;
 use machine::Time;
-use topology::NodeId;
+use topology::{NetPort, NodeId};
 use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
@@ -22,29 +22,43 @@ const BURST_FRAMES: usize = 64;
 /// Bytes read from one port before the next one has its turn.
 const BURST_BYTES: usize = 256 << 10;
 
+/// Where frames of one burst come in.
+#[derive(Clone, Copy)]
+struct Entry {
+    key: PortKey,
+    port: NetPort,
+    /// Of a host that is not made.
+    is_device: bool,
+}
+
 impl Worker {
-    /// Reads what a host has sent.
-    pub(super) fn read_burst(&mut self, port: PortKey) {
+    /// Reads what a host has sent; whether more of it may wait.
+    pub(super) fn read_burst(&mut self, key: PortKey) -> bool {
         let now = self.run_all_due();
         self.edge.hand_over_waiting();
+        let Some(port) = &self.edge.state.ports[key.host] else { return false };
+        let is_device = port.tap().is_none();
+        // All members of a bond of ours are one device.
+        let device = if is_device { key.device } else { 0 };
+        let entry = Entry { key, port: self.plan.port(PortKey { device, ..key }), is_device };
+        let is_shaped = self.plan.is_shaped();
         let mut bytes = 0;
         for _ in 0..BURST_FRAMES {
-            let Some(len) = self.read(port, now) else { return };
+            let read = if is_shaped { self.read_to_cut(entry, now) } else { self.read(entry, now) };
+            let Some(len) = read else { return false };
             bytes += len;
             if bytes >= BURST_BYTES {
-                return;
+                break;
             }
         }
+        true
     }
 
     /// Reads one frame and sends it on its way; `None` if there is none.
     #[inline]
-    fn read(&mut self, key: PortKey, now: Time) -> Option<usize> {
-        let PortKey { host, device } = key;
+    fn read(&mut self, entry: Entry, now: Time) -> Option<usize> {
+        let PortKey { host, device } = entry.key;
         let Some(port) = &mut self.edge.state.ports[host] else { return None };
-        if self.plan.is_shaped() {
-            return self.read_to_cut(key, now);
-        }
         let Some(mut packet) = self.edge.pool.take() else {
             return match port.read(device, &mut self.edge.spare) {
                 Ok(len) => {
@@ -72,13 +86,14 @@ impl Worker {
         packet.set_len(len);
         port.traffic.sent_packets += 1;
         port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
-        self.enter(key, now, packet);
+        self.enter(entry, now, packet);
         Some(len)
     }
 
     /// The same where links have rates, so that they carry frames: the kernel leaves segments of up to 64 KiB uncut, since one call that
     /// reads all of it costs a fraction of one for each frame, and they are cut here.
-    fn read_to_cut(&mut self, key: PortKey, now: Time) -> Option<usize> {
+    fn read_to_cut(&mut self, entry: Entry, now: Time) -> Option<usize> {
+        let key = entry.key;
         let port = self.edge.state.ports[key.host].as_mut()?;
         let len = match port.read(key.device, &mut self.edge.spare) {
             Ok(len) => len?,
@@ -89,10 +104,10 @@ impl Worker {
         };
         let spare = std::mem::take(&mut self.edge.spare);
         match LargeSegment::find(&spare[..len]) {
-            Ok(None) => self.enter_bytes(key, now, |out| copied(&spare[..len], out)),
+            Ok(None) => self.enter_bytes(entry, now, |out| copied(&spare[..len], out)),
             Ok(Some(segment)) => {
                 for piece in 0..segment.count() {
-                    self.enter_bytes(key, now, |out| segment.emit(piece, out));
+                    self.enter_bytes(entry, now, |out| segment.emit(piece, out));
                 }
             }
             Err(_) => self.edge.refuse_of(key.host, |refused| &mut refused.malformed),
@@ -102,7 +117,8 @@ impl Worker {
     }
 
     /// Lets a frame come in that `fill` writes; `None`: it is longer than a link takes.
-    fn enter_bytes(&mut self, key: PortKey, now: Time, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
+    fn enter_bytes(&mut self, entry: Entry, now: Time, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
+        let key = entry.key;
         let Some(mut packet) = self.edge.pool.take() else {
             return self.edge.refuse_of(key.host, |refused| &mut refused.no_buffer);
         };
@@ -115,7 +131,7 @@ impl Worker {
             port.traffic.sent_packets += 1;
             port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
         }
-        self.enter(key, now, packet);
+        self.enter(entry, now, packet);
     }
 
     /// A program in the host has removed its device. The kernel would report that again at every look.
@@ -132,9 +148,10 @@ impl Worker {
 
     /// Decides about a frame that came in from a host.
     #[inline]
-    fn enter(&mut self, key: PortKey, now: Time, mut packet: Packet) {
-        if self.edge.state.ports[key.host].as_ref().is_some_and(|port| port.tap().is_none()) {
-            return self.enter_by_device(key, now, packet);
+    fn enter(&mut self, entry: Entry, now: Time, mut packet: Packet) {
+        let Entry { key, port, is_device } = entry;
+        if is_device {
+            return self.enter_by_device(entry, now, packet);
         }
         let bytes = packet.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
@@ -148,13 +165,11 @@ impl Worker {
                     return self.edge.pool.put(packet);
                 }
                 self.edge.stamp(&mut packet, forwarding, Tag::None);
-                let port = self.plan.port(PortKey { device: 0, ..key });
                 self.graph.depart(self.plan.tables().at(now), &mut self.edge, port, packet);
             }
             Ingress::Answer(len) => self.answer(key, packet, &answer[..len]),
             Ingress::Drop(reason) => {
                 if matches!(reason, DropReason::Group) {
-                    let port = self.plan.port(PortKey { device: 0, ..key });
                     self.graph.overhear(self.plan.tables(), port, packet.ethernet());
                 }
                 self.refuse(key.host, reason);
@@ -165,13 +180,13 @@ impl Worker {
 
     /// Decides about a frame that came by a device of a host that is not made. Its bond, if it has one, has sent it by this member; the
     /// other end of the bond is told of all that is not for a host: LACPDUs, announcements, questions.
-    fn enter_by_device(&mut self, key: PortKey, now: Time, mut packet: Packet) {
+    fn enter_by_device(&mut self, Entry { key, port, .. }: Entry, now: Time, mut packet: Packet) {
         let bytes = packet.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
             self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.edge.pool.put(packet);
         }
-        let (tables, port) = (self.plan.tables(), self.plan.port(key));
+        let tables = self.plan.tables();
         let to_far_end = || Forwarding { to: tables.map.far_node(port), hash: FlowHash(0) };
         let is_in_bond = || tables.map.bond(port).is_some();
         if !self.graph.wires[port].link().is_some_and(Link::is_up) {
