@@ -148,6 +148,11 @@ impl Port for PacketPort {
     }
 
     #[inline]
+    fn is_waiting(&self) -> bool {
+        self.batch.is_waiting()
+    }
+
+    #[inline]
     fn flush(&mut self) -> Unsent {
         self.batch.flush(&self.socket)
     }

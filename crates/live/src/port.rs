@@ -20,6 +20,11 @@ pub trait Port: AsFd + Debug + Send {
     /// If the device does not take it: its queue is full, or it is down. The frame is lost then, as on a wire.
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 
+    /// Whether [`Port::flush`] has something to do or to tell.
+    fn is_waiting(&self) -> bool {
+        false
+    }
+
     /// Sends what waits: to be called at the end of each burst of frames. What was taken by [`Port::write`] since this was called last
     /// and the device has not taken after all: it is lost. A port that writes each frame at once does nothing.
     fn flush(&mut self) -> Unsent {

@@ -121,7 +121,7 @@ impl HostPort {
     #[inline]
     pub fn deliver(&mut self, device: usize, frame: &[u8]) -> bool {
         self.write(device, frame);
-        self.begins_to_wait(device)
+        self.socket_waits(device) && self.is_news(device)
     }
 
     #[inline]
@@ -130,12 +130,16 @@ impl HostPort {
         self.traffic.count_received(written.is_ok(), 1, (frame.len() - VNET_HEADER) as u64);
     }
 
-    /// Whether something waits at a device of which the worker does not know. A TAP takes each frame at once.
+    /// Whether frames wait in a device's port. A TAP takes each frame at once.
     #[inline]
-    fn begins_to_wait(&mut self, device: usize) -> bool {
-        let joining = &mut self.joining[device];
-        let waits = !self.sockets.is_empty() || joining.joiner.pieces() > 0 || !joining.fragments.is_empty();
-        waits && !std::mem::replace(&mut joining.is_announced, true)
+    fn socket_waits(&self, device: usize) -> bool {
+        self.sockets.get(device).is_some_and(|socket| socket.is_waiting())
+    }
+
+    /// Whether the worker does not know yet that something waits at a device; it does now.
+    #[inline]
+    fn is_news(&mut self, device: usize) -> bool {
+        !std::mem::replace(&mut self.joining[device].is_announced, true)
     }
 
     /// Takes a frame to hand it over together with others, and hands over what it does not go with. Whether the device has something that
@@ -148,7 +152,9 @@ impl HostPort {
                 self.write(device, frame);
             }
         }
-        self.begins_to_wait(device)
+        let joining = &self.joining[device];
+        let waits = joining.joiner.pieces() > 0 || !joining.fragments.is_empty() || self.socket_waits(device);
+        waits && self.is_news(device)
     }
 
     /// Takes a fragment for a TAP. Only TCP's segments overtake what waits here, which is UDP's: of one flow, whole datagrams leave in the order

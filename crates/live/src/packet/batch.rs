@@ -59,6 +59,12 @@ impl Batch {
         Ok(())
     }
 
+    /// Whether something waits, or was not taken and is to be told.
+    #[inline]
+    pub const fn is_waiting(&self) -> bool {
+        self.frames > 0 || self.unsent.frames > 0
+    }
+
     /// Sends what waits. What the device has not taken since this was called last.
     pub fn flush(&mut self, socket: impl AsFd) -> Unsent {
         if self.frames > 0 {
