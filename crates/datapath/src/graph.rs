@@ -68,7 +68,7 @@ enum Kind {
     Elsewhere,
 }
 
-/// The state of a network, or of a part of it: what belongs to another part is not there.
+/// The state of a network, or of a part of it: what belongs to another part only is not there.
 #[derive(Debug)]
 pub struct Graph<P> {
     /// Next hops, as links are now or were a moment ago.

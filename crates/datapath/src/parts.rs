@@ -1,4 +1,4 @@
-//! A graph in parts, each with the wires, switches and ends of bonds of some nodes.
+//! A graph in parts: each has all switches, and some of the wires, pipelines and ends of bonds.
 
 use std::sync::Arc;
 

@@ -348,19 +348,28 @@ fn a_link_without_carrier_takes_nothing_in_any_part_and_switches_of_all_leave_it
             let (graph, part) = &mut network.parts[at];
             graph.set_carrier(network.tables.at(Time::ZERO), part, link, false);
         }
-        // Before there are other routes, there is no other way.
-        network.send(0, 1);
+        // Before there are other routes, there is no other way, wherever a packet is forwarded.
+        let forwards = |at: usize| division != Division::Nodes || at == 0;
+        let tables = Arc::clone(&network.tables);
+        let port = tables.map.far(tables.map.port(NodeId(0), PortId(0)));
+        for at in (0..SWITCHES as usize).filter(|at| forwards(*at)) {
+            let packet = Packet { from: NodeId(0), forwarding: Forwarding { to: NodeId(1), hash: FlowHash(0) } };
+            let (graph, part) = &mut network.parts[at];
+            graph.arrive(tables.at(Time::ZERO), part, port, packet);
+            assert_eq!(part.lost, [Loss::NoRoute], "{division:?}, part {at}");
+        }
         network.run();
-        let lost: Vec<Loss> = network.parts.iter().flat_map(|(_, part)| part.lost.clone()).collect();
-        assert_eq!((lost, network.heard()[1][0]), (vec![Loss::NoRoute], 0), "{division:?}");
+        assert_eq!(network.heard()[1][0], 0);
         network.pull(&[link]);
         (0..SWITCHES as usize).for_each(|at| network.reroute(at));
         network.send(0, 1);
         network.run();
         assert_eq!(network.heard()[1][0], 1);
-        let down: Vec<LinkId> =
-            network.parts[0].0.links_down(&network.tables.map, &network.topology).collect();
-        assert_eq!(down, [link]);
+        for (at, (graph, _)) in network.parts.iter().enumerate() {
+            let has_it = division == Division::Hosts || at < 2;
+            let down: Vec<LinkId> = graph.links_down(&tables.map, &network.topology).collect();
+            assert_eq!(down, vec![link; usize::from(has_it)], "{division:?}, part {at}");
+        }
     }
 }
 

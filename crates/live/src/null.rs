@@ -138,6 +138,11 @@ impl Port for NullPort {
     fn write(&mut self, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
+
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -21,9 +21,7 @@ pub trait Port: AsFd + Debug + Send {
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 
     /// Whether [`Port::flush`] has something to do or to tell.
-    fn is_waiting(&self) -> bool {
-        false
-    }
+    fn is_waiting(&self) -> bool;
 
     /// Sends what waits: to be called at the end of each burst of frames. What was taken by [`Port::write`] since this was called last
     /// and the device has not taken after all: it is lost. A port that writes each frame at once does nothing.

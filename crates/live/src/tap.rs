@@ -121,6 +121,10 @@ impl Port for Tap {
     fn write(&mut self, frame: &[u8]) -> io::Result<()> {
         Self::write(self, frame)
     }
+
+    fn is_waiting(&self) -> bool {
+        false
+    }
 }
 
 impl AsFd for Tap {

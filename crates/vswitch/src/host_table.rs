@@ -110,9 +110,10 @@ impl HostTable {
     #[inline]
     fn probe(&self, mac: u64) -> usize {
         let mask = self.by_mac.len() - 1;
-        // One multiplication spreads addresses that are counted up, as those of most files, over the upper half. Whose address is looked up can choose no
-        // long probes: those are made of the file's addresses.
-        let mut at = (mac.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        // One multiplication spreads addresses that are counted up, as those of most files; its upper bits depend on all bits of the address. Whose address
+        // is looked up can choose no long probes: those are made of the file's addresses.
+        let spread = mac.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
+        let mut at = (spread >> (63 - self.by_mac.len().trailing_zeros())) as usize & mask;
         while self.by_mac[at].mac != mac && self.by_mac[at].mac != FREE {
             at = (at + 1) & mask;
         }

@@ -4,8 +4,8 @@ use bond::{End, LinkState, MemberId, Mode};
 use machine::Time;
 use topology::BondEndId;
 
-use super::pool::Packet;
 use super::plan::Plan;
+use super::pool::Packet;
 use crate::control::{BondState, MemberState};
 
 /// How an end with this index in the fabric is at `now`.

@@ -17,7 +17,7 @@ use super::flows::Flows;
 use super::host_port::HostPort;
 use super::plan::Plan;
 use super::poller::{Poller, PortKey};
-use super::pool::{Packet, Pool};
+use super::pool::{Depot, Packet, Pool};
 use crate::clock::Clock;
 use crate::control::{Refusals, WorkerCounters};
 use crate::device::Replacement;
@@ -77,11 +77,12 @@ impl Edge {
         plan: Arc<Plan>,
         clock: Clock,
         state: EdgeState,
+        depot: Depot,
         outboxes: Vec<SyncSender<Handed>>,
         pollers: Arc<[Arc<Poller>]>,
     ) -> Self {
         // One byte more than a frame may have shows a frame that is too long.
-        let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES);
+        let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES, depot);
         let spare = vec![0; VNET_HEADER + LARGEST_FRAME];
         Self { id, plan, clock, state, pool, spare, waiting: Vec::new(), outboxes, pollers }
     }
@@ -117,7 +118,8 @@ impl Edge {
     /// call and one walk through the host's TCP for all of them.
     #[inline]
     pub(super) fn hand_to_host(&mut self, key: PortKey, packet: Packet) {
-        let port = self.state.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
+        let port =
+            self.state.ports[key.host].as_mut().expect("what comes to a host is carried to a worker that has its port");
         let begins_to_wait = if self.plan.is_shaped() {
             port.join(key.device, packet.bytes())
         } else {
@@ -133,7 +135,9 @@ impl Edge {
     #[inline]
     pub(super) fn hand_over_waiting(&mut self) {
         for key in self.waiting.drain(..) {
-            let port = self.state.ports[key.host].as_mut().expect("a worker owns the ports of its hosts");
+            let port = self.state.ports[key.host]
+                .as_mut()
+                .expect("what comes to a host is carried to a worker that has its port");
             port.hand_over(key.device);
         }
     }
@@ -184,7 +188,7 @@ impl Driver for Edge {
     }
 
     fn source(&self, packet: &Packet) -> [u8; 6] {
-        packet.ethernet()[6..].first_chunk().copied().expect("a frame that came in has a header")
+        packet.source()
     }
 
     fn set_destination(&mut self, packet: &mut Packet, mac: [u8; 6]) {

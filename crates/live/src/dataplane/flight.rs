@@ -149,7 +149,7 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataplane::pool::Pool;
+    use crate::dataplane::pool::{Depot, Pool};
     use topology::NodeId;
     use vswitch::Forwarding;
     use vswitch::spread::FlowHash;
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn arrivals_come_by_time_and_then_by_order() {
-        let mut pool = Pool::new(10, 1_000);
+        let mut pool = Pool::new(10, 1_000, Depot::default());
         let mut flight = Flight::default();
         for (number, ns) in [30, 10, 20, 10, 10].into_iter().enumerate() {
             flight.add(arrival(&mut pool, number, Time::from_ns(ns), 0));
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_over_a_link_is_taken_and_the_rest_keeps_its_order() {
-        let mut pool = Pool::new(10, 1_000);
+        let mut pool = Pool::new(10, 1_000, Depot::default());
         let mut flight = Flight::default();
         flight.add_timer(Time::from_ns(5), Due::Log(BondEndId(0)));
         for (number, port) in [0, 1, 2, 1, 4, 0, 2].into_iter().enumerate() {

@@ -88,7 +88,9 @@ impl HostPort {
     }
 
     fn with(attached: &Attached, sockets: Vec<Box<dyn Port>>, is_beside: bool) -> Self {
-        let joining = (0..sockets.len().max(1)).map(|_| Joining::default()).collect();
+        // Beside others there are no rates, and nothing is joined.
+        let devices = if is_beside { 0 } else { sockets.len().max(1) };
+        let joining = (0..devices).map(|_| Joining::default()).collect();
         Self {
             attached: attached.clone(),
             is_beside,

@@ -36,6 +36,7 @@ use parts::Parts;
 pub use plan::Plan;
 pub use poller::probe;
 use poller::{Poller, PortKey};
+use pool::Depot;
 use worker::{Channels, Command, Worker};
 
 /// Frames that a ring between two workers holds.
@@ -66,7 +67,7 @@ pub struct DataPlane {
 struct Handle {
     commands: Sender<Command>,
     poller: Arc<Poller>,
-    thread: JoinHandle<Parts>,
+    thread: JoinHandle<(Parts, Receiver<Handed>)>,
 }
 
 impl DataPlane {
@@ -80,24 +81,45 @@ impl DataPlane {
     /// Goes on with another plan; what both have in common keeps its state. Nothing changes if this fails.
     pub fn change(&mut self, plan: Plan, attached: &[Attached]) -> Result<(), Error> {
         let pollers = open_pollers(&plan, attached)?;
-        let mut old = Parts::default();
-        for (number, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
-            old.merge(&self.plan, number, worker.stop());
-        }
+        let old = self.stop();
         let parts = old.carried_over(&self.plan, &plan, attached, self.clock.now());
         *self = Self::run(Arc::new(plan), self.clock, &pollers, parts);
         Ok(())
+    }
+
+    /// Stops the workers. What they own, and what they had handed to each other, as one.
+    fn stop(&mut self) -> Parts {
+        // All at once, so that nobody hands over more than a ring holds to one that has ended.
+        self.workers.iter().for_each(Handle::tell_to_stop);
+        let mut all = Parts::default();
+        let mut inboxes = Vec::new();
+        for (number, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
+            let (parts, inbox) = worker.thread.join().expect("a worker does not panic");
+            all.merge(&self.plan, number, parts);
+            inboxes.push(inbox);
+        }
+        for Handed(passage) in inboxes.iter().flat_map(Receiver::try_iter) {
+            all.edge.flight.add(passage);
+        }
+        all
     }
 
     fn run(plan: Arc<Plan>, clock: Clock, pollers: &Arc<[Arc<Poller>]>, parts: Parts) -> Self {
         let down = parts.links_down(&plan).into_iter().collect();
         let shares = parts.split(&plan);
         let handovers: Vec<_> = (0..plan.workers()).map(|_| mpsc::sync_channel(RING_FRAMES)).collect();
+        let depot = Depot::default();
         let senders: Vec<SyncSender<Handed>> = handovers.iter().map(|(sender, _)| sender.clone()).collect();
         let inboxes = handovers.into_iter().map(|(_, receiver)| receiver);
         let workers = shares.into_iter().zip(inboxes).enumerate().map(|(id, (parts, inbox))| {
             let (commands, taken) = mpsc::channel();
-            let channels = Channels { inbox, outboxes: senders.clone(), pollers: Arc::clone(pollers), commands: taken };
+            let channels = Channels {
+                inbox,
+                outboxes: senders.clone(),
+                depot: depot.clone(),
+                pollers: Arc::clone(pollers),
+                commands: taken,
+            };
             let worker = Worker::new(id, Arc::clone(&plan), clock, parts, channels);
             let name = format!("worker-{id}");
             let thread = thread::Builder::new().name(name).spawn(move || worker.run()).expect("a thread can be made");
@@ -179,9 +201,7 @@ impl DataPlane {
 
 impl Drop for DataPlane {
     fn drop(&mut self) {
-        for worker in std::mem::take(&mut self.workers) {
-            drop(worker.stop());
-        }
+        drop(self.stop());
     }
 }
 
@@ -208,10 +228,9 @@ impl Handle {
         answer
     }
 
-    fn stop(self) -> Parts {
+    fn tell_to_stop(&self) {
         let _ = self.commands.send(Command::Stop);
         self.poller.notify();
-        self.thread.join().expect("a worker does not panic")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What runs, and belongs to one worker: switches, links, ports, packets under way, and what they counted.
+//! What runs, and is one worker's: switches, links, ports, packets under way, and what they counted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ impl Parts {
             graph: Graph::new(now, &fabric.topology, plan.tables(), plan.routes(&[]), chance),
             edge: EdgeState {
                 ports: none(plan.hosts()),
-                forwarded: blank_forwarded(plan),
+                forwarded: blank_forwarded(plan, |_| true),
                 quotas: fabric.bonds.iter().map(|_| Some(LogQuota::default())).collect(),
                 ..EdgeState::default()
             },
@@ -56,11 +56,13 @@ impl Parts {
         self.graph.merge(graph, |node| plan.owner(node) == worker, plan.tables());
         let mine = &mut self.edge;
         fill(&mut mine.ports, edge.ports, HostPort::merge);
-        if mine.forwarded.is_empty() {
-            mine.forwarded = edge.forwarded;
-        } else {
-            let counts = mine.forwarded.iter_mut().flatten().zip(edge.forwarded.iter().flatten());
-            counts.for_each(|(mine, other)| *mine += other);
+        mine.forwarded.resize_with(edge.forwarded.len(), Box::default);
+        for (mine, other) in mine.forwarded.iter_mut().zip(edge.forwarded) {
+            if mine.is_empty() {
+                *mine = other;
+            } else {
+                mine.iter_mut().zip(other).for_each(|(mine, other)| *mine += other);
+            }
         }
         fill(&mut mine.quotas.raw, edge.quotas.raw, |mine, other| *mine = other);
         edge.flight.drain().for_each(|arrival| mine.flight.add(arrival));
@@ -80,9 +82,12 @@ impl Parts {
         let Self { graph, mut edge } = self;
         let owners = (|node| plan.owner(node), |port| plan.wire_owner(port));
         let graphs = graph.split(plan.tables(), plan.workers(), owners.0, owners.1);
-        let mut shares: Vec<Self> = graphs.into_iter().map(|graph| Self::blank(plan, graph, edge.entered)).collect();
-        // Which worker has it makes no difference: all are added up.
-        shares[0].edge.forwarded = edge.forwarded;
+        let workers = graphs.into_iter().enumerate();
+        let mut shares: Vec<Self> =
+            workers.map(|(worker, graph)| Self::blank(plan, worker, graph, edge.entered)).collect();
+        for (at, forwarded) in edge.forwarded.into_iter().enumerate() {
+            shares[plan.owner(plan.map().node_of_switch(at))].edge.forwarded[at] = forwarded;
+        }
         for (at, port) in edge.ports.into_iter().enumerate() {
             let (host, owner) = (NodeId(at as u32), plan.owner(NodeId(at as u32)));
             if let Some(port) = port.as_ref().filter(|_| plan.is_handed_by_each(host)) {
@@ -99,7 +104,11 @@ impl Parts {
                 Way::In => plan.taker(passage.port),
                 Way::Out => plan.wire_owner(passage.port),
             };
-            let worker = if let Owner::One(worker) = owner { worker } else { 0 };
+            let worker = match owner {
+                Owner::One(worker) => worker,
+                // What follows it in its flow comes in there.
+                Owner::Each => plan.host_table().by_mac(passage.packet.source()).map_or(0, |host| plan.owner(host)),
+            };
             shares[worker].edge.flight.add(passage);
         }
         for (to, flow) in edge.flows.drain() {
@@ -115,12 +124,12 @@ impl Parts {
         shares
     }
 
-    fn blank(plan: &Plan, graph: Graph<Packet>, entered: u64) -> Self {
+    fn blank(plan: &Plan, worker: usize, graph: Graph<Packet>, entered: u64) -> Self {
         Self {
             graph,
             edge: EdgeState {
                 ports: none(plan.hosts()),
-                forwarded: blank_forwarded(plan),
+                forwarded: blank_forwarded(plan, |switch| plan.has_switch(worker, switch)),
                 quotas: none(plan.fabric().bonds.len()).into(),
                 entered,
                 ..EdgeState::default()
@@ -235,9 +244,9 @@ fn fill<T>(into: &mut Vec<Option<T>>, from: Vec<Option<T>>, merge: impl Fn(&mut 
     }
 }
 
-/// By switch and destination: nothing has been forwarded yet.
-fn blank_forwarded(plan: &Plan) -> Vec<Box<[u64]>> {
-    (0..plan.switches()).map(|_| vec![0; plan.hosts()].into()).collect()
+/// By switch and destination: nothing has been forwarded yet. Where packets pass no switch, there is no row for it.
+fn blank_forwarded(plan: &Plan, passes: impl Fn(usize) -> bool) -> Vec<Box<[u64]>> {
+    (0..plan.switches()).map(|switch| vec![0; if passes(switch) { plan.hosts() } else { 0 }].into()).collect()
 }
 
 /// Where each node of `old` is in `new`, by name and kind.
@@ -358,7 +367,11 @@ impl Report {
         let name = |id: usize| plan.fabric().topology.nodes[NodeId::from(id)].name.clone();
         let forwarded = forwarded.into_iter();
         counters.forwarded = forwarded
-            .map(|((switch, host), packets)| Forwarded { switch: name(plan.hosts() + switch), host: name(host), packets })
+            .map(|((switch, host), packets)| Forwarded {
+                switch: name(plan.hosts() + switch),
+                host: name(host),
+                packets,
+            })
             .collect();
         counters
     }

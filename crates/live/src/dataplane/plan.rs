@@ -24,6 +24,8 @@ pub struct Plan {
     tables: Tables,
     routes: Arc<Routes>,
     shaped: bool,
+    /// Whether each worker has all switches.
+    is_shared: bool,
     workers: usize,
     /// Which worker owns each node.
     owner: TiVec<NodeId, u16>,
@@ -54,7 +56,7 @@ impl Plan {
             if is_each { Owner::Each } else { Owner::One(usize::from(owner[node])) }
         };
         let takers = map.ports().map(taker).collect();
-        Self { tables, routes: Arc::new(routes), shaped: is_shaped, owner, takers, workers, fabric }
+        Self { tables, routes: Arc::new(routes), shaped: is_shaped, is_shared, owner, takers, workers, fabric }
     }
 
     /// The network that it was made from.
@@ -90,6 +92,11 @@ impl Plan {
     /// Whether any link has a rate or a delay: then no frame is longer than an MTU.
     pub const fn is_shaped(&self) -> bool {
         self.shaped
+    }
+
+    /// Whether packets may pass a switch at a worker.
+    pub fn has_switch(&self, worker: usize, switch: usize) -> bool {
+        self.is_shared || self.owner(self.map().node_of_switch(switch)) == worker
     }
 
     /// How many threads run it.
@@ -189,7 +196,7 @@ fn takes_from_each(node: &Node) -> bool {
 }
 
 /// Deals out the switches in equal runs of neighbours in the file's order, and to each host the worker of its switch. Where workers share the switches,
-/// hosts are dealt out themselves, unless they are in bonds.
+/// hosts are dealt out themselves, unless they are in bonds or behind devices: then most packets stay at one worker.
 fn owners(topology: &Topology, workers: usize, is_shared: bool) -> TiVec<NodeId, u16> {
     let hosts = topology.hosts as usize;
     let switches = topology.switch_count();
@@ -197,7 +204,8 @@ fn owners(topology: &Topology, workers: usize, is_shared: bool) -> TiVec<NodeId,
     let mut owners: TiVec<NodeId, u16> = topology.nodes.keys().map(|id| of_switch(id) as u16).collect();
     for host in topology.nodes.keys().take(hosts) {
         let beside = topology.peers(host).next().map_or(0, |switch| owners[switch]);
-        owners[host] = if is_shared { (usize::from(host) * workers / hosts) as u16 } else { beside };
+        let is_dealt_out = is_shared && takes_from_each(&topology.nodes[host]);
+        owners[host] = if is_dealt_out { (usize::from(host) * workers / hosts) as u16 } else { beside };
     }
     for bond in topology.bonds.iter().filter(|bond| topology.is_host(bond.node)) {
         owners[bond.node] = topology.peers(bond.node).next().map_or(0, |switch| owners[switch]);

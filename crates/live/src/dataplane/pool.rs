@@ -1,6 +1,7 @@
 //! Packets and their buffers: bounded, and reused last in, first out, so that the next frame goes to memory which is still in the cache.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bond::Framed;
 use datapath::Tag;
@@ -55,6 +56,11 @@ impl Content {
         &self.bytes()[VNET_HEADER..]
     }
 
+    /// The frame's source address.
+    pub fn source(&self) -> [u8; 6] {
+        self.ethernet()[6..].first_chunk().copied().expect("a frame that came in has a header")
+    }
+
     /// The whole buffer, to be filled.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
@@ -93,6 +99,20 @@ impl Framed for Packet {
     }
 }
 
+/// Buffers that a worker has too many of, for those that have too few: where frames go from one worker to another, and not back, each would free what the
+/// other has to make anew. They come and go by [`BATCH`], so that nobody often waits for anybody.
+#[derive(Clone, Debug, Default)]
+pub struct Depot(Arc<Mutex<Vec<Packet>>>);
+
+impl Depot {
+    fn lock(&self) -> MutexGuard<'_, Vec<Packet>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Buffers that go to the depot at once, or come from there.
+const BATCH: usize = 32;
+
 /// A worker's buffers.
 #[derive(Debug)]
 pub struct Pool {
@@ -100,8 +120,9 @@ pub struct Pool {
     /// How many more may be made.
     unmade: usize,
     free: Vec<Packet>,
-    /// How many unused ones are kept.
+    /// How many unused ones are kept, here, and in the depot.
     kept: usize,
+    depot: Depot,
 }
 
 /// Bytes of unused buffers that a pool keeps.
@@ -109,8 +130,9 @@ const KEPT_BYTES: usize = 32 << 20;
 
 impl Pool {
     /// Buffers of `capacity` bytes, made as they are needed, and up to `memory` bytes altogether.
-    pub fn new(capacity: usize, memory: usize) -> Self {
-        Self { capacity, unmade: (memory / capacity).max(1), free: Vec::new(), kept: (KEPT_BYTES / capacity).max(1) }
+    pub fn new(capacity: usize, memory: usize, depot: Depot) -> Self {
+        let kept = (KEPT_BYTES / capacity).max(1);
+        Self { capacity, unmade: (memory / capacity).max(1), free: Vec::new(), kept, depot }
     }
 
     /// An unused buffer; `None` when all are in use.
@@ -121,18 +143,43 @@ impl Pool {
 
     #[cold]
     fn make(&mut self) -> Option<Packet> {
-        self.unmade = self.unmade.checked_sub(1)?;
-        Some(Packet::new(self.capacity))
+        if self.unmade == 0 {
+            return None;
+        }
+        let mut depot = self.depot.lock();
+        let left = depot.len().saturating_sub(BATCH.min(self.unmade));
+        self.free.extend(depot.drain(left..).filter(|packet| packet.buffer.len() == self.capacity));
+        drop(depot);
+        self.unmade -= self.free.len();
+        self.free.pop().or_else(|| {
+            self.unmade -= 1;
+            Some(Packet::new(self.capacity))
+        })
     }
 
-    /// Takes a buffer back. One of another size, from before the last change of the network, is given up; and so are those beyond what bursts
-    /// need: where frames go from one worker to another, and not back, each would keep what the other has to make anew.
+    /// Takes a buffer back. One of another size, from before the last change of the network, is given up; those beyond what bursts need are for other
+    /// workers.
     #[inline]
     pub fn put(&mut self, packet: Packet) {
-        if packet.buffer.len() == self.capacity && self.free.len() < self.kept {
+        if packet.buffer.len() == self.capacity {
             self.free.push(packet);
+            if self.free.len() > self.kept {
+                self.give_away();
+            }
         } else {
             self.unmade += 1;
+        }
+    }
+
+    #[cold]
+    fn give_away(&mut self) {
+        let given = BATCH.min(self.free.len());
+        self.unmade += given;
+        // The ones at the bottom were used longest ago.
+        let given = self.free.drain(..given);
+        let mut depot = self.depot.lock();
+        if depot.len() < self.kept {
+            depot.extend(given);
         }
     }
 
@@ -156,10 +203,11 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_pool_is_bounded_and_gives_the_warmest_buffer() {
-        let mut pool = Pool::new(100, 250);
+        let mut pool = Pool::new(100, 250, Depot::default());
         let (mut first, second) = (pool.take().unwrap(), pool.take().unwrap());
         assert!(pool.take().is_none());
         first.set_len(7);
@@ -169,22 +217,29 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_another_worker_is_not_hoarded() {
-        let (mut from, mut to) = (Pool::new(1 << 20, 256 << 20), Pool::new(1 << 20, 256 << 20));
+    fn what_comes_from_another_worker_goes_back() {
+        let depot = Depot::default();
+        let pool = || Pool::new(1 << 20, 256 << 20, depot.clone());
+        let (mut from, mut to) = (pool(), pool());
+        let mut made = BTreeSet::new();
         for _ in 0..1_000 {
             let packet = from.take().unwrap();
+            made.insert(packet.buffer.as_ptr());
             from.lent();
             to.borrowed();
             to.put(packet);
         }
-        assert_eq!((from.free.len(), to.free.len()), (0, 32));
-        assert!(to.take().is_some());
+        // What the other one keeps, and what is on its way back.
+        assert!(made.len() <= 32 + 2 * BATCH, "{}", made.len());
+        assert!(to.free.len() <= 32 && depot.lock().len() <= 32 + BATCH);
+        let under_way = |pool: &Pool| 256 - pool.unmade - pool.free.len();
+        assert_eq!((under_way(&from), under_way(&to)), (0, 0));
     }
 
     #[test]
     fn buffers_of_another_size_make_room() {
-        let mut old = Pool::new(50, 50);
-        let mut pool = Pool::new(100, 100);
+        let mut old = Pool::new(50, 50, Depot::default());
+        let mut pool = Pool::new(100, 100, Depot::default());
         pool.borrowed();
         assert!(pool.take().is_none());
         pool.put(old.take().unwrap());

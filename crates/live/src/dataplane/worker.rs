@@ -11,12 +11,13 @@ use datapath::Graph;
 use machine::{Span, Time};
 use topology::{BondEndId, LinkId, Routes};
 
+use super::RING_FRAMES;
 use super::edge::{Edge, Handed};
 use super::flight::{Due, Way};
 use super::parts::{Parts, Report};
 use super::plan::Plan;
 use super::poller::{Poller, PortKey, READY_MAX, Ready};
-use super::pool::Packet;
+use super::pool::{Depot, Packet};
 use crate::clock::Clock;
 use crate::device::Replacement;
 use crate::settling::Unsettled;
@@ -95,6 +96,8 @@ pub struct Channels {
     pub inbox: Receiver<Handed>,
     /// To the workers, by number.
     pub outboxes: Vec<SyncSender<Handed>>,
+    /// Buffers that one has too many of.
+    pub depot: Depot,
     /// Where they sleep.
     pub pollers: Arc<[Arc<Poller>]>,
     /// From the daemon.
@@ -104,13 +107,13 @@ pub struct Channels {
 impl Worker {
     /// The worker number `id`, which owns `parts`.
     pub fn new(id: usize, plan: Arc<Plan>, clock: Clock, parts: Parts, channels: Channels) -> Self {
-        let Channels { inbox, outboxes, pollers, commands } = channels;
-        let edge = Edge::new(id, Arc::clone(&plan), clock, parts.edge, outboxes, pollers);
+        let Channels { inbox, outboxes, depot, pollers, commands } = channels;
+        let edge = Edge::new(id, Arc::clone(&plan), clock, parts.edge, depot, outboxes, pollers);
         Self { plan, graph: parts.graph, edge, awake_since: clock.now(), done_until: Time::ZERO, inbox, commands }
     }
 
     /// Forwards until it is told to stop.
-    pub fn run(mut self) -> Parts {
+    pub fn run(mut self) -> (Parts, Receiver<Handed>) {
         thread_priority::raise(self.plan.is_shaped());
         let poller = Arc::clone(&self.edge.pollers[self.edge.id]);
         let mut ready = Ready::none();
@@ -118,7 +121,8 @@ impl Worker {
         let now = self.now();
         self.graph.start(self.plan.tables().at(now), &mut self.edge);
         self.edge.start_logs();
-        let linger = if self.plan.is_shaped() { Span::ZERO } else { LINGER };
+        // Where packets have their times, those of other workers must not wait.
+        let (linger, again) = if self.plan.is_shaped() { (Span::ZERO, 0) } else { (LINGER, AGAIN) };
         let mut stay_until = Time::ZERO;
         loop {
             self.take_handed();
@@ -151,10 +155,11 @@ impl Worker {
             }
             // Who has sent a burst is likely to have sent more: to ask the kernel first would cost as much as several frames. Others wait for it no longer
             // than for a few ports in a row.
-            for _ in 0..AGAIN {
+            for _ in 0..again {
                 if busy.is_empty() || busy.len() > BUSY_MAX {
                     break;
                 }
+                self.take_handed();
                 busy.retain(|port| self.read_burst(*port));
             }
         }
@@ -206,16 +211,18 @@ impl Worker {
         self.edge.clock.now()
     }
 
-    fn end(mut self) -> Parts {
-        self.take_handed();
+    /// What it owns, and its inbox: others may hand something over as long as they run.
+    fn end(mut self) -> (Parts, Receiver<Handed>) {
         self.edge.hand_over_waiting();
-        Parts { graph: self.graph, edge: self.edge.state }
+        (Parts { graph: self.graph, edge: self.edge.state }, self.inbox)
     }
 
     /// Takes what other workers have handed over. A packet that comes too late to be run in order is run now.
     #[inline]
     fn take_handed(&mut self) {
-        while let Ok(Handed(mut passage)) = self.inbox.try_recv() {
+        // No more than a ring holds: others may hand over more all the time.
+        for _ in 0..RING_FRAMES {
+            let Ok(Handed(mut passage)) = self.inbox.try_recv() else { return };
             passage.at = passage.at.max(self.done_until);
             self.edge.pool.borrowed();
             self.edge.state.flight.add(passage);
