@@ -1,5 +1,7 @@
 //! What is for everybody: broadcast, multicast, and hosts with addresses that no file says.
 
+use std::collections::BTreeSet;
+
 use crate::bed::{self, Bed, output};
 use live::Instance;
 
@@ -19,13 +21,20 @@ links:
   - { between: [s1, s3] }
 ";
 
-/// Who answers one request to all nodes, besides the host that asks.
-fn who_answers(network: &Instance, from: &str) -> usize {
+/// Waits until so many hosts answer requests to all nodes, among them the host that asks. Nobody answers one request twice.
+fn wait_for_answers(network: &Instance, from: &str, hosts: usize) {
+    // Ping ends with the first answers to its last request: those of others to it may be missing, and on a busy machine those to the one before.
     let arguments = ["-6", "-c", "2", "-i", "0.2", "-w", "60", "ff02::1%eth0"];
-    let text = output(network.command(from, "ping", arguments));
-    let first = text.lines().filter(|line| line.contains("icmp_seq=1 ") && line.contains("bytes from"));
-    let who = first.filter_map(|line| line.split_whitespace().nth(3));
-    who.collect::<std::collections::BTreeSet<_>>().len()
+    bed::wait_until("all answer", || {
+        let text = output(network.command(from, "ping", arguments));
+        let answers = text.lines().filter_map(|line| line.split_once("bytes from ")?.1.split_once(" ttl="));
+        let answers: Vec<&str> = answers.map(|(who_and_which, _)| who_and_which).collect();
+        let once: BTreeSet<&str> = answers.iter().copied().collect();
+        assert_eq!(answers.len(), once.len(), "somebody answers twice: {text}");
+        let who: BTreeSet<&str> = once.iter().filter_map(|answer| answer.split_whitespace().next()).collect();
+        assert!(who.len() <= hosts, "{text}");
+        who.len() == hosts
+    });
 }
 
 fn packets(network: &Instance) -> u64 {
@@ -39,11 +48,10 @@ fn multicast_comes_to_every_host_once() {
     let Some(bed) = Bed::new() else { return };
     bed.with_workers(2);
     let network = bed.up("ring", RING);
-    // All but one of the answers to the first request are marked as duplicates by ping: others come twice.
-    assert_eq!(who_answers(&network, "h1"), 4);
+    wait_for_answers(&network, "h1", 4);
     network.set_link("s1", "s2", None, false).unwrap();
     network.set_link("s1", "s3", None, false).unwrap();
-    assert_eq!(who_answers(&network, "h2"), 4);
+    wait_for_answers(&network, "h2", 4);
     // A storm would go on.
     let before = packets(&network);
     bed::ping(&network, "h1", &[], 2, "h4");
@@ -106,7 +114,7 @@ fn line(switches: usize, is_bonded: bool) -> String {
 fn a_way_may_be_as_long_as_it_likes() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("line", &line(1_500, false));
-    assert_eq!(who_answers(&network, "h1"), 2);
+    wait_for_answers(&network, "h1", 2);
     network.down().unwrap();
     let network = bed.up("bonded", &line(700, true));
     bed::ping(&network, "h1", &[], 2, "h2");
