@@ -224,7 +224,7 @@ impl<P> Graph<P> {
     fn follow<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, mut port: NetPort, mut packet: P) {
         loop {
             if self.wires[port].kind != Kind::Single {
-                return self.put_aside(moment, driver, port, packet);
+                return self.put(moment, driver, port, packet);
             }
             let Some(arrived) = self.cross(moment, driver, port, packet) else { return };
             let Some(next) = self.come_in(moment, driver, arrived) else { return };
@@ -249,22 +249,13 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Sends a packet off by a port, or by the bond that has it; it is followed later.
-    pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
-        if self.wires[port].kind == Kind::Single {
-            self.put_on(moment, driver, port, packet);
-        } else {
-            self.put_aside(moment, driver, port, packet);
-        }
-    }
-
-    /// Sends a packet off by the bond that has this port, or has another part of the graph send it off.
+    /// Sends a packet off by a port, or by the bond that has it, or has another part of the graph do so; it is followed later.
     #[inline(never)]
-    fn put_aside<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
+    pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
         match self.wires[port].kind {
-            Kind::Elsewhere => driver.hand_over(moment.now, port, packet),
-            Kind::InBond => self.put_on_bond(moment, driver, port, packet),
             Kind::Single => self.put_on(moment, driver, port, packet),
+            Kind::InBond => self.put_on_bond(moment, driver, port, packet),
+            Kind::Elsewhere => driver.hand_over(moment.now, port, packet),
         }
     }
 

@@ -301,7 +301,7 @@ impl Driver for Edge {
 
     #[inline]
     fn carry(&mut self, now: Time, at: Time, port: NetPort, packet: Packet) -> Option<Packet> {
-        if let Owner::One(worker) = self.plan.taker(port)
+        if let Owner::One(worker) = self.plan.arrival_owner(port)
             && worker != self.id
         {
             self.hand_to(worker, Passage { at, way: Way::In, port, packet });

@@ -18,7 +18,7 @@ pub struct HostPort {
     /// What it leads to.
     pub(super) attached: Attached,
     /// Whether another worker reads it.
-    is_beside: bool,
+    is_transmit_only: bool,
     /// Of a host that is not made: its devices' sockets.
     sockets: Vec<Box<dyn Port>>,
     /// By device: what waits for more of its flow.
@@ -77,7 +77,7 @@ impl HostPort {
     ///
     /// # Panics
     /// If its frames go through a socket of one worker.
-    pub(super) fn beside(attached: &Attached) -> Self {
+    pub(super) fn transmit_only(attached: &Attached) -> Self {
         let sockets = match attached {
             Attached::Tap(_) => Vec::new(),
             Attached::Devices(devices) => {
@@ -87,13 +87,13 @@ impl HostPort {
         Self::with(attached, sockets, true)
     }
 
-    fn with(attached: &Attached, sockets: Vec<Box<dyn Port>>, is_beside: bool) -> Self {
-        // Beside others there are no rates, and nothing is joined.
-        let devices = if is_beside { 0 } else { sockets.len().max(1) };
+    fn with(attached: &Attached, sockets: Vec<Box<dyn Port>>, is_transmit_only: bool) -> Self {
+        // Who only transmits is in a network without rates, and joins nothing.
+        let devices = if is_transmit_only { 0 } else { sockets.len().max(1) };
         let joining = (0..devices).map(|_| Joining::default()).collect();
         Self {
             attached: attached.clone(),
-            is_beside,
+            is_transmit_only,
             sockets,
             joining,
             traffic: PortTraffic::default(),
@@ -103,7 +103,7 @@ impl HostPort {
 
     /// Takes in the same port of another worker; the one that is read stays.
     pub(super) fn merge(&mut self, mut other: Self) {
-        if self.is_beside {
+        if self.is_transmit_only {
             std::mem::swap(self, &mut other);
         }
         self.traffic.add(&other.traffic);

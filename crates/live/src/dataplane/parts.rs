@@ -92,7 +92,7 @@ impl Parts {
             let (host, owner) = (NodeId(at as u32), plan.owner(NodeId(at as u32)));
             if let Some(port) = port.as_ref().filter(|_| plan.is_handed_by_each(host)) {
                 let others = shares.iter_mut().enumerate().filter(|(worker, _)| *worker != owner);
-                others.for_each(|(_, share)| share.edge.ports[at] = Some(HostPort::beside(&port.attached)));
+                others.for_each(|(_, share)| share.edge.ports[at] = Some(HostPort::transmit_only(&port.attached)));
             }
             shares[owner].edge.ports[at] = port;
         }
@@ -101,7 +101,7 @@ impl Parts {
         }
         for passage in edge.flight.drain() {
             let owner = match passage.way {
-                Way::In => plan.taker(passage.port),
+                Way::In => plan.arrival_owner(passage.port),
                 Way::Out => plan.wire_owner(passage.port),
             };
             let worker = match owner {

@@ -30,7 +30,7 @@ pub struct Plan {
     /// Which worker owns each node.
     owner: TiVec<NodeId, u16>,
     /// Who takes what comes in by each port.
-    takers: TiVec<NetPort, Owner>,
+    arrival_owners: TiVec<NetPort, Owner>,
 }
 
 impl Plan {
@@ -51,12 +51,12 @@ impl Plan {
         };
         let owner = owners(topology, workers, is_shared);
         let map = &tables.map;
-        let taker = |(port, node): (NetPort, NodeId)| {
+        let arrival_owner = |(port, node): (NetPort, NodeId)| {
             let is_each = is_shared && map.bond(port).is_none() && takes_from_each(&topology.nodes[node]);
             if is_each { Owner::Each } else { Owner::One(usize::from(owner[node])) }
         };
-        let takers = map.ports().map(taker).collect();
-        Self { tables, routes: Arc::new(routes), shaped: is_shaped, is_shared, owner, takers, workers, fabric }
+        let arrival_owners = map.ports().map(arrival_owner).collect();
+        Self { tables, routes: Arc::new(routes), shaped: is_shaped, is_shared, owner, arrival_owners, workers, fabric }
     }
 
     /// The network that it was made from.
@@ -142,8 +142,8 @@ impl Plan {
 
     /// Which workers take what comes in by a port.
     #[inline]
-    pub fn taker(&self, port: NetPort) -> Owner {
-        self.takers[port]
+    pub fn arrival_owner(&self, port: NetPort) -> Owner {
+        self.arrival_owners[port]
     }
 
     /// Which workers have the wire that leaves from a port. What a switch sends leaves by each, unless who takes it is in one place or it
@@ -151,8 +151,8 @@ impl Plan {
     pub fn wire_owner(&self, port: NetPort) -> Owner {
         let owner = Owner::One(self.owner(self.map().node(port)));
         let is_switch = !self.map().is_host(self.map().node(port));
-        match self.taker(port) {
-            Owner::Each if is_switch => self.taker(self.map().far(port)),
+        match self.arrival_owner(port) {
+            Owner::Each if is_switch => self.arrival_owner(self.map().far(port)),
             _ => owner,
         }
     }
@@ -160,7 +160,7 @@ impl Plan {
     /// Whether each worker hands frames to a host itself.
     pub fn is_handed_by_each(&self, host: NodeId) -> bool {
         let mut ports = self.map().port_of(host, PortId(0)).into_iter();
-        ports.all(|port| self.taker(port) == Owner::Each)
+        ports.all(|port| self.arrival_owner(port) == Owner::Each)
     }
 
     /// The hosts that belong to `worker`.

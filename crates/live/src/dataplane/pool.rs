@@ -100,7 +100,7 @@ impl Framed for Packet {
 }
 
 /// Buffers that a worker has too many of, for those that have too few: where frames go from one worker to another, and not back, each would free what the
-/// other has to make anew. They come and go by [`BATCH`], so that nobody often waits for anybody.
+/// other has to make anew. They come and go by [`BATCH`], so that nobody often waits for anybody. All are of the size that the pools have.
 #[derive(Clone, Debug, Default)]
 pub struct Depot(Arc<Mutex<Vec<Packet>>>);
 
@@ -148,7 +148,7 @@ impl Pool {
         }
         let mut depot = self.depot.lock();
         let left = depot.len().saturating_sub(BATCH.min(self.unmade));
-        self.free.extend(depot.drain(left..).filter(|packet| packet.buffer.len() == self.capacity));
+        self.free.extend(depot.drain(left..));
         drop(depot);
         self.unmade -= self.free.len();
         self.free.pop().or_else(|| {
