@@ -12,27 +12,8 @@ set -euo pipefail
 shopt -s inherit_errexit
 rounds=${1:-5} seconds=${2:-1}
 here=$(cd "$(dirname "$0")/.." && pwd)
-heddle=${HEDDLE:-${CARGO_TARGET_DIR:-$here/target}/release/heddle}
-core=${CORE:-$(($(nproc) - 1))}
-other=$(((core + 1) % $(nproc)))
-work=$(mktemp -d "${TMPDIR:-/tmp}/heddle-bond.XXXXXX")
-export XDG_RUNTIME_DIR=$work
-finish() {
-    "$heddle" down bond-bench >"$work/down" 2>&1 || true
-    rm -rf "$work"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM HUP
-
-[[ -x $heddle ]] || { echo "no $heddle. hint: cargo build --release" >&2; exit 1; }
-
-if ! command -v dpdk-testpmd >/dev/null; then
-    if ! apt-get install -y dpdk-dev >"$work/apt" 2>&1; then
-        cat "$work/apt" >&2
-        echo "there is no dpdk-testpmd. hint: install Debian's dpdk-dev" >&2
-        exit 1
-    fi
-fi
+# shellcheck source=benches/testpmd.sh
+source "$here/benches/testpmd.sh"
 cargo build --quiet --release --locked --manifest-path "$here/Cargo.toml" -p heddle-bond --example speed
 speed=${CARGO_TARGET_DIR:-$here/target}/release/examples/speed
 
@@ -66,7 +47,7 @@ dpdk() {
 
 # A source at one switch, 256 sinks at another, and a bond of mode $1 between them.
 fabric() {
-    echo "name: bond-bench"
+    echo "name: bench"
     echo "nodes:"
     echo "  s1: switch"
     echo "  s2: switch"
@@ -82,25 +63,6 @@ fabric() {
     printf '%s\n' "  - { between: [s1, s2] }" "bonds:" "  - { between: [s1, s2], mode: $1$policy }"
 }
 
-# Frames that have come from the source, and when, in nanoseconds.
-sent() {
-    local frames
-    frames=$("$heddle" show counters bond-bench -o json | jq '[.[] | select(.from == "source" and .to == "s1") | .packets] | add')
-    echo "$frames $(date +%s%N)"
-}
-
-ours() {
-    fabric "$1" >"$work/bond.fabric.yaml"
-    HEDDLE_WORKERS=1 taskset -c "$core" "$heddle" up "$work/bond.fabric.yaml" --name bond-bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
-    sleep 0.5
-    local before after
-    before=$(sent)
-    sleep "$seconds"
-    after=$(sent)
-    "$heddle" down bond-bench >/dev/null 2>&1
-    echo "$before $after" | awk '{ printf "%.2f\n", ($3 - $1) / ($4 - $2) * 1e3 }'
-}
-
 choosing() {
     taskset -c "$core" "$speed" "$1" "$seconds" | awk '{ print $2 }'
 }
@@ -108,19 +70,15 @@ choosing() {
 # DPDK's mode, our case.
 cases=(none:none 0:balance-rr 1:active-backup 2:balance-xor 3:broadcast)
 
-echo "$(date -u +%F), $(nproc) CPUs, $(dpkg-query -W -f 'DPDK ${Version}' dpdk-dev 2>/dev/null || echo DPDK), load $(cut -d' ' -f1 /proc/loadavg), $rounds rounds of $seconds s"
+about "$rounds" "$seconds"
 for _ in $(seq "$rounds"); do
     for case in "${cases[@]}"; do
         dpdk "${case%%:*}" >>"$work/${case#*:}.dpdk"
-        ours "${case#*:}" >>"$work/${case#*:}.ours"
+        fabric "${case#*:}" | ours 1 "$core" "$seconds" >>"$work/${case#*:}.ours"
         choosing "${case#*:}" >>"$work/${case#*:}.choosing"
     done
 done
 
-# Median, least and most of a file of numbers.
-summary() {
-    sort -n "$1" | awk '{ x[NR] = $1 } END { m = NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2; print m, x[1], x[NR] }'
-}
 printf '%-16s %24s %24s %8s %24s\n' 'Mpps' 'DPDK' 'Heddle' ratio 'the choosing alone'
 for case in "${cases[@]}"; do
     read -r a a_least a_most < <(summary "$work/${case#*:}.dpdk")
