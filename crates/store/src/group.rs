@@ -6,6 +6,7 @@
 //! within the lease (see [`crate::config::Config`]).
 
 mod apply;
+mod batch;
 mod check;
 mod election;
 mod guard;
@@ -14,10 +15,9 @@ mod send;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 
-use bytes::Bytes;
 use machine::{Rng, ServerId, Span, Time};
 use placement::ShardId;
-use raft::eraftpb::{Entry, HardState, Message, MessageType};
+use raft::eraftpb::{Entry, HardState, Message};
 use raft::{RawNode, StateRole};
 
 use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
@@ -107,6 +107,7 @@ pub(crate) struct Group {
     proposed: BTreeMap<u64, (u64, Asker, usize)>,
     /// Bytes of proposals in whose place others were made, before anybody noticed that they were lost.
     replaced_bytes: usize,
+    batch: batch::Batch,
     unpersisted: VecDeque<Unpersisted>,
     /// Raft's term, part and leader when the timer was set last, and the ticks it was set to.
     timer: ((u64, StateRole, u64), usize),
@@ -211,6 +212,7 @@ impl Group {
             promises: BTreeMap::from([(config.server, config.promise())]),
             proposed: BTreeMap::new(),
             replaced_bytes: 0,
+            batch: batch::Batch::default(),
             unpersisted: VecDeque::new(),
             timer: ((0, StateRole::Follower, 0), ELECTION_TICKS),
             logged,
@@ -297,42 +299,6 @@ impl Group {
         self.step(now, (from, message), true, counters);
         self.advance(now, log, counters, effects);
         self.received.take().map(|(_, mark)| mark.file)
-    }
-
-    /// Puts something into the log.
-    pub(crate) fn propose(&mut self, data: Bytes, asker: Asker) -> Result<(), Miss> {
-        if !self.is_leader() || self.failure.is_some() {
-            return Err(Miss::NotLeader);
-        }
-        if self.proposed.len() >= WAITING_MAX {
-            return Err(Miss::NotNow);
-        }
-        // As `RawNode::propose` does it, which copies.
-        // What the group proposes by itself was counted for nobody.
-        let bytes = if asker == Asker::Nobody { 0 } else { data.len() };
-        let entry = Entry { data, ..Entry::default() };
-        let mut message = Message::default();
-        message.set_msg_type(MessageType::MsgPropose);
-        message.from = self.me.0;
-        message.set_entries(vec![entry].into());
-        if !self.guard(|group| group.raw.raft.step(message).is_ok()) {
-            return Err(Miss::NotNow);
-        }
-        let index = self.raw.raft.raft_log.last_index();
-        if let Some((_, _, replaced)) = self.proposed.insert(index, (self.term(), asker, bytes)) {
-            self.replaced_bytes += replaced;
-        }
-        Ok(())
-    }
-
-    /// The index of the newest entry.
-    pub(crate) fn last_index(&self) -> u64 {
-        self.raw.raft.raft_log.last_index()
-    }
-
-    /// Bytes of proposals that wait.
-    pub(crate) fn proposed_bytes(&self) -> usize {
-        self.replaced_bytes + self.proposed.values().map(|(_, _, bytes)| bytes).sum::<usize>()
     }
 
     /// Seals the members, if this leader has not done so yet.
@@ -473,6 +439,7 @@ impl Group {
     }
 
     fn advance_guarded(&mut self, now: Time, log: &mut wal::Log, counters: &mut Counters, effects: &mut Effects) {
+        self.propose_waiting(now, effects);
         while self.raw.has_ready() && self.failure.is_none() {
             let mut ready = self.raw.ready();
             self.send(ready.take_messages(), effects);
@@ -496,6 +463,7 @@ impl Group {
             if self.is_leader() && self.lease.has_waiting() {
                 self.begin_read_round(now);
             }
+            self.propose_waiting(now, effects);
         }
         self.note_change(counters, effects);
     }
@@ -552,8 +520,9 @@ impl Group {
         }
     }
 
-    /// A write is on the disk.
-    pub(crate) fn persisted(&mut self, write: u64, effects: &mut Effects) {
+    /// A write is on the disk, which takes `latency` for one, about.
+    pub(crate) fn persisted(&mut self, write: u64, latency: Span, effects: &mut Effects) {
+        self.batch.set_disk_latency(latency);
         self.guard(|group| group.persisted_guarded(write, effects));
     }
 
@@ -601,6 +570,7 @@ impl Group {
         if self.reported.2 == StateRole::Leader {
             // Perhaps to lead again in a later term: what was asked in the old one is void all the same.
             self.lease.lost(effects);
+            self.refuse_waiting(Miss::NotLeader, effects);
             let term = self.term();
             let leads = self.is_leader();
             self.proposed.retain(|_, (proposed, asker, bytes)| {

@@ -89,7 +89,8 @@ pub fn ping(network: &Instance, from: &str, options: &[&str], count: usize, to: 
     let arguments = options.iter().copied().chain(["-c", &count_text, "-i", "0.02", "-w", "60", to]);
     let text = output(network.command(from, "ping", arguments));
     let all = (1..=count).all(|number| text.contains(&format!("icmp_seq={number} ")));
-    assert!(all && !text.contains("DUP!"), "{from} to {to}: {text}");
+    let counters = network.counters().unwrap();
+    assert!(all && !text.contains("DUP!"), "{from} to {to}: {text}{counters:#?}");
     text
 }
 

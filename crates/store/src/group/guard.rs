@@ -49,6 +49,7 @@ impl Group {
     /// Whoever waits for something of it asks elsewhere.
     pub(crate) fn abandon(&mut self, effects: &mut Effects) {
         self.lease.lost(effects);
+        self.refuse_waiting(Miss::NotLeader, effects);
         effects.settled_bytes += self.proposed_bytes();
         self.replaced_bytes = 0;
         let waiting = std::mem::take(&mut self.proposed).into_values();

@@ -5,7 +5,7 @@ use tree::Command;
 
 use super::Server;
 use crate::alarm::{Alarm, Alarms, Kind, LIFT_PERCENT, NEAR_PERCENT, size_text};
-use crate::group::{Asker, Group};
+use crate::group::Group;
 
 /// A server that has started says nothing of others for so long.
 const LISTENING: Span = Span::from_secs(5);
@@ -122,11 +122,9 @@ impl Group {
             return false;
         }
         let command = Command::Growth { allowed };
-        if self.propose(command.encode().into(), Asker::Nobody).is_err() {
-            // It is tried again.
-            return false;
-        }
-        self.growth_asked = Some((term, self.last_index()));
+        // If it is not taken, it is tried again.
+        let Ok(index) = self.propose_own(command.encode().into()) else { return false };
+        self.growth_asked = Some((term, index));
         true
     }
 }

@@ -184,11 +184,8 @@ impl Group {
             return false;
         }
         let command = Command::Expire { leases: over.clone() };
-        if self.propose(command.encode().into(), Asker::Nobody).is_err() {
-            // It is tried again, as they stay due.
-            return false;
-        }
-        let index = self.last_index();
+        // If it is not taken, it is tried again, as they stay due.
+        let Ok(index) = self.propose_own(command.encode().into()) else { return false };
         self.expiry.proposed(now, &over, index);
         true
     }

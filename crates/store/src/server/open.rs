@@ -133,6 +133,8 @@ impl Server {
             stalled: now,
             next_tick: now,
             next_beat: now,
+            batching: BTreeSet::new(),
+            next_batch: Time::NEVER,
             next_upkeep: now,
             greeting: super::greeting::Greeting::default(),
             vote_lockout_until,

@@ -456,7 +456,7 @@ impl Server {
         let mut effects = Effects::default();
         for shard in std::mem::take(&mut self.unsynced) {
             let Some(group) = self.groups.get_mut(&shard) else { continue };
-            group.persisted(write, &mut effects);
+            group.persisted(write, self.disk.latency, &mut effects);
             if group.waits_for_disk() {
                 self.unsynced.insert(shard);
             }

@@ -1,0 +1,142 @@
+//! Proposals, and their group commit: while one batch of them is under way, those that come wait for it, and go together.
+//!
+//! A batch costs every server a message, a write and a flush, however much is in it; so the more clients there are, the less one of
+//! them costs (decision 38). Who is alone never waits. A batch is under way until it is committed; where the others are far away or slow, for
+//! as long as two writes to this server's own disk take: to wait longer saves little.
+
+use bytes::Bytes;
+use machine::{Span, Time};
+use placement::ShardId;
+use raft::eraftpb::{Entry, Message, MessageType};
+
+use super::{APPEND_BYTES_MAX, Asker, Effects, Group, Miss, WAITING_MAX};
+
+/// Which batch is under way, and what waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    waiting: Vec<(Bytes, Asker)>,
+    /// The index of the newest entry of the last batch.
+    last: u64,
+    /// When what waits goes at the latest.
+    due: Time,
+    /// How long a batch counts as under way.
+    patience: Span,
+}
+
+impl Batch {
+    /// How long this server's disk takes for a write, about.
+    pub(super) fn set_disk_latency(&mut self, latency: Span) {
+        self.patience = Span::from_ps(latency.as_ps().saturating_mul(2));
+    }
+}
+
+/// Bytes that are counted for who asked; what the group proposes by itself was counted for nobody.
+fn counted(data: &Bytes, asker: Asker) -> usize {
+    if asker == Asker::Nobody { 0 } else { data.len() }
+}
+
+impl Group {
+    /// Has something put into the log, with the next batch.
+    pub(crate) fn propose(&mut self, data: Bytes, asker: Asker) -> Result<(), Miss> {
+        if !self.is_leader() || self.failure.is_some() {
+            return Err(Miss::NotLeader);
+        }
+        if self.proposed.len() + self.batch.waiting.len() >= WAITING_MAX {
+            return Err(Miss::NotNow);
+        }
+        if self.id == ShardId::META {
+            // Little is said there, and who judges what was said goes by the log's end (`server/removal.rs`).
+            return self.append(vec![(data, asker)]).map_err(|_| Miss::NotNow);
+        }
+        self.batch.waiting.push((data, asker));
+        Ok(())
+    }
+
+    /// The index of the newest entry.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.raw.raft.raft_log.last_index()
+    }
+
+    /// Puts something of the group's own into the log; gives its index.
+    pub(crate) fn propose_own(&mut self, data: Bytes) -> Result<u64, Miss> {
+        if !self.is_leader() || self.failure.is_some() {
+            return Err(Miss::NotLeader);
+        }
+        self.append(vec![(data, Asker::Nobody)]).map_err(|_| Miss::NotNow)?;
+        Ok(self.last_index())
+    }
+
+    /// When proposals that wait go at the latest; `None` if none wait.
+    pub(crate) fn batch_due(&self) -> Option<Time> {
+        (!self.batch.waiting.is_empty()).then_some(self.batch.due)
+    }
+
+    /// The next batch, if there is one and none is under way.
+    pub(super) fn propose_waiting(&mut self, now: Time, effects: &mut Effects) {
+        if self.batch.waiting.is_empty() || self.failure.is_some() {
+            return;
+        }
+        if !self.is_leader() {
+            return self.refuse_waiting(Miss::NotLeader, effects);
+        }
+        if self.raw.raft.raft_log.committed < self.batch.last && now < self.batch.due {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.batch.waiting).into_iter().peekable();
+        while waiting.peek().is_some() {
+            let mut bytes = 0;
+            // The first one whatever its size.
+            let part = std::iter::from_fn(|| {
+                let fits = |(data, _): &(Bytes, Asker)| bytes == 0 || bytes + data.len() <= APPEND_BYTES_MAX;
+                waiting.next_if(fits).inspect(|(data, _)| bytes += data.len().max(1))
+            });
+            if let Err(refused) = self.append(part.collect()) {
+                settle(refused, Miss::NotNow, effects);
+            }
+        }
+        self.batch.last = self.last_index();
+        self.batch.due = now + self.batch.patience;
+    }
+
+    /// Entries at the log's end, which cost Raft one step; they are given back if it takes none now.
+    fn append(&mut self, part: Vec<(Bytes, Asker)>) -> Result<(), Vec<(Bytes, Asker)>> {
+        // As `RawNode::propose` does it, which copies.
+        let mut message = Message::default();
+        message.set_msg_type(MessageType::MsgPropose);
+        message.from = self.me.0;
+        let entries: Vec<Entry> =
+            part.iter().map(|(data, _)| Entry { data: data.clone(), ..Entry::default() }).collect();
+        message.set_entries(entries.into());
+        if !self.guard(|group| group.raw.raft.step(message).is_ok()) {
+            return Err(part);
+        }
+        let (term, next) = (self.term(), self.last_index() + 1);
+        for (index, (data, asker)) in (next - part.len() as u64..).zip(part) {
+            let proposed = (term, asker, counted(&data, asker));
+            if let Some((_, _, replaced)) = self.proposed.insert(index, proposed) {
+                self.replaced_bytes += replaced;
+            }
+        }
+        Ok(())
+    }
+
+    /// Who waits for a batch is told that there will be none.
+    pub(super) fn refuse_waiting(&mut self, why: Miss, effects: &mut Effects) {
+        self.batch.last = 0;
+        settle(std::mem::take(&mut self.batch.waiting), why, effects);
+    }
+
+    /// Bytes of proposals that wait.
+    pub(crate) fn proposed_bytes(&self) -> usize {
+        let waiting = self.batch.waiting.iter().map(|(data, asker)| counted(data, *asker));
+        let proposed = self.proposed.values().map(|(_, _, bytes)| *bytes);
+        self.replaced_bytes + waiting.chain(proposed).sum::<usize>()
+    }
+}
+
+fn settle(refused: Vec<(Bytes, Asker)>, why: Miss, effects: &mut Effects) {
+    for (data, asker) in refused {
+        effects.settled_bytes += counted(&data, asker);
+        effects.told.push((asker, Err(why)));
+    }
+}
