@@ -301,6 +301,11 @@ impl Group {
         self.received.take().map(|(_, mark)| mark.file)
     }
 
+    /// The index of the newest entry.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.raw.raft.raft_log.last_index()
+    }
+
     /// Seals the members, if this leader has not done so yet.
     pub(crate) fn seal(&mut self) {
         if self.seal == Seal::Open && self.is_leader() && self.raw.raft.commit_to_current_term() {
@@ -439,8 +444,11 @@ impl Group {
     }
 
     fn advance_guarded(&mut self, now: Time, log: &mut wal::Log, counters: &mut Counters, effects: &mut Effects) {
-        self.propose_waiting(now, effects);
-        while self.raw.has_ready() && self.failure.is_none() {
+        loop {
+            self.propose_waiting(now, effects);
+            if !self.raw.has_ready() || self.failure.is_some() {
+                break;
+            }
             let mut ready = self.raw.ready();
             self.send(ready.take_messages(), effects);
             if !ready.snapshot().get_metadata().get_conf_state().get_voters().is_empty() {
@@ -463,7 +471,6 @@ impl Group {
             if self.is_leader() && self.lease.has_waiting() {
                 self.begin_read_round(now);
             }
-            self.propose_waiting(now, effects);
         }
         self.note_change(counters, effects);
     }

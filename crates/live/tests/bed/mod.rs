@@ -11,7 +11,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fabric::{Overrides, Source};
-use live::control::Refusals;
 use live::{Instance, StartOptions};
 use nix::libc;
 
@@ -85,58 +84,14 @@ pub fn output(command: Result<Command, live::Error>) -> String {
 /// Pings until so many requests are answered, and gives what `ping` printed. The first ones must all be among them, each once.
 ///
 /// With `-c` alone ping waits for the last answers for two round trips only, once it had one: a busy machine is late more than that.
-///
-/// A kernel answers all pings of a CPU, those in other network namespaces too, by one socket, and drops answers while that is full: beside a
-/// test that floods, pings between two veths lose some. What the network has counted no loss for is asked again.
 pub fn ping(network: &Instance, from: &str, options: &[&str], count: usize, to: &str) -> String {
     let count_text = count.to_string();
-    let arguments = || options.iter().copied().chain(["-c", &count_text, "-i", "0.02", "-w", "60", to]);
-    for attempt in 1.. {
-        let before = lost(network);
-        let text = output(network.command(from, "ping", arguments()));
-        assert!(!text.contains("DUP!"), "{from} to {to}: {text}");
-        if (1..=count).all(|number| text.contains(&format!("icmp_seq={number} "))) {
-            return text;
-        }
-        let may_be_the_kernel = lost(network) == before && attempt < 4;
-        assert!(may_be_the_kernel, "{from} to {to}: {text}{:#?}", network.counters().unwrap());
-    }
-    unreachable!("four attempts end")
-}
-
-/// How many frames the network says that it has lost.
-fn lost(network: &Instance) -> u64 {
-    let counters = network.counters().unwrap();
-    let links = counters.links.iter().flat_map(|link| [&link.forward, &link.backward]);
-    let ports = counters.ports.iter().map(|port| &port.traffic);
-    let Refusals {
-        unwatched_flows: _,
-        unknown_destination,
-        storm_control,
-        malformed,
-        no_buffer,
-        ring_full,
-        spoofed,
-        no_route,
-        looped,
-        no_member,
-        removed,
-    } = counters.refused;
-    let refused = [
-        unknown_destination,
-        storm_control,
-        malformed,
-        no_buffer,
-        ring_full,
-        spoofed,
-        no_route,
-        looped,
-        no_member,
-        removed,
-    ];
-    links.map(|link| link.drops + link.cut).sum::<u64>()
-        + ports.map(|port| port.drops + port.device_losses).sum::<u64>()
-        + refused.iter().sum::<u64>()
+    let arguments = options.iter().copied().chain(["-c", &count_text, "-i", "0.02", "-w", "60", to]);
+    let text = output(network.command(from, "ping", arguments));
+    let all = (1..=count).all(|number| text.contains(&format!("icmp_seq={number} ")));
+    let is_fine = all && !text.contains("DUP!");
+    assert!(is_fine, "{from} to {to}: {text}{:#?}", network.counters());
+    text
 }
 
 /// Carries so many bytes of TCP: they have come when this returns.

@@ -2,7 +2,7 @@
 //!
 //! A batch costs every server a message, a write and a flush, however much is in it; so the more clients there are, the less one of
 //! them costs (decision 38). Who is alone never waits. A batch is under way until it is committed; where the others are far away or slow, for
-//! as long as two writes to this server's own disk take: to wait longer saves little.
+//! as long as two writes to this server's own disk take, and a tenth of a second at most: to wait longer saves little.
 
 use bytes::Bytes;
 use machine::{Span, Time};
@@ -10,6 +10,9 @@ use placement::ShardId;
 use raft::eraftpb::{Entry, Message, MessageType};
 
 use super::{APPEND_BYTES_MAX, Asker, Effects, Group, Miss, WAITING_MAX};
+
+/// No batch counts as under way for longer: a disk that once stood still for a minute does not make clients wait.
+const PATIENCE_MAX: Span = Span::from_ms(100);
 
 /// Which batch is under way, and what waits for it.
 #[derive(Debug, Default)]
@@ -26,7 +29,7 @@ pub(super) struct Batch {
 impl Batch {
     /// How long this server's disk takes for a write, about.
     pub(super) fn set_disk_latency(&mut self, latency: Span) {
-        self.patience = Span::from_ps(latency.as_ps().saturating_mul(2));
+        self.patience = (latency * 2).min(PATIENCE_MAX);
     }
 }
 
@@ -50,11 +53,6 @@ impl Group {
         }
         self.batch.waiting.push((data, asker));
         Ok(())
-    }
-
-    /// The index of the newest entry.
-    pub(crate) fn last_index(&self) -> u64 {
-        self.raw.raft.raft_log.last_index()
     }
 
     /// Puts something of the group's own into the log; gives its index.

@@ -210,7 +210,8 @@ impl Cluster {
         }
     }
 
-    fn handle(&mut self, id: ServerId, input: Input) {
+    /// Hands something to a server, and carries out what it wants then.
+    pub fn handle(&mut self, id: ServerId, input: Input) {
         if let Some(member) = self.members.get_mut(&id) {
             member.server.handle(self.now, input);
             self.drain(id);
