@@ -156,6 +156,8 @@ pub(super) struct EventLoop {
     next_client: u64,
     /// Connections with something to send.
     dirty: Vec<Token>,
+    /// For the disk, once the others were told what there is.
+    writes: Vec<wal::Write>,
     /// Connections that have something to be received, and wait for their turn.
     turns: Turns,
     /// Connections whose clients say nothing more.
@@ -222,6 +224,7 @@ impl EventLoop {
             tokens: Tokens::from(FIRST_CONNECTION),
             next_client: 1,
             dirty: Vec::new(),
+            writes: Vec::new(),
             turns: Turns::default(),
             half_closed: HalfClosed::default(),
             accepts: false,
@@ -275,6 +278,7 @@ impl EventLoop {
     /// [`Error::Stopped`] with the server's words, [`Error::System`] if the event loop fails.
     pub fn run(mut self) -> Result<Exit, Error> {
         let outcome = self.serve();
+        self.submit();
         // What was handed in is written: nobody was told of it, but the next start is quicker.
         self.parts.disk.finish();
         if let Some(audit) = &mut self.parts.audit {
@@ -380,9 +384,18 @@ impl EventLoop {
                     Step::Do(output) => self.carry_out(now, output)?,
                 }
             };
-            if !self.flush(now) && !self.end_answered(now) {
+            let goes_on = self.flush(now);
+            // Others write what they are told while this server does: they hear of it first.
+            self.submit();
+            if !goes_on && !self.end_answered(now) {
                 return Ok(wake);
             }
+        }
+    }
+
+    fn submit(&mut self) {
+        for write in self.writes.drain(..) {
+            self.parts.disk.submit(write);
         }
     }
 
@@ -391,7 +404,7 @@ impl EventLoop {
             Output::Peer { to, envelope } => self.tell_peer(to, &envelope),
             Output::Client { client, message, about } => self.tell_client(now, client, &message, &about),
             Output::BadToken(client) => self.bad_token(now, client),
-            Output::Disk(write) => self.parts.disk.submit(write),
+            Output::Disk(write) => self.writes.push(write),
             Output::Peers(peers) => {
                 let own = self.parts.server.id();
                 let others = peers.into_iter().filter(|(id, _)| *id != own).collect();

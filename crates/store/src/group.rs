@@ -8,6 +8,7 @@
 mod apply;
 mod batch;
 mod check;
+mod commits;
 mod election;
 mod guard;
 mod send;
@@ -108,6 +109,7 @@ pub(crate) struct Group {
     /// Bytes of proposals in whose place others were made, before anybody noticed that they were lost.
     replaced_bytes: usize,
     batch: batch::Batch,
+    commits: commits::Commits,
     unpersisted: VecDeque<Unpersisted>,
     /// Raft's term, part and leader when the timer was set last, and the ticks it was set to.
     timer: ((u64, StateRole, u64), usize),
@@ -213,6 +215,7 @@ impl Group {
             proposed: BTreeMap::new(),
             replaced_bytes: 0,
             batch: batch::Batch::default(),
+            commits: commits::Commits::default(),
             unpersisted: VecDeque::new(),
             timer: ((0, StateRole::Follower, 0), ELECTION_TICKS),
             logged,
@@ -391,6 +394,7 @@ impl Group {
         if self.raw.raft.commit_to_current_term() && self.lease.holds(now, term) {
             counters.lease_reads += 1;
             effects.told.push((asker, Ok(Told::Index(self.raw.raft.raft_log.committed))));
+            self.announce_to_askers(effects.told.len() - 1, effects);
             return;
         }
         if self.lease.waiting() >= WAITING_MAX {
@@ -444,6 +448,7 @@ impl Group {
     }
 
     fn advance_guarded(&mut self, now: Time, log: &mut wal::Log, counters: &mut Counters, effects: &mut Effects) {
+        let told = effects.told.len();
         loop {
             self.propose_waiting(now, effects);
             if !self.raw.has_ready() || self.failure.is_some() {
@@ -473,6 +478,13 @@ impl Group {
             }
         }
         self.note_change(counters, effects);
+        self.announce_to_askers(told, effects);
+        self.announce_due(now, effects);
+    }
+
+    /// When it has something to do even if nothing happens: proposals that wait, or followers that are to hear what is committed.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.batch_due().into_iter().chain(self.commits.due()).min()
     }
 
     fn persist(&mut self, ready: &mut raft::Ready, log: &mut wal::Log) -> bool {
@@ -578,6 +590,7 @@ impl Group {
             // Perhaps to lead again in a later term: what was asked in the old one is void all the same.
             self.lease.lost(effects);
             self.refuse_waiting(Miss::NotLeader, effects);
+            self.commits.forget();
             let term = self.term();
             let leads = self.is_leader();
             self.proposed.retain(|_, (proposed, asker, bytes)| {

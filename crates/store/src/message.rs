@@ -359,6 +359,11 @@ impl RaftMessage {
         }
     }
 
+    /// Whether it appends entries, none perhaps.
+    pub(crate) fn is_append(&self) -> bool {
+        self.kind == Kind::Append
+    }
+
     /// The entry before those of an append: index and term.
     pub(crate) fn follows(&self) -> Option<(u64, u64)> {
         (self.kind == Kind::Append).then_some((self.index, self.log_term))

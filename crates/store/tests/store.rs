@@ -4,6 +4,7 @@ mod access;
 mod batches;
 mod bed;
 mod cluster;
+mod commits;
 mod disk;
 mod greeting;
 mod hostile;

@@ -65,7 +65,7 @@ impl Group {
     }
 
     /// When proposals that wait go at the latest; `None` if none wait.
-    pub(crate) fn batch_due(&self) -> Option<Time> {
+    pub(super) fn batch_due(&self) -> Option<Time> {
         (!self.batch.waiting.is_empty()).then_some(self.batch.due)
     }
 

@@ -44,21 +44,28 @@ impl Group {
                 newest.bytes += bytes;
                 continue;
             }
-            if message.is_hand_over() {
-                self.lease.give_up(message.term());
-            }
-            if let Some(what) = message.asks() {
-                self.asked.note(message.term(), to, what);
-            }
-            if let Some(before) = before {
-                newest.swap_remove(before);
-            }
-            if message.snapshot().is_some() {
-                effects.snapshots.push((to, self.id, message));
-            } else {
-                newest.push(Newest { to, place: effects.items.len(), bytes });
-                effects.items.push((to, Item::Raft { group: self.id, message }));
+            for message in self.hold_back(to, message).into_iter().flatten() {
+                newest.retain(|newest| newest.to != to);
+                if let Some(place) = self.push(to, message, effects) {
+                    newest.push(Newest { to, place, bytes });
+                }
             }
         }
+    }
+
+    /// A message that leaves; gives its place among the items, if it is one.
+    pub(super) fn push(&mut self, to: ServerId, message: RaftMessage, effects: &mut Effects) -> Option<usize> {
+        if message.is_hand_over() {
+            self.lease.give_up(message.term());
+        }
+        if let Some(what) = message.asks() {
+            self.asked.note(message.term(), to, what);
+        }
+        if message.snapshot().is_some() {
+            effects.snapshots.push((to, self.id, message));
+            return None;
+        }
+        effects.items.push((to, Item::Raft { group: self.id, message }));
+        Some(effects.items.len() - 1)
     }
 }

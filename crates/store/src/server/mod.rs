@@ -122,9 +122,9 @@ pub struct Server {
     next_tick: Time,
     /// When it is asked which leaders are to be heard beside Raft's heartbeats.
     next_beat: Time,
-    /// Groups in which proposals wait for a batch that is under way, and when the first of them goes on without it.
-    batching: BTreeSet<ShardId>,
-    next_batch: Time,
+    /// Groups that have something to do later though nothing happens, and when the first of them has.
+    waiting: BTreeSet<ShardId>,
+    next_due: Time,
     next_upkeep: Time,
     greeting: greeting::Greeting,
     /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
@@ -216,7 +216,7 @@ impl Control for Server {
         self.work(now);
         match self.outputs.pop_front() {
             Some(output) => Step::Do(output),
-            None => Step::Wait(self.next_tick.min(self.next_beat).min(self.next_batch).min(self.next_upkeep)),
+            None => Step::Wait(self.next_tick.min(self.next_beat).min(self.next_due).min(self.next_upkeep)),
         }
     }
 }
@@ -257,9 +257,9 @@ impl Server {
             self.upkeep(now);
         }
         self.poll_rpc(now);
-        if now >= self.next_batch {
-            self.next_batch = Time::NEVER;
-            self.dirty.append(&mut self.batching);
+        if now >= self.next_due {
+            self.next_due = Time::NEVER;
+            self.dirty.append(&mut self.waiting);
         }
         self.advance(now);
         if !self.is_full && self.config.quota_bytes.is_some_and(|quota| self.content_bytes() >= quota) {
@@ -339,9 +339,9 @@ impl Server {
                 if group.waits_for_disk() {
                     self.unsynced.insert(id);
                 }
-                if let Some(due) = group.batch_due() {
-                    self.batching.insert(id);
-                    self.next_batch = self.next_batch.min(due);
+                if let Some(due) = group.due() {
+                    self.waiting.insert(id);
+                    self.next_due = self.next_due.min(due);
                 }
             }
             self.carry_out(now, effects);

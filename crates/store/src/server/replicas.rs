@@ -283,7 +283,7 @@ impl Server {
         self.removed.insert(shard, group.hard_state());
         self.dirty.remove(&shard);
         self.unsynced.remove(&shard);
-        self.batching.remove(&shard);
+        self.waiting.remove(&shard);
         self.watches_lost(shard);
         self.end_watches();
     }

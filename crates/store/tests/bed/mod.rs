@@ -416,7 +416,9 @@ impl Cluster {
     }
 
     /// All replicas of a shard have the same content.
-    pub fn assert_agreement(&self) {
+    pub fn assert_agreement(&mut self) {
+        // Followers hear of the last commit without new entries.
+        self.run(Span::from_ms(3));
         let mut digests: BTreeMap<ShardId, (u64, u64)> = BTreeMap::new();
         for member in self.members.values() {
             for (shard, digest) in member.server.digests() {

@@ -1,0 +1,95 @@
+//! What is committed: followers hear of it with the next entries, and soon without any.
+//!
+//! An append that says nothing else would cost each follower a step and an answer, and a leader whose clients write one after another
+//! as many messages as the entries do (decision 39). Who asked this leader through a follower is answered behind it, so only those who
+//! watch a follower, or read what is there, may notice.
+
+use std::collections::BTreeMap;
+
+use machine::{ServerId, Span, Time};
+use placement::ShardId;
+
+use super::{Asker, Effects, Group};
+use crate::message::RaftMessage;
+
+/// How long followers are not told at most.
+const HELD_MAX: Span = Span::from_ms(1);
+
+/// Appends without entries that wait, one a follower.
+#[derive(Debug)]
+pub(super) struct Commits {
+    held: BTreeMap<ServerId, RaftMessage>,
+    /// When they go; never if there are none.
+    due: Time,
+}
+
+impl Default for Commits {
+    fn default() -> Self {
+        Self { held: BTreeMap::new(), due: Time::NEVER }
+    }
+}
+
+impl Commits {
+    /// Joins an append with the one that waits for the same follower. Gives what is to be sent first, if they do not fit each other, and
+    /// the append that says all.
+    fn join(&mut self, to: ServerId, mut message: RaftMessage) -> (Option<RaftMessage>, RaftMessage) {
+        let Some(mut held) = self.held.remove(&to) else { return (None, message) };
+        if held.absorb(&mut message) { (None, held) } else { (Some(held), message) }
+    }
+
+    /// When some go without entries at the latest.
+    pub(super) fn due(&self) -> Option<Time> {
+        (!self.held.is_empty()).then_some(self.due)
+    }
+
+    /// This replica leads no more, or in another term.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Group {
+    /// A message, with what was held back for the same follower; or nothing, if it is held back itself.
+    pub(super) fn hold_back(&mut self, to: ServerId, message: RaftMessage) -> [Option<RaftMessage>; 2] {
+        if !message.is_append() || self.id == ShardId::META {
+            return [None, Some(message)];
+        }
+        let (before, message) = self.commits.join(to, message);
+        if !message.entries.is_empty() {
+            return [before, Some(message)];
+        }
+        self.commits.held.insert(to, message);
+        [before, None]
+    }
+
+    /// Sends what has been held back for long enough; and if something is held back anew, that begins now.
+    pub(super) fn announce_due(&mut self, now: Time, effects: &mut Effects) {
+        if self.commits.held.is_empty() {
+            self.commits.due = Time::NEVER;
+        } else if self.commits.due == Time::NEVER {
+            self.commits.due = now + HELD_MAX;
+        } else if self.commits.due <= now {
+            let held = std::mem::take(&mut self.commits).held;
+            for (to, message) in held {
+                self.push(to, message, effects);
+            }
+        }
+    }
+
+    /// Servers that get answers hear first what is committed: whoever has asked through them may look there next. `from`: where the new
+    /// answers begin.
+    pub(super) fn announce_to_askers(&mut self, from: usize, effects: &mut Effects) {
+        if self.commits.held.is_empty() {
+            return;
+        }
+        let askers = effects.told[from..].iter().filter_map(|(asker, _)| match asker {
+            Asker::There(server, ..) => Some(*server),
+            Asker::Here(_) | Asker::Nobody => None,
+        });
+        for server in askers.collect::<Vec<_>>() {
+            if let Some(message) = self.commits.held.remove(&server) {
+                self.push(server, message, effects);
+            }
+        }
+    }
+}
