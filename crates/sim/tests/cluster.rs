@@ -202,9 +202,10 @@ fn ticks_that_are_counted_after_an_input_are_found() {
     let mut scenario = planted(&[Kind::PauseAndCut], |config| config.planted.ticks_after_input = true);
     scenario.election.fixed = Some(Span::from_ms(400));
     // Leaders have nothing to do, and no lease, until somebody wakes.
-    (scenario.clients, scenario.entries, scenario.think) = (12, 1, Span::from_secs(10));
+    (scenario.clients, scenario.entries, scenario.think) = (24, 1, Span::from_secs(20));
     (scenario.active, scenario.faults) = (Span::from_secs(20), (5, 9));
-    must_be_found(&scenario, 200, is_stale);
+    // Three of 500 find it.
+    must_be_found(&scenario, 500, is_stale);
 }
 
 /// Not an error of the store: its promise on reads by lease holds as long as clocks keep their bound, and no longer.
