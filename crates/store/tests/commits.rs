@@ -2,9 +2,9 @@
 
 use machine::{ServerId, Span};
 use placement::ShardId;
+use store::Input;
 use store::peer::Item;
 use store::protocol::{Answer, Consistency, RequestBody};
-use store::Input;
 
 use super::bed::{Cluster, Setup, location, put, text};
 

@@ -68,7 +68,9 @@ impl EventLoop {
             if let Some(audit) = &mut self.parts.audit {
                 audit.refused_log_in(&connection.stream.peer(), &why);
             }
-            return Err(why);
+            return Err(format!(
+                "{why}; hint: wrong tokens came from there, and until then nobody can log in from there, with a good one neither"
+            ));
         }
         Ok(())
     }

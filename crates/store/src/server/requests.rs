@@ -223,7 +223,10 @@ impl Server {
     /// Why a subtree that lies in several shards cannot be listed at once.
     pub(super) fn spans_shards(&self, path: &Path) -> Error {
         let names = self.shard_names(&self.map.shards_under(path)).join(", ");
-        Error::Invalid(format!("{path} reaches over the shards {names}: name a path within one of them"))
+        Error::Invalid(format!(
+            "{path} reaches over the shards {names}: name a path within one of them; hint: `heddle cluster shards` shows which data is in \
+             which shard"
+        ))
     }
 
     fn shard_names(&self, shards: &[ShardId]) -> Vec<String> {

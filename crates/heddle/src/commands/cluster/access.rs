@@ -91,10 +91,8 @@ impl Access {
         let Error::Request(request) = &error else { return explain(error) };
         let text = harmless(&request.to_string());
         let hint = match request {
-            store::protocol::Error::Timeout { reason, .. } if reason.contains("too many log-ins") => {
-                "wrong tokens came from this user of this machine: nobody can log in from there until that time is over, with a good one \
-                 neither"
-            }
+            // A server knows better: that its disk is full, say.
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
             // Others that were tried are leaders that were known, and may be down.
             store::protocol::Error::Timeout { reason, .. }
                 if self.endpoints.iter().any(|endpoint| reason.contains(&format!("connection to {endpoint} "))) =>
@@ -105,15 +103,10 @@ impl Access {
                     "a controller with certificates wants --tls-cert, --tls-key and --tls-ca"
                 }
             }
-            // A server knows better: that its disk is full, say.
-            store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
             store::protocol::Error::Timeout { .. } => {
                 "`heddle cluster status` shows which servers are up: a majority of a shard's voters has to be; --timeout waits longer"
             }
             store::protocol::Error::SpansShards(_) => "`heddle cluster shards` shows which data is in which shard",
-            store::protocol::Error::Invalid(reason) if reason.contains("reaches over the shards") => {
-                "`heddle cluster shards` shows which data is in which shard"
-            }
             store::protocol::Error::Rpc(reason) if !reason.contains("; hint: ") => {
                 "`heddle cluster status -v` lists the RPCs on offer"
             }
