@@ -69,7 +69,7 @@ impl EventLoop {
                 audit.refused_log_in(&connection.stream.peer(), &why);
             }
             return Err(format!(
-                "{why}; hint: wrong tokens came from there, and until then nobody can log in from there, with a good one neither"
+                "{why}; hint: wrong tokens came from there; until then a good one is not taken from there either"
             ));
         }
         Ok(())

@@ -30,11 +30,11 @@ impl Default for Commits {
 }
 
 impl Commits {
-    /// Joins an append with the one that waits for the same follower. Gives what is to be sent first, if they do not fit each other, and
-    /// the append that says all.
-    fn join(&mut self, to: ServerId, mut message: RaftMessage) -> (Option<RaftMessage>, RaftMessage) {
-        let Some(mut held) = self.held.remove(&to) else { return (None, message) };
-        if held.absorb(&mut message) { (None, held) } else { (Some(held), message) }
+    /// Joins an append with the one that waits for the same follower. If they do not fit each other the follower's log is being searched, and
+    /// what was to be said before is void.
+    fn join(&mut self, to: ServerId, mut message: RaftMessage) -> RaftMessage {
+        let Some(mut held) = self.held.remove(&to) else { return message };
+        if held.absorb(&mut message) { held } else { message }
     }
 
     /// When some go without entries at the latest.
@@ -49,17 +49,17 @@ impl Commits {
 }
 
 impl Group {
-    /// A message, with what was held back for the same follower; or nothing, if it is held back itself.
-    pub(super) fn hold_back(&mut self, to: ServerId, message: RaftMessage) -> [Option<RaftMessage>; 2] {
+    /// A message, with what was held back for the same follower; nothing, if it is held back itself.
+    pub(super) fn hold_back(&mut self, to: ServerId, message: RaftMessage) -> Option<RaftMessage> {
         if !message.is_append() || self.id == ShardId::META {
-            return [None, Some(message)];
+            return Some(message);
         }
-        let (before, message) = self.commits.join(to, message);
+        let message = self.commits.join(to, message);
         if !message.entries.is_empty() {
-            return [before, Some(message)];
+            return Some(message);
         }
         self.commits.held.insert(to, message);
-        [before, None]
+        None
     }
 
     /// Sends what has been held back for long enough; and if something is held back anew, that begins now.

@@ -44,11 +44,10 @@ impl Group {
                 newest.bytes += bytes;
                 continue;
             }
-            for message in self.hold_back(to, message).into_iter().flatten() {
-                newest.retain(|newest| newest.to != to);
-                if let Some(place) = self.push(to, message, effects) {
-                    newest.push(Newest { to, place, bytes });
-                }
+            let Some(message) = self.hold_back(to, message) else { continue };
+            newest.retain(|newest| newest.to != to);
+            if let Some(place) = self.push(to, message, effects) {
+                newest.push(Newest { to, place, bytes });
             }
         }
     }
