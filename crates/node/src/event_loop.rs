@@ -64,6 +64,11 @@ const SWEEP: Span = Span::from_secs(1);
 /// The cluster is told where this server is, if it thinks otherwise, so often.
 const TELL_ADDRESS_EVERY: Span = Span::from_secs(15);
 
+/// How long the event loop looks for the next event before it sleeps, and how long after a write it does so. The answers of disks and peers are near then,
+/// and a thread that sleeps is woken late, above all in a virtual machine: decision 45.
+const LINGER: Span = Span::from_us(150);
+const WRITES_FOLLOW: Span = Span::from_ms(1);
+
 /// Leaders are handed over within this when the server ends.
 const HANDOVER_PATIENCE: Span = Span::from_secs(2);
 
@@ -158,6 +163,8 @@ pub(super) struct EventLoop {
     dirty: Vec<Token>,
     /// For the disk, once the others were told what there is.
     writes: Vec<wal::Write>,
+    /// When the disk was given something last.
+    last_write_at: Time,
     /// Connections that have something to be received, and wait for their turn.
     turns: Turns,
     /// Connections whose clients say nothing more.
@@ -225,6 +232,7 @@ impl EventLoop {
             next_client: 1,
             dirty: Vec::new(),
             writes: Vec::new(),
+            last_write_at: Time::ZERO,
             turns: Turns::default(),
             half_closed: HalfClosed::default(),
             accepts: false,
@@ -309,13 +317,29 @@ impl EventLoop {
             wake = wake.min(self.tend(now));
             let is_busy = !self.turns.is_empty() || self.accepts || !self.dirty.is_empty();
             let span = if is_busy { Span::ZERO } else { wake.since(self.parts.clock.now()) };
-            match self.parts.poll.poll(&mut events, Some(Duration::from_nanos(span.as_ns()))) {
+            match self.wait(&mut events, span) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 outcome => outcome.map_err(Error::system("wait for events"))?,
             }
             let now = self.parts.clock.now();
             self.handle(now, &events);
         }
+    }
+
+    /// Waits until something happens, `span` at most. Around writes it looks for a while before it sleeps.
+    fn wait(&mut self, events: &mut Events, span: Span) -> io::Result<()> {
+        let now = self.parts.clock.now();
+        if span > LINGER && now < self.last_write_at + WRITES_FOLLOW {
+            let until = now + LINGER;
+            while self.parts.clock.now() < until {
+                self.parts.poll.poll(events, Some(Duration::ZERO))?;
+                if !events.is_empty() {
+                    return Ok(());
+                }
+                std::thread::yield_now();
+            }
+        }
+        self.parts.poll.poll(events, Some(Duration::from_nanos(span.as_ns())))
     }
 
     /// What has come in, a share of each connection, before the server is asked for anything.
@@ -394,6 +418,9 @@ impl EventLoop {
     }
 
     fn submit(&mut self) {
+        if !self.writes.is_empty() {
+            self.last_write_at = self.parts.clock.now();
+        }
         for write in self.writes.drain(..) {
             self.parts.disk.submit(write);
         }
