@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 64-byte frames from null devices through one switch to others: `benches/null.sh [ROUNDS] [SECONDS]`.
-# Prints medians with the least and the most, in millions of frames a second. One row has one destination, the others 1,024, each on a port of its
-# own; the last two have two sources, which one worker reads, or two, each on a core of its own: the ratio is that of the same round. DPDK's
+# Prints medians with the least and the most, in millions of frames a second. One row has one destination, one 64 behind five switches in a row, the others
+# 1,024, each on a port of its own; the last two have two sources, which one worker reads, or two, each on a core of its own: the ratio is that of the same round. DPDK's
 # testpmd moves frames from one net_null device to another in its `io` mode, which looks at nothing, in the same rounds, A B A B.
 # Needs jq and a release build of heddle. Installs Debian's dpdk-dev if there is no dpdk-testpmd (as root). CORE=N chooses the core (the last).
 set -euo pipefail
@@ -11,17 +11,20 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=benches/testpmd.sh
 source "$here/benches/testpmd.sh"
 
-# $1 sinks and $2 sources at one switch. Workers get hosts in the file's order: the sources are the first and the last.
+# $1 sinks and $2 sources at one switch, or with $3 switches in a row between them. Workers get hosts in the file's order: the sources are the first and the
+# last.
 fabric() {
+    local switches=${3:-1}
     echo "name: bench"
     echo "nodes:"
-    echo "  s: switch"
+    seq -f "  s%g: switch" "$switches"
     echo "  source1: { kind: host, devices: ['null:64'] }"
     seq -f "  sink%g: { kind: host, devices: ['null:'] }" "$1"
     [[ $2 = 1 ]] || echo "  source2: { kind: host, devices: ['null:64'] }"
     echo "links:"
-    seq -f "  - { between: [source%g, s] }" "$2"
-    seq -f "  - { between: [sink%g, s] }" "$1"
+    seq -f "  - { between: [source%g, s1] }" "$2"
+    seq 2 "$switches" | awk '{ print "  - { between: [s" $1 - 1 ", s" $1 "] }" }'
+    seq -f "  - { between: [sink%g, s$switches] }" "$1"
 }
 
 dpdk() {
@@ -42,6 +45,7 @@ for _ in $(seq "$rounds"); do
     dpdk >>"$work/testpmd-io"
     fabric 1 1 | ours 1 "$core" "$seconds" >>"$work/1"
     fabric 1024 1 | ours 1 "$core" "$seconds" >>"$work/1024"
+    fabric 64 1 5 | ours 1 "$core" "$seconds" >>"$work/hops"
     one=$(fabric 1024 2 | ours 1 "$core" "$seconds")
     two=$(fabric 1024 2 | ours 2 "$core,$other" "$seconds")
     echo "$one" >>"$work/one"
@@ -54,5 +58,5 @@ shown() {
 }
 printf '%-32s %s\n' 'testpmd io, null to null (Mpps)' "$(shown "$work/testpmd-io")" \
     'Heddle, 1 destination' "$(shown "$work/1")" 'Heddle, 1,024 destinations' "$(shown "$work/1024")" \
-    'Heddle, 2 sources, 1 worker' "$(shown "$work/one")" 'Heddle, 2 sources, 2 workers' "$(shown "$work/two")" \
+    'Heddle, 64 behind 5 switches' "$(shown "$work/hops")" 'Heddle, 2 sources, 1 worker' "$(shown "$work/one")" 'Heddle, 2 sources, 2 workers' "$(shown "$work/two")" \
     'two workers of one' "$(shown "$work/ratio")"

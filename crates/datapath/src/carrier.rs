@@ -17,6 +17,7 @@ impl<P> Graph<P> {
     pub fn set_carrier<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, link: LinkId, up: bool) {
         let Moment { tables, now } = moment;
         let ends = tables.map.ends(link);
+        self.paths.forget();
         for port in ends {
             self.wires[port].set_carrier(up);
         }
@@ -53,6 +54,7 @@ impl<P> Graph<P> {
     /// Goes over to other routes: those of the network as its links are now.
     pub fn reroute(&mut self, routes: Arc<Routes>) {
         let is_same = *self.routes == *routes;
+        self.paths.forget();
         for switch in &mut self.switches {
             if is_same {
                 switch.restore();

@@ -138,9 +138,15 @@ pub trait Driver {
     /// A packet has come to a host, by this port of it.
     fn deliver(&mut self, now: Time, port: NetPort, packet: Self::Packet);
 
-    /// A switch has sent a packet on its way to this host.
-    fn forwarded(&mut self, switch: usize, to: NodeId) {
-        let _ = (switch, to);
+    /// Whether what comes to a port comes to this driver, and to no other one.
+    fn is_here(&self, port: NetPort) -> bool {
+        let _ = port;
+        true
+    }
+
+    /// A switch has sent so many packets on their way to this host.
+    fn forwarded(&mut self, switch: usize, to: NodeId, packets: u64) {
+        let _ = (switch, to, packets);
     }
 
     /// [`Graph::wake`](crate::Graph::wake) is to be called for this one at this time.

@@ -13,6 +13,7 @@ use crate::driver::{Driver, Loss};
 use crate::ends::{EndSpec, EndState};
 use crate::flood::Passed;
 use crate::map::Map;
+use crate::paths::Paths;
 use crate::pipeline::Installed;
 
 /// What every packet is looked up in, and does not change while packets are under way.
@@ -51,15 +52,15 @@ pub struct Moment<'a> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Wire {
-    far: NetPort,
-    kind: Kind,
+    pub(crate) far: NetPort,
+    pub(crate) kind: Kind,
     /// The way to the port at the other end.
-    link: Link,
+    pub(crate) link: Link,
 }
 
 /// What a wire is to a packet that is to leave by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// The way to somewhere.
     Single,
     /// A member of a bond, which chooses among its members.
@@ -92,6 +93,10 @@ pub struct Graph<P> {
     pub(crate) actions: Vec<Action>,
     /// What has passed pipelines at this instant.
     pub(crate) passed: Passed,
+    /// How switches spread packets.
+    pub(crate) spread: Spread,
+    /// Where packets have gone that came in a burst.
+    pub(crate) paths: Paths,
 }
 
 impl Wire {
@@ -160,6 +165,8 @@ impl<P> Default for Graph<P> {
             generation: 0,
             actions: Vec::new(),
             passed: Passed::default(),
+            spread: Spread::default(),
+            paths: Paths::default(),
         }
     }
 }
@@ -188,6 +195,7 @@ impl<P> Graph<P> {
             pipelines: pipelines(topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             routes,
+            spread,
             ..Self::default()
         }
     }
@@ -377,7 +385,7 @@ impl<P> Graph<P> {
             driver.free(packet);
             return None;
         };
-        driver.forwarded(at, forwarding.to);
+        driver.forwarded(at, forwarding.to, 1);
         Some((tables.map.port(node, out), packet))
     }
 

@@ -21,6 +21,7 @@ mod flood;
 mod graph;
 mod map;
 mod parts;
+mod paths;
 mod pipeline;
 
 pub use driver::{Driver, Loss, Tag, Timer};

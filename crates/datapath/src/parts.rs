@@ -55,6 +55,7 @@ impl<P> Graph<P> {
             pipelines: self.pipelines.iter().map(|_| None).collect(),
             ends: self.ends.iter().map(|_| None).collect(),
             generation: self.generation,
+            spread: self.spread,
             ..Self::default()
         }
     }

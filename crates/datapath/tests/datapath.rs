@@ -1,7 +1,9 @@
 //! A network in as many parts as it has switches, which go over to other routes one after the other: what is flooded comes to each host once at most,
 //! whatever is dealt out to the parts.
 
-use std::collections::VecDeque;
+mod paths;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -55,9 +57,16 @@ struct Part {
     out: Vec<Sent>,
     heard: Vec<(NodeId, Packet)>,
     lost: Vec<Loss>,
+    /// By switch and destination.
+    forwarded: BTreeMap<(usize, NodeId), u64>,
 }
 
 impl Part {
+    fn new(own: usize, division: Division, tables: &Arc<Tables>) -> Self {
+        let forwarded = BTreeMap::new();
+        Self { own, division, tables: Arc::clone(tables), out: vec![], heard: vec![], lost: vec![], forwarded }
+    }
+
     fn owner(tables: &Tables, node: NodeId) -> usize {
         // A host belongs to the part of its switch, which has the same number.
         tables.map.switch(node).unwrap_or(node.0 as usize)
@@ -165,6 +174,14 @@ impl Driver for Part {
         self.heard.push((self.tables.map.node(port), packet));
     }
 
+    fn is_here(&self, port: NetPort) -> bool {
+        self.division != Division::Nodes || Self::owner(&self.tables, self.tables.map.node(port)) == self.own
+    }
+
+    fn forwarded(&mut self, switch: usize, to: NodeId, packets: u64) {
+        *self.forwarded.entry((switch, to)).or_insert(0) += packets;
+    }
+
     fn wake_at(&mut self, _: Time, _: Timer) {}
 }
 
@@ -222,7 +239,7 @@ impl Network {
             node => Owner::One(owner(node)),
         };
         let graphs = whole.split(&tables, count, owner, wire_owner);
-        let part = |own| Part { own, division, tables: Arc::clone(&tables), out: vec![], heard: vec![], lost: vec![] };
+        let part = |own| Part::new(own, division, &tables);
         let parts = graphs.into_iter().enumerate().map(|(own, graph)| (graph, part(own))).collect();
         let (inbox, routes) = (vec![VecDeque::new(); count], vec![VecDeque::new(); count]);
         Self { topology, tables, parts, inbox, routes }

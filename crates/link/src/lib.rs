@@ -161,6 +161,17 @@ impl Link {
         Verdict::Arrives((self.idle_at + self.spec.delay).max(self.earliest))
     }
 
+    /// Whether [`Link::offer`] has each packet arrive at once, from `now` on and until something is changed.
+    pub fn takes_no_time(&self, now: Time) -> bool {
+        self.spec.rate_bps.is_none() && self.spec.delay == Span::ZERO && self.earliest <= now
+    }
+
+    /// Counts packets that have passed without being offered, since it takes no time.
+    pub const fn count_passed(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
+    }
+
     fn drop_one(&mut self) -> Verdict {
         if self.is_up() {
             self.drops += 1;

@@ -10,7 +10,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use topology::{HostAddress, NodeId, NullDevice};
 use wire::{EthernetRepr, Ipv4Repr, UdpRepr, checksum, ethertype, protocol};
 
-use crate::port::Port;
+use crate::port::{Port, TxFrames, Unsent};
 use crate::tap::VNET_HEADER;
 
 /// The discard service (RFC 863), from and to.
@@ -132,6 +132,10 @@ impl Port for NullPort {
         frame[IPV4_AT + 10..IPV4_AT + 12].copy_from_slice(&checksum.to_be_bytes());
         frame[IPV4_AT + 16..IPV4_AT + 20].copy_from_slice(&ipv4.octets());
         Ok(Some(frame.len()))
+    }
+
+    fn tx_burst(&mut self, _: TxFrames<'_>) -> Unsent {
+        Unsent::default()
     }
 
     #[inline]

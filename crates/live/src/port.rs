@@ -5,6 +5,9 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::AsFd;
 
+pub use crate::dataplane::{RxBurst, TxFrames};
+use crate::tap::VNET_HEADER;
+
 /// A port that moves whole frames, each behind a virtio-net header of [`crate::tap::VNET_HEADER`] bytes, and never blocks. Its
 /// descriptor is readable when a frame waits.
 pub trait Port: AsFd + Debug + Send {
@@ -13,6 +16,26 @@ pub trait Port: AsFd + Debug + Send {
     /// # Errors
     /// If the device is gone or down for good.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// Reads frames until none waits or the burst is full.
+    ///
+    /// # Errors
+    /// As [`Port::read`]. What was read before is in the burst.
+    fn rx_burst(&mut self, burst: &mut RxBurst<'_>) -> io::Result<()> {
+        while burst.receive(|buffer| self.read(buffer))? {}
+        Ok(())
+    }
+
+    /// Writes frames as [`Port::write`] does, in their order. Returns what the device did not take: it is lost.
+    fn tx_burst(&mut self, frames: TxFrames<'_>) -> Unsent {
+        let mut unsent = Unsent::default();
+        for frame in frames.iter() {
+            if self.write(frame).is_err() {
+                unsent.add(frame);
+            }
+        }
+        unsent
+    }
 
     /// Writes one frame with its header. It may wait for others that come at the same time, until [`Port::flush`] is called.
     ///
@@ -39,11 +62,19 @@ pub trait Port: AsFd + Debug + Send {
     }
 }
 
-/// Frames that waited to be sent and were not.
+/// Frames that were to be sent and were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsent {
     /// How many.
     pub frames: u64,
     /// Their bytes, without virtio-net headers.
     pub bytes: u64,
+}
+
+impl Unsent {
+    /// Counts one more, with its virtio-net header.
+    pub const fn add(&mut self, frame: &[u8]) {
+        self.frames += 1;
+        self.bytes += frame.len().saturating_sub(VNET_HEADER) as u64;
+    }
 }

@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -111,15 +112,16 @@ impl Tap {
     }
 }
 
-impl Port for Tap {
+/// Several workers may write to one.
+impl Port for Arc<Tap> {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        Self::read(self, buffer)
+        Tap::read(self, buffer)
     }
 
     #[inline]
     fn write(&mut self, frame: &[u8]) -> io::Result<()> {
-        Self::write(self, frame)
+        Tap::write(self, frame)
     }
 
     fn is_waiting(&self) -> bool {

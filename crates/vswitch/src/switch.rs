@@ -80,6 +80,20 @@ impl Switch {
         Some(ports[pick as usize])
     }
 
+    /// The port that all packets like this one leave by, as long as nothing changes; `None` if there is no such port: no way, or one in turns.
+    pub fn forward_always(&self, routes: &Routes, packet: Forwarding) -> Option<PortId> {
+        let ports = routes.next_hops(self.id, packet.to).iter().copied();
+        let left: Vec<PortId> = ports.filter(|port| !self.down.contains(port)).collect();
+        match (&*left, self.policy) {
+            ([], _) => None,
+            ([only], _) | ([only, ..], Spread::Single) => Some(*only),
+            (several, Spread::Ecmp) => {
+                Some(several[spread::ecmp(packet.hash, self.salt, several.len() as u32) as usize])
+            }
+            (_, Spread::PacketScatter | Spread::PacketScatterRandom) => None,
+        }
+    }
+
     /// [`Switch::forward`] where some port leads nowhere.
     #[cold]
     #[inline(never)]

@@ -12,6 +12,7 @@ use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
 use wire::{VirtioNetPacket, checksum};
 
+use super::burst::TxFrames;
 use super::flight::{Due, Flight, Passage, Way};
 use super::flows::Flows;
 use super::host_port::HostPort;
@@ -65,6 +66,13 @@ pub struct Edge {
     pub(super) spare: Vec<u8>,
     /// Ports with frames that wait for others to be handed to their host with them. Each is there once.
     waiting: Vec<PortKey>,
+    /// What goes to hosts at the end of the burst, where links take no time, and by which ports.
+    leaving: Vec<Packet>,
+    leaving_by: Vec<PortKey>,
+    /// What has been read at once.
+    pub(super) read: Vec<Packet>,
+    /// Of that, what goes on into the fabric.
+    pub(super) entering: Vec<Packet>,
     /// The workers' inboxes, this one's own as well.
     outboxes: Vec<SyncSender<Handed>>,
     pub(super) pollers: Arc<[Arc<Poller>]>,
@@ -84,7 +92,9 @@ impl Edge {
         // One byte more than a frame may have shows a frame that is too long.
         let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES, depot);
         let spare = vec![0; VNET_HEADER + LARGEST_FRAME];
-        Self { id, plan, clock, state, pool, spare, waiting: Vec::new(), outboxes, pollers }
+        let (waiting, leaving_by) = (Vec::new(), Vec::new());
+        let (read, entering, leaving) = (Vec::new(), Vec::new(), Vec::new());
+        Self { id, plan, clock, state, pool, spare, waiting, leaving, leaving_by, read, entering, outboxes, pollers }
     }
 
     #[cold]
@@ -118,22 +128,41 @@ impl Edge {
     /// call and one walk through the host's TCP for all of them.
     #[inline]
     pub(super) fn hand_to_host(&mut self, key: PortKey, packet: Packet) {
+        if !self.plan.is_shaped() {
+            self.leaving.push(packet);
+            self.leaving_by.push(key);
+            return;
+        }
         let port =
             self.state.ports[key.host].as_mut().expect("what comes to a host is carried to a worker that has its port");
-        let begins_to_wait = if self.plan.is_shaped() {
-            port.join(key.device, packet.bytes())
-        } else {
-            port.deliver(key.device, packet.bytes())
-        };
-        if begins_to_wait {
+        if port.join(key.device, packet.bytes()) {
             self.waiting.push(key);
         }
         self.pool.put(packet);
     }
 
+    /// Hands to hosts what has come to them in a burst.
+    #[inline]
+    pub(super) fn transmit(&mut self) {
+        let mut from = 0;
+        while let Some(&key) = self.leaving_by.get(from) {
+            let run = self.leaving_by[from..].iter().take_while(|other| **other == key).count();
+            let port = self.state.ports[key.host]
+                .as_mut()
+                .expect("what comes to a host is carried to a worker that has its port");
+            if port.tx_burst(key.device, TxFrames(&self.leaving[from..from + run])) {
+                self.waiting.push(key);
+            }
+            from += run;
+        }
+        self.leaving_by.clear();
+        self.pool.put_all(self.leaving.drain(..));
+    }
+
     /// Hands to hosts what waits. Nothing waits longer than until all is run that was due, and no longer than a burst.
     #[inline]
     pub(super) fn hand_over_waiting(&mut self) {
+        self.transmit();
         for key in self.waiting.drain(..) {
             let port = self.state.ports[key.host]
                 .as_mut()
@@ -351,9 +380,16 @@ impl Driver for Edge {
         self.hand_to_host(PortKey { host: host.0 as usize, device }, packet);
     }
 
+    fn is_here(&self, port: NetPort) -> bool {
+        match self.plan.arrival_owner(port) {
+            Owner::One(worker) => worker == self.id,
+            Owner::Each => true,
+        }
+    }
+
     #[inline]
-    fn forwarded(&mut self, switch: usize, to: NodeId) {
-        self.state.forwarded[switch][to.0 as usize] += 1;
+    fn forwarded(&mut self, switch: usize, to: NodeId, packets: u64) {
+        self.state.forwarded[switch][to.0 as usize] += packets;
     }
 
     fn wake_at(&mut self, at: Time, timer: Timer) {

@@ -7,6 +7,7 @@ use datapath::StormControl;
 use vswitch::fragments::{Fragments, Joined};
 use vswitch::segmentation::Joiner;
 
+use super::burst::{RxBurst, TxFrames};
 use crate::control::PortTraffic;
 use crate::device::Attached;
 use crate::port::Port;
@@ -53,7 +54,7 @@ impl Joining {
 }
 
 impl Attached {
-    fn write(&self, sockets: &mut [Box<dyn Port>], device: usize, frame: &[u8]) -> io::Result<()> {
+    fn write(&mut self, sockets: &mut [Box<dyn Port>], device: usize, frame: &[u8]) -> io::Result<()> {
         match self {
             Self::Tap(tap) => tap.write(frame),
             Self::Devices(_) => sockets[device].write(frame),
@@ -109,21 +110,48 @@ impl HostPort {
         self.traffic.add(&other.traffic);
     }
 
+    /// Reads a burst of frames, and counts it; `device` counts where there are several.
+    #[inline]
+    pub fn rx_burst(&mut self, device: usize, burst: &mut RxBurst<'_>) -> io::Result<()> {
+        let outcome = match &mut self.attached {
+            Attached::Tap(tap) => tap.rx_burst(burst),
+            Attached::Devices(_) => self.sockets[device].rx_burst(burst),
+        };
+        self.traffic.sent_packets += burst.read.frames;
+        self.traffic.sent_bytes += burst.read.bytes;
+        self.traffic.refused.no_buffer += burst.read.lost;
+        outcome
+    }
+
     /// Reads one frame with its virtio-net header; `device` counts where there are several.
     #[inline]
     pub fn read(&mut self, device: usize, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match &self.attached {
+        match &mut self.attached {
             Attached::Tap(tap) => tap.read(buffer),
             Attached::Devices(_) => self.sockets[device].read(buffer),
         }
     }
 
-    /// Writes a frame with its virtio-net header. Whether the device has something that waits now and had nothing before:
-    /// [`HostPort::hand_over`] is to be called.
+    /// Writes frames. Whether the device has something that waits now and had nothing before: [`HostPort::hand_over`] is to be called.
     #[inline]
-    pub fn deliver(&mut self, device: usize, frame: &[u8]) -> bool {
-        self.write(device, frame);
-        self.socket_waits(device) && self.is_news(device)
+    pub fn tx_burst(&mut self, device: usize, frames: TxFrames<'_>) -> bool {
+        let (mut packets, mut bytes) = (0, 0);
+        for frame in frames.iter() {
+            packets += 1;
+            bytes += (frame.len() - VNET_HEADER) as u64;
+        }
+        self.traffic.count_received(true, packets, bytes);
+        let (unsent, waits) = match &mut self.attached {
+            Attached::Tap(tap) => (tap.tx_burst(frames), false),
+            Attached::Devices(_) => {
+                let socket = &mut self.sockets[device];
+                (socket.tx_burst(frames), socket.is_waiting())
+            }
+        };
+        if unsent.frames > 0 {
+            self.traffic.count_unsent(unsent);
+        }
+        waits && self.is_news(device)
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
 use vswitch::{DropReason, FLOOD, Forwarding, Ingress, classify};
 
+use super::burst::{BURST_FRAMES, Read, RxBurst};
 use super::edge::Edge;
 use super::poller::PortKey;
 use super::pool::Packet;
@@ -16,11 +17,8 @@ use super::worker::Worker;
 use crate::control::Refusals;
 use crate::tap::VNET_HEADER;
 
-/// Frames read from one port before the next one has its turn.
-const BURST_FRAMES: usize = 64;
-
 /// Bytes read from one port before the next one has its turn.
-const BURST_BYTES: usize = 256 << 10;
+const TURN_BYTES: u64 = 256 << 10;
 
 /// Where frames of one burst come in.
 #[derive(Clone, Copy)]
@@ -41,58 +39,66 @@ impl Worker {
         // All members of a bond of ours are one device.
         let device = if is_device { key.device } else { 0 };
         let entry = Entry { key, port: self.plan.port(PortKey { device, ..key }), is_device };
-        let is_shaped = self.plan.is_shaped();
+        if self.plan.is_shaped() {
+            return self.read_to_cut(entry, now);
+        }
+        let mut left = Read { frames: BURST_FRAMES as u64, bytes: TURN_BYTES, lost: 0 };
+        loop {
+            let Some(read) = self.rx_burst(entry, now) else { return false };
+            left.frames = left.frames.saturating_sub(read.frames);
+            left.bytes = left.bytes.saturating_sub(read.bytes);
+            if left.frames == 0 || left.bytes == 0 {
+                return true;
+            }
+        }
+    }
+
+    /// Reads a burst of frames and sends them on their way; `None`: there are no more.
+    fn rx_burst(&mut self, entry: Entry, now: Time) -> Option<Read> {
+        let PortKey { host, device } = entry.key;
+        let port = self.edge.state.ports[host].as_mut()?;
+        let mut burst = RxBurst::new(&mut self.edge.pool, &mut self.edge.read, &mut self.edge.spare);
+        let outcome = port.rx_burst(device, &mut burst);
+        let (read, is_full) = (burst.read, burst.is_full());
+        self.edge.state.refused.no_buffer += read.lost;
+        let mut packets = std::mem::take(&mut self.edge.read);
+        for packet in packets.drain(..) {
+            self.enter(entry, now, packet);
+        }
+        self.edge.read = packets;
+        self.send_entering(entry, now);
+        self.edge.transmit();
+        if let Err(error) = outcome {
+            self.lose(host, &error);
+            return None;
+        }
+        is_full.then_some(read)
+    }
+
+    /// Sends off what has entered the fabric by a port.
+    #[inline]
+    fn send_entering(&mut self, entry: Entry, now: Time) {
+        let mut packets = std::mem::take(&mut self.edge.entering);
+        self.graph.depart_burst(self.plan.tables().at(now), &mut self.edge, entry.port, &mut packets);
+        self.edge.entering = packets;
+    }
+
+    /// The same where links have rates, so that they carry frames: the kernel leaves segments of up to 64 KiB uncut, since one call that
+    /// reads all of it costs a fraction of one for each frame, and they are cut here.
+    fn read_to_cut(&mut self, entry: Entry, now: Time) -> bool {
         let mut bytes = 0;
         for _ in 0..BURST_FRAMES {
-            let read = if is_shaped { self.read_to_cut(entry, now) } else { self.read(entry, now) };
-            let Some(len) = read else { return false };
-            bytes += len;
-            if bytes >= BURST_BYTES {
+            let Some(len) = self.read_and_cut(entry, now) else { return false };
+            bytes += len as u64;
+            if bytes >= TURN_BYTES {
                 break;
             }
         }
         true
     }
 
-    /// Reads one frame and sends it on its way; `None` if there is none.
-    #[inline]
-    fn read(&mut self, entry: Entry, now: Time) -> Option<usize> {
-        let PortKey { host, device } = entry.key;
-        let Some(port) = &mut self.edge.state.ports[host] else { return None };
-        let Some(mut packet) = self.edge.pool.take() else {
-            return match port.read(device, &mut self.edge.spare) {
-                Ok(len) => {
-                    if len.is_some() {
-                        self.edge.refuse_of(host, |refused| &mut refused.no_buffer);
-                    }
-                    len
-                }
-                Err(error) => {
-                    self.lose(host, &error);
-                    None
-                }
-            };
-        };
-        let len = match port.read(device, packet.buffer()) {
-            Ok(Some(len)) => len,
-            result => {
-                self.edge.pool.put(packet);
-                if let Err(error) = result {
-                    self.lose(host, &error);
-                }
-                return None;
-            }
-        };
-        packet.set_len(len);
-        port.traffic.sent_packets += 1;
-        port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
-        self.enter(entry, now, packet);
-        Some(len)
-    }
-
-    /// The same where links have rates, so that they carry frames: the kernel leaves segments of up to 64 KiB uncut, since one call that
-    /// reads all of it costs a fraction of one for each frame, and they are cut here.
-    fn read_to_cut(&mut self, entry: Entry, now: Time) -> Option<usize> {
+    /// Reads one frame and sends what it is cut to on its way; `None` if there is none.
+    fn read_and_cut(&mut self, entry: Entry, now: Time) -> Option<usize> {
         let key = entry.key;
         let port = self.edge.state.ports[key.host].as_mut()?;
         let len = match port.read(key.device, &mut self.edge.spare) {
@@ -113,6 +119,7 @@ impl Worker {
             Err(_) => self.edge.refuse_of(key.host, |refused| &mut refused.malformed),
         }
         self.edge.spare = spare;
+        self.send_entering(entry, now);
         Some(len)
     }
 
@@ -146,7 +153,7 @@ impl Worker {
         tracing::error!("host {name} has lost its device: {error}; `heddle up` gives it a new one");
     }
 
-    /// Decides about a frame that came in from a host.
+    /// Decides about a frame that came in from a host. What crosses the fabric leaves with its burst: [`Worker::send_entering`].
     #[inline]
     fn enter(&mut self, entry: Entry, now: Time, mut packet: Packet) {
         let Entry { key, port, is_device } = entry;
@@ -165,7 +172,7 @@ impl Worker {
                     return self.edge.pool.put(packet);
                 }
                 self.edge.stamp(&mut packet, forwarding, Tag::None);
-                self.graph.depart(self.plan.tables().at(now), &mut self.edge, port, packet);
+                self.edge.entering.push(packet);
             }
             Ingress::Answer(len) => self.answer(key, packet, &answer[..len]),
             Ingress::Drop(reason) => {
@@ -202,7 +209,11 @@ impl Worker {
                     return self.edge.pool.put(packet);
                 }
                 self.edge.stamp(&mut packet, forwarding, Tag::None);
-                self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
+                if is_in_bond() {
+                    self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
+                } else {
+                    self.edge.entering.push(packet);
+                }
             }
             Ingress::Answer(len) => {
                 self.edge.stamp(&mut packet, to_far_end(), Tag::Control);

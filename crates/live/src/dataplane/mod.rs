@@ -7,6 +7,7 @@
 
 mod bond_log;
 mod bond_state;
+mod burst;
 mod edge;
 mod flight;
 mod flows;
@@ -31,6 +32,7 @@ use crate::clock::Clock;
 use crate::control::Counters;
 use crate::device::{Attached, Replacement};
 use crate::settling::Unsettled;
+pub use burst::{RxBurst, TxFrames};
 use edge::Handed;
 use parts::Parts;
 pub use plan::Plan;

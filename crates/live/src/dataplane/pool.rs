@@ -171,6 +171,12 @@ impl Pool {
         }
     }
 
+    /// [`Pool::put`] of many.
+    #[inline]
+    pub fn put_all(&mut self, packets: impl Iterator<Item = Packet>) {
+        packets.for_each(|packet| self.put(packet));
+    }
+
     #[cold]
     fn give_away(&mut self) {
         let given = BATCH.min(self.free.len());
