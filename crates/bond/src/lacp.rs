@@ -48,7 +48,7 @@ pub use port::{Counters, MARKER_MAX, RECEIVE_MAX, Selected, TRANSMIT_MAX};
 pub use receive::{LONG_TIMEOUT, ReceiveState, SHORT_TIMEOUT};
 pub use selection::PATIENCE;
 pub use settings::{AGGREGATE_WAIT, Settings};
-pub use why::{Reason, Standing, Why};
+pub use why::{Convergence, Reason, Why};
 
 use crate::{Carrier, MemberId, MemberSet};
 use port::Port;
@@ -80,7 +80,7 @@ pub struct Members {
 pub enum Output {
     /// Send this frame on that member.
     Send {
-        /// The member.
+        /// The member by which it leaves.
         port: MemberId,
         /// The frame from its destination address on.
         frame: [u8; FRAME],
@@ -94,7 +94,7 @@ pub enum Output {
 /// Where a port stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What it tells of itself.
+    /// What its LACPDUs say of itself.
     pub actor: LacpInfo,
     /// What it knows of its partner.
     pub partner: LacpInfo,

@@ -23,7 +23,7 @@ pub enum Kind {
     Neighbour,
     /// LACP or marker (IEEE 802.3, annex 57A): for the member's own state machine.
     Slow,
-    /// Anything else.
+    /// The packet has another protocol.
     Other,
 }
 

@@ -1,7 +1,7 @@
 //! Ends of bonds: what departs by a bond leaves by its members, and what comes by a member comes to the bond.
 
 use bond::end::{Output, Partner, Plan};
-use bond::{Accept, End, Learning, MemberId, Mode, Transmit};
+use bond::{Accept, End, LearningPorts, MemberId, Mode, Transmit};
 use machine::{Step, Time};
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::Forwarding;
@@ -49,7 +49,7 @@ pub enum Role<P> {
     /// A bond.
     Bonded(Box<End<P>>),
     /// Ports of a switch that learn which of them leads to whom.
-    Learning(Learning),
+    Learning(LearningPorts),
     /// Another program's.
     External,
 }
@@ -61,7 +61,7 @@ impl<P> EndState<P> {
         let role = match plan {
             _ if spec.is_external => Role::External,
             Some(plan) => Role::Bonded(Box::new(End::new(now, plan))),
-            None => Role::Learning(Learning::default()),
+            None => Role::Learning(LearningPorts::default()),
         };
         let has_external_partner = plan.is_some_and(|plan| matches!(plan.partner, Partner::External { .. }));
         Self { role, has_external_partner, armed: Time::NEVER, announced: StormControl::default(), stale_until: None }
@@ -115,8 +115,8 @@ impl<P> Graph<P> {
                 let (transmit, number) = driver.transmit(now, bonded, packet);
                 driver.set_tag(packet, Tag::Number(number));
                 // In balance-alb, what the host says about its address may make the bond tell others.
-                let telling_at = bonded.telling_at();
-                self.arm(driver, now, end, telling_at);
+                let announce_at = bonded.announce_at();
+                self.arm(driver, now, end, announce_at);
                 transmit
             }
             Role::Learning(learning) => {

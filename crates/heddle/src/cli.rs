@@ -91,7 +91,7 @@ pub enum Command {
     /// programs in untouched hosts go on, with their connections.
     ///
     /// It returns when the network carries traffic: it waits until LACP has agreed on the links of bonds in 802.3ad, for four seconds
-    /// at most. A bond that has not settled by then, or that carries less than it should, gets a warning with the reason; the exit
+    /// at most. A bond that has not converged by then, or that carries less than it should, gets a warning with the reason; the exit
     /// status is 0 all the same.
     Up(Up),
     /// Stop a running network and all programs in its hosts
@@ -267,7 +267,7 @@ pub struct Up {
     /// Name of the running network, if not the fabric's
     #[arg(short, long)]
     pub name: Option<String>,
-    /// Don't wait until bonds have settled
+    /// Don't wait until bonds have converged
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -333,7 +333,7 @@ pub enum What {
     Links,
     /// Forwarding entries of each switch: next-hop ports towards each host, and packets
     Flows,
-    /// Bonds: each member, whether it sends, and why; what order on arrival did
+    /// Bonds: each member, whether it sends, and why; what resequencing did
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
     Counters,

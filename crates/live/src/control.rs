@@ -9,11 +9,11 @@ use fabric::Overrides;
 use machine::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
-use crate::settling::Unsettled;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -67,7 +67,7 @@ pub enum Request {
     /// What has been counted.
     Counters,
     /// Which bonds do not carry all that they can.
-    Unsettled,
+    Unconverged,
     /// Take the carrier from the links between two nodes, or give it back.
     SetLink {
         /// A node's name.
@@ -104,8 +104,8 @@ pub enum Reply {
     Applied(Applied),
     /// To [`Request::Counters`].
     Counters(Counters),
-    /// To [`Request::Unsettled`].
-    Unsettled(Vec<Unsettled>),
+    /// To [`Request::Unconverged`].
+    Unconverged(Vec<UnconvergedBond>),
     /// To [`Request::SetLink`].
     Links(LinksSet),
     /// To [`Request::Enter`].
@@ -238,7 +238,7 @@ pub struct Counters {
     pub flows: Vec<FlowCounters>,
     /// Frames that came in and went nowhere, of all hosts; those that are one host's are in its [`PortCounters`], too.
     pub refused: Refusals,
-    /// Ends of bonds, in the order of [`fabric::Fabric::bonds`]; plain ports of a switch are not among them.
+    /// Ends of bonds, in the order of [`fabric::Fabric::bonds`]; MAC-learning ports of a switch are not among them.
     #[serde(default)]
     pub bonds: Vec<BondState>,
     /// The threads that forward.
@@ -262,7 +262,7 @@ pub struct BondState {
     pub accepted: u64,
     /// Frames that were dropped since their member did not receive.
     pub inactive: u64,
-    /// What order on arrival did, where it is on.
+    /// What resequencing did, where it is on.
     pub reordering: Option<bond::reorder::Counters>,
 }
 

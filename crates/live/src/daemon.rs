@@ -280,7 +280,7 @@ impl Shared {
             Request::Status => Reply::Status(network.status()),
             Request::Apply { name, text, overrides } => Reply::Applied(network.apply(name, text, &overrides)?),
             Request::Counters => Reply::Counters(network.counters()),
-            Request::Unsettled => Reply::Unsettled(network.unsettled()),
+            Request::Unconverged => Reply::Unconverged(network.unconverged()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::Enter { host } => {
                 network.host(&host)?;

@@ -19,8 +19,8 @@ use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
     VERSION,
 };
+use crate::convergence::UnconvergedBond;
 use crate::runtime::{Folder, State};
-use crate::settling::Unsettled;
 
 /// The longest thing that a daemon says when it comes up, bytes.
 const BIRTH_LIMIT: u64 = 64 << 10;
@@ -177,10 +177,10 @@ impl Instance {
     ///
     /// # Errors
     /// If the daemon has gone.
-    pub fn unsettled(&self) -> Result<Vec<Unsettled>, Error> {
-        match self.ask(&Request::Unsettled)? {
-            Reply::Unsettled(bonds) => Ok(bonds),
-            _ => Err(unexpected("unsettled")),
+    pub fn unconverged(&self) -> Result<Vec<UnconvergedBond>, Error> {
+        match self.ask(&Request::Unconverged)? {
+            Reply::Unconverged(bonds) => Ok(bonds),
+            _ => Err(unexpected("unconverged")),
         }
     }
 
@@ -289,7 +289,7 @@ fn unexpected(request: &'static str) -> Error {
         "apply" => "reply other than what was applied",
         "status" => "reply other than the status",
         "counters" => "reply other than counters",
-        "unsettled" => "reply other than the bonds",
+        "unconverged" => "reply other than the bonds",
         "link" => "reply other than the links",
         "enter" => "reply other than the way into a host",
         _ => "reply other than the end",

@@ -12,13 +12,13 @@ use vswitch::{Pipelines, Spread};
 
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
+use crate::convergence::UnconvergedBond;
 use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
-use crate::settling::Unsettled;
 use crate::{Error, null, process};
 
 /// Files that the process needs besides its hosts' ones.
@@ -264,7 +264,7 @@ impl Network {
         self.open_again(plane);
         let topology = &plane.plan().fabric().topology;
         let (mut links, now) = (Vec::new(), self.clock.now());
-        if let Some(lines) = self.carrier_log.settle(now) {
+        if let Some(lines) = self.carrier_log.take_left_out(now) {
             tracing::warn!("{lines} more changes of devices' carriers in a minute are not in this log");
         }
         for (name, devices) in watched(&self.external) {
@@ -405,8 +405,8 @@ impl Network {
     }
 
     /// Ends of bonds that do not carry all that they can.
-    pub fn unsettled(&self) -> Vec<Unsettled> {
-        self.plane.as_ref().map(DataPlane::unsettled).unwrap_or_default()
+    pub fn unconverged(&self) -> Vec<UnconvergedBond> {
+        self.plane.as_ref().map(DataPlane::unconverged).unwrap_or_default()
     }
 }
 

@@ -173,7 +173,7 @@ fn modes_change_while_the_network_runs() {
     }
 }
 
-/// A switch's plain ports learn where the host is; nothing is sent twice for long.
+/// A switch's MAC-learning ports learn where the host is; nothing is sent twice for long.
 #[test]
 fn a_switch_without_a_bond_learns_where_the_host_is() {
     let Some(bed) = Bed::new() else { return };

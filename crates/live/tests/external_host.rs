@@ -227,7 +227,7 @@ fn a_device_that_is_not_there_is_named() {
     });
 }
 
-/// The guest sends by one device, then by the other: the switch's plain ports learn where it is, and lose it with the carrier.
+/// The guest sends by one device, then by the other: the switch's MAC-learning ports learn where it is, and lose it with the carrier.
 #[test]
 fn a_switch_learns_behind_which_device_a_host_is() {
     with_guest(2, |bed, guest| {

@@ -52,8 +52,8 @@ impl Neighbours {
         let Some(Role::Bonded(bonded)) = graph.ends[end].as_mut().map(|state| &mut state.role) else { return None };
         let mut frame = answer(fabric.topology.address(host)?, fabric.topology.address(asker)?);
         let (Transmit::One(_), _) = bonded.transmit_frame(now, &mut frame) else { return None };
-        let telling_at = bonded.telling_at();
-        graph.arm(medium, now, end, telling_at);
+        let announce_at = bonded.announce_at();
+        graph.arm(medium, now, end, announce_at);
         let mac = ArpPacket::new_checked(&frame[ETHERNET..]).ok()?.sender_mac();
         self.told.insert((asker, host), mac);
         Some(mac)

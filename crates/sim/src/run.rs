@@ -101,7 +101,7 @@ pub struct BondOutcome {
     pub accepted: u64,
     /// Frames dropped since their member did not receive.
     pub inactive: u64,
-    /// Order on arrival, where it is on.
+    /// What resequencing did, where it is on.
     pub reordering: Option<bond::reorder::Counters>,
 }
 

@@ -173,7 +173,7 @@ fn a_lost_carrier_costs_what_was_on_the_cable() {
     }
 }
 
-/// A switch's plain ports forget what they learned behind a dead member: what it sends to the host comes by the other one.
+/// A switch's MAC-learning ports forget what they learned behind a dead member: what it sends to the host comes by the other one.
 #[test]
 fn what_is_sent_to_a_host_finds_the_member_that_is_left() {
     for mode in ["active-backup", "balance-tlb", "balance-alb"] {

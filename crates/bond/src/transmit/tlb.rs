@@ -20,7 +20,7 @@ struct Bucket {
     load: u64,
 }
 
-/// Loads, learned.
+/// The loads of members, as measured by what they sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Tlb {
     buckets: Box<[Bucket; BUCKETS]>,

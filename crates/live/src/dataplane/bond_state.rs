@@ -15,7 +15,7 @@ pub fn state(plan: &Plan, index: BondEndId, end: &End<Packet>, now: Time) -> Bon
     let members = end.bond().members().map(|(id, member)| {
         let (sends, why) = why(end, id, now);
         let why = match end.peer().and_then(|peer| peer.why(now, id)) {
-            Some(peer) => format!("{why}; {peer}; order on arrival {}", end.order()),
+            Some(peer) => format!("{why}; {peer}; resequencing {}", end.resequencing()),
             None => why,
         };
         MemberState {
