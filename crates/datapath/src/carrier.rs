@@ -81,7 +81,7 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Tells an end of a bond, if it is here, of a member's link; whether it is to be polled then.
+    /// Reports a member's link to an end of a bond, if it is here; whether the end is to be polled then.
     fn tell_carrier(&mut self, now: Time, end: BondEndId, member: MemberId, up: bool) -> bool {
         match self.ends[end].as_mut().map(|state| &mut state.role) {
             Some(Role::Bonded(end)) => {
@@ -99,7 +99,7 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Tells bonds that have just been made which of their members' links have no carrier.
+    /// Reports to bonds that have just been made which of their members' links have no carrier.
     pub fn tell_new_ends(&mut self, tables: &Tables, now: Time) {
         let down = self.wires.iter_enumerated().filter(|(_, wire)| wire.link().is_some_and(|link| !link.is_up()));
         let down: Vec<NetPort> = down.map(|(port, _)| port).collect();

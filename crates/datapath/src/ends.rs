@@ -16,7 +16,7 @@ use crate::graph::{Graph, Moment, Tables};
 /// What is at an end of a bond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndSpec {
-    /// The node.
+    /// The node that it is at.
     pub node: NodeId,
     /// The other end.
     pub partner: BondEndId,
@@ -37,7 +37,7 @@ pub struct EndState<P> {
     has_external_partner: bool,
     /// When it is to be woken.
     armed: Time,
-    /// What was let through to all of what the other end told.
+    /// What was let through to all of what the other end announced.
     pub(crate) announced: StormControl,
     /// What arrives until then was sent before this end was made: it does not say where the other end sends now.
     pub stale_until: Option<Time>,
@@ -46,11 +46,11 @@ pub struct EndState<P> {
 /// What an end is.
 #[derive(Debug)]
 pub enum Role<P> {
-    /// A bond.
+    /// A bond that Heddle drives.
     Bonded(Box<End<P>>),
     /// Ports of a switch that learn which of them leads to whom.
     Learning(LearningPorts),
-    /// Another program's.
+    /// A bond of another program.
     External,
 }
 
@@ -67,7 +67,7 @@ impl<P> EndState<P> {
         Self { role, has_external_partner, armed: Time::NEVER, announced: StormControl::default(), stale_until: None }
     }
 
-    /// The bond, where one of ours sends.
+    /// The bond, where Heddle drives it.
     pub const fn bonded(&self) -> Option<&End<P>> {
         match &self.role {
             Role::Bonded(end) => Some(end),
@@ -101,7 +101,7 @@ impl<P> Graph<P> {
         self.ends[end].as_mut().expect("a part of a graph has the ends of bonds of its nodes")
     }
 
-    /// Chooses who sends a packet that is to leave by a bond, and tags it.
+    /// Chooses the member that sends a packet which is to leave by a bond, and tags it.
     pub(crate) fn choose<D: Driver<Packet = P>>(
         &mut self,
         moment: Moment<'_>,
@@ -114,7 +114,7 @@ impl<P> Graph<P> {
             Role::Bonded(bonded) => {
                 let (transmit, number) = driver.transmit(now, bonded, packet);
                 driver.set_tag(packet, Tag::Number(number));
-                // In balance-alb, what the host says about its address may make the bond tell others.
+                // In balance-alb, what the host says about its address may make the bond announce it to others.
                 let announce_at = bonded.announce_at();
                 self.arm(driver, now, end, announce_at);
                 transmit
@@ -292,7 +292,7 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Sends what a bond says by itself. What it tells a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
+    /// Sends what a bond says by itself. What it announces to a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
     fn send_control<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, frame: &[u8]) {
         let tables = moment.tables;
         let peer = frame.first_chunk().and_then(|to| tables.host_table.by_mac(*to));

@@ -43,7 +43,7 @@ impl Tables {
 pub struct Moment<'a> {
     /// What is looked up.
     pub tables: &'a Tables,
-    /// The time.
+    /// The time at which it happens.
     pub now: Time,
 }
 
@@ -165,7 +165,7 @@ impl<P> Default for Graph<P> {
 }
 
 impl<P> Graph<P> {
-    /// The whole network, as it comes up at `now`. `seed` is where switches' chance and hashes start.
+    /// The whole network, as it comes up at `now`. `seed` is where switches' randomness and hashes start.
     ///
     /// # Panics
     /// If the tables are of another topology.

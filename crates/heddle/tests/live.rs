@@ -288,7 +288,7 @@ experiments:
     assert_eq!(desk.read("results/agreed/samples.jsonl").lines().count(), 4);
 }
 
-/// UDP as fast as it goes, in long messages whose fragments are joined before the host gets them: simulated as much as the links carry and
+/// UDP as fast as it goes, in long messages whose fragments are coalesced before the host gets them: simulated as much as the links carry and
 /// no more. Live, it comes; how much a second is the machine's (benches/links.sh).
 #[test]
 fn udp_goes_as_fast_as_its_links() {

@@ -62,9 +62,9 @@ pub enum Verdict {
 /// What a link has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Packets accepted.
+    /// Packets that the link accepted.
     pub packets: u64,
-    /// Bytes accepted.
+    /// Bytes that the link accepted.
     pub bytes: u64,
     /// Packets turned away by a full queue.
     pub drops: u64,

@@ -66,7 +66,7 @@ impl Direction {
         [Self(link.0 * 2), Self(link.0 * 2 + 1)]
     }
 
-    /// The link.
+    /// The link of which this is one direction.
     #[inline]
     pub const fn link(self) -> LinkId {
         LinkId(self.0 / 2)

@@ -35,7 +35,7 @@ impl Fragment {
     }
 }
 
-/// What the sender is told.
+/// What can happen to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The application begins to send.

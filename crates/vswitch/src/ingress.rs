@@ -27,7 +27,7 @@ pub enum DropReason {
     /// which group (RFC 4541, 2.1.1), or that are looked for.
     #[error("nobody here is in the group")]
     Group,
-    /// It tells everybody that its sender has the address of another host.
+    /// It announces to everybody that its sender has the address of another host.
     #[error("its sender claims another host's address")]
     Spoofed,
     /// It asks about a neighbour, for a group of stations, and gets no answer.
@@ -69,7 +69,7 @@ fn forward(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) ->
     }
 }
 
-/// What is for a group goes to every host, if any may be in the group, and if it does not tell all of them something wrong.
+/// What is for a group goes to every host, if any may be in the group, and if it does not announce something wrong to all of them.
 #[cold]
 fn flood(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) -> Result<Forwarding, DropReason> {
     if !is_for_hosts(key) {

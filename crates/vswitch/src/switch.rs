@@ -13,7 +13,7 @@ pub const FLOOD: NodeId = NodeId(u32::MAX);
 pub struct Forwarding {
     /// The host it goes to, or [`FLOOD`].
     pub to: NodeId,
-    /// Its flow.
+    /// The hash of its flow.
     pub hash: FlowHash,
 }
 
@@ -26,7 +26,7 @@ pub struct Switch {
     /// Whether no port is in `down`.
     is_whole: bool,
     salt: u64,
-    /// Whose turn it is, a next-hop set.
+    /// Whose turn it is, for each next-hop set.
     turns: Box<[u32]>,
     rng: Rng,
     /// Ports that lead nowhere any more, until new routes say so. Empty nearly always.

@@ -13,7 +13,7 @@ const ADDRESS: usize = 7;
 /// Bytes of value that a TLV's nine bits of length can announce, less what names the organisation.
 pub const LLDP_VALUE_MAX: usize = 511 - ORGANIZATION;
 
-/// Kinds of TLV that are told apart (8.4.1).
+/// Kinds of TLV that Heddle distinguishes (8.4.1).
 mod kind {
     pub const END: u8 = 0;
     pub const CHASSIS: u8 = 1;
@@ -131,7 +131,7 @@ pub struct LldpRepr<'a> {
     pub port: [u8; 6],
     /// For how many seconds this holds; 0 takes back what was said.
     pub time_to_live_s: u16,
-    /// The organisation.
+    /// The organisation that defines it.
     pub identifier: [u8; 3],
     /// Which of the organisation's TLVs it is.
     pub subtype: u8,

@@ -114,7 +114,7 @@ impl Edge {
         }
     }
 
-    /// Hands a frame to a host. Where frames are MTUs, those that come one right after the other are joined, as a network card would: one
+    /// Hands a frame to a host. Where frames are MTUs, those that come one right after the other are coalesced, as a network card would: one
     /// call and one walk through the host's TCP for all of them.
     #[inline]
     pub(super) fn hand_to_host(&mut self, key: PortKey, packet: Packet) {
