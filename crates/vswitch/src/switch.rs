@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_hash_and_chance_goes_on_as_if_routes_had_stayed() {
+    fn flows_hash_and_randomness_goes_on_as_if_routes_had_stayed() {
         let topology = star();
         let whole = without(&topology, &[]);
         for policy in [Spread::Ecmp, Spread::PacketScatterRandom] {
