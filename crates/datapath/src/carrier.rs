@@ -18,7 +18,7 @@ impl<P> Graph<P> {
         let Moment { tables, now } = moment;
         let ends = tables.map.ends(link);
         for port in ends {
-            self.wires[port].set_carrier(up);
+            self.egress[port].set_carrier(up);
         }
         if !up {
             self.lose_what_is_under_way(driver, ends);
@@ -29,7 +29,7 @@ impl<P> Graph<P> {
             }
         }
         for port in ends {
-            // The end that a wire leads to has the link as a member.
+            // The end that a port leads to has the link as a member.
             let Some((end, member)) = tables.map.member(tables.map.far(port)) else { continue };
             if self.tell_carrier(now, end, member, up) {
                 self.poll_end(moment, driver, end);
@@ -43,7 +43,7 @@ impl<P> Graph<P> {
         let map = &tables.map;
         // A bond is known to switches by its first member's port.
         let members = map.bond(port).map_or(std::slice::from_ref(&port), |end| map.members(end));
-        if !members.iter().any(|port| self.wires[*port].is_up())
+        if !members.iter().any(|port| self.egress[*port].is_up())
             && let Some(at) = map.switch(map.node(port))
         {
             self.switches[at].lose(map.number(members[0]));
@@ -66,7 +66,7 @@ impl<P> Graph<P> {
 
     /// The links that have no carrier, as far as they leave from here, in order.
     pub fn links_down<'a>(&'a self, map: &'a Map, topology: &'a Topology) -> impl Iterator<Item = LinkId> + 'a {
-        let is_down = |port: NetPort| self.wires[port].link().is_some_and(|link| !link.is_up());
+        let is_down = |port: NetPort| self.egress[port].link().is_some_and(|link| !link.is_up());
         topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_down))
     }
 
@@ -74,7 +74,7 @@ impl<P> Graph<P> {
     fn lose_what_is_under_way<D: Driver<Packet = P>>(&mut self, driver: &mut D, ends: [NetPort; 2]) {
         let lost = driver.throw_away([ends[1], ends[0]]);
         for (from, lost) in ends.into_iter().zip(lost) {
-            match self.wires[from].link_mut() {
+            match self.egress[from].link_mut() {
                 Some(link) => link.lose(lost),
                 None => (0..lost).for_each(|_| driver.count(Loss::Cut)),
             }
@@ -101,7 +101,7 @@ impl<P> Graph<P> {
 
     /// Reports to bonds that have just been made which of their members' links have no carrier.
     pub fn tell_new_ends(&mut self, tables: &Tables, now: Time) {
-        let down = self.wires.iter_enumerated().filter(|(_, wire)| wire.link().is_some_and(|link| !link.is_up()));
+        let down = self.egress.iter_enumerated().filter(|(_, egress)| egress.link().is_some_and(|link| !link.is_up()));
         let down: Vec<NetPort> = down.map(|(port, _)| port).collect();
         for port in down {
             if let Some((end, member)) = tables.map.member(port) {

@@ -47,19 +47,19 @@ pub struct Moment<'a> {
     pub now: Time,
 }
 
-/// What leaves by a port. What each packet asks stands first, in two lines of the processor's cache.
+/// The egress of a port: the direction of a link that leaves from it. What each packet asks stands first, in two lines of the processor's cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Wire {
+pub struct Egress {
     far: NetPort,
-    kind: Kind,
+    kind: EgressKind,
     /// The way to the port at the other end.
     link: Link,
 }
 
-/// What a wire is to a packet that is to leave by it.
+/// What an egress is to a packet that is to leave by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EgressKind {
     /// The way to somewhere.
     Single,
     /// A member of a bond, which chooses among its members.
@@ -74,7 +74,7 @@ pub struct Graph<P> {
     /// Next hops, as links are now or were a moment ago.
     pub routes: Arc<Routes>,
     /// By the port that packets leave from.
-    pub wires: TiVec<NetPort, Wire>,
+    pub egress: TiVec<NetPort, Egress>,
     /// By the switch's number among the switches.
     pub switches: Vec<Switch>,
     /// By the switch's number among the switches. Empty where none has any.
@@ -94,17 +94,17 @@ pub struct Graph<P> {
     pub(crate) passed: Passed,
 }
 
-impl Wire {
+impl Egress {
     fn new(map: &Map, port: NetPort, link: Link) -> Self {
-        let kind = if map.bond(port).is_some() { Kind::InBond } else { Kind::Single };
+        let kind = if map.bond(port).is_some() { EgressKind::InBond } else { EgressKind::Single };
         Self { far: map.far(port), kind, link }
     }
 
     /// In the place of one that belongs to another part of the graph.
     pub(crate) fn elsewhere(&self) -> Self {
-        let mut wire = Self { far: self.far, kind: Kind::Elsewhere, link: Link::new(LinkSpec::default()) };
-        wire.set_carrier(self.is_up());
-        wire
+        let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, link: Link::new(LinkSpec::default()) };
+        egress.set_carrier(self.is_up());
+        egress
     }
 
     /// The same for another part of the graph, which has counted nothing yet.
@@ -115,8 +115,8 @@ impl Wire {
     /// Takes the place of what another part of the graph has had there, or counts what its twin has counted.
     pub(crate) fn merge(&mut self, other: Self) {
         match (self.kind, other.kind) {
-            (_, Kind::Elsewhere) => {}
-            (Kind::Elsewhere, _) => *self = other,
+            (_, EgressKind::Elsewhere) => {}
+            (EgressKind::Elsewhere, _) => *self = other,
             _ => self.link.absorb(&other.link),
         }
     }
@@ -137,12 +137,12 @@ impl Wire {
 
     /// The link, if it belongs to this part of the graph.
     pub fn link(&self) -> Option<&Link> {
-        (self.kind != Kind::Elsewhere).then_some(&self.link)
+        (self.kind != EgressKind::Elsewhere).then_some(&self.link)
     }
 
     /// The same, to be changed.
     pub fn link_mut(&mut self) -> Option<&mut Link> {
-        (self.kind != Kind::Elsewhere).then_some(&mut self.link)
+        (self.kind != EgressKind::Elsewhere).then_some(&mut self.link)
     }
 }
 
@@ -151,7 +151,7 @@ impl<P> Default for Graph<P> {
     fn default() -> Self {
         Self {
             routes: Arc::default(),
-            wires: TiVec::new(),
+            egress: TiVec::new(),
             switches: Vec::new(),
             pipelines: Vec::new(),
             ends: TiVec::new(),
@@ -177,13 +177,13 @@ impl<P> Graph<P> {
         (spread, seed): (Spread, u64),
     ) -> Self {
         let map = &tables.map;
-        let wire = |(port, node): (NetPort, NodeId)| {
+        let egress = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
-            Wire::new(map, port, Link::new(topology.links[link].spec))
+            Egress::new(map, port, Link::new(topology.links[link].spec))
         };
         let switch = |(id, _)| Switch::new(id, spread, &routes, seed);
         Self {
-            wires: map.ports().map(wire).collect(),
+            egress: map.ports().map(egress).collect(),
             switches: topology.switches().map(switch).collect(),
             pipelines: pipelines(topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
@@ -223,7 +223,7 @@ impl<P> Graph<P> {
     #[inline(always)]
     fn follow<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, mut port: NetPort, mut packet: P) {
         loop {
-            if self.wires[port].kind != Kind::Single {
+            if self.egress[port].kind != EgressKind::Single {
                 return self.put(moment, driver, port, packet);
             }
             let Some(arrived) = self.cross(moment, driver, port, packet) else { return };
@@ -252,10 +252,10 @@ impl<P> Graph<P> {
     /// Sends a packet off by a port, or by the bond that has it, or has another part of the graph do so; it is followed later.
     #[inline(never)]
     pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
-        match self.wires[port].kind {
-            Kind::Single => self.put_on(moment, driver, port, packet),
-            Kind::InBond => self.put_on_bond(moment, driver, port, packet),
-            Kind::Elsewhere => driver.hand_over(moment.now, port, packet),
+        match self.egress[port].kind {
+            EgressKind::Single => self.put_on(moment, driver, port, packet),
+            EgressKind::InBond => self.put_on_bond(moment, driver, port, packet),
+            EgressKind::Elsewhere => driver.hand_over(moment.now, port, packet),
         }
     }
 
@@ -293,7 +293,7 @@ impl<P> Graph<P> {
         driver.free(packet);
     }
 
-    /// Offers a packet to a wire. It is returned with the port that it has come to if it takes no time.
+    /// Offers a packet to the link of a port. It is returned with the port that it has come to if it takes no time.
     #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
     #[inline(always)]
     fn cross<D: Driver<Packet = P>>(
@@ -303,11 +303,11 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) -> Option<(NetPort, P)> {
-        let wire = &mut self.wires[port];
-        debug_assert!(wire.kind != Kind::Elsewhere, "a part of a graph has the wires of its nodes");
-        match wire.link.offer(now, driver.bytes(&packet)) {
+        let egress = &mut self.egress[port];
+        debug_assert!(egress.kind != EgressKind::Elsewhere, "a part of a graph has the egresses of its nodes");
+        match egress.link.offer(now, driver.bytes(&packet)) {
             Verdict::Arrives(at) => {
-                let far = wire.far;
+                let far = egress.far;
                 driver.carry(now, at, far, packet).map(|packet| (far, packet))
             }
             Verdict::Dropped => {
@@ -384,7 +384,7 @@ impl<P> Graph<P> {
     /// A packet is to leave by the bond that has this port.
     fn put_on_bond<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, mut packet: P) {
         let tables = moment.tables;
-        let end = tables.map.bond(port).expect("its wire says so");
+        let end = tables.map.bond(port).expect("its egress says so");
         let members = tables.map.members(end);
         match self.choose(moment, driver, end, &mut packet) {
             Transmit::One(member) => self.put_on(moment, driver, members[member.index()], packet),

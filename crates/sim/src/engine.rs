@@ -527,11 +527,11 @@ impl<'a> Engine<'a> {
     pub(crate) fn link(&mut self, link: LinkId, side: Side) -> &mut Link {
         let [a, b] = self.tables.map.ends(link);
         let port = if side == Side::A { a } else { b };
-        self.graph.wires[port].link_mut().expect("a simulation has the whole network")
+        self.graph.egress[port].link_mut().expect("a simulation has the whole network")
     }
 
     fn link_at(&self, port: NetPort) -> &Link {
-        self.graph.wires[port].link().expect("a simulation has the whole network")
+        self.graph.egress[port].link().expect("a simulation has the whole network")
     }
 
     /// What the ends of bonds have done so far, in the order of the fabric.
@@ -597,7 +597,7 @@ mod tests {
             };
             let mut engine = Engine::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.graph.wires.iter().filter_map(|wire| wire.link()).map(|link| link.counters().packets).sum();
+            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters().packets).sum();
             let in_flight = u64::from(engine.in_flight());
             prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
             let (mut sent, mut arrived) = (0, 0);

@@ -69,7 +69,7 @@ pub(crate) struct Medium {
     free_frames: Vec<u32>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
-    /// When the last packet that a wire took arrives, and where; as far as anybody wants to know.
+    /// When the last packet that a link took arrives, and where; as far as anybody wants to know.
     pub(crate) carried: Option<(Time, NetPort)>,
     pub(crate) notes_carried: bool,
 }

@@ -316,7 +316,9 @@ impl Driver for Edge {
 
     #[cold]
     fn hand_over(&mut self, now: Time, port: NetPort, packet: Packet) {
-        let Owner::One(worker) = self.plan.wire_owner(port) else { unreachable!("each worker has its own wire there") };
+        let Owner::One(worker) = self.plan.egress_owner(port) else {
+            unreachable!("each worker has an egress of its own there")
+        };
         self.hand_to(worker, Passage { at: now, way: Way::Out, port, packet });
     }
 
