@@ -118,7 +118,7 @@ impl Caller {
         Ok(Role::User { session, token: token.secret().clone() })
     }
 
-    /// Tells the client something of the user's.
+    /// Hands the client an input of the user.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.client.handle(now, input);
     }
@@ -187,21 +187,21 @@ impl Caller {
         self.client.handle(now, input);
     }
 
-    /// Carries out what the client wants, hands what is for the user to `told`, sends, and says when to come back at the
+    /// Carries out what the client wants, hands what is for the user to `deliver`, sends, and says when to come back at the
     /// latest.
     pub fn drain(
         &mut self,
         now: Time,
         registry: &Registry,
         tokens: &mut Tokens,
-        mut told: impl FnMut(Output),
+        mut deliver: impl FnMut(Output),
         mut opened: impl FnMut(Token),
     ) -> Time {
         loop {
             let wait = loop {
                 match self.client.poll(now) {
                     Step::Wait(until) => break until,
-                    Step::Do(output) => self.carry_out(now, registry, tokens, output, &mut told, &mut opened),
+                    Step::Do(output) => self.carry_out(now, registry, tokens, output, &mut deliver, &mut opened),
                 }
             };
             let mut broken = false;
@@ -231,7 +231,7 @@ impl Caller {
         registry: &Registry,
         tokens: &mut Tokens,
         output: Output,
-        told: &mut impl FnMut(Output),
+        deliver: &mut impl FnMut(Output),
         opened: &mut impl FnMut(Token),
     ) {
         match output {
@@ -267,7 +267,7 @@ impl Caller {
                     link.stream.deregister(registry);
                 }
             }
-            other => told(other),
+            other => deliver(other),
         }
     }
 

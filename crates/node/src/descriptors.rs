@@ -26,7 +26,7 @@ const STRANGERS_MAX: u64 = 512;
 /// Connections for HTTP, at most.
 const HTTP_MAX: u64 = 64;
 
-/// Who may have how many connections.
+/// How many connections each host and user may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     /// Open files of the process.

@@ -27,13 +27,13 @@ const OPEN_MAX: usize = 8;
 /// A write that has been carried out, or not.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// Its number.
+    /// The number of the write.
     pub id: u64,
     /// What came of it.
     pub result: Result<(), DiskError>,
 }
 
-/// Both lanes.
+/// The disk, with a lane for the log and one for all else.
 #[derive(Debug)]
 pub(super) struct Disk {
     log: Sender<Write>,

@@ -39,13 +39,13 @@ pub enum Replicas {
     /// Every server; those beyond [`VOTERS_MAX`](crate::VOTERS_MAX) as learners.
     #[default]
     All,
-    /// These servers.
+    /// These servers, and no others.
     Servers(BTreeSet<ServerId>),
     /// So many servers, picked by rendezvous hashing.
     Count(u8),
 }
 
-/// One shard.
+/// One shard as the map has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// Its number, also the number of its Raft group.

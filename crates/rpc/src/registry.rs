@@ -35,7 +35,7 @@ pub struct Registry {
 pub struct Heard {
     /// The buckets that are newer here, to be sent to who sent the message.
     pub envelope: Option<Message>,
-    /// Whether the sender holds something newer, and is to be told so by a status.
+    /// Whether the sender holds something newer, and is to learn so by a status.
     pub wants_more: bool,
     /// Servers whose buckets were replaced, each with its version before.
     pub replaced: Vec<(ServerId, Option<Version>)>,

@@ -4,7 +4,7 @@ use machine::ServerId;
 use placement::ShardId;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of data that a server may hold unless told otherwise.
+/// Bytes of data that a server may hold by default.
 pub const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 
 /// The least that may be set: the largest transaction fits.

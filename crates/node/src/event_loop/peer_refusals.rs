@@ -1,4 +1,4 @@
-//! Who was refused as a peer, or as one who wants to become one: counted by reason, and logged, though not more often than is of use.
+//! Peers, and servers that want to become peers, that were refused: counted by reason, and logged, though not more often than is of use.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use machine::{Span, Time};
 /// Refusals that are logged in one [`PERIOD`]; the others are only counted.
 const LOGGED_MAX: u64 = 20;
 
-/// See [`LOGGED_MAX`].
+/// The period in which [`LOGGED_MAX`] refusals are logged.
 const PERIOD: Span = Span::from_secs(10);
 
 /// Why somebody was refused.

@@ -9,9 +9,9 @@ use rpc::{Config, DeliveryId, Input, Message, Output, ProviderId, Rpc};
 /// What the network does to a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// In hundred.
+    /// Messages of a hundred that are lost.
     pub lost: u32,
-    /// In hundred.
+    /// Messages of a hundred that come twice.
     pub doubled: u32,
     /// A message takes this long at least.
     pub delay: Span,
@@ -123,7 +123,7 @@ impl Net {
             }
         }
         let under_way = self.delivered.iter().filter(|(at, ..)| *at == server).count();
-        assert_eq!(self.servers[&server].deliveries_under_way(), under_way, "a delivery ended and nobody was told");
+        assert_eq!(self.servers[&server].deliveries_under_way(), under_way, "a delivery ended and nobody was answered");
     }
 
     fn send(&mut self, from: ServerId, to: ServerId, message: &Message) {

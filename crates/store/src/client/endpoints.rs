@@ -11,7 +11,7 @@ const ENDPOINTS_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Endpoint {
-    /// `host:port`.
+    /// The `host:port` of the server.
     address: String,
     connection: Option<Connection>,
     /// Connections in a row that brought no message.

@@ -37,14 +37,14 @@ pub enum Input {
     },
     /// The connection is there, and the server's `Welcome` accepted it.
     Connected {
-        /// Which.
+        /// The connection that is there now.
         connection: ConnectionId,
         /// The cluster that the server said it is of.
         cluster: u64,
     },
     /// The connection could not be made, or was refused.
     Failed {
-        /// Which.
+        /// The connection that failed.
         connection: ConnectionId,
         /// Why, for errors.
         reason: String,
@@ -55,7 +55,7 @@ pub enum Input {
     Message {
         /// By which connection.
         connection: ConnectionId,
-        /// What.
+        /// The message.
         message: ServerMessage,
     },
     /// Nothing but the passing of time.
@@ -67,23 +67,23 @@ pub enum Input {
 pub enum Output {
     /// Make a connection and say hello; ends in [`Input::Connected`] or [`Input::Failed`].
     Connect {
-        /// Its number.
+        /// The number that the connection gets.
         connection: ConnectionId,
-        /// `host:port`.
+        /// The `host:port` to connect to.
         address: String,
     },
     /// To the server.
     Send {
         /// By which connection.
         connection: ConnectionId,
-        /// What.
+        /// The message.
         message: ClientMessage,
     },
     /// Close the connection, or give up making it.
     Disconnect(ConnectionId),
     /// The end of a request; of a watch, only its beginning.
     Answer {
-        /// The request's.
+        /// The token that the request had.
         token: u64,
         /// What came of it.
         result: Result<Answer, Error>,
@@ -99,7 +99,7 @@ pub enum Output {
     WatchEnded {
         /// Of the request that began the watch.
         token: u64,
-        /// Why.
+        /// Why it ended.
         error: Error,
     },
     /// Somebody calls an RPC that was offered: carry it out, bring back [`Input::Reply`].
@@ -108,11 +108,11 @@ pub enum Output {
         connection: ConnectionId,
         /// Goes into the reply.
         call: u64,
-        /// The RPC.
+        /// The name of the RPC.
         name: String,
         /// The path that chose this client.
         path: Option<Path>,
-        /// Its input.
+        /// The input of the call.
         input: Vec<u8>,
     },
 }

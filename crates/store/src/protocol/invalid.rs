@@ -24,7 +24,7 @@ const REQUEST: u32 = 0;
 pub enum Unreadable {
     /// They are a request with this sequence, and something in it is wrong.
     Request {
-        /// The request's.
+        /// The number that the request had.
         sequence: u64,
         /// What is wrong.
         reason: String,

@@ -2,7 +2,7 @@
 //!
 //! As with memory ([`crate::budget`]), nobody is refused for what he has not taken himself: a client may have a quarter of the places,
 //! and its party, which is all clients of one user or host, as many as are still free for all the others, and half of them at
-//! most. So one party that takes all it can get leaves as many to whoever comes. Who has next to none gets one as long as there
+//! most. So one party that takes all it can get leaves as many to whoever comes. A party that has next to none gets one as long as there
 //! are any.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const SHARE_OF_PARTY: usize = 2;
 /// A party that has less than this part has next to nothing.
 const SMALL: usize = 64;
 
-/// Who takes part.
+/// A party that takes places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// A user by the map.

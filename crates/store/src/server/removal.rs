@@ -44,7 +44,7 @@ pub(super) struct Question {
 pub(super) enum Verdict {
     /// It may be proposed.
     Go,
-    /// Who is there is not known yet.
+    /// It is not known yet which servers are there.
     Wait,
     /// Some shard would lose its majority, or has no leader that could be relied on.
     Refuse(Error),

@@ -1,4 +1,4 @@
-//! A small cluster in memory: servers, their disks, the network between them, and what their clients are told.
+//! A small cluster in memory: servers, their disks, the network between them, and what their clients hear.
 //!
 //! What servers say to each other crosses the network as bytes and arrives within the same millisecond; nothing is lost but what comes
 //! from a server that is cut off or goes to one. Disks write at once. Tests change that with the fields of [`Cluster`].
@@ -22,7 +22,7 @@ use wal::{Log, MemoryDisk};
 
 pub const CLUSTER: u64 = 7;
 
-/// Whose requests they are, unless a test says otherwise.
+/// The client of requests, unless a test says otherwise.
 pub const CLIENT: ClientId = ClientId(1);
 
 /// What a cluster begins with.

@@ -126,7 +126,7 @@ impl State {
         move_id: u64,
         leases: &[LeaseRecord],
     ) -> Outcome {
-        if self.is_settled(prefix, move_id) || self.staged.get(prefix).is_some_and(|it| it.move_id > move_id) {
+        if self.is_completed(prefix, move_id) || self.staged.get(prefix).is_some_and(|it| it.move_id > move_id) {
             return Ok(self.committed());
         }
         let belongs =
