@@ -8,7 +8,7 @@ mod size;
 pub mod users;
 
 pub use actions::Cluster;
-pub use cluster::{At, Bench, BenchOperation, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
+pub use cluster::{Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use size::size;
 
@@ -129,14 +129,14 @@ pub enum Command {
     Clean,
     /// Print a completion script for a shell
     Completions {
-        /// The shell
+        /// The shell that the script is for
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man {
-        /// The folder
+        /// The folder to write them to
         folder: PathBuf,
     },
     /// The process behind `up`: holds the namespaces, forwards the packets
@@ -157,13 +157,13 @@ pub enum Datagrams {
         /// Datagrams a second
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         rate: u64,
-        /// How many
+        /// How many datagrams to send
         #[arg(long, value_name = "N")]
         count: u64,
         /// Payload of each
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(16..=65_507))]
         bytes: u16,
-        /// Where to
+        /// Where to send them
         #[arg(value_name = "ADDRESS:PORT")]
         to: std::net::SocketAddr,
     },
@@ -199,7 +199,7 @@ pub enum Datagrams {
         /// For so many milliseconds
         #[arg(long, value_name = "N")]
         for_ms: u64,
-        /// Where to
+        /// Where to send them
         #[arg(value_name = "ADDRESS:PORT")]
         to: std::net::SocketAddr,
     },
@@ -284,10 +284,10 @@ pub struct Down {
 /// Which runs of a file.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Only simulated
+    /// Run only simulated
     #[arg(long, conflicts_with = "live")]
     pub sim: bool,
-    /// Only live
+    /// Run only live
     #[arg(long)]
     pub live: bool,
     /// Where chance starts, if not at the file's `seed`
@@ -319,14 +319,14 @@ pub struct Run {
 pub struct Show {
     /// What to show
     #[arg(value_enum)]
-    pub what: What,
+    pub topic: ShowTopic,
     /// The running network (may be left out when only one runs), or a fabric file
     #[arg(value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub from: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum What {
+pub enum ShowTopic {
     /// Hosts and switches with their addresses
     Nodes,
     /// Links with both ends, rate, delay and queue; of a running network also whether they are up
@@ -344,7 +344,7 @@ pub struct Exec {
     /// The running network; may be left out when only one runs
     #[arg(short, long)]
     pub name: Option<String>,
-    /// The host
+    /// The host to run it in
     pub host: String,
     /// The program and its arguments
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]

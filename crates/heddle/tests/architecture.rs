@@ -25,7 +25,7 @@ const PROTOCOLS: [&str; 12] = [
     "openflow",
 ];
 
-/// Who knows whom among the protocols.
+/// The dependencies among protocol crates.
 const KNOWN_TO_EACH_OTHER: [(&str, &str); 8] = [
     ("controller", "store"),
     ("controller", "openflow"),

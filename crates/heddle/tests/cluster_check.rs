@@ -124,7 +124,7 @@ fn a_full_disk_is_found_and_told_of() {
     limited.current_dir(desk.path());
     let node = Node::start(limited);
     let value = "v".repeat(100_000);
-    // Who is refused tries again until this time is over; a machine may be too busy to say so in time.
+    // A client that is refused tries again until this time is over; a machine may be too busy to say so in time.
     let access = ["cluster", "--endpoints", &node.address, "--timeout", "5s"];
     let refused = (0..100).find_map(|key| {
         let output = desk.heddle(&[&access[..], &["put", &format!("/car:cars/car-entry={key}"), &value]].concat());

@@ -20,7 +20,7 @@ EXAMPLES
       --tls-cert tls/c1.example.org.pem --tls-key tls/c1.example.org.key --tls-ca tls/ca.pem
 
 EXIT STATUS
-  0  it was told to end (SIGTERM or SIGINT) and has handed over what it led
+  0  it got SIGTERM or SIGINT and has handed over what it led
   2  it could not start, or had to stop; the message says why, and nothing that was confirmed is lost
 
 FILES
