@@ -31,7 +31,7 @@ impl<P> Graph<P> {
         for port in ends {
             // The end that a port leads to has the link as a member.
             let Some((end, member)) = tables.map.member(tables.map.far(port)) else { continue };
-            if self.tell_carrier(now, end, member, up) {
+            if self.report_carrier(now, end, member, up) {
                 self.poll_end(moment, driver, end);
             }
         }
@@ -82,7 +82,7 @@ impl<P> Graph<P> {
     }
 
     /// Reports a member's link to an end of a bond, if it is here; whether the end is to be polled then.
-    fn tell_carrier(&mut self, now: Time, end: BondEndId, member: MemberId, up: bool) -> bool {
+    fn report_carrier(&mut self, now: Time, end: BondEndId, member: MemberId, up: bool) -> bool {
         match self.ends[end].as_mut().map(|state| &mut state.role) {
             Some(Role::Bonded(end)) => {
                 let Some(carrier) = end.bond().member(member).map(bond::Member::carrier) else { return false };
@@ -100,12 +100,12 @@ impl<P> Graph<P> {
     }
 
     /// Reports to bonds that have just been made which of their members' links have no carrier.
-    pub fn tell_new_ends(&mut self, tables: &Tables, now: Time) {
+    pub fn report_new_ends(&mut self, tables: &Tables, now: Time) {
         let down = self.egress.iter_enumerated().filter(|(_, egress)| egress.link().is_some_and(|link| !link.is_up()));
         let down: Vec<NetPort> = down.map(|(port, _)| port).collect();
         for port in down {
             if let Some((end, member)) = tables.map.member(port) {
-                self.tell_carrier(now, end, member, false);
+                self.report_carrier(now, end, member, false);
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::pipeline::Installed;
 pub struct Tables {
     /// Where each port is, and where it leads.
     pub map: Map,
-    /// Whose address is whose.
+    /// The owner of each address.
     pub host_table: HostTable,
     /// What is at each end of each bond.
     pub bonds: TiVec<BondEndId, EndSpec>,

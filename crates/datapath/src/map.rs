@@ -9,7 +9,7 @@ const NO_BOND: BondEndId = BondEndId(u32::MAX);
 /// Where each port is, and where it leads: a topology in the form in which packets look it up. Does not change.
 #[derive(Debug)]
 pub struct Map {
-    /// Who takes what comes in by each port. By itself, since that is all that most packets ask.
+    /// The taker of what comes in by each port. By itself, since that is all that most packets ask.
     takers: TiVec<NetPort, Taker>,
     ports: TiVec<NetPort, PortEntry>,
     /// Where each node's ports begin.
@@ -31,7 +31,7 @@ struct PortEntry {
     member: u8,
 }
 
-/// Who takes what comes in by a port: its node, or the end of a bond there. In one word, since each packet at each hop asks.
+/// The taker of what comes in by a port: its node, or the end of a bond there. In one word, since each packet at each hop asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taker(u32);
 
@@ -97,7 +97,7 @@ impl Map {
         }
     }
 
-    /// Who takes what comes in by a port.
+    /// The taker of what comes in by a port.
     #[inline]
     pub fn taker(&self, port: NetPort) -> Taker {
         self.takers[port]

@@ -50,7 +50,7 @@ pub enum ProtocolError {
 pub enum Request {
     /// Opens the conversation.
     Hello {
-        /// [`VERSION`]
+        /// The version that is spoken: [`VERSION`].
         version: u32,
     },
     /// What the network is.
@@ -93,22 +93,22 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Reply {
-    /// To [`Request::Hello`].
+    /// The answer to [`Request::Hello`].
     Hello {
-        /// [`VERSION`]
+        /// The version that is spoken: [`VERSION`].
         version: u32,
     },
-    /// To [`Request::Status`].
+    /// The answer to [`Request::Status`].
     Status(Status),
-    /// To [`Request::Apply`].
+    /// The answer to [`Request::Apply`].
     Applied(Applied),
-    /// To [`Request::Counters`].
+    /// The answer to [`Request::Counters`].
     Counters(Counters),
-    /// To [`Request::Unconverged`].
+    /// The answer to [`Request::Unconverged`].
     Unconverged(Vec<UnconvergedBond>),
-    /// To [`Request::SetLink`].
+    /// The answer to [`Request::SetLink`].
     Links(LinksSet),
-    /// To [`Request::Enter`].
+    /// The answer to [`Request::Enter`].
     Enter {
         /// The file to be seen as `/etc/hosts` in the host.
         hosts_file: String,
@@ -117,9 +117,9 @@ pub enum Reply {
     Down,
     /// The request failed, and nothing changed.
     Refused {
-        /// Why.
+        /// Why the request is refused.
         message: String,
-        /// What mends it.
+        /// What fixes it.
         hint: Option<String>,
     },
 }
@@ -128,13 +128,13 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum StartupStatus {
-    /// It listens.
+    /// It listens for clients.
     Ready,
     /// It does not come up.
     Failed {
-        /// Why.
+        /// Why the network cannot start.
         message: String,
-        /// What mends it.
+        /// What fixes it.
         hint: Option<String>,
     },
 }
@@ -269,7 +269,7 @@ pub struct BondState {
 /// A member of a bond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberState {
-    /// `eth0`, ...
+    /// The name of the member: `eth0`, ...
     pub name: String,
     /// The node that its link leads to.
     pub to: String,
@@ -312,9 +312,9 @@ const fn yes() -> bool {
 /// A host's port. Frames of a network without shaped links are segments of up to 64 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
-    /// The host.
+    /// The name of the host.
     pub host: String,
-    /// Traffic.
+    /// What passed the port.
     #[serde(flatten)]
     pub traffic: PortTraffic,
 }
@@ -373,11 +373,11 @@ impl PortTraffic {
 /// What a switch forwarded to one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarded {
-    /// The switch.
+    /// The name of the switch.
     pub switch: String,
-    /// The destination.
+    /// The name of the host that the frames go to.
     pub host: String,
-    /// Frames.
+    /// Frames that were forwarded.
     pub packets: u64,
 }
 

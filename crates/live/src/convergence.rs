@@ -38,11 +38,11 @@ pub struct UnconvergedBond {
 /// A member that does not carry what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnconvergedMember {
-    /// `eth0`, ...
+    /// The name of the member: `eth0`, ...
     pub name: String,
     /// Whether that may still change by itself.
     pub pending: bool,
-    /// Why.
+    /// Why it carries nothing, or less than it should.
     pub why: String,
 }
 

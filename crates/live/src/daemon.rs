@@ -250,7 +250,7 @@ impl Shared {
         let mut clients = self.clients();
         if clients.len() >= CLIENTS_MAX {
             let silent = clients.iter().enumerate().filter(|(_, client)| !client.served);
-            // Who has never said a word goes first.
+            // A client that has never said a word goes first.
             let Some((at, _)) = silent.min_by_key(|(_, client)| (client.greeted, client.heard)) else { return false };
             tracing::warn!("a silent client is cut off for another one: {CLIENTS_MAX} are being served");
             // It fails only if the client has gone.

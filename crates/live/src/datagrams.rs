@@ -45,11 +45,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a sender shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// Where to.
+    /// The address that datagrams go to.
     pub to: SocketAddr,
     /// Datagrams a second.
     pub rate_pps: u64,
-    /// How many.
+    /// How many datagrams to send.
     pub datagrams: u64,
     /// Payload of each, bytes; [`LEAST_BYTES`] at least, [`MOST_BYTES`] at most.
     pub bytes: usize,
@@ -136,7 +136,7 @@ impl Monotonic {
 /// What a receiver shall expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiving {
-    /// Its port.
+    /// The port that it listens at.
     pub port: u16,
     /// Datagrams a second.
     pub rate_pps: u64,

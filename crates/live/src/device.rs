@@ -66,7 +66,7 @@ pub struct Device {
 /// What is behind a device's name.
 #[derive(Debug)]
 enum Source {
-    /// The kernel.
+    /// A device of the kernel.
     Kernel(Mutex<Opened>),
     /// Nobody: the descriptor of its port.
     Null(Arc<OwnedFd>),
@@ -168,7 +168,7 @@ impl Device {
         matches!(self.source, Source::Null(_))
     }
 
-    /// Its name.
+    /// The name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -266,7 +266,7 @@ impl Opened {
 
     /// What the driver says of the carrier: at once, where the flags follow later. `None` if it can't tell.
     fn ethtool_link(&self, name: &str) -> Option<bool> {
-        /// `struct ethtool_value`.
+        /// The kernel's `struct ethtool_value`.
         #[repr(C)]
         struct Value {
             command: u32,

@@ -35,12 +35,12 @@ impl LogQuota {
         may
     }
 
-    /// When it is to be told that lines were left out.
+    /// When it is to be logged that lines were left out.
     pub const fn due(&self) -> Time {
         if self.left_out == 0 { Time::NEVER } else { self.until }
     }
 
-    /// How many lines were left out in a minute that is over at `now`; they are told once.
+    /// How many lines were left out in a minute that is over at `now`; they are reported once.
     pub fn take_left_out(&mut self, now: Time) -> Option<u64> {
         (now >= self.due()).then(|| std::mem::take(&mut self.left_out))
     }

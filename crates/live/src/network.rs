@@ -93,7 +93,7 @@ impl Network {
         }
         check_devices(&fabric)?;
         let mut applied = difference(self.fabric(), &fabric);
-        self.mend_hosts(&fabric, &mut applied)?;
+        self.repair_hosts(&fabric, &mut applied)?;
         self.unplugged |= self.external.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric)?;
@@ -122,10 +122,10 @@ impl Network {
     }
 
     /// Gives hosts that stay a new device where a program in them has removed the old one.
-    fn mend_hosts(&mut self, fabric: &Fabric, applied: &mut Applied) -> Result<(), Error> {
+    fn repair_hosts(&mut self, fabric: &Fabric, applied: &mut Applied) -> Result<(), Error> {
         let stay: BTreeSet<_> = HostSpec::of(fabric).map(|spec| spec.name).collect();
         for host in self.hosts.iter_mut().filter(|host| stay.contains(&host.spec().name)) {
-            if !host.mend()? {
+            if !host.repair()? {
                 continue;
             }
             self.unplugged = true;
@@ -213,7 +213,7 @@ impl Network {
         let open = |(id, node): (NodeId, &Node)| {
             let name = node.name.clone();
             let is_kept = |devices: &[Arc<Device>]| {
-                // Whom a null device sends to may have changed.
+                // The receivers of a null device's frames may have changed.
                 let sends = |device: &String| NullDevice::of(device).is_some_and(|null| null.frame_bytes.is_some());
                 devices.iter().map(|device| device.name()).eq(node.devices.iter())
                     && !devices.iter().any(|d| d.is_gone())
@@ -311,7 +311,7 @@ impl Network {
         let nodes = plane.plan().fabric().topology.hosts().filter(|(_, node)| !node.is_external());
         for (host, (_, node)) in self.hosts.iter().zip(nodes) {
             let mut links = node.ports.iter().map(|(link, _)| *link);
-            // Who has no device sees none.
+            // A host without a device sees none.
             if !links.clone().any(&is_touched) || host.tap().is_gone() {
                 continue;
             }

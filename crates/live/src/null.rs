@@ -37,7 +37,7 @@ pub struct NullPort {
     /// Of the template's IPv4 header.
     checksum: u16,
     destinations: Destinations,
-    /// Whom the next one is for.
+    /// The host that the next one is for.
     next: usize,
 }
 
@@ -75,7 +75,7 @@ impl NullPort {
         Arc::clone(&self.ready)
     }
 
-    /// Whom the next frame is for.
+    /// The host that the next frame is for.
     #[inline]
     fn destination(&mut self) -> ([u8; 6], Ipv4Addr) {
         loop {

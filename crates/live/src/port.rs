@@ -42,7 +42,7 @@ pub trait Port: AsFd + Debug + Send {
 /// Frames that waited to be sent and were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsent {
-    /// How many.
+    /// How many frames were not sent.
     pub frames: u64,
     /// Their bytes, without virtio-net headers.
     pub bytes: u64,

@@ -382,7 +382,7 @@ fn peers_of_balance_alb_are_told_again_after_a_question() {
             .to_owned()
     };
     ping("h3", "h1");
-    let told = address_at_h3();
+    let expected = address_at_h3();
     for _ in 0..3 {
         let wrong =
             ["neighbour", "replace", "10.0.0.1", "lladdr", "02:00:00:00:99:99", "dev", "eth0", "nud", "reachable"];
@@ -392,11 +392,11 @@ fn peers_of_balance_alb_are_told_again_after_a_question() {
         assert_eq!(address_at_h3(), "02:00:00:00:99:99");
         output(network.command("h1", "ip", ["-4", "neighbour", "flush", "to", "10.0.0.2"]));
         ping("h1", "h2");
-        assert!(bed::soon(|| address_at_h3() == told), "{} instead of {told}", address_at_h3());
+        assert!(bed::soon(|| address_at_h3() == expected), "{} instead of {expected}", address_at_h3());
     }
 }
 
-/// Who was told a member's address in balance-alb still reaches the host when its bond has another mode, or other members.
+/// A peer that learned a member's address in balance-alb still reaches the host when its bond has another mode, or other members.
 #[test]
 fn peers_that_were_told_a_member_s_address_are_not_lost() {
     let Some(bed) = Bed::new() else { return };

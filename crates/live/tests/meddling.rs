@@ -99,7 +99,7 @@ fn the_daemon_keeps_nothing_of_who_started_it() {
     drop(inherited);
 }
 
-/// Whose frames go nowhere is known.
+/// The hosts whose frames go nowhere are known.
 #[test]
 fn refusals_are_counted_for_the_host_that_sent() {
     let Some(bed) = Bed::new() else { return };

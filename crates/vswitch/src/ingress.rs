@@ -113,7 +113,7 @@ fn answer_or_forward(
         (Ok(len), _) => Ingress::Answer(len),
         (Err(Silence::Malformed(error)), _) => Ingress::Drop(error.into()),
         (Err(Silence::AnswersItself(to)), _) => Ingress::Forward(Forwarding { to, hash: key.hash() }),
-        // Whose address it is knows that already.
+        // The owner of the address knows that already.
         (Err(silence @ Silence::OwnAddress), Ok(Forwarding { to: FLOOD, .. }) | Err(DropReason::Group)) => {
             Ingress::Drop(DropReason::Silence(silence))
         }

@@ -34,7 +34,7 @@ pub const STREAMS_MAX: u32 = 128;
 /// What a sender shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Streaming {
-    /// Where to.
+    /// The address that datagrams go to.
     pub to: SocketAddr,
     /// How many streams; [`STREAMS_MAX`] at most.
     pub streams: u32,
@@ -146,7 +146,7 @@ fn wait_for_credit(streams: &[Stream], longest: Span) -> Result<(), Error> {
 /// What a receiver shall expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sinking {
-    /// Its port.
+    /// The port that it listens at.
     pub port: u16,
     /// The senders' [`Streaming::window`].
     pub window: u32,

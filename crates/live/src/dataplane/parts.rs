@@ -181,7 +181,7 @@ impl Parts {
                 new.host_table().learn(host, device, mac);
             }
         }
-        parts.graph.tell_new_ends(new.tables(), now);
+        parts.graph.report_new_ends(new.tables(), now);
         let mut is_new: TiVec<BondEndId, bool> = vec![true; parts.graph.ends.len()].into();
         for (index, mut end) in self.graph.ends.into_iter_enumerated().filter_map(|(at, end)| Some((at, end?))) {
             if let Some(is) = same_bond((old, new), index, &nodes, &ports) {
