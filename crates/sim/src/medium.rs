@@ -25,7 +25,7 @@ const FRAME: u32 = u32::MAX;
 /// A packet comes in by a port, or somebody wakes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Event {
-    /// [`Packet::id`].
+    /// The id of the packet, [`Packet::id`].
     pub(crate) packet: u32,
     /// [`Packet::header`]; of a timer, whose it is.
     pub(crate) header: u32,
