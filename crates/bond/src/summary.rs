@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart() {
+    fn kinds_are_distinguished() {
         let kind = |frame: &[u8]| Summary::by_policy(HashPolicy::Layer2, frame).kind;
         let mut ipv4 = [0; 20];
         (ipv4[0], ipv4[9]) = (0x45, 6);

@@ -185,7 +185,7 @@ impl Pair {
 }
 
 #[test]
-fn two_bonds_of_ours_in_turn_agree_on_order() {
+fn two_bonds_in_turn_agree_on_resequencing() {
     let mut pair = Pair::new([Mode::BalanceRr; 2]);
     pair.run(Span::from_secs(3));
     for (bench, other) in pair.ends.iter().zip([22, 11]) {

@@ -544,7 +544,7 @@ fn a_log_in_a_file_has_no_colours() {
 }
 
 #[test]
-fn certificates_are_asked_for_and_told_of() {
+fn certificates_are_asked_for_and_shown() {
     let desk = Desk::new();
     desk.expect(0, &["controller", "certificates", "--out", "tls", "127.0.0.1"]);
     let tls = ["--tls-cert", "tls/127.0.0.1.pem", "--tls-key", "tls/127.0.0.1.key", "--tls-ca", "tls/ca.pem"];

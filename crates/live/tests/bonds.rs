@@ -364,7 +364,7 @@ fn peers_of_balance_alb_send_to_different_members() {
 /// A question of the host that goes to all shows everybody its active member's address: its bond tells its peers theirs again a tenth of a
 /// second later, not when it would look after itself anyway.
 #[test]
-fn peers_of_balance_alb_are_told_again_after_a_question() {
+fn balance_alb_announces_again_after_a_question() {
     let Some(bed) = Bed::new() else { return };
     let text = PEERS.replace("mode: balance-alb }", "mode: balance-alb, lp-interval: 600s }");
     // About h2, whose bond answers by itself, questions go to h2.
@@ -398,7 +398,7 @@ fn peers_of_balance_alb_are_told_again_after_a_question() {
 
 /// A peer that learned a member's address in balance-alb still reaches the host when its bond has another mode, or other members.
 #[test]
-fn peers_that_were_told_a_member_s_address_are_not_lost() {
+fn peers_that_learned_a_member_s_address_are_not_lost() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("peers", PEERS);
     let ping = |from: &str, to: &str| {

@@ -210,7 +210,7 @@ fn a_partner_that_never_speaks_is_given_up() {
 }
 
 #[test]
-fn a_partner_that_never_comes_in_sync_holds_for_the_bound_and_is_told_of() {
+fn a_partner_that_never_comes_in_sync_holds_for_the_bound_and_is_named() {
     with_far_ends(|bed, [far0, far1]| {
         let network = bed.up("guest", GUEST);
         let ignores_lacp = Partner { ignores_lacp: true, ..Partner::new(1, vec![far0, far1]) };
@@ -239,7 +239,7 @@ fn two_partners_are_one_too_many() {
 }
 
 #[test]
-fn partners_that_agree_are_waited_for_and_leave_nothing_to_tell() {
+fn partners_that_agree_are_waited_for_and_leave_no_warning() {
     with_far_ends(|bed, [far0, far1]| {
         let network = bed.up("guest", GUEST);
         let (left, took, _) = wait_with(&network, vec![Partner::new(1, vec![far0, far1])], wait_until_converged);

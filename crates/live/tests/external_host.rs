@@ -317,7 +317,7 @@ impl News {
 /// Of a TAP the kernel tells others only once a second; its link loses its carrier and has it back before. The kernel tells at once of a
 /// device whose carrier somebody asks for: what it holds back is seen at another one that changes at the same time.
 #[test]
-fn the_carrier_of_a_tap_is_seen_before_the_kernel_tells_of_it() {
+fn the_carrier_of_a_tap_is_seen_before_the_kernel_reports_it() {
     with_guest(0, |bed, _| {
         let tap = GuestTap::new("dev0");
         run("ip", "link set dev0 up");

@@ -40,7 +40,7 @@ fn a_change_that_fails_half_way_is_undone() {
 }
 
 #[test]
-fn a_device_that_takes_the_name_of_ours_is_told_of_with_what_to_do() {
+fn a_device_that_takes_the_name_of_another_is_reported_with_what_to_do() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("pair", PAIR);
     output(network.command("h1", "ip", ["link", "del", "eth0"]));

@@ -134,7 +134,7 @@ fn who_listens_has_to_be_the_same_user() {
 
 /// A state that was written by another user, or that would have `clean` end processes which have nothing to do with it, is none.
 #[test]
-fn a_state_that_is_not_ours_ends_nobody() {
+fn a_state_of_another_user_ends_nobody() {
     if !is_root() {
         return;
     }

@@ -107,10 +107,10 @@ impl<'a> Engine<'a> {
             rerouting: fabric.rerouting,
             pipelines: scenario.pipelines.clone(),
         };
-        let (routes, chance) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
+        let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let packets = Pool::new(scenario.transport.kind == TransportKind::Sack);
         let mut engine = Self {
-            graph: Graph::new(Time::ZERO, topology, &tables, routes, chance),
+            graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
             scenario,
             medium: Medium::new(Headers::new(fabric, scenario.pipelines), packets),

@@ -304,7 +304,7 @@ fn balance_alb_receives_by_all_members() {
 
 /// When members come and go, their peers are told others' addresses, and nothing is lost but what was on the cable, nor does it come twice.
 #[test]
-fn peers_of_balance_alb_are_told_when_members_come_and_go() {
+fn balance_alb_announces_when_members_come_and_go() {
     let fabric = fabric(PEERS, &Overrides::default());
     let between = (fabric.topology.node("h1").unwrap(), fabric.topology.node("s1").unwrap());
     let at = |ms, number, up| LinkFault { at: Span::from_ms(ms), between, number: Some(number), up };

@@ -128,7 +128,7 @@ fn a_delayed_acknowledgement_waits_for_its_timer() {
 }
 
 #[test]
-fn flows_start_when_they_are_told() {
+fn flows_start_when_they_are_due() {
     let fabric = chain(1, GIGABIT);
     let late = FlowSpec { start: Time::from_ns(5_000_000), ..flow(0, 1) };
     let run =

@@ -131,7 +131,7 @@ fn a_transaction_over_two_shards_is_refused_with_their_names() {
 }
 
 #[test]
-fn a_watch_tells_every_change_in_order() {
+fn a_watch_delivers_every_change_in_order() {
     let mut cluster = Cluster::by(3, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=0", "before");
     // Until the second server has applied it: a watch begins with what its server has.
@@ -399,7 +399,7 @@ fn a_client_has_no_more_watches_than_its_server_can_bear() {
 
 /// Every message is smaller than a frame: the test encodes it.
 #[test]
-fn what_is_longer_than_a_frame_is_told_in_several() {
+fn what_is_longer_than_a_frame_is_sent_in_several() {
     let mut cluster = Cluster::by(1, placement::Strategy::Single);
     let shard = ShardId::DEFAULT;
     cluster.put(1, "/car:cars/car-entry=0", "first");
@@ -432,7 +432,7 @@ fn what_is_longer_than_a_frame_is_told_in_several() {
 }
 
 #[test]
-fn a_watcher_that_does_not_read_costs_its_share_and_is_told_what_it_missed() {
+fn a_watcher_that_does_not_read_costs_its_share_and_learns_that_it_missed_something() {
     let mut cluster = Cluster::tuned(1, placement::Strategy::Single, |config| config.memory_bytes = 4 << 20);
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     cluster.ask(1, watch).unwrap();

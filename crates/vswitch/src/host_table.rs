@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_behind_devices_tells_is_learned_by_device() {
+    fn what_a_host_behind_devices_announces_is_learned_by_device() {
         let (guest, stranger, other) = (NodeId(1), [2, 0xaa, 0, 0, 0, 1], [2, 0xaa, 0, 0, 0, 2]);
         {
             let host_table = with_guest(2, true);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_moves_to_who_told_it_last() {
+    fn an_address_moves_to_the_host_that_announced_it_last() {
         let mut topology = topology_of(2);
         let bond = |host| HostBond { host, ports: vec![PortId(0)], members: Vec::new(), announces_members: true };
         for node in &mut topology.nodes {

@@ -236,14 +236,14 @@ mod tests {
         let probe = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: None };
         assert_eq!(read(&emitted(probe, none, GROUP), none, GROUP), Ok(probe));
         assert!(read(&emitted(probe, none, TARGET), none, TARGET).unwrap_err().contains("solicited-node"));
-        let told = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
-        assert!(read(&emitted(told, none, GROUP), none, GROUP).unwrap_err().contains("source link-layer option"));
+        let advertised = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
+        assert!(read(&emitted(advertised, none, GROUP), none, GROUP).unwrap_err().contains("source link-layer option"));
     }
 
     #[test]
     fn options_are_walked_through() {
-        let told = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
-        let mut bytes = emitted(told, SRC, GROUP);
+        let advertised = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
+        let mut bytes = emitted(advertised, SRC, GROUP);
         // A nonce option (RFC 3971) before ours.
         bytes.splice(HEADER..HEADER, [14, 1, 1, 2, 3, 4, 5, 6]);
         assert_eq!(NeighbourPacket::new_checked(&bytes).unwrap().link_layer(), Some([2; 6]));

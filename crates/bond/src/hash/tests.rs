@@ -106,7 +106,7 @@ fn echoes_go_by_their_identifier() {
 }
 
 #[test]
-fn errors_go_with_the_flow_they_tell_of() {
+fn errors_go_with_the_flow_they_quote() {
     let quoted = ipv4(TCP, 0, &PORTS);
     let error = [&[3, 4, 0, 0, 0, 0, 5, 0xdc], &quoted[..]].concat();
     let mut outer = ipv4(ICMP, 0, &error);

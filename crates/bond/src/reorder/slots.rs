@@ -1,14 +1,14 @@
-//! Where packets wait: a fixed number of slots, threaded by arrival so that the oldest is found at once.
+//! Where packets wait: a fixed number of places, threaded by arrival so that the oldest is found at once.
 
 use machine::Time;
 
 /// The end of a list.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Packets in numbered slots. Invariant: those that wait form a list from the oldest to the newest arrival.
+/// Packets in numbered places. Invariant: those that wait form a list from the oldest to the newest arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Slots<P> {
-    slots: Box<[Slot<P>]>,
+    places: Box<[Slot<P>]>,
     oldest: u32,
     newest: u32,
     len: u32,
@@ -23,10 +23,10 @@ struct Slot<P> {
 }
 
 impl<P> Slots<P> {
-    /// Empty slots `0..size`.
+    /// Empty places `0..size`.
     pub(super) fn new(size: u32) -> Self {
-        let slot = || Slot { packet: None, arrived: Time::ZERO, older: NIL, newer: NIL };
-        Self { slots: (0..size).map(|_| slot()).collect(), oldest: NIL, newest: NIL, len: 0 }
+        let place = || Slot { packet: None, arrived: Time::ZERO, older: NIL, newer: NIL };
+        Self { places: (0..size).map(|_| place()).collect(), oldest: NIL, newest: NIL, len: 0 }
     }
 
     #[inline]
@@ -38,40 +38,40 @@ impl<P> Slots<P> {
         self.len
     }
 
-    /// The oldest packet that waits: its slot, and when it came.
+    /// What came first of all that waits: its place and when it came.
     #[inline]
     pub(super) fn oldest(&self) -> Option<(u32, Time)> {
-        self.slots.get(self.oldest as usize).map(|slot| (self.oldest, slot.arrived))
+        self.places.get(self.oldest as usize).map(|place| (self.oldest, place.arrived))
     }
 
-    /// When the packet in `slot` came.
-    pub(super) fn arrived(&self, slot: u32) -> Time {
-        self.slots[slot as usize].arrived
+    /// When what waits at `place` came.
+    pub(super) fn arrived(&self, place: u32) -> Time {
+        self.places[place as usize].arrived
     }
 
-    /// Puts a packet into an empty slot. Later arrivals come later.
-    pub(super) fn put(&mut self, slot: u32, now: Time, packet: P) {
-        let entry = &mut self.slots[slot as usize];
-        assert!(entry.packet.is_none(), "one slot holds one packet");
-        *entry = Slot { packet: Some(packet), arrived: now, older: self.newest, newer: NIL };
-        match self.slots.get_mut(self.newest as usize) {
-            Some(before) => before.newer = slot,
-            None => self.oldest = slot,
+    /// Puts a packet where none is. Later arrivals come later.
+    pub(super) fn put(&mut self, place: u32, now: Time, packet: P) {
+        let slot = &mut self.places[place as usize];
+        assert!(slot.packet.is_none(), "one place holds one packet");
+        *slot = Slot { packet: Some(packet), arrived: now, older: self.newest, newer: NIL };
+        match self.places.get_mut(self.newest as usize) {
+            Some(before) => before.newer = place,
+            None => self.oldest = place,
         }
-        self.newest = slot;
+        self.newest = place;
         self.len += 1;
     }
 
-    /// Takes the packet out of its slot, and says when it came.
-    pub(super) fn take(&mut self, slot: u32) -> (P, Time) {
-        let entry = &mut self.slots[slot as usize];
-        let packet = entry.packet.take().expect("a packet waits in this slot");
-        let (arrived, older, newer) = (entry.arrived, entry.older, entry.newer);
-        match self.slots.get_mut(older as usize) {
+    /// Takes a packet from where one is, and says when it came.
+    pub(super) fn take(&mut self, place: u32) -> (P, Time) {
+        let slot = &mut self.places[place as usize];
+        let packet = slot.packet.take().expect("a packet waits in this place");
+        let (arrived, older, newer) = (slot.arrived, slot.older, slot.newer);
+        match self.places.get_mut(older as usize) {
             Some(before) => before.newer = newer,
             None => self.oldest = newer,
         }
-        match self.slots.get_mut(newer as usize) {
+        match self.places.get_mut(newer as usize) {
             Some(after) => after.older = older,
             None => self.newest = older,
         }
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn the_oldest_is_known_whatever_is_taken() {
         let mut slots = Slots::new(4);
-        for (at, slot) in [3, 0, 2, 1].into_iter().enumerate() {
-            slots.put(slot, Time::from_ns(at as u64), slot);
+        for (at, place) in [3, 0, 2, 1].into_iter().enumerate() {
+            slots.put(place, Time::from_ns(at as u64), place);
         }
         assert_eq!(slots.take(0), (0, Time::from_ns(1)));
         assert_eq!(slots.oldest(), Some((3, Time::ZERO)));

@@ -48,7 +48,7 @@ fn all_members_are_pending_until_they_distribute() {
 
 /// Linux counts its wait of two seconds from the first LACPDU that it hears.
 #[test]
-fn a_link_that_comes_back_is_told_of_at_once() {
+fn a_link_that_comes_back_is_announced_at_once() {
     let mut world = World::pair(1, fast(1), fast(2), 1);
     world.run_until_distributing(&[1, 1], Span::from_secs(2));
     world.pull(0);

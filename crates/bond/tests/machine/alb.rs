@@ -63,7 +63,7 @@ fn peers_are_spread_over_the_members_and_stay() {
 }
 
 #[test]
-fn peers_of_a_lost_member_are_told_another_address() {
+fn another_address_is_announced_to_peers_of_a_lost_member() {
     let mut bond = bond("mode=6", 2);
     for n in 1..=4 {
         answer(&mut bond, n);
@@ -86,7 +86,7 @@ fn peers_of_a_lost_member_are_told_another_address() {
 }
 
 #[test]
-fn a_broadcast_request_makes_all_peers_be_told_again() {
+fn after_a_broadcast_request_all_is_announced_again() {
     let mut bond = bond("mode=6", 2);
     for n in 1..=3 {
         answer(&mut bond, n);
@@ -217,7 +217,7 @@ fn no_more_peers_are_known_than_there_is_room_for() {
 }
 
 #[test]
-fn peers_are_told_the_one_address_when_the_mode_ends() {
+fn the_one_address_is_announced_to_peers_when_the_mode_ends() {
     let mut bond = bond("mode=6", 2);
     for n in 1..=4 {
         answer(&mut bond, n);

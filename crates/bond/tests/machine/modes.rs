@@ -33,7 +33,7 @@ fn in_balance_rr_what_nobody_can_send_takes_no_turn() {
 }
 
 #[test]
-fn balance_rr_by_chance_reaches_everyone_alike() {
+fn balance_rr_at_random_reaches_everyone_alike() {
     let taken = turns("mode=balance-rr packets_per_slave=0", 4, 4_000);
     for member in 0..4 {
         let share = taken.iter().filter(|&&taken| taken == member).count();

@@ -216,14 +216,14 @@ impl State {
             (Some((value, Tag::Known(tag))), Some(seen)) => (Tagged { value, tag } == seen).then_some(self),
             (Some((value, Tag::Between(after, before))), Some(seen)) => {
                 let fits = value == seen.value && after < seen.tag && seen.tag < before;
-                fits.then(|| self.told(leaf, seen.tag))
+                fits.then(|| self.answered(leaf, seen.tag))
             }
             _ => None,
         }
     }
 
     /// The state after somebody was told a leaf's tag.
-    fn told(mut self, leaf: Leaf, tag: u64) -> Self {
+    fn answered(mut self, leaf: Leaf, tag: u64) -> Self {
         for other in [Leaf::A, Leaf::B].into_iter().filter(|&other| other == leaf || self.joint) {
             if let Some((_, known)) = &mut self.leaves[other as usize] {
                 *known = Tag::Known(tag);

@@ -158,7 +158,7 @@ fn it_learns_the_leader_and_goes_there() {
 }
 
 #[test]
-fn it_stays_where_it_is_if_told_so() {
+fn it_stays_where_it_is_if_configured_so() {
     let mut bed = Bed::new(ClientConfig { go_to_leader: false, ..ClientConfig::default() });
     for token in 1..4 {
         bed.ask(token, put(1));

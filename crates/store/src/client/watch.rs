@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_that_is_told_again_from_its_first_event_is_heard_once() {
+    fn a_revision_that_is_sent_again_from_its_first_event_is_delivered_once() {
         let at = Location::config(Path::parse("/car:cars").unwrap());
         let mut watch = Watch::new(at, BTreeMap::from([(ShardId(1), 4)]), 1, ConnectionId(1));
         assert_eq!(count(watch.news(batch(4, false, &[(5, "a"), (5, "b")]))), 2);

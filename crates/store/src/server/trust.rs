@@ -113,8 +113,8 @@ impl Server {
         if claimed.members().contains_key(&me) {
             return;
         }
-        let is_ours = self.map.members().contains_key(&me);
-        if is_ours || !self.leaving {
+        let is_member = self.map.members().contains_key(&me);
+        if is_member || !self.leaving {
             // The last word of each: maps that were given at different times seldom are the same.
             self.witnesses.insert(from, map.unwrap_or_default());
         }
@@ -128,7 +128,7 @@ impl Server {
         self.out_of_meta |= sealed;
         let given = self.witnesses.get(&from);
         let again = self.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
-        if claimed.version() > self.map.version() && (!is_ours || again >= self.witnesses_needed(now, from)) {
+        if claimed.version() > self.map.version() && (!is_member || again >= self.witnesses_needed(now, from)) {
             self.follow_map(now, claimed, again >= 2);
         }
     }

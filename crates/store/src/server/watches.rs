@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_part_of_a_revision_says_that_it_was_told() {
+    fn only_the_last_part_of_a_revision_says_that_it_is_complete() {
         let events = [4, 5, 5, 5, 6].map(|revision| event(revision, 1_000)).to_vec();
         let expected = vec![(vec![4, 5], 4), (vec![5, 5], 5), (vec![6], 6)];
         assert_eq!(parts(events.clone(), 2_500), expected);

@@ -242,7 +242,7 @@ impl Cluster {
                 if let ServerMessage::Response(response) = &message {
                     self.about.push((client, about, response.clone()));
                 }
-                self.tell_client(id, client, message);
+                self.deliver_to_client(id, client, message);
             }
             Output::BadToken(client) => self.bad_tokens.push(client),
             Output::KeepSecret { from, secret } => {
@@ -308,7 +308,7 @@ impl Cluster {
         }
     }
 
-    fn tell_client(&mut self, id: ServerId, client: ClientId, message: ServerMessage) {
+    fn deliver_to_client(&mut self, id: ServerId, client: ClientId, message: ServerMessage) {
         let mut frame = Vec::new();
         encode_frame(&message, &mut frame).expect("it fits a frame");
         let bytes = self.unread.get_mut(&client).map_or(0, |unread| {
