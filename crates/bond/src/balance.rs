@@ -16,7 +16,7 @@ pub const BUCKETS: usize = 256;
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     member: MemberId,
-    /// In this interval.
+    /// Bytes in this interval.
     bytes: u64,
     /// None if nothing was ever sent in it.
     last_sent: Option<Time>,

@@ -39,14 +39,14 @@ pub enum Event {
     Link {
         /// The member that changed.
         member: MemberId,
-        /// From now on.
+        /// The state from now on.
         state: LinkState,
     },
     /// The active member, in modes that have one.
     Active {
         /// Until now; it may be removed already.
         from: Option<MemberId>,
-        /// From now on.
+        /// The member from now on.
         to: Option<MemberId>,
     },
     /// The bond itself has carrier, or lost it.

@@ -24,7 +24,7 @@ pub enum Error {
     /// No such option.
     #[error("a bond has no option `{name}`")]
     Unknown {
-        /// As it was written.
+        /// The name as it was written.
         name: String,
     },
     /// The value cannot be read or is out of range.
@@ -32,7 +32,7 @@ pub enum Error {
     Value {
         /// Kernel name of the option.
         name: &'static str,
-        /// As it was written.
+        /// The value as it was written.
         value: String,
         /// What would be right.
         expected: String,

@@ -64,7 +64,7 @@ const ROUNDS_MAX: usize = 16;
 /// A port waits for others that came later no longer than this many times the usual wait. So one that flaps keeps nobody out.
 const WAITS_MAX: u64 = 4;
 
-/// Which members carry frames.
+/// The members that carry frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// Frames that arrive on these are accepted.

@@ -78,7 +78,7 @@ impl MemberSet {
         self.0 &= !(1 << member.index());
     }
 
-    /// By rising index.
+    /// The members by rising index.
     pub fn iter(self) -> impl Iterator<Item = MemberId> {
         (0..MEMBERS_MAX).map(MemberId::new).filter(move |&member| self.contains(member))
     }
@@ -130,7 +130,7 @@ pub enum LinkState {
     Up,
     /// Without carrier, but `downdelay` is not over.
     Fail,
-    /// Not in use.
+    /// The member is not in use.
     Down,
     /// With carrier, but `updelay` is not over.
     Back,

@@ -21,7 +21,7 @@ const ALL_TARGETS_MAX: usize = 2 * TARGETS_MAX;
 struct Signs {
     sent: Option<Time>,
     heard: Option<Time>,
-    /// From each target, IPv4 first.
+    /// The last sign from each target, IPv4 first.
     targets: [Option<Time>; ALL_TARGETS_MAX],
 }
 

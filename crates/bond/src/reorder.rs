@@ -153,7 +153,7 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
-    /// For any reason.
+    /// All of them, for any reason.
     pub const fn total(&self) -> u64 {
         self.timeout + self.overtaken + self.full + self.urgent + self.reset
     }

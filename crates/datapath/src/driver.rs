@@ -23,7 +23,7 @@ pub enum Tag {
 /// Why a packet went nowhere, where no link has counted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// A switch knows no way to its destination.
+    /// A switch knows no path to its destination.
     NoRoute,
     /// The bond has no member that it could leave by.
     NoMember,

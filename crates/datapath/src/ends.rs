@@ -20,7 +20,7 @@ pub struct EndSpec {
     pub node: NodeId,
     /// The other end.
     pub partner: BondEndId,
-    /// In which mode this end sends.
+    /// The mode in which this end sends.
     pub mode: Mode,
     /// The bond. `None`: ports of a switch that learn.
     pub plan: Option<Box<Plan>>,

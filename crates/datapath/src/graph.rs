@@ -1,4 +1,4 @@
-//! Wires and switches: the way of every packet.
+//! Egresses and switches: the path of every packet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,14 +53,14 @@ pub struct Moment<'a> {
 pub struct Egress {
     far: NetPort,
     kind: EgressKind,
-    /// The way to the port at the other end.
+    /// The link to the port at the other end.
     link: Link,
 }
 
 /// What an egress is to a packet that is to leave by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EgressKind {
-    /// The way to somewhere.
+    /// It leads to the port at the other end.
     Single,
     /// A member of a bond, which chooses among its members.
     InBond,
@@ -84,7 +84,7 @@ pub struct Graph<P> {
     /// What an end has just handed on.
     pub(crate) released: Vec<P>,
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
-    /// that a long way is no deep recursion.
+    /// that a long path is no deep recursion.
     pub(crate) pending: VecDeque<(NetPort, P)>,
     /// How often routes have changed: what is for everybody goes by one tree, from its beginning to its end.
     pub(crate) generation: u64,

@@ -348,7 +348,7 @@ fn a_link_without_carrier_takes_nothing_in_any_part_and_switches_of_all_leave_it
             let (graph, part) = &mut network.parts[at];
             graph.set_carrier(network.tables.at(Time::ZERO), part, link, false);
         }
-        // Before there are other routes, there is no other way, wherever a packet is forwarded.
+        // Before there are other routes, there is no other path, wherever a packet is forwarded.
         let forwards = |at: usize| division != Division::Nodes || at == 0;
         let tables = Arc::clone(&network.tables);
         let port = tables.map.far(tables.map.port(NodeId(0), PortId(0)));

@@ -6,7 +6,7 @@
 //!
 //! A link can lose its carrier ([`Link::cut`]), as when its cable is pulled. What is offered meanwhile is lost. What was under
 //! way is lost, too: whoever holds the verdicts throws those packets away and says how many they were ([`Link::lose`]). That
-//! a link is up is never asked on the way of a packet: one without carrier looks like one whose queue is always full.
+//! a link is up is never asked on the path of a packet: one without carrier looks like one whose queue is always full.
 #![forbid(unsafe_code)]
 
 mod spec;

@@ -30,10 +30,10 @@ pub enum ProtocolError {
         /// What was agreed.
         limit: usize,
     },
-    /// Not JSON, or not a message.
+    /// The line is not JSON, or not a message.
     #[error("a line that is no message: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Of another version.
+    /// The other end speaks another version.
     #[error("protocol version {theirs}, expected {VERSION}")]
     Version {
         /// What the other end speaks.
@@ -228,9 +228,9 @@ impl fmt::Display for Applied {
 pub struct Counters {
     /// When this was read, since the process came up.
     pub at: Span,
-    /// In the order of [`topology::Topology::links`].
+    /// The links, in the order of [`topology::Topology::links`].
     pub links: Vec<LinkCounters>,
-    /// In the order of the hosts.
+    /// The ports of hosts, in the order of the hosts.
     pub ports: Vec<PortCounters>,
     /// What switches forwarded, where it is more than zero; by switch, then by destination, in the file's order.
     pub forwarded: Vec<Forwarded>,
@@ -252,11 +252,11 @@ pub struct BondState {
     pub node: String,
     /// Its name there.
     pub name: String,
-    /// As in the file: `balance-rr`, ...
+    /// The mode as in the file: `balance-rr`, ...
     pub mode: String,
     /// Whether it can be used at all.
     pub carrier: bool,
-    /// In the order of the file.
+    /// The members, in the order of the file.
     pub members: Vec<MemberState>,
     /// Frames that were accepted.
     pub accepted: u64,
@@ -273,7 +273,7 @@ pub struct MemberState {
     pub name: String,
     /// The node that its link leads to.
     pub to: String,
-    /// Of its link: `up`, `down`, ...
+    /// The state of its link: `up`, `down`, ...
     pub link: String,
     /// Whether the bond sends on it.
     pub sends: bool,
@@ -291,9 +291,9 @@ pub struct LinkCounters {
     /// Whether it has a carrier.
     #[serde(default = "yes")]
     pub up: bool,
-    /// From A to B.
+    /// What passed from A to B.
     pub forward: link::Counters,
-    /// From B to A.
+    /// What passed from B to A.
     pub backward: link::Counters,
 }
 

@@ -59,7 +59,7 @@ pub struct Device {
     source: Source,
     /// Until the worker takes it to which it belongs.
     port: Mutex<Option<Box<dyn Port>>>,
-    /// As it was told last.
+    /// The carrier as the kernel reported it last.
     carrier: AtomicBool,
 }
 

@@ -63,7 +63,7 @@ pub enum Error {
         path: PathBuf,
         /// The user who runs this program.
         uid: u32,
-        /// Whose it is.
+        /// The user that it belongs to.
         owner: u32,
     },
     /// Another user's process listens where this user's network should.
@@ -71,7 +71,7 @@ pub enum Error {
     OtherUser {
         /// The name of the network.
         instance: String,
-        /// Whose its process is.
+        /// The user that its process belongs to.
         owner: u32,
     },
     /// A name that cannot be that of an instance.

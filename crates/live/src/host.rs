@@ -236,7 +236,7 @@ async fn set_up(
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent));
         request.execute().await.map_err(at("give it its addresses"))?;
     }
-    // What is for everybody goes out by the device, as by a default route; what is for nobody here has no way.
+    // What is for everybody goes out by the device, as by a default route; what is for nobody here has no route.
     for (group, bits) in [(MULTICAST, 4), (Ipv4Addr::BROADCAST, 32)] {
         let route = RouteMessageBuilder::<Ipv4Addr>::new()
             .destination_prefix(group, bits)

@@ -46,7 +46,7 @@ pub struct Network {
     /// The file applied last, and what was changed in it.
     source: Source,
     overrides: Overrides,
-    /// In the fabric's order.
+    /// The hosts, in the fabric's order.
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
     external: Vec<ExternalHost>,

@@ -34,7 +34,7 @@ pub struct NullPort {
     host: NodeId,
     /// A frame to nobody, behind a virtio-net header that asks for nothing. Empty: it sends none.
     template: Box<[u8]>,
-    /// Of the template's IPv4 header.
+    /// The checksum of the template's IPv4 header.
     checksum: u16,
     destinations: Destinations,
     /// The host that the next one is for.

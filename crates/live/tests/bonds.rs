@@ -100,7 +100,7 @@ fn a_link_stays_down_while_it_is_in_the_file() {
     let at_h1 = counters.bonds.iter().find(|bond| bond.node == "h1").expect("h1 has a bond");
     assert_eq!((at_h1.members[0].link.as_str(), at_h1.members[1].sends), ("down", true), "{at_h1:?}");
     bed::ping(&network, "h1", &[], 3, "h2");
-    // Without the other one there is no way; what is sent is counted.
+    // Without the other one there is no path; what is sent is counted.
     network.set_link("h1", "s1", None, false).unwrap();
     let mut ping = network.command("h1", "ping", ["-c", "2", "-i", "0.05", "-W", "1", "h2"]).unwrap();
     assert!(!ping.output().unwrap().status.success());

@@ -27,7 +27,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// From this on.
+    /// Numbers from this one on.
     pub fn from(first: usize) -> Self {
         Self { next: first }
     }
@@ -66,7 +66,7 @@ struct Link {
     id: ConnectionId,
     stream: Stream,
     is_welcome: bool,
-    /// Which version is spoken.
+    /// The version that is spoken.
     version: u32,
     address: String,
     /// It waits to be received from without an event.
@@ -85,7 +85,7 @@ pub(super) struct Caller {
     dialled: u64,
     /// Servers that have refused our version, and said that they speak the oldest: it is asked for at the next attempt.
     older: BTreeSet<String>,
-    /// By which it logs in.
+    /// The token by which it logs in.
     token: Option<LoginToken>,
 }
 

@@ -47,7 +47,7 @@ pub struct Call {
 /// Carries out calls; in a thread of its own, one at a time.
 type Handler = Box<dyn FnMut(Call) -> Result<Vec<u8>, String> + Send>;
 
-/// To the thread.
+/// What the user asks of the thread.
 enum Command {
     Request {
         token: u64,

@@ -33,7 +33,7 @@ pub(super) struct Shares {
     pub limit: u64,
     /// Clients that have said who they are.
     pub clients: usize,
-    /// Of these, those of one host.
+    /// Clients of one host among these.
     pub clients_of_host: usize,
     /// Connections that have not said yet who they are.
     pub strangers: usize,
@@ -42,7 +42,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of so many open files.
+    /// The shares of so many open files.
     fn of(limit: u64) -> Self {
         // One each way.
         let peers = (2 * MEMBERS_MAX as u64).min(limit / 4);

@@ -55,7 +55,7 @@ struct Shortage {
 }
 
 impl Shortage {
-    /// For who cannot wait.
+    /// A shortage that nothing waits for, for callers that cannot wait.
     fn not_waited_for() -> Arc<Self> {
         Arc::new(Self { is_over: AtomicBool::new(true), ..Self::default() })
     }

@@ -64,7 +64,7 @@ pub enum Error {
         server: machine::ServerId,
         /// The server that the identity names.
         found: machine::ServerId,
-        /// Of which cluster.
+        /// The cluster that it is of.
         of: u64,
     },
     /// The folder belongs to a server of another name.
@@ -72,7 +72,7 @@ pub enum Error {
     OtherNode {
         /// The data folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The server that the folder belongs to.
         found: String,
         /// Who was to start.
         expected: String,
@@ -103,7 +103,7 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Not loopback, and no certificates.
+    /// The address is not loopback, and there are no certificates.
     #[error("without certificates a controller listens on loopback only, and {address} is not loopback")]
     NotLoopback {
         /// Where it was to listen.

@@ -180,7 +180,7 @@ pub(super) struct EventLoop {
     noted: alarms::Noted,
     /// When this server may announce again where it is.
     announce_address_at: Time,
-    /// Of our own requests.
+    /// The sequence of the server's own next request.
     next_sequence: u64,
     /// Of everybody's, in the order in which they come.
     next_request: RequestId,
@@ -195,7 +195,7 @@ struct Ending {
 /// Why a controller has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By a signal.
+    /// A signal ended it.
     Signal,
     /// Its clock, which counts picoseconds in 64 bits, will not go on for ever: the process has to be started anew.
     ClockRollover,

@@ -36,7 +36,7 @@ struct Counter {
 pub(super) struct Refusals {
     counters: BTreeMap<Key, Counter>,
     total: u64,
-    /// Those of counters that have gone.
+    /// Refusals of counters that have gone.
     others: u64,
 }
 

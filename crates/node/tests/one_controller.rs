@@ -188,7 +188,7 @@ fn a_server_without_its_log_does_not_start() {
     assert_eq!(get(&client(&[&controller, &member]), 1).unwrap(), Some(b"precious".to_vec()));
 }
 
-/// Of another folder.
+/// An identity file of another folder is put in.
 #[test]
 fn an_identity_of_another_server_is_refused() {
     let (data, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -129,7 +129,7 @@ pub enum Command {
     RaiseProtocol {
         /// The version to speak from now on.
         to: u32,
-        /// Of whom it is known.
+        /// The servers of which it is known.
         servers: BTreeSet<ServerId>,
         /// The digest of the secret by which servers know each other.
         secret: Option<[u8; 32]>,

@@ -110,7 +110,7 @@ pub struct Leadership {
     config: Config,
     records: BTreeMap<ShardId, Record>,
     window_end: Option<Time>,
-    /// Since when leaders have been uneven.
+    /// The time since which leaders have been uneven.
     uneven_since: Option<Time>,
 }
 

@@ -33,7 +33,7 @@ pub enum Strategy {
     Distributed,
 }
 
-/// Which servers hold a shard.
+/// The servers that hold a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Replicas {
     /// Every server; those beyond [`VOTERS_MAX`](crate::VOTERS_MAX) as learners.
@@ -54,7 +54,7 @@ pub struct Shard {
     pub name: String,
     /// What it owns now. Prefixes on their way to it are in [`Map::moves`](crate::Map::moves) instead.
     pub prefixes: BTreeSet<Prefix>,
-    /// Which servers should hold it.
+    /// The servers that should hold it.
     pub replicas: Replicas,
     /// The server that should lead it whatever the load, if someone said so.
     pub pinned: Option<ServerId>,

@@ -61,7 +61,7 @@ enum CallLocation {
     Server {
         server: ServerId,
         attempt: AttemptId,
-        /// By which it was chosen.
+        /// The offer by which it was chosen.
         offer: Offer,
         /// Of the server, as far as was known.
         incarnation: u64,
@@ -98,7 +98,7 @@ enum Due {
 pub struct Broker {
     config: Config,
     calls: BTreeMap<CallId, Pending>,
-    /// Of the inputs of all calls.
+    /// Bytes of the inputs of all calls.
     call_bytes: usize,
     /// Calls that are at another server.
     attempts: BTreeMap<AttemptId, CallId>,

@@ -62,9 +62,9 @@ pub enum Input {
     ServerLost(ServerId),
     /// A call could not even be sent: it was certainly not executed.
     Unsent {
-        /// To whom it was to go.
+        /// The server that it was to go to.
         to: ServerId,
-        /// From the [`Message::Call`].
+        /// The attempt that the [`Message::Call`] named.
         attempt: AttemptId,
     },
     /// A local client offers procedures, besides those that it offers already.
@@ -89,14 +89,14 @@ pub enum Input {
     Cancel(CallId),
     /// A local provider could not be asked: it has certainly not executed the call.
     Undelivered {
-        /// From the [`Output::Deliver`].
+        /// The delivery that the [`Output::Deliver`] named.
         delivery: DeliveryId,
     },
     /// A local provider answers.
     Reply {
         /// The connection of the provider.
         provider: ProviderId,
-        /// From the [`Output::Deliver`].
+        /// The delivery that the [`Output::Deliver`] named.
         delivery: DeliveryId,
         /// The output, or the provider's words about why it did not succeed.
         result: Result<Bytes, String>,
@@ -117,7 +117,7 @@ pub enum Output {
     Deliver {
         /// The connection of the provider.
         provider: ProviderId,
-        /// To be repeated in the reply.
+        /// The number to repeat in the reply.
         delivery: DeliveryId,
         /// The name of the procedure.
         name: String,
@@ -130,7 +130,7 @@ pub enum Output {
     Ended {
         /// The provider that had it.
         provider: ProviderId,
-        /// From the [`Output::Deliver`].
+        /// The delivery that the [`Output::Deliver`] named.
         delivery: DeliveryId,
     },
     /// The end of a local client's call.

@@ -29,7 +29,7 @@ pub struct Execution {
     pub provider: ProviderId,
     /// The caller that waits for it.
     pub caller: Caller,
-    /// After this nobody waits.
+    /// The time after which nobody waits any more.
     pub deadline: Time,
 }
 

@@ -39,7 +39,7 @@ pub enum Message {
     },
     /// Asks the receiver to have a procedure executed by one of its local providers.
     Call {
-        /// To be repeated in the answer.
+        /// The number to repeat in the answer.
         attempt: AttemptId,
         /// The receiver's incarnation as far as the sender knows. A later one cannot tell whether a copy of this message was executed before it.
         receiver: u64,

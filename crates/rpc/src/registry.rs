@@ -22,7 +22,7 @@ use crate::{Bucket, Error, Message, Offer, Version};
 #[derive(Clone, Debug)]
 pub struct Registry {
     own: ServerId,
-    /// At the start.
+    /// The incarnation, chosen at the start.
     incarnation: u64,
     /// The own bucket is always among them.
     buckets: BTreeMap<ServerId, Bucket>,
@@ -51,7 +51,7 @@ impl Registry {
         Self { own, incarnation, buckets: BTreeMap::from([(own, bucket)]), members: BTreeSet::new() }
     }
 
-    /// Which server this is.
+    /// The number of this server.
     pub fn own(&self) -> ServerId {
         self.own
     }

@@ -18,9 +18,9 @@ use crate::{Offer, ProviderId, Registry};
 /// Where a call can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// To a client of this server.
+    /// The call goes to a client of this server.
     Local(ProviderId),
-    /// To another server.
+    /// The call goes to another server.
     Server(ServerId),
 }
 

@@ -15,7 +15,7 @@ use sim::cluster::{Quality, Speed};
 /// The fixed timeout, and the least that a measured one may become.
 const TIMEOUT: Span = Span::from_ms(100);
 
-/// One way of electing.
+/// One method of electing.
 #[derive(Clone, Copy)]
 struct ElectionMethod {
     name: &'static str,
@@ -29,7 +29,7 @@ const METHODS: [ElectionMethod; 3] = [
     ElectionMethod { name: "measured, from 0.1 s, pre-vote", fixed: false, pre_vote: true },
 ];
 
-/// One way through the network, processing included: least and mean, in ms; what is above the least is exponential.
+/// One path through the network, processing included: least and mean, in ms; what is above the least is exponential.
 ///
 /// The first is the study's own: replication cost its writes 4.1 ms at least and 7.5 ms on average (its table A, three
 /// nodes less one), there and back. The third is where 0.1 s without pre-vote takes as long as the study says it did.

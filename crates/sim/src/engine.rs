@@ -42,7 +42,7 @@ struct FlowDirection {
     to: NodeId,
     /// Whether the sender has yet to ask for the receiver's address.
     is_unresolved: bool,
-    /// Of a way back, where switches have pipelines: whether a host has had the first packet, and answers.
+    /// Of a direction back, where switches have pipelines: whether a host has had the first packet, and answers.
     is_accepted: bool,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Engine<'a> {
         self.graph.reroute(routes);
     }
 
-    /// Time stands still where a flow's whole way there and back takes none: without this, such a run would never end.
+    /// Time stands still where a flow's whole round trip takes none: without this, such a run would never end.
     #[cold]
     fn check_that_time_moves(&mut self, now: Time) {
         assert!(
@@ -552,7 +552,7 @@ impl<'a> Engine<'a> {
 }
 
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each
-/// hop of a long way. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
+/// hop of a long path. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
 fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
     let under_way = 2 * (scenario.flows.len() as u64).saturating_mul(u64::from(scenario.transport.window) + 1);
     let hops = scenario.fabric.topology.nodes.len().min(64) as u64;

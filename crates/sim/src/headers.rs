@@ -27,7 +27,7 @@ pub(crate) struct Header {
     pub(crate) forwarding: Forwarding,
     /// Length of the packet in bytes.
     pub(crate) bytes: u32,
-    /// Twice the flow's index; plus one on the way back.
+    /// Twice the flow's index; plus one in the direction back.
     pub(crate) direction: u32,
 }
 

@@ -199,7 +199,7 @@ fn scatter_over_unequal_paths_reorders() {
     let scattered = run(&unequal, Spread::PacketScatter);
     let flow = &scattered.flows[0];
     assert!(flow.reordering.reordered > 100, "{flow:?}");
-    // 100 us are 12 transmissions; each second segment takes the short way.
+    // 100 us are 12 transmissions; each second segment takes the short path.
     assert!((3..=12).contains(&flow.reordering.extent_max), "{flow:?}");
     assert!(flow.fast_retransmits > 0 && flow.retransmits > 0 && flow.timeouts == 0, "{flow:?}");
     assert_eq!(drops(&scattered), 0);

@@ -72,7 +72,7 @@ pub struct Alarm {
 /// What a server has to say: all its alarms, and how much data it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarms {
-    /// In the order of their kinds.
+    /// The alarms, in the order of their kinds.
     pub alarms: Vec<Alarm>,
     /// Bytes of data of all replicas, about.
     pub content_bytes: u64,

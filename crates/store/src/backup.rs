@@ -42,7 +42,7 @@ pub enum Record {
     Entries {
         /// The shard's number in the head's map.
         shard: ShardId,
-        /// In order of datastore and path.
+        /// The entries, in the order of datastore and path.
         entries: Vec<Entry>,
     },
     /// There is no more of this shard.
@@ -202,7 +202,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// At the beginning.
+    /// A reader at the beginning of a backup.
     pub fn new() -> Self {
         Self::default()
     }

@@ -238,7 +238,7 @@ impl Budget {
         self.refused.iter().sum()
     }
 
-    /// For a status page.
+    /// What is held, for a status page.
     pub fn usage(&self) -> Usage {
         let of = |kind: &Kind| (*kind, (self.of_kind(*kind) as u64, self.refused[*kind as usize]));
         Usage {

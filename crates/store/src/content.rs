@@ -17,9 +17,9 @@ const ARRIVALS_MAX: usize = 256;
 
 /// The state machine of a group.
 pub(crate) enum Content {
-    /// Of group 0.
+    /// The content of group 0.
     Meta(Map),
-    /// Of a shard of data.
+    /// The content of a shard of data.
     Data {
         /// The data of the shard.
         state: State,
@@ -57,7 +57,7 @@ impl Outcome {
 }
 
 impl Content {
-    /// Before the first entry.
+    /// The content before the first entry.
     pub(crate) fn empty(group: ShardId) -> Self {
         if group == ShardId::META { Self::Meta(Map::new()) } else { Self::data(State::new()) }
     }

@@ -65,7 +65,7 @@ const BEATS_APART: Span = Span::from_ms(5);
 /// What comes of a group's work, gathered for the server.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// For other servers.
+    /// Messages for other servers.
     pub(crate) items: Vec<(ServerId, Item)>,
     /// Bytes of proposals that wait no longer.
     pub(crate) released_bytes: usize,

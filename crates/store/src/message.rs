@@ -155,7 +155,7 @@ pub struct SnapshotMeta {
 pub struct Members {
     /// Those who vote (the incoming ones, while joint).
     pub voters: Vec<u64>,
-    /// Those who follow without a vote.
+    /// The servers that follow without a vote.
     pub learners: Vec<u64>,
     /// While joint: those who voted before.
     pub voters_outgoing: Vec<u64>,
@@ -166,7 +166,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Of a new group.
+    /// The members of a new group.
     pub fn founders(voters: impl IntoIterator<Item = ServerId>) -> Self {
         Self { voters: voters.into_iter().map(|id| id.0).collect(), ..Self::default() }
     }
@@ -212,9 +212,9 @@ impl Members {
 /// A change of a group's members, as it stands in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberChange {
-    /// These become voters.
+    /// The servers that become voters.
     pub voters: Vec<u64>,
-    /// These become learners.
+    /// The servers that become learners.
     pub learners: Vec<u64>,
     /// The servers that leave.
     pub removed: Vec<u64>,

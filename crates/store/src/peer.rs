@@ -105,7 +105,7 @@ pub enum Item {
     SnapshotTaken {
         /// The number of the transfer.
         transfer: u64,
-        /// Which part is expected next.
+        /// The part that is expected next.
         next: u32,
         /// The receiver doesn't want the rest.
         refused: bool,
@@ -195,7 +195,7 @@ pub enum LeaseAsk {
     },
     /// All of them.
     List {
-        /// Those behind this one.
+        /// Only leases behind this one.
         after: Option<LeaseId>,
     },
 }
@@ -203,9 +203,9 @@ pub enum LeaseAsk {
 /// The answer to an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PeerAnswer {
-    /// Of `Propose` to a data shard.
+    /// The answer to `Propose` to a data shard.
     Outcome(tree::Outcome),
-    /// Of `Propose` to meta.
+    /// The answer to `Propose` to meta.
     Placed(Result<placement::Effect, placement::Refusal>),
     /// The answer to [`Ask::ReadIndex`].
     Index(u64),

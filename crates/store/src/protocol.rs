@@ -66,7 +66,7 @@ pub enum Role {
     },
     /// A client that logs in with a token. It is to be sent over TLS, or within one machine.
     User {
-        /// As of [`Role::Client`].
+        /// The session, as in [`Role::Client`].
         session: u64,
         /// The token that it logs in with.
         token: Token,
@@ -128,14 +128,14 @@ pub struct Proof {
     pub proof: Option<([u8; 32], [u8; 32])>,
 }
 
-/// From a client.
+/// A message from a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ClientMessage {
     /// Something to be answered by one [`ServerMessage::Response`].
     Request(Request),
     /// The answer of a client that provides an RPC to a [`ServerMessage::Invoke`].
     Reply {
-        /// From the `Invoke`.
+        /// The call that the `Invoke` named.
         call: u64,
         /// Its output, or why it failed.
         #[serde(with = "octets::result")]
@@ -329,7 +329,7 @@ pub enum Admin {
     ForceRemove(ServerId),
 }
 
-/// From a server to a client.
+/// A message from a server to a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ServerMessage {
     /// Answers one [`Request`].
@@ -382,7 +382,7 @@ pub enum Answer {
         /// Path, entity tag and value.
         #[serde(with = "octets::entries")]
         entries: Vec<(Path, u64, Vec<u8>)>,
-        /// There are more after the last.
+        /// Whether there are more after the last.
         more: bool,
     },
     /// Of [`RequestBody::Write`]: the revision, which is the entity tag of all that was written.
@@ -412,7 +412,7 @@ pub enum Answer {
     },
     /// Of [`Admin::Placement`]: what it made, if anything.
     Placed(placement::Effect),
-    /// Of [`Admin::Backup`] and [`Admin::BackupLasting`].
+    /// The answer to [`Admin::Backup`] and [`Admin::BackupLasting`].
     Chunk {
         /// The entries, in the order of their paths.
         entries: Vec<tree::Entry>,
@@ -436,11 +436,11 @@ pub enum Answer {
         /// Parts of it may be in other shards: each is kept alive by a request with its path.
         parts: Vec<Path>,
     },
-    /// Of [`LeaseRequest::Show`] and [`LeaseRequest::List`].
+    /// The answer to [`LeaseRequest::Show`] and [`LeaseRequest::List`].
     Leases {
-        /// In the order of their numbers.
+        /// The leases, in the order of their numbers.
         leases: Vec<LeaseStatus>,
-        /// There are more after the last.
+        /// Whether there are more after the last.
         more: bool,
     },
     /// The answer to [`RequestBody::Window`].
@@ -463,7 +463,7 @@ pub enum Answer {
     },
     /// The answer to [`Admin::Access`].
     Access(Box<AccessView>),
-    /// Of [`Admin::Disk`] and [`Admin::Defragment`].
+    /// The answer to [`Admin::Disk`] and [`Admin::Defragment`].
     Disk(crate::status::DiskStatus),
     /// The answer to [`Admin::StoppedReplicas`].
     StoppedReplicas(Vec<crate::status::StoppedReplica>),
@@ -624,7 +624,7 @@ pub enum Error {
     /// Clients of version 1 get [`Error::Busy`].
     #[error("the server is busy: {reason}; try again in {retry_after_ms} ms")]
     Overloaded {
-        /// Not before so many milliseconds.
+        /// Milliseconds after which another attempt makes sense.
         retry_after_ms: u32,
         /// What there is too much of.
         reason: String,

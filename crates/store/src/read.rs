@@ -19,7 +19,7 @@ pub enum Read {
         at: Location,
         /// Only what comes after.
         after: Option<Path>,
-        /// So many at most.
+        /// How many entries there may be at most.
         limit: u32,
     },
     /// Everything under a prefix, for another shard or a backup.
@@ -36,7 +36,7 @@ pub enum Read {
     GetAt {
         /// The location in the tree.
         at: Location,
-        /// At which revision.
+        /// The revision at which it is read.
         revision: u64,
     },
     /// A subtree, or part of it, as it was.
@@ -45,12 +45,12 @@ pub enum Read {
         at: Location,
         /// Only what comes after.
         after: Option<Path>,
-        /// So many at most.
+        /// How many entries there may be at most.
         limit: u32,
-        /// At which revision.
+        /// The revision at which it is read.
         revision: u64,
     },
-    /// Which revisions can be read.
+    /// Reads which revisions can be read.
     Window(Path),
     /// Leases that go with a prefix to another shard.
     ExportLeases {
@@ -66,7 +66,7 @@ pub enum Read {
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReadResult {
-    /// For a client.
+    /// An answer for a client.
     Answer(Answer),
     /// The result of [`Read::Export`].
     Exported(tree::Chunk),

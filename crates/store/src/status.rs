@@ -40,9 +40,9 @@ pub struct DiskStatus {
     pub log_segments: u64,
     /// Of snapshots; those on their way to the disk are not counted.
     pub snapshot_bytes: u64,
-    /// Of the log's entries in memory.
+    /// Bytes of the log's entries in memory.
     pub log_memory_bytes: u64,
-    /// Of the data, about, in memory.
+    /// Bytes of the data in memory, about.
     pub content_bytes: u64,
     /// What can be given back is being given back.
     pub is_defragmenting: bool,
@@ -180,7 +180,7 @@ impl RefusedCounts {
 /// A replica that has stopped, while the others of its server go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoppedReplica {
-    /// Of which shard.
+    /// The shard that it is of.
     pub shard: ShardId,
     /// The last index that it had applied.
     pub applied: u64,
@@ -233,7 +233,7 @@ pub struct Unready {
 pub struct Counters {
     /// Requests of clients.
     pub requests: u64,
-    /// Of these, forwarded to another server.
+    /// Those of them that were forwarded to another server.
     pub forwarded: u64,
     /// Writes proposed here.
     pub proposals: u64,
@@ -310,7 +310,7 @@ pub struct Health {
     pub other_refusals: u64,
 }
 
-/// Somebody was refused something so often.
+/// How often a client was refused something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusalCount {
     /// The host that it came from.

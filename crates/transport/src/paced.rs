@@ -83,7 +83,7 @@ impl Control for Sender {
 pub struct Outcome {
     /// How many that were.
     pub sent: u64,
-    /// Of them, how many never came.
+    /// How many of them never came.
     pub lost: u64,
     /// Copies of what had come already.
     pub duplicates: u64,

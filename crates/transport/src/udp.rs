@@ -19,7 +19,7 @@ pub const REASSEMBLED_MAX: usize = 256;
 pub struct Fragment {
     /// Number of the message, from 0.
     pub message: u64,
-    /// Which of its [`FRAGMENTS`].
+    /// Its number among the [`FRAGMENTS`].
     pub index: u32,
 }
 

@@ -39,7 +39,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// So many at most.
+    /// At most so many entries.
     pub const fn at_most(max: usize) -> Self {
         Self { left: max, max }
     }

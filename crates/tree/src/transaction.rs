@@ -267,7 +267,7 @@ impl Transaction {
     }
 }
 
-/// Which bound a transaction breaks.
+/// The bound that a transaction breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Invalid {
     /// Too many changes.

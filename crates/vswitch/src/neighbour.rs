@@ -64,7 +64,7 @@ pub fn answer_probe(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSW
 #[derive(Clone, Copy)]
 struct Stead<'a> {
     host_table: &'a HostTable,
-    /// Also hosts that answer for themselves.
+    /// Whether it answers also for hosts that answer for themselves.
     of_all: bool,
 }
 

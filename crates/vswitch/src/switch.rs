@@ -68,7 +68,7 @@ impl Switch {
         self.restore();
     }
 
-    /// The port that the packet leaves by; `None` when there is no way.
+    /// The port that the packet leaves by; `None` when there is no path.
     #[expect(clippy::inline_always, reason = "a call costs the simulator a twentieth of its speed")]
     #[inline(always)]
     pub fn forward(&mut self, routes: &Routes, packet: Forwarding) -> Option<PortId> {
@@ -90,7 +90,7 @@ impl Switch {
         Some(left[pick as usize])
     }
 
-    /// Which of `n` ports it is.
+    /// Picks one of `n` ports.
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn pick(&mut self, routes: &Routes, packet: Forwarding, n: u32) -> Option<u32> {

@@ -66,7 +66,7 @@ pub enum Error {
         file: FileName,
         /// The cluster and the server that were expected.
         expected: String,
-        /// Those that the file names.
+        /// The cluster and the server that the file names.
         found: String,
     },
     /// A newer program wrote the file.
@@ -118,7 +118,7 @@ pub enum Error {
         /// The most bytes that it may have.
         limit: usize,
     },
-    /// Not a name for a file.
+    /// The text is no name for a file.
     #[error("`{name}` is no name for a file of the log: expected 1 to 64 of a-z, 0-9, dot, hyphen, no dot first")]
     FileName {
         /// The name that was given.

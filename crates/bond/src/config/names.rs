@@ -40,7 +40,7 @@ macro_rules! named {
         impl FromStr for $type {
             type Err = Error;
 
-            /// By kernel name or number.
+            /// Reads the kernel's name or number.
             fn from_str(text: &str) -> Result<Self, Error> {
                 let number = text.parse::<u8>().ok();
                 let found = Self::ALL.iter().find(|value| value.name() == text || Some(value.number()) == number);
@@ -114,9 +114,9 @@ named! {
     Layer34 = 1 "layer3+4",
     /// MAC and IP addresses.
     Layer23 = 2 "layer2+3",
-    /// As `layer2+3`, inside tunnels.
+    /// Like `layer2+3`, for what is inside tunnels.
     Encap23 = 3 "encap2+3",
-    /// As `layer3+4`, inside tunnels.
+    /// Like `layer3+4`, for what is inside tunnels.
     Encap34 = 4 "encap3+4",
     /// VLAN tag and source MAC address.
     VlanSrcMac = 5 "vlan+srcmac",
@@ -125,7 +125,7 @@ named! {
 named! {
     /// When the primary member becomes active again.
     PrimaryReselect, "primary_reselect",
-    /// As soon as it is up.
+    /// It takes over as soon as it is up.
     Always = 0 "always",
     /// If it is faster than the active one.
     Better = 1 "better",

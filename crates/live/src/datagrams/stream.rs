@@ -42,7 +42,7 @@ pub struct Streaming {
     pub window: u32,
     /// Payload of each, bytes. The socket's send buffer has as many.
     pub bytes: usize,
-    /// For how long.
+    /// How long it lasts.
     pub lasts: Duration,
 }
 
@@ -152,7 +152,7 @@ pub struct Sinking {
     pub window: u32,
     /// How long after the first message it begins to measure.
     pub warm_up: Duration,
-    /// For how long it measures.
+    /// How long it measures.
     pub measured: Duration,
     /// When it gives up, whatever has come.
     pub patience: Duration,

@@ -37,7 +37,7 @@ pub(super) struct Handshake {
     transcript: Transcript,
     /// The secret that was proved with, at the one who connects.
     secret: Option<Secret>,
-    /// Which version is spoken then.
+    /// The version that is spoken then.
     version: u32,
 }
 
@@ -103,7 +103,7 @@ impl EventLoop {
         end
     }
 
-    /// Somebody says who he is.
+    /// A connection identifies itself.
     pub(super) fn greeted(
         &mut self,
         now: Time,

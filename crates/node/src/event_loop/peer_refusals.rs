@@ -30,7 +30,7 @@ pub(super) enum Reason {
 impl Reason {
     const ALL: [Self; 6] = [Self::Cluster, Self::Version, Self::Removed, Self::User, Self::Certificate, Self::Secret];
 
-    /// As a label of metrics.
+    /// The label of it in metrics.
     fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -90,7 +90,7 @@ impl PeerRefusals {
         }
     }
 
-    /// By reason, all of them.
+    /// How often each reason occurred.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let count = |reason: Reason| (reason.name(), self.counts.get(&reason).copied().unwrap_or_default());
         Reason::ALL.into_iter().map(count).collect()

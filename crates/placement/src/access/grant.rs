@@ -110,7 +110,7 @@ impl FromStr for Operation {
 pub enum Scope {
     /// A path and what is below it.
     Data {
-        /// In which datastore; none: in both.
+        /// The datastore; none means both.
         datastore: Option<Datastore>,
         /// The path that the grant begins at.
         path: Path,

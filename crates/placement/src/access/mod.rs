@@ -65,7 +65,7 @@ pub struct User {
     pub token: Option<Token>,
 }
 
-/// Somebody who may join the cluster.
+/// A server that may join the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
     /// By which it shows that it is the one.
@@ -85,10 +85,10 @@ pub struct Credentials {
     pub uid: Option<u32>,
 }
 
-/// For whom credentials are good.
+/// The party that credentials are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity<'a> {
-    /// Nobody that is known.
+    /// The credentials are good for nobody that is known.
     Nobody,
     /// A user who has logged in, by name.
     User(&'a str),

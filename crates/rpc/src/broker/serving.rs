@@ -26,7 +26,7 @@ pub struct RemoteCall {
     pub path: Option<Path>,
     /// What it gets.
     pub input: Bytes,
-    /// After this nobody waits.
+    /// The time after which nobody waits any more.
     pub timeout: Span,
 }
 

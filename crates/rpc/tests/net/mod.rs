@@ -25,7 +25,7 @@ pub struct Net {
     pub now: Time,
     pub servers: BTreeMap<ServerId, Rpc>,
     pub faults: Faults,
-    /// From whom to whom nothing passes.
+    /// Pairs of servers between which nothing passes, in that direction.
     pub cut: BTreeSet<(ServerId, ServerId)>,
     /// What came out besides messages: when, where.
     pub events: VecDeque<(Time, ServerId, Output)>,

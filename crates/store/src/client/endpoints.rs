@@ -35,7 +35,7 @@ pub(super) struct Endpoints {
     named: usize,
     /// The one that is asked what has no better place; one of those that the user named.
     home: usize,
-    /// Which endpoint a connection belongs to.
+    /// The endpoint that each connection belongs to.
     connections: BTreeMap<ConnectionId, usize>,
     next: u64,
 }

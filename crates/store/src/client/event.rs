@@ -28,9 +28,9 @@ pub enum Input {
     },
     /// The answer to an [`Output::Invoke`].
     Reply {
-        /// From the invocation.
+        /// The connection that the invocation named.
         connection: ConnectionId,
-        /// From the invocation.
+        /// The call that the invocation named.
         call: u64,
         /// The RPC's output, or why it failed.
         result: Result<Vec<u8>, String>,
@@ -51,9 +51,9 @@ pub enum Input {
     },
     /// The connection is lost.
     Closed(ConnectionId),
-    /// From the server.
+    /// A message has come from the server.
     Message {
-        /// By which connection.
+        /// The connection by which it came.
         connection: ConnectionId,
         /// The message.
         message: ServerMessage,
@@ -72,9 +72,9 @@ pub enum Output {
         /// The `host:port` to connect to.
         address: String,
     },
-    /// To the server.
+    /// A message goes to the server.
     Send {
-        /// By which connection.
+        /// The connection by which it goes.
         connection: ConnectionId,
         /// The message.
         message: ClientMessage,

@@ -9,7 +9,7 @@ use crate::protocol::{Admin, Consistency, Error, LeaseRequest, RequestBody};
 /// Attempts after which none takes longer than the one before: 2^3 times the first.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// For whom it is.
+/// The party that a request is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     /// The user, by his token.
@@ -25,13 +25,13 @@ pub(super) enum Origin {
 pub(super) enum Progress {
     /// Nowhere: it waits for room in the window, or for the next attempt.
     Pause,
-    /// With a connection.
+    /// A connection has it.
     Connection {
         /// The connection that it was sent on.
         connection: ConnectionId,
         /// When the attempt began.
         since: Time,
-        /// Not before the connection is made.
+        /// Whether it was sent: not before the connection is made.
         sent: bool,
     },
 }
@@ -55,7 +55,7 @@ pub(super) struct Pending {
     pub deadline: Time,
     /// Bytes of values in it.
     pub bytes: usize,
-    /// From request to deadline.
+    /// The time from request to deadline.
     timeout: Span,
     /// It is looked at again by then.
     pub due: Time,

@@ -41,7 +41,7 @@ pub enum LeaseRequest {
     List {
         /// The shard that is meant.
         shard: ShardId,
-        /// Those behind this one.
+        /// Only leases behind this one.
         after: Option<LeaseId>,
     },
 }

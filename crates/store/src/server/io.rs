@@ -45,7 +45,7 @@ pub enum About {
 /// What comes in.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// From another server.
+    /// An envelope has come from another server.
     Peer {
         /// The server that it came from.
         from: ServerId,
@@ -61,7 +61,7 @@ pub enum Input {
     },
     /// A connection to a peer was lost: what was sent lately may not have arrived.
     PeerLost(ServerId),
-    /// From a client.
+    /// A message has come from a client.
     Client {
         /// The connection of the client.
         client: ClientId,
@@ -95,7 +95,7 @@ pub enum Input {
     /// So many bytes wait to be sent to a client. The driver says so after it was given an [`Output::Client`], as soon as it
     /// has sent what can be sent, and each time that it has sent more.
     Waiting {
-        /// Which connection; it may have ended.
+        /// The connection of the client; it may have ended.
         client: ClientId,
         /// How many bytes wait.
         bytes: usize,
@@ -132,14 +132,14 @@ pub enum Input {
 /// What goes out.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// To another server.
+    /// An envelope goes to another server.
     Peer {
         /// The server that it goes to.
         to: ServerId,
         /// The envelope.
         envelope: Envelope,
     },
-    /// To a client.
+    /// A message goes to a client.
     Client {
         /// The connection of the client.
         client: ClientId,
@@ -151,7 +151,7 @@ pub enum Output {
     /// A client has sent a token that is worth nothing: its connection is to be closed, once the answer was sent, and its
     /// address to be watched.
     BadToken(ClientId),
-    /// For the disk.
+    /// A write goes to the disk.
     Disk(wal::Write),
     /// The other servers and their addresses, whenever they change.
     Peers(BTreeMap<ServerId, String>),

@@ -99,7 +99,7 @@ pub struct Server {
     halted: BTreeMap<ShardId, StoppedReplica>,
     /// Replicas that are emptied once, if they stop.
     rebuild: BTreeSet<ShardId>,
-    /// Those that were.
+    /// Replicas that were emptied.
     emptied: BTreeSet<ShardId>,
     /// Groups that Raft may have something to say about.
     dirty: BTreeSet<ShardId>,
@@ -151,7 +151,7 @@ pub struct Server {
     rpc: rpc::Rpc,
     /// By number: whose they are, which request of his, and the bytes of the input.
     calls: BTreeMap<u64, (ClientId, Asked, usize)>,
-    /// Whose these are.
+    /// The places of calls.
     call_places: Places,
     next_call: u64,
     /// Calls that providers were asked to carry out and that have not ended: which of them have how many.

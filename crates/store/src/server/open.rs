@@ -34,7 +34,7 @@ pub enum OpenError {
     Snapshot {
         /// The name of the file.
         file: String,
-        /// Of which shard.
+        /// The shard that it is of.
         shard: ShardId,
         /// What is wrong.
         reason: String,

@@ -53,7 +53,7 @@ pub(super) enum Purpose {
     BackupLasting,
 }
 
-/// Which step of a move.
+/// A step of a move.
 #[derive(Clone, Debug)]
 pub(super) enum MoveStep {
     Freeze,
@@ -88,7 +88,7 @@ pub(super) enum Task {
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// To be tried.
+    /// It is to be tried.
     Idle,
     /// Somebody was asked; if nothing is heard until then, it is tried again.
     Waiting(Time),

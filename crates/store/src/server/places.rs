@@ -26,7 +26,7 @@ pub enum Party {
     User(Arc<str>),
     /// Nobody knows the user, but where he is.
     Host(Arc<str>),
-    /// Not even that.
+    /// A client of which not even the host is known.
     Client(ClientId),
 }
 
@@ -43,7 +43,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// So many places.
+    /// So many places, all of them free.
     pub fn new(max: usize) -> Self {
         Self::with_shares_of(max, max)
     }
@@ -53,12 +53,12 @@ impl Places {
         Self { max, shared, used: 0, clients: BTreeMap::new(), parties: BTreeMap::new() }
     }
 
-    /// Those that are taken.
+    /// How many places are taken.
     pub const fn used(&self) -> usize {
         self.used
     }
 
-    /// Those that a client has.
+    /// How many places a client has.
     pub fn of(&self, client: ClientId) -> usize {
         self.clients.get(&client).map_or(0, |(_, places)| *places)
     }

@@ -30,7 +30,7 @@ const FORGOTTEN: Span = Span::from_secs(5);
 /// The servers whose removal is asked for.
 pub(super) type Questions = BTreeMap<ServerId, Question>;
 
-/// Somebody asks for a removal.
+/// A removal that somebody asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     since: Time,

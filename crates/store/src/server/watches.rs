@@ -144,7 +144,7 @@ impl Watches {
         Some(watch)
     }
 
-    /// Those that an event concerns.
+    /// The watches that an event concerns.
     fn concerned(&self, event: &Event) -> Vec<(ClientId, u64)> {
         let is_concerned = |id: &&(ClientId, u64)| event.concerns(&self.all[id].at);
         if event.kind == EventKind::Reset {
@@ -160,7 +160,7 @@ impl Watches {
         self.all.range((client, 0)..=(client, u64::MAX)).count()
     }
 
-    /// Whose they are.
+    /// The clients that watch.
     pub(super) fn clients(&self) -> impl Iterator<Item = ClientId> {
         self.all.keys().map(|(client, _)| *client)
     }

@@ -296,7 +296,7 @@ impl Cluster {
         self.queue.push_back((id, result.map_or_else(failed, |()| Input::Written(write.id))));
     }
 
-    /// These do nothing from now on.
+    /// Chooses the disks that do nothing from now on.
     pub fn stick_disks(&mut self, is_stuck: fn(ServerId, wal::Lane) -> bool) {
         self.stuck = Some(Stuck { is_stuck, writes: Vec::new() });
     }

@@ -22,7 +22,7 @@ pub struct Staged {
 /// Some of the leases that go with a prefix to another shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseChunk {
-    /// By their numbers.
+    /// The leases by their numbers.
     pub leases: Vec<LeaseRecord>,
     /// Where to go on; none after the last.
     pub next: Option<LeaseId>,
