@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn a_solicitation_is_answered_in_the_owners_name() {
         let (h1, h2) = (address(1), address(2));
-        for advertised in [Some(h1.mac), None] {
-            let reply = asked(&solicitation(&h1, h1.ipv6, h2.ipv6, advertised)).unwrap();
+        for source_mac in [Some(h1.mac), None] {
+            let reply = asked(&solicitation(&h1, h1.ipv6, h2.ipv6, source_mac)).unwrap();
             let (ethernet, ipv6, message) = advertised(&reply);
             assert_eq!((ethernet.dst, ethernet.src), (h1.mac, h2.mac));
             assert_eq!((ipv6.src, ipv6.dst), (h2.ipv6, h1.ipv6));
