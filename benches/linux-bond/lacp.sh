@@ -61,7 +61,7 @@ plug() {
     fi
 }
 
-# How many ends the partner has seen distribute: its own, and ours as it was told.
+# How many ends the partner has seen distribute: its own, and Heddle's as announced.
 partner_ends() {
     if [[ $1 == linux ]]; then
         in_guest "grep -c 'port state: 63' /proc/net/bonding/bond0"
@@ -75,7 +75,7 @@ await_all() {
     local partner=$1 start=$2 host
     host=$(host_of "$partner")
     if [[ $partner == linux ]]; then
-        # The guest looks itself: asking it costs more time than it has to tell.
+        # The guest looks itself: asking it takes longer than the change lasts.
         in_guest "until [ \$(grep -c 'port state: 63' /proc/net/bonding/bond0) = $((2 * members)) ]; do sleep 0.01; done"
     fi
     until [[ $(partner_ends "$partner") -eq $((2 * members)) ]]; do

@@ -1,4 +1,4 @@
-# Every mode of Linux's bonding driver against ours: traffic both ways, the members used, each of them pulled. To be sourced.
+# Every mode of Linux's bonding driver against Heddle: traffic both ways, the members used, each of them pulled. To be sourced.
 # shellcheck shell=bash
 # shellcheck disable=SC2154
 

@@ -1,4 +1,4 @@
-# What the experiments of linux-bond.sh have in common: the guest, Open vSwitch, the network of ours. To be sourced.
+# What the experiments of linux-bond.sh have in common: the guest, Open vSwitch, Heddle's network. To be sourced.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # Variables of the scripts around it.
 
