@@ -137,12 +137,12 @@ count_pings() {
 }
 
 # How many members of our end towards a partner send.
-ours_sending() {
+heddle_sending() {
     "$heddle" show bonds -o json | jq --arg partner "$1" '[.[] | select(.to == $partner and .sends == "yes")] | length'
 }
 
 # What is said of the members towards a partner that do not send.
-ours_why() {
+heddle_why() {
     "$heddle" show bonds -o json | jq -r --arg partner "$1" '.[] | select(.to == $partner and .sends != "yes") | "\(.member): \(.why)"'
 }
 
