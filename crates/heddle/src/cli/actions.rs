@@ -101,12 +101,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// How long a request may take, unless told otherwise so long.
+    /// How long a request may take; this long by default.
     pub fn timeout_or(&self, default: Duration) -> Duration {
         self.timeout.unwrap_or(default)
     }
 
-    /// Whom to ask. An empty variable of the environment is none; an empty option is a mistake, as when a script's variable is not set.
+    /// The servers to ask. An empty variable of the environment is none; an empty option is a mistake, as when a script's variable is not set.
     fn endpoints(&self) -> Vec<String> {
         if !self.endpoints.is_empty() {
             return self.endpoints.clone();
@@ -340,9 +340,9 @@ pub enum Action {
     /// Whoever asks first gets it first. The lock is given back when the command ends, and goes to the next when this program is
     /// not heard of for as long as --ttl says.
     Lock(Lock),
-    /// Stand for election, or follow who is elected
+    /// Stand for election, or follow elections
     Elect(Elect),
-    /// Say who this is for the cluster
+    /// Show the user that this client is for the cluster
     Whoami,
     /// Have users checked, or not
     Auth {
@@ -377,7 +377,7 @@ pub enum Action {
     ///
     /// Exit status 1: there is something.
     Alarms,
-    /// List who was refused what by which server, and why: those that were refused most often since the server's start
+    /// List refusals: by which server, of which client, for what reason; the most frequent since the server's start
     Refusals,
 }
 
@@ -451,7 +451,7 @@ pub enum ShardAction {
         name: String,
         #[command(flatten)]
         parts: ShardScope,
-        /// Who holds it: `all`, a number of servers, or their names
+        /// Servers that hold it: `all`, a number of servers, or their names
         #[arg(long, value_name = "all|N|SERVER,..", default_value = "all")]
         replicas: String,
     },
@@ -467,7 +467,7 @@ pub enum ShardAction {
         #[command(flatten)]
         parts: ShardScope,
     },
-    /// Choose who holds a shard
+    /// Choose the servers that hold a shard
     Replicas {
         /// Name or number of the shard
         name: String,
@@ -488,7 +488,7 @@ pub enum ShardAction {
         /// Name or number of the server
         server: String,
     },
-    /// Leave it to the load again who leads a shard
+    /// Let the load choose a shard's leader again
     Unpin {
         /// Name or number of the shard
         name: String,

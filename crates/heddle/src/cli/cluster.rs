@@ -44,7 +44,7 @@ pub struct Endpoints {
 
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// Whom to ask
+    /// Which servers to ask
     #[arg(long, value_enum, default_value_t = BenchTarget::Leader)]
     pub at: BenchTarget,
     /// Requests of each operation, in each repetition
@@ -73,7 +73,7 @@ pub struct Bench {
     pub pids: Vec<i32>,
 }
 
-/// Whom to ask.
+/// Which servers a bench asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchTarget {
     /// The shard's leader
@@ -119,7 +119,7 @@ pub struct CheckPerf {
     pub quiet: bool,
 }
 
-/// Where `check perf` writes, unless told otherwise. Nobody else has a reason to.
+/// Where `check perf` writes by default. Nobody else has a reason to.
 pub const CHECK_PREFIX: &str = "/heddle-check:perf";
 
 /// How much `check perf` writes: the loads of `etcdctl check perf`.

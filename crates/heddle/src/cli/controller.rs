@@ -82,7 +82,7 @@ pub struct Controller {
     /// Log in with the token in this file when joining, where users are checked; or with that in `HEDDLE_TOKEN`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
-    /// Note who did what in this file, one line of JSON each, without values
+    /// Write an audit log of clients' requests to this file, one line of JSON each, without values
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Audit log")]
     pub audit_log: Option<PathBuf>,
     /// What is noted

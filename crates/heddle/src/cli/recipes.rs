@@ -113,7 +113,7 @@ pub struct Elect {
     /// Stand for election under this name, and stay elected until interrupted
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     pub name: Option<String>,
-    /// Print who is elected, whenever that changes, until interrupted: --timeout does not count
+    /// Print the winner of each election until interrupted: --timeout does not count
     #[arg(long)]
     pub listen: bool,
     /// Another is elected if this program is not heard of for so long
