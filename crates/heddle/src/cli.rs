@@ -290,7 +290,7 @@ pub struct Selection {
     /// Run only live
     #[arg(long)]
     pub live: bool,
-    /// Where chance starts, if not at the file's `seed`
+    /// Seed of all randomness, in place of the file's `seed`
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Only this experiment (may be given several times)

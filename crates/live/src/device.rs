@@ -33,7 +33,7 @@ const REOPEN_AFTER: Duration = Duration::from_secs(1);
 /// What is at the end of a host's links.
 #[derive(Clone, Debug)]
 pub enum Attached {
-    /// A host of ours.
+    /// A host that is made.
     Tap(Arc<Tap>),
     /// A host that is not made: behind these devices, one a link.
     Devices(Vec<Arc<Device>>),

@@ -257,7 +257,7 @@ impl Drop for Instance {
     }
 }
 
-/// Whoever listens has to be this user: what it hands out, programs of ours run in.
+/// Whoever listens has to be this user: programs of this user run in what it hands out.
 fn check_owner(name: &str, stream: &UnixStream) -> Result<(), Error> {
     let daemon = getsockopt(stream, PeerCredentials).map_err(Error::system("see whose a network is"))?;
     if daemon.uid() == nix::unistd::geteuid().as_raw() {

@@ -303,7 +303,7 @@ impl Network {
         self.show_carriers(|link| links.contains(&link));
     }
 
-    /// Lets hosts of ours see whether links of theirs have a carrier, those of which a link was touched: their device has one as long as any
+    /// Lets the hosts that are made see whether links of theirs have a carrier, those of which a link was touched: their device has one as long as any
     /// of its links does.
     fn show_carriers(&self, is_touched: impl Fn(LinkId) -> bool) {
         let Some(plane) = &self.plane else { return };

@@ -200,7 +200,7 @@ impl Ring {
             tp_frame_nr: SLOTS as u32,
         };
         set(socket, libc::PACKET_RX_RING, &request)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of this process.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),

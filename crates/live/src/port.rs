@@ -1,4 +1,4 @@
-//! What frames come in and go out by: a TAP towards a host of ours (`tap.rs`), or a network device of the kernel
+//! What frames come in and go out by: a TAP towards a host that is made (`tap.rs`), or a network device of the kernel
 //! ([`crate::packet::PacketPort`]).
 
 use std::fmt::Debug;

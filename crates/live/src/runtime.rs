@@ -140,7 +140,7 @@ fn configured() -> Option<PathBuf> {
     configured.filter(|dir| dir.is_absolute())
 }
 
-/// The user whose session's runtime folder this is said to be, if it is another one's: his networks are not ours to enter.
+/// The user whose session's runtime folder this is said to be, if it is another one's: nobody else enters his networks.
 pub fn external_session() -> Option<u32> {
     let owner = fs::metadata(configured()?).ok()?.uid();
     (![0, nix::unistd::geteuid().as_raw()].contains(&owner)).then_some(owner)

@@ -272,7 +272,7 @@ fn devices_come_go_and_change_places() {
         assert_eq!(up(), [false, false], "a link whose device has no carrier can't be put in");
         network.set_link("guest", "s1", Some(2), true).unwrap();
         bed::wait_until("the other can be put in", || up() == [false, true]);
-        // The guest becomes a host of ours, and one behind devices again.
+        // The guest becomes a host that is made, and one behind devices again.
         apply(&BOND.replace(", devices: [dev0, dev1]", ""));
         assert_eq!(up(), [true, true]);
         pings(&network, "h1", "guest");

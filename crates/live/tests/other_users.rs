@@ -88,7 +88,7 @@ fn another_users_folder_is_not_looked_into() {
     assert!(folder.path().join("heddle/net/state.json").exists());
 }
 
-/// Whoever may write to the folder around it could put his own in the place of ours, between the look and the use.
+/// Whoever may write to the folder around it could put his own in its place, between the look and the use.
 #[test]
 fn no_folder_is_made_in_another_users() {
     if !is_root() {

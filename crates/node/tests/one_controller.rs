@@ -339,7 +339,7 @@ fn only_holders_of_a_certificate_get_in() {
     eventually("a stranger hears why", || {
         put(&as_stranger, 2, b"x", short).unwrap_err().to_string().contains("invalid peer certificate")
     });
-    // Ours for the authority, a foreign one for ourselves: the server refuses.
+    // The cluster's authority, and another authority's certificate: the server refuses.
     let mut mixed = tls_files(other.path(), "client");
     mixed.authority = own.path().join("ca.pem");
     let mixed = Tls::load(&mixed).unwrap();

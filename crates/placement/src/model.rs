@@ -74,7 +74,7 @@ pub struct Shard {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// An earlier move overlaps it. Where from, where to and what stays is settled when its turn comes.
+    /// An earlier move overlaps it. Where from, where to and what stays is decided when its turn comes.
     Queued,
     /// `from` freezes the prefix, and its content is copied to `to`.
     Copying,

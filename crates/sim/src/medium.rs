@@ -227,7 +227,7 @@ impl Driver for Medium {
         (transmit, number)
     }
 
-    /// In a simulation an external partner is one of ours.
+    /// In a simulation an external partner is simulated as a bond of Heddle.
     fn receive_from_external(
         &mut self,
         now: Time,

@@ -36,7 +36,7 @@ pub struct Scenario<'a> {
     pub faults: &'a [LinkFault],
     /// What switches do besides forwarding along the routes.
     pub pipelines: &'a Pipelines,
-    /// Where chance starts.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 

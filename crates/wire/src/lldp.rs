@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_a_switch_sends_is_walked_through() {
-        // Chassis and port by address, 120 s, a system name, an 802.3 TLV, ours, the end, and padding.
+        // Chassis and port by address, 120 s, a system name, an 802.3 TLV, Heddle's, the end, and padding.
         let mut bytes = vec![2, 7, 4, 2, 0, 0, 0, 0, 1, 4, 3, 5, b'e', b'0', 6, 2, 0, 120, 10, 2, b's', b'1'];
         bytes.extend([254, 5, 0, 0x12, 0x0f, 3, 9, 254, 6, 2, 7, 7, 1, 42, 43, 0, 0, 0xff, 0xff]);
         let packet = LldpPacket::new_checked(&bytes).unwrap();

@@ -244,7 +244,7 @@ mod tests {
     fn options_are_walked_through() {
         let advertised = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
         let mut bytes = emitted(advertised, SRC, GROUP);
-        // A nonce option (RFC 3971) before ours.
+        // A nonce option (RFC 3971) before the link-layer address.
         bytes.splice(HEADER..HEADER, [14, 1, 1, 2, 3, 4, 5, 6]);
         assert_eq!(NeighbourPacket::new_checked(&bytes).unwrap().link_layer(), Some([2; 6]));
         bytes[HEADER + 1] = 0;

@@ -1,4 +1,4 @@
-//! One stream of frames and carrier events through the kernel's bond and through ours: which member each frame leaves on.
+//! One stream of frames and carrier events through the kernel's bond and through Heddle's: which member each frame leaves on.
 //!
 //!     bond_differential [FRAMES] [SEED] [OPTION]
 //!

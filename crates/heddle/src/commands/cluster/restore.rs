@@ -318,7 +318,7 @@ fn write(access: &Access, entries: Vec<Entry>) -> Result<(), Report> {
     let mut bytes = 0;
     for Entry { at, value } in entries {
         bytes += at.path.as_str().len() + value.bytes.len();
-        // What is there already is not ours to overwrite.
+        // What is there already must not be overwritten.
         transaction.changes.push(Change::Create { at, value: value.bytes });
         if transaction.changes.len() == CHANGES_MAX || bytes >= CHANGE_BYTES {
             access.ask(RequestBody::Write(std::mem::take(&mut transaction)))?;
