@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Bonds between null ports, 64-byte frames, one core: DPDK's net_bonding and ours, A B A B: `benches/bond.sh [ROUNDS] [SECONDS]`.
+# Bonds between null ports, 64-byte frames, one core: DPDK's net_bonding and Heddle, A B A B: `benches/bond.sh [ROUNDS] [SECONDS]`.
 # Prints medians with the least and the most, in millions of frames a second that the bond took (broadcast sends each twice).
 #
 # DPDK's side is testpmd in its `io` mode, from one net_null device to a bond of two others. Before that it sends in its `txonly` mode for a
-# moment, so that UDP frames of 256 flows stand in the buffers, as ours have them: net_null itself writes nothing.
-# Ours is a network that is up, with one worker: a null device sends to 256 others, from one switch over a bond of two links to another switch, so
+# moment, so that UDP frames of 256 flows stand in the buffers, as Heddle has them: net_null itself writes nothing.
+# Heddle's side is a network that is up, with one worker: a null device sends to 256 others, from one switch over a bond of two links to another switch, so
 # each frame crosses three links, is looked up twice and comes by a bond as well; `none` has one link between the switches. Bonds of hosts
 # (balance-tlb, balance-alb) are between switches not to be had. The last column is the choosing alone, without ports: the example `speed`.
 # Needs jq and a release build of heddle. Installs Debian's dpdk-dev if there is no dpdk-testpmd (as root). CORE=N chooses the core (the last).
@@ -74,7 +74,7 @@ about "$rounds" "$seconds"
 for _ in $(seq "$rounds"); do
     for case in "${cases[@]}"; do
         dpdk "${case%%:*}" >>"$work/${case#*:}.dpdk"
-        fabric "${case#*:}" | ours 1 "$core" "$seconds" >>"$work/${case#*:}.ours"
+        fabric "${case#*:}" | heddle_mpps 1 "$core" "$seconds" >>"$work/${case#*:}.heddle"
         choosing "${case#*:}" >>"$work/${case#*:}.choosing"
     done
 done
@@ -82,7 +82,7 @@ done
 printf '%-16s %24s %24s %8s %24s\n' 'Mpps' 'DPDK' 'Heddle' ratio 'the choosing alone'
 for case in "${cases[@]}"; do
     read -r a a_least a_most < <(summary "$work/${case#*:}.dpdk")
-    read -r b b_least b_most < <(summary "$work/${case#*:}.ours")
+    read -r b b_least b_most < <(summary "$work/${case#*:}.heddle")
     read -r c c_least c_most < <(summary "$work/${case#*:}.choosing")
     awk -v name="${case#*:}" -v a="$a" -v a0="$a_least" -v a1="$a_most" -v b="$b" -v b0="$b_least" -v b1="$b_most" -v c="$c" -v c0="$c_least" \
         -v c1="$c_most" \

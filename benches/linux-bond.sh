@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Our bonds and others': the bonding driver of a real Linux, in a guest (scripts/uml.sh), and Open vSwitch.
 #
-#   benches/linux-bond.sh differential [FRAMES] [SEED]   one stream of frames through the driver and through ours, member by member
-#   benches/linux-bond.sh modes [MEMBERS]                every mode of Linux against ours: traffic both ways, each member pulled
+#   benches/linux-bond.sh differential [FRAMES] [SEED]   one stream of frames through the driver and through Heddle, member by member
+#   benches/linux-bond.sh modes [MEMBERS]                every mode of Linux against Heddle: traffic both ways, each member pulled
 #   benches/linux-bond.sh lacp [RUNS] [SECONDS]          LACP with Linux and with Open vSwitch: how soon it is up, whether it stays, pulls
 #
 # Run it as root: everything happens in a network namespace of its own. It installs what it lacks (Debian), and

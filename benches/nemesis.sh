@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Torments real controllers and judges what their clients were told, by Porcupine and by our own checker:
+# Injects faults into real controllers and judges the answers of their clients, by Porcupine and by a checker of Heddle:
 #
 #   benches/nemesis.sh [-duration 1h] [-seed N] [-servers 3..9] [-clients N] [-faults all|kill,cut,..] [-keep FOLDER]
 #

@@ -43,11 +43,11 @@ dpdk() {
 about "$rounds" "$seconds"
 for _ in $(seq "$rounds"); do
     dpdk >>"$work/testpmd-io"
-    fabric 1 1 | ours 1 "$core" "$seconds" >>"$work/1"
-    fabric 1024 1 | ours 1 "$core" "$seconds" >>"$work/1024"
-    fabric 64 1 5 | ours 1 "$core" "$seconds" >>"$work/hops"
-    one=$(fabric 1024 2 | ours 1 "$core" "$seconds")
-    two=$(fabric 1024 2 | ours 2 "$core,$other" "$seconds")
+    fabric 1 1 | heddle_mpps 1 "$core" "$seconds" >>"$work/1"
+    fabric 1024 1 | heddle_mpps 1 "$core" "$seconds" >>"$work/1024"
+    fabric 64 1 5 | heddle_mpps 1 "$core" "$seconds" >>"$work/hops"
+    one=$(fabric 1024 2 | heddle_mpps 1 "$core" "$seconds")
+    two=$(fabric 1024 2 | heddle_mpps 2 "$core,$other" "$seconds")
     echo "$one" >>"$work/one"
     echo "$two" >>"$work/two"
     awk -v one="$one" -v two="$two" 'BEGIN { print two / one }' >>"$work/ratio"

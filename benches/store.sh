@@ -88,7 +88,7 @@ start() {
     setpriv --pdeathsig KILL -- "${command[@]}" >"$work/$cluster-$node.log" 2>&1 &
     pids[$cluster-$node]=$!
     disown
-    # etcd's servers wait for each other, ours join one that answers.
+    # etcd's servers wait for each other, Heddle's join one that answers.
     [[ $cluster = etcd* ]] || wait_for_port "$client"
 }
 start_all() {

@@ -34,8 +34,8 @@ sent() {
     echo "$frames $(date +%s%N)"
 }
 
-# ours WORKERS CORES SECONDS: Mpps that the sources of the fabric file on standard input send.
-ours() {
+# heddle_mpps WORKERS CORES SECONDS: Mpps that the sources of the fabric file on standard input send.
+heddle_mpps() {
     cat >"$work/bench.fabric.yaml"
     HEDDLE_WORKERS=$1 taskset -c "$2" "$heddle" up "$work/bench.fabric.yaml" --name bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
     sleep 0.5

@@ -21,12 +21,12 @@ cannot_build=false
 cannot_run_live=false
 
 say() { $quiet || printf '%-18s %s\n' "$1" "$2"; }
-# What is wrong, then how to mend it, a line each.
+# What is wrong, then how to fix it, a line each.
 wrong() {
     printf '%-18s %s\n' "$1" "$2" >&2
     shift 2
-    local mend
-    for mend in "$@"; do printf '%-18s   %s\n' '' "$mend" >&2; done
+    local fix
+    for fix in "$@"; do printf '%-18s   %s\n' '' "$fix" >&2; done
 }
 as_root() { [[ $(id -u) -eq 0 ]]; }
 
@@ -73,9 +73,9 @@ packages() {
         return
     fi
     names=${lacking[*]%%:*}
-    local mend="ask for:  sudo apt-get install $names"
-    if as_root; then mend="install them, or what your distribution calls them"; fi
-    wrong packages "missing: $names" "$mend"
+    local fix="ask for:  sudo apt-get install $names"
+    if as_root; then fix="install them, or what your distribution calls them"; fi
+    wrong packages "missing: $names" "$fix"
     if [[ " ${lacking[*]} " == *:build\ * ]]; then cannot_build=true; fi
     if [[ " ${lacking[*]} " == *:live\ * ]]; then cannot_run_live=true; fi
 }
@@ -138,15 +138,15 @@ namespaces() {
         return
     fi
     cannot_run_live=true
-    local mend="ask the administrator why 'unshare --user --map-root-user --net true' fails"
+    local fix="ask the administrator why 'unshare --user --map-root-user --net true' fails"
     if setting kernel/apparmor_restrict_unprivileged_userns 1; then
-        mend="ask for:  sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+        fix="ask for:  sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
     elif setting kernel/unprivileged_userns_clone 0; then
-        mend="ask for:  sudo sysctl kernel.unprivileged_userns_clone=1"
+        fix="ask for:  sudo sysctl kernel.unprivileged_userns_clone=1"
     elif setting user/max_user_namespaces 0; then
-        mend="ask for:  sudo sysctl user.max_user_namespaces=15000"
+        fix="ask for:  sudo sysctl user.max_user_namespaces=15000"
     fi
-    wrong namespaces "$(id -un) may not make user namespaces" "$mend" "or run it as root"
+    wrong namespaces "$(id -un) may not make user namespaces" "$fix" "or run it as root"
 }
 
 packages

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// node runs one etcd server on loopback until it is told to end (SIGINT, SIGTERM). Log entries are synced to disk.
+// node runs one etcd server on loopback until SIGINT or SIGTERM. Log entries are synced to disk.
 func node(arguments []string) error {
 	flags := flag.NewFlagSet("node", flag.ExitOnError)
 	name := flags.String("name", "n1", "this server's name in -cluster")

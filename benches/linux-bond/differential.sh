@@ -1,4 +1,4 @@
-# One stream of frames and carrier events through the driver and through ours: see crates/live/examples/bond_differential. To be sourced.
+# One stream of frames and carrier events through the driver and through Heddle: see crates/live/examples/bond_differential. To be sourced.
 # shellcheck shell=bash
 # shellcheck disable=SC2154
 

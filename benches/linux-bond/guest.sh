@@ -1,5 +1,5 @@
 #!/bin/bash
-# In the guest: bond0 over N links, then what is told on standard input, a command a line; `== STATUS` ends each answer.
+# In the guest: bond0 over N links, then what is asked on standard input, a command a line; `== STATUS` ends each answer.
 #
 #   guest.sh N ADDRESS/PREFIX MAC BOND-OPTION...
 #

@@ -61,7 +61,7 @@ plug() {
     fi
 }
 
-# How many ends the partner has seen distribute: its own, and ours as it was told.
+# How many ends the partner has seen distribute: its own, and Heddle's as announced.
 partner_ends() {
     if [[ $1 == linux ]]; then
         in_guest "grep -c 'port state: 63' /proc/net/bonding/bond0"
@@ -75,15 +75,15 @@ await_all() {
     local partner=$1 start=$2 host
     host=$(host_of "$partner")
     if [[ $partner == linux ]]; then
-        # The guest looks itself: asking it costs more time than it has to tell.
+        # The guest looks itself: asking it for each look would take too long.
         in_guest "until [ \$(grep -c 'port state: 63' /proc/net/bonding/bond0) = $((2 * members)) ]; do sleep 0.01; done"
     fi
     until [[ $(partner_ends "$partner") -eq $((2 * members)) ]]; do
-        if (($(now_ms) - start > 20000)); then fail "$partner: not distributing after 20 s: $(ours_why "$host")"; fi
+        if (($(now_ms) - start > 20000)); then fail "$partner: not distributing after 20 s: $(heddle_why "$host")"; fi
         sleep 0.01
     done
     local both=$(($(now_ms) - start))
-    until [[ $(ours_sending "$host") -eq $members ]]; do sleep 0.01; done
+    until [[ $(heddle_sending "$host") -eq $members ]]; do sleep 0.01; done
     echo "$both"
 }
 
@@ -147,9 +147,9 @@ stay() {
     while (($(now_ms) < end)); do
         for partner in linux ovs; do
             looks=$((looks + 1))
-            if [[ $(partner_ends "$partner") -ne $((2 * members)) || $(ours_sending "$(host_of "$partner")") -ne $members ]]; then
+            if [[ $(partner_ends "$partner") -ne $((2 * members)) || $(heddle_sending "$(host_of "$partner")") -ne $members ]]; then
                 bad=$((bad + 1))
-                echo "$partner: not all distribute: $(ours_why "$(host_of "$partner")")"
+                echo "$partner: not all distribute: $(heddle_why "$(host_of "$partner")")"
             fi
         done
         sleep 1

@@ -1,4 +1,4 @@
-# Every mode of Linux's bonding driver against ours: traffic both ways, the members used, each of them pulled. To be sourced.
+# Every mode of Linux's bonding driver against Heddle: traffic both ways, the members used, each of them pulled. To be sourced.
 # shellcheck shell=bash
 # shellcheck disable=SC2154
 
@@ -117,8 +117,8 @@ pulls() {
 await_sending() {
     local step
     for ((step = 0; step < 100; step++)); do
-        if [[ $(ours_sending guest) -eq $1 ]]; then return; fi
+        if [[ $(heddle_sending guest) -eq $1 ]]; then return; fi
         sleep 0.1
     done
-    fail "not all members distribute after 10 s: $(ours_why guest)"
+    fail "not all members distribute after 10 s: $(heddle_why guest)"
 }

@@ -1,4 +1,4 @@
-# What the experiments of linux-bond.sh have in common: the guest, Open vSwitch, the network of ours. To be sourced.
+# What the experiments of linux-bond.sh have in common: the guest, Open vSwitch, Heddle's network. To be sourced.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # Variables of the scripts around it.
 
@@ -137,12 +137,12 @@ count_pings() {
 }
 
 # How many members of our end towards a partner send.
-ours_sending() {
+heddle_sending() {
     "$heddle" show bonds -o json | jq --arg partner "$1" '[.[] | select(.to == $partner and .sends == "yes")] | length'
 }
 
 # What is said of the members towards a partner that do not send.
-ours_why() {
+heddle_why() {
     "$heddle" show bonds -o json | jq -r --arg partner "$1" '.[] | select(.to == $partner and .sends != "yes") | "\(.member): \(.why)"'
 }
 

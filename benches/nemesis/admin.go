@@ -116,13 +116,13 @@ func (n *nemesis) replace() (func() error, string, error) {
 	hit := n.server()
 	n.servers.kill(hit)
 	n.servers.leave(hit, true)
-	err := n.settle()
+	err := n.finishReplacements()
 	return nil, fmt.Sprintf("%d, now %s", hit, n.servers.name(hit)), err
 }
 
-// settle finishes what replacements have begun: the folder of a server is emptied when the cluster has forgotten it, and not before. One
+// finishReplacements finishes what replacements have begun: the folder of a server is emptied when the cluster has forgotten it, and not before. One
 // that the cluster does not let go runs again, as it would by an administrator's hand: otherwise the nemesis itself took the majority away.
-func (n *nemesis) settle() error {
+func (n *nemesis) finishReplacements() error {
 	var refused error
 	for _, hit := range n.servers.leaving() {
 		name := n.servers.name(hit)
@@ -161,7 +161,7 @@ func (n *nemesis) lookForRemoved() error {
 			n.servers.kill(number)
 		}
 	}
-	return n.settle()
+	return n.finishReplacements()
 }
 
 // moveShard moves an entry, or a whole module, to another shard, or back.

@@ -202,7 +202,7 @@ func (c *campaign) recovers() error {
 	return fmt.Errorf("the cluster does not recover within %v after the last fault: %+v, %w", recoverTime, got, err)
 }
 
-// catchUp waits until the watchers have been told of everything.
+// catchUp waits until the watchers have delivered everything.
 func (c *campaign) catchUp() {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
 		missing := 0
@@ -229,7 +229,7 @@ func (c *campaign) summary(recovered error) error {
 			c.violation(text)
 		}
 		if missing := one.missing(c.load.written); len(missing) > 0 {
-			c.violation(fmt.Sprintf("watcher %d was not told of %d writes, such as %+v; watching: %v %s", one.number, len(missing), missing[0],
+			c.violation(fmt.Sprintf("watcher %d did not deliver %d writes, such as %+v; watching: %v %s", one.number, len(missing), missing[0],
 				one.watching, one.refusals))
 		}
 		watched, skips = watched+one.events, skips+one.skips
@@ -240,7 +240,7 @@ func (c *campaign) summary(recovered error) error {
 	fmt.Printf("asked again      %s\n", counted(c.load.repeated))
 	fmt.Printf("faults           %s\n", counted(c.nemesis.counts))
 	fmt.Printf("not carried out  %s\n", counted(c.nemesis.failed))
-	fmt.Printf("watchers         %d events, %d times `skipped`, %d writes to tell\n", watched, skips, len(c.load.written))
+	fmt.Printf("watchers         %d events, %d times `skipped`, %d writes to deliver\n", watched, skips, len(c.load.written))
 	fmt.Printf("without answers  %.1f s at most\n", float64(c.load.longestGap.Load())/1e9)
 	fmt.Printf("ended by itself  %d times a server\n", len(c.servers.deaths))
 	for _, text := range c.servers.deaths[:min(len(c.servers.deaths), 20)] {

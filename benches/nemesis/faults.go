@@ -173,7 +173,7 @@ func (n *nemesis) recover() {
 	if err := n.servers.heal(); err != nil {
 		n.logf("servers: %v", err)
 	}
-	if err := n.settle(); err != nil {
+	if err := n.finishReplacements(); err != nil {
 		n.logf("replacement: %v", err)
 	}
 }

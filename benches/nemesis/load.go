@@ -50,22 +50,22 @@ type load struct {
 	active  map[int]int
 	strange []string
 	// Writes that were answered, by leaf and tag, for the watchers.
-	written  map[told]int64
+	written  map[delivery]int64
 	repeated map[string]int
 	// The pause between two requests of a client.
 	pause time.Duration
 	ended chan struct{}
 }
 
-// told is a value that a watcher has to be told of.
-type told struct {
+// delivery is a value that a watcher has to deliver.
+type delivery struct {
 	entry int
 	leaf  string
 	tag   uint64
 }
 
 func newLoad(clock clock, connector *connector, pause time.Duration) *load {
-	return &load{clock: clock, connector: connector, history: newHistory(), active: map[int]int{}, written: map[told]int64{},
+	return &load{clock: clock, connector: connector, history: newHistory(), active: map[int]int{}, written: map[delivery]int64{},
 		repeated: map[string]int{}, pause: pause, ended: make(chan struct{})}
 }
 
@@ -149,7 +149,7 @@ func (l *load) note(one operation, known map[string]uint64) {
 	defer l.mutex.Unlock()
 	for _, leaf := range leaves {
 		known[leafPath(one.Entry, leaf)] = one.Revision
-		l.written[told{one.Entry, leaf, one.Revision}] = *one.Return
+		l.written[delivery{one.Entry, leaf, one.Revision}] = *one.Return
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command nemesis runs real controllers under real faults and judges what their clients were told: `benches/nemesis.sh`.
+// Command nemesis runs real controllers under real faults and judges the answers of their clients: `benches/nemesis.sh`.
 //
 // It starts itself again in namespaces of its own (network, mounts, processes), which vanish with it: whatever happens, no process,
 // no network and no disk is left behind.
@@ -139,7 +139,7 @@ func inside(o options) error {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
-		fmt.Println("ends early, as it was told")
+		fmt.Println("ends early, as it was asked to")
 		run.end()
 	}()
 	err = run.carryOut()

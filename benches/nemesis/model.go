@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// leaf is what the model knows of one of an entry's two leaves. A tag of 0 is one that nobody was ever told.
+// leaf is what the model knows of one of an entry's two leaves. A tag of 0 is one that nobody ever saw.
 type leaf struct {
 	present bool
 	value   uint64
@@ -24,7 +24,7 @@ type entryState struct {
 // step is an operation with what the whole history says of it.
 type step struct {
 	operation
-	// The tag of what it writes, if anybody was told.
+	// The tag of what it writes, if anybody saw it.
 	tag uint64
 }
 
@@ -161,7 +161,7 @@ func (o operation) written() []uint64 {
 	return nil
 }
 
-// evidence is what a history says of each value: its tag, and when somebody was first told of it.
+// evidence is what a history says of each value: its tag, and when somebody first saw it.
 type evidence struct {
 	tags  map[uint64]uint64
 	first map[uint64]int64

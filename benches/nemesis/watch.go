@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// watcher follows one module through all faults. It must be told of every write that was answered, in order, unless it was told
+// watcher follows one module through all faults. It must deliver every write that was answered, in order, unless it was notified
 // that something was left out.
 type watcher struct {
 	number    int
@@ -18,10 +18,10 @@ type watcher struct {
 	random    *rand.Rand
 
 	mutex sync.Mutex
-	// Up to which revision each shard has been told.
+	// Up to which revision each shard has been delivered.
 	from map[uint64]uint64
-	// What was told, and up to which revision something may be missing: everywhere, and below a path.
-	told         map[told]bool
+	// What was delivered, and up to which revision something may be missing: everywhere, and below a path.
+	delivered    map[delivery]bool
 	excused      uint64
 	excusedBelow map[string]uint64
 	watching     bool
@@ -33,7 +33,7 @@ type watcher struct {
 
 func newWatcher(number int, connector *connector, random *rand.Rand) *watcher {
 	return &watcher{number: number, module: number % modules, connector: connector, random: random, from: map[uint64]uint64{},
-		told: map[told]bool{}, excusedBelow: map[string]uint64{}}
+		delivered: map[delivery]bool{}, excusedBelow: map[string]uint64{}}
 }
 
 func (w *watcher) path() string { return fmt.Sprintf("/m%d:hot", w.module) }
@@ -104,7 +104,7 @@ func (w *watcher) listen(conn net.Conn, sequence uint64, patience time.Duration,
 		case got != nil && got.sequence == sequence:
 			w.begins(got.from)
 		case all != nil && all.watch == sequence:
-			w.tells(all)
+			w.deliver(all)
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func (w *watcher) begins(from map[uint64]uint64) {
 	}
 }
 
-func (w *watcher) tells(batch *events) {
+func (w *watcher) deliver(batch *events) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	from, newest := w.from[batch.shard], uint64(0)
@@ -137,12 +137,12 @@ func (w *watcher) tells(batch *events) {
 			continue
 		}
 		if one.revision <= from || one.revision < newest || one.revision > batch.revision {
-			w.find(fmt.Sprintf("was told of revision %d of shard %d (%s) after %d and %d, in a batch up to %d", one.revision, batch.shard,
+			w.find(fmt.Sprintf("delivered revision %d of shard %d (%s) after %d and %d, in a batch up to %d", one.revision, batch.shard,
 				one.path, from, newest, batch.revision))
 		}
 		newest = max(newest, one.revision)
 		if entry, leaf, ok := leafOf(one.path); ok && one.kind == eventPut {
-			w.told[told{entry, leaf, one.tag}] = true
+			w.delivered[delivery{entry, leaf, one.tag}] = true
 		}
 	}
 	if batch.revision < from {
@@ -157,13 +157,13 @@ func (w *watcher) find(text string) {
 	}
 }
 
-// missing are answered writes that it was not told of, without an excuse.
-func (w *watcher) missing(written map[told]int64) []told {
+// missing are answered writes that it did not deliver, without an excuse.
+func (w *watcher) missing(written map[delivery]int64) []delivery {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	var all []told
+	var all []delivery
 	for one := range written {
-		if one.entry%modules != w.module || w.told[one] || one.tag <= w.excused {
+		if one.entry%modules != w.module || w.delivered[one] || one.tag <= w.excused {
 			continue
 		}
 		path, isExcused := leafPath(one.entry, one.leaf), false

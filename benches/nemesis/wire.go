@@ -151,7 +151,7 @@ type answer struct {
 	from     map[uint64]uint64
 }
 
-// event is a change that a watch tells.
+// event is a change that a watch delivers.
 type event struct {
 	revision uint64
 	kind     uint64
@@ -159,7 +159,7 @@ type event struct {
 	path     string
 }
 
-// events are what a watch tells of one shard at once.
+// events are what a watch delivers of one shard at once.
 type events struct {
 	watch, shard, revision uint64
 	skipped                bool

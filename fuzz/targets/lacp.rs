@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
             lacp.link(id, if which < 128 { Carrier::up(10_000) } else { Carrier::DOWN });
             peer.link(now, id, which < 128);
         }
-        let payload = mended(payload, which % 2 == 0);
+        let payload = healed(payload, which % 2 == 0);
         codecs(&payload);
         lacp.receive(now, id, &payload);
         drain(&mut lacp, now);
@@ -45,9 +45,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn mended(payload: &[u8], mend: bool) -> Vec<u8> {
+fn healed(payload: &[u8], heal: bool) -> Vec<u8> {
     let mut payload = payload.to_vec();
-    if mend && payload.len() >= 20 {
+    if heal && payload.len() >= 20 {
         payload.resize(SLOW_PAYLOAD, 0);
         (payload[0], payload[3], payload[23], payload[43]) = (1, 20, 20, 16);
     }

@@ -19,7 +19,7 @@ impl Floor {
     /// A file of `zeros` bytes, which are durable.
     pub fn new(folder: &Path, workload: Workload, zeros: usize) -> Self {
         let options = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join("floor"));
-        let file = options.expect("the folder is ours");
+        let file = options.expect("the folder is its own");
         let piece = vec![0; 1 << 20];
         for offset in (0..zeros).step_by(piece.len()) {
             file.write_all_at(&piece, offset as u64).expect("there is room");

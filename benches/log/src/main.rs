@@ -6,7 +6,7 @@
 //! (15); `MINUTES=N` ends after so long with what there is.
 
 mod floor;
-mod ours;
+mod heddle;
 mod quiet;
 mod theirs;
 mod workload;
@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use floor::Floor;
-use ours::Ours;
+use heddle::HeddleLog;
 use theirs::Theirs;
 use workload::{FILE_BYTES, Figures, Log, Pool, Workload, measure};
 
@@ -32,8 +32,8 @@ const SYSTEMS: [&str; 6] =
 
 fn open(system: &str, folder: &Path, workload: Workload) -> Box<dyn Log> {
     match system {
-        "heddle" => Box::new(Ours::new(folder, wal::ALLOCATE_BYTES)),
-        "heddle, no zeros" => Box::new(Ours::new(folder, 0)),
+        "heddle" => Box::new(HeddleLog::new(folder, wal::ALLOCATE_BYTES)),
+        "heddle, no zeros" => Box::new(HeddleLog::new(folder, 0)),
         "raft-engine, recycling" => Box::new(Theirs::new(folder, Some(workload.files()))),
         "raft-engine" => Box::new(Theirs::new(folder, None)),
         "append" => Box::new(Floor::new(folder, workload, 0)),
@@ -45,10 +45,10 @@ fn open(system: &str, folder: &Path, workload: Workload) -> Box<dyn Log> {
 fn clear(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).expect("the folder can be made");
-    settle(folder);
+    sync_folder(folder);
 }
 
-fn settle(folder: &Path) {
+fn sync_folder(folder: &Path) {
     let sync = Command::new("sync").arg("-f").arg(folder).status().expect("coreutils are there");
     assert!(sync.success(), "sync failed");
 }
@@ -65,7 +65,7 @@ type Turns = Vec<(f64, Figures)>;
 fn turn(folder: &Path, system: &str, workload: Workload, seed: u64) -> (f64, Figures) {
     clear(folder);
     let mut log = open(system, folder, workload);
-    settle(folder);
+    sync_folder(folder);
     quiet::wait();
     let watch = quiet::Watch::start();
     let figures = measure(&mut *log, workload, &mut Pool::new(seed));
@@ -120,18 +120,18 @@ fn fill(log: &mut dyn Log) {
 fn print_reopen(folder: &Path, rounds: usize) {
     let batches = REOPEN_ENTRIES.div_ceil(REOPEN_BATCH.entries_per_batch() as u64);
     let entries = batches as usize * REOPEN_BATCH.entries_per_batch();
-    let (ours_folder, theirs_folder) = (folder.join("ours"), folder.join("theirs"));
+    let (heddle_folder, theirs_folder) = (folder.join("heddle"), folder.join("theirs"));
     clear(folder);
-    clear(&ours_folder);
+    clear(&heddle_folder);
     clear(&theirs_folder);
-    fill(&mut Ours::new(&ours_folder, wal::ALLOCATE_BYTES));
+    fill(&mut HeddleLog::new(&heddle_folder, wal::ALLOCATE_BYTES));
     fill(&mut Theirs::new(&theirs_folder, None));
-    settle(folder);
+    sync_folder(folder);
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..rounds {
         quiet::wait();
         let start = Instant::now();
-        let (_, recovered) = ours::recover(&ours_folder);
+        let (_, recovered) = heddle::recover(&heddle_folder);
         times[0].push(start.elapsed().as_secs_f64());
         assert_eq!(recovered.groups.values().map(|group| group.entries.len()).sum::<usize>(), entries);
         drop(recovered);
@@ -141,11 +141,11 @@ fn print_reopen(folder: &Path, rounds: usize) {
         assert_eq!(theirs.read_all(REOPEN_BATCH.groups), entries);
         times[2].push(start.elapsed().as_secs_f64());
     }
-    let [ours, opened, read] = times.map(median);
+    let [heddle, opened, read] = times.map(median);
     println!(
         "\nTime to open a log of {entries} entries, in s\n\n| heddle | raft-engine | raft-engine, all entries read |"
     );
-    println!("|---|---|---|\n| {ours:.2} | {opened:.2} | {read:.2} |");
+    println!("|---|---|---|\n| {heddle:.2} | {opened:.2} | {read:.2} |");
 }
 
 fn main() {

@@ -51,13 +51,13 @@ fn seconds(ticks: &str) -> f64 {
 
 /// Time that all CPUs spent in user code and in system calls: `user`, `nice` and `system` of /proc/stat.
 fn all_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").expect("Linux tells it");
+    let stat = std::fs::read_to_string("/proc/stat").expect("Linux has it");
     stat.split_whitespace().skip(1).take(3).map(seconds).sum()
 }
 
 /// The same of this process: fields 14 and 15 of /proc/self/stat, of which the second is in brackets.
 fn own_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux tells it");
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
     let (_, fields) = stat.rsplit_once(')').expect("a name in brackets");
     fields.split_whitespace().skip(11).take(2).map(seconds).sum()
 }

@@ -116,7 +116,7 @@ pub fn measure(log: &mut dyn Log, workload: Workload, pool: &mut Pool) -> Figure
 
 /// What this process has handed to `write` and its kin, in bytes (proc(5), `wchar`).
 fn written_bytes() -> u64 {
-    let io = std::fs::read_to_string("/proc/self/io").expect("Linux tells it");
-    let wchar = io.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("Linux tells it");
+    let io = std::fs::read_to_string("/proc/self/io").expect("Linux has it");
+    let wchar = io.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("Linux has it");
     wchar.parse().expect("a number")
 }

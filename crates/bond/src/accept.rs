@@ -190,11 +190,11 @@ pub(crate) struct Resolution {
     /// Whether it answers or announces; else it asks.
     pub(crate) is_reply: bool,
     pub(crate) vlan: Option<u16>,
-    /// The link-layer address that it tells of.
+    /// The link-layer address that the message announces.
     pub(crate) sender_mac: [u8; 6],
-    /// Whose address that is.
+    /// The IP address that it belongs to.
     pub(crate) sender: IpAddr,
-    /// Who is asked for or told.
+    /// The IP address that is asked for, or that the message goes to.
     pub(crate) target: IpAddr,
     /// Destination of the frame.
     pub(crate) dst_mac: [u8; 6],
@@ -205,7 +205,7 @@ pub(crate) struct Resolution {
 }
 
 impl Resolution {
-    /// `None` for what is malformed or tells of no link-layer address.
+    /// `None` for a message that is malformed or announces no link-layer address.
     pub(crate) fn read(frame: &[u8]) -> Option<Self> {
         let ethernet = EthernetPacket::new_checked(frame).ok()?;
         let payload_at = frame.len() - ethernet.payload().len();

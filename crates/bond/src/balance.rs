@@ -16,7 +16,7 @@ pub const BUCKETS: usize = 256;
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     member: MemberId,
-    /// In this interval.
+    /// Bytes in this interval.
     bytes: u64,
     /// None if nothing was ever sent in it.
     last_sent: Option<Time>,
@@ -33,7 +33,7 @@ impl Bucket {
 /// A bucket that changed its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remapped {
-    /// Below [`BUCKETS`].
+    /// Its number, below [`BUCKETS`].
     pub bucket: u8,
     /// Where it was.
     pub from: MemberId,
@@ -45,13 +45,13 @@ pub struct Remapped {
 #[derive(Clone, Debug)]
 pub(crate) struct Balance {
     options: Rebalance,
-    /// Who was usable when buckets were last spread.
+    /// The members that were usable when buckets were last spread.
     members: MemberSet,
     /// None if nobody is usable.
     buckets: Option<Box<[Bucket; BUCKETS]>>,
     /// The bucket that should move, and where to.
     wanted: Option<(u8, MemberId)>,
-    /// What moved and was not yet told.
+    /// Moves that nobody has polled yet.
     moved: Option<Remapped>,
     pub(crate) next: Time,
 }

@@ -23,39 +23,39 @@ pub const ACTIONS_MAX: usize = 1_024;
 pub enum Action {
     /// Send this frame on this member, as it is.
     Send {
-        /// Where.
+        /// The member by which it leaves.
         member: MemberId,
-        /// What.
+        /// The frame to send.
         frame: ControlFrame,
     },
     /// Something changed. Addresses of devices are to be set; the rest is for logs and metrics.
     Event(Event),
 }
 
-/// What changed.
+/// A change that others may want to know about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A member's state.
     Link {
-        /// Whose.
+        /// The member that changed.
         member: MemberId,
-        /// From now on.
+        /// The state from now on.
         state: LinkState,
     },
     /// The active member, in modes that have one.
     Active {
         /// Until now; it may be removed already.
         from: Option<MemberId>,
-        /// From now on.
+        /// The member from now on.
         to: Option<MemberId>,
     },
     /// The bond itself has carrier, or lost it.
     Carrier(bool),
     /// A member's device should have this address from now on.
     MemberMac {
-        /// Whose.
+        /// The member that takes the address.
         member: MemberId,
-        /// Which.
+        /// The address that its device must have.
         mac: [u8; 6],
     },
     /// The bond has this address from now on, and so the interface above it, unless that keeps its own.
@@ -166,7 +166,7 @@ impl Bond {
             }
         }
         self.expire_links(now);
-        self.settle(now);
+        self.apply_changes(now);
         self.give_addresses();
         if was_alb && self.config.mode != Mode::BalanceAlb {
             self.alb_end();
@@ -221,7 +221,7 @@ impl Bond {
             member.carrier = carrier;
             member.link = LinkState::Up;
             self.event(Event::Link { member: id, state: LinkState::Up });
-            self.settle(now);
+            self.apply_changes(now);
         } else {
             self.carrier(now, id, carrier);
         }
@@ -239,7 +239,7 @@ impl Bond {
         if member.mac != member.permanent_mac {
             self.event(Event::MemberMac { member: id, mac: member.permanent_mac });
         }
-        self.settle(now);
+        self.apply_changes(now);
         self.give_addresses();
     }
 
@@ -257,15 +257,15 @@ impl Bond {
             (LinkState::Down, true) if !is_probing => (LinkState::Back, now + updelay),
             (LinkState::Back, false) => (LinkState::Down, Time::NEVER),
             // Rate and duplex may matter to the primary.
-            _ if has_changed => return self.settle(now),
+            _ if has_changed => return self.apply_changes(now),
             _ => return,
         };
         self.set_link(now, id, state, deadline);
         self.expire_links(now);
-        self.settle(now);
+        self.apply_changes(now);
     }
 
-    /// Changes a member's state, and tells it unless it passes at once.
+    /// Changes a member's state, and reports the change unless it passes at once.
     pub(crate) fn set_link(&mut self, now: Time, id: MemberId, state: LinkState, deadline: Time) {
         let Some(member) = self.members[id.index()].as_mut() else { return };
         let was = member.link;
@@ -298,8 +298,8 @@ impl Bond {
         }
     }
 
-    /// Draws the consequences of a change: who is active, who is usable, whether the bond has carrier.
-    pub(crate) fn settle(&mut self, now: Time) {
+    /// Draws the consequences of a change: which member is active, which are usable, whether the bond has a carrier.
+    pub(crate) fn apply_changes(&mut self, now: Time) {
         // If nobody is up, and nobody stays active while `downdelay` lasts, `updelay` is not waited for.
         let has_active = self.active.and_then(|id| self.member(id)).is_some_and(Member::is_usable);
         if !has_active && !self.members().any(|(_, member)| member.link == LinkState::Up) {
@@ -331,7 +331,7 @@ impl Bond {
         let distributing = self.distributing;
         let is_usable = |id: &MemberId| {
             self.member(*id).is_some_and(|member| match mode {
-                // Who sends in turn or to all leaves out a member at once, even while `downdelay` lasts.
+                // Modes that send in turn or to all leave out a member at once, even while `downdelay` lasts.
                 Mode::BalanceRr | Mode::Broadcast => member.link == LinkState::Up && member.carrier.up,
                 Mode::Ad8023 => member.is_usable() && distributing.contains(*id),
                 _ => member.is_usable(),
@@ -356,7 +356,7 @@ impl Bond {
         self.collecting = collecting;
         if self.distributing != distributing {
             self.distributing = distributing;
-            self.settle(now);
+            self.apply_changes(now);
         }
     }
 
@@ -378,7 +378,7 @@ impl Bond {
     fn expire(&mut self, now: Time) {
         if self.members().any(|(_, member)| member.deadline <= now) {
             self.expire_links(now);
-            self.settle(now);
+            self.apply_changes(now);
         }
         self.expire_announcement(now);
         self.expire_rejoin(now);
@@ -387,7 +387,7 @@ impl Bond {
             self.teach(|_| true);
         }
         if self.alb.next <= now {
-            self.alb_tell(now);
+            self.alb_announce(now);
         }
         if self.uses_tlb() && self.tlb.next <= now {
             self.tlb.rebalance(now, self.active);

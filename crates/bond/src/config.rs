@@ -1,4 +1,4 @@
-//! What a bond is told to do: the options of the Linux kernel's bonding document (`Documentation/networking/bonding.rst`),
+//! What a bond is configured to do: the options of the Linux kernel's bonding document (`Documentation/networking/bonding.rst`),
 //! under their kernel names and with their kernel numbers.
 //!
 //! Invariant: an option is held only if the mode takes it; [`Config::set`] refuses the others, and the message says which
@@ -24,7 +24,7 @@ pub enum Error {
     /// No such option.
     #[error("a bond has no option `{name}`")]
     Unknown {
-        /// As it was written.
+        /// The name as it was written.
         name: String,
     },
     /// The value cannot be read or is out of range.
@@ -32,7 +32,7 @@ pub enum Error {
     Value {
         /// Kernel name of the option.
         name: &'static str,
-        /// As it was written.
+        /// The value as it was written.
         value: String,
         /// What would be right.
         expected: String,
@@ -82,17 +82,17 @@ impl Default for Rebalance {
 /// not needed where carrier changes are events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// `mode`.
+    /// `mode`: which member sends.
     pub mode: Mode,
     /// `xmit_hash_policy`; `layer2` by default.
     pub policy: HashPolicy,
-    /// `packets_per_slave`: packets before the turn passes; 0 is chance. 1 by default.
+    /// `packets_per_slave`: packets before the turn passes; 0 chooses a member at random for each. 1 by default.
     pub packets_per_slave: u16,
     /// `primary`: the member's name.
     pub primary: Option<String>,
-    /// `primary_reselect`.
+    /// `primary_reselect`: when the primary becomes active again.
     pub primary_reselect: PrimaryReselect,
-    /// `fail_over_mac`.
+    /// `fail_over_mac`: what happens to members' MAC addresses at a fail-over.
     pub fail_over_mac: FailOverMac,
     /// `miimon`: how often the driver looks at carriers that it gets no events of; zero is never.
     pub miimon: Span,
@@ -102,13 +102,13 @@ pub struct Config {
     pub downdelay: Span,
     /// `arp_interval`: between probes; zero is no probing.
     pub arp_interval: Span,
-    /// `arp_ip_target`.
+    /// `arp_ip_target`: the IPv4 addresses that are probed.
     pub arp_ip_target: Vec<Ipv4Addr>,
-    /// `ns_ip6_target`.
+    /// `ns_ip6_target`: the IPv6 addresses that are probed.
     pub ns_ip6_target: Vec<Ipv6Addr>,
-    /// `arp_validate`.
+    /// `arp_validate`: which members' arrivals must be answers to probes.
     pub arp_validate: ArpValidate,
-    /// `arp_all_targets`.
+    /// `arp_all_targets`: whether one target must answer or all.
     pub arp_all_targets: ArpAllTargets,
     /// `arp_missed_max`: intervals without an answer before a member is down; 2 by default.
     pub arp_missed_max: u8,
@@ -126,11 +126,11 @@ pub struct Config {
     pub lp_interval: Span,
     /// `tlb_dynamic_lb`: by load; else by hash.
     pub tlb_dynamic_lb: bool,
-    /// `lacp_rate`.
+    /// `lacp_rate`: how often the partner is asked for LACPDUs.
     pub lacp_rate: LacpRate,
-    /// `lacp_active`.
+    /// `lacp_active`: whether LACPDUs are sent before the partner sends any.
     pub lacp_active: bool,
-    /// `ad_select`.
+    /// `ad_select`: which aggregate is used.
     pub ad_select: AdSelect,
     /// `ad_actor_sys_prio`, 1 to 65535; 65535 by default.
     pub ad_actor_sys_prio: u16,
@@ -138,7 +138,7 @@ pub struct Config {
     pub ad_actor_system: Option<[u8; 6]>,
     /// `ad_user_port_key`, 0 to 1023.
     pub ad_user_port_key: u16,
-    /// `rebalance`: ours, not the kernel's.
+    /// `rebalance`: an option of Heddle that the kernel does not have.
     pub rebalance: Option<Rebalance>,
 }
 

@@ -1,8 +1,8 @@
-//! One end of a bond as a driver has it: the bond, LACP where the mode wants it, numbers on what is sent, and order on arrival.
+//! One end of a bond as a driver has it: the bond, LACP where the mode wants it, numbers on what is sent, and resequencing.
 //!
 //! ```text
 //!   transmit(summary) --> Bond ------------------> member(s), number
-//!   receive(member, number, packet) --> Bond::accept --> BySequence --> out      a partner of ours
+//!   receive(member, number, packet) --> Bond::accept --> BySequence --> out      an internal partner
 //!   receive_frame(member, packet) ----> Bond::accept --> ByTcp -------> out      an external partner
 //!                           `--> Lacp, Peer, Bond (probes' answers)
 //!   receive_control(member, frame) --> Lacp, Peer, Bond
@@ -11,9 +11,9 @@
 //!
 //! What the other end is ([`Partner`]) decides how arrivals come:
 //!
-//! | partner | frames to send | arrivals | order on arrival |
+//! | partner | frames to send | arrivals | resequencing |
 //! |---|---|---|---|
-//! | [`Partner::Ours`], an end of this process | [`End::transmit`] or [`End::transmit_frame`]; the number goes beside the packet, as a tag would go before it | [`End::receive`], with that number; what the other end's `poll` sent goes to [`End::receive_control`] | by number |
+//! | [`Partner::Internal`], an end of this process | [`End::transmit`] or [`End::transmit_frame`]; the number goes beside the packet, as a tag would go before it | [`End::receive`], with that number; what the other end's `poll` sent goes to [`End::receive_control`] | by number |
 //! | [`Partner::External`], another program behind kernel devices | [`End::transmit_frame`]; the number stays here | every frame, whatever it is, to [`End::receive_frame`] | by TCP's sequence numbers |
 
 mod external;
@@ -30,8 +30,8 @@ use crate::{Accept, Action, Bond, Carrier, ControlFrame, Event, MemberId, Member
 
 pub use crate::Framed;
 use external::External;
-pub use external::{Order, Partner, Received};
-pub use learning::Learning;
+pub use external::{Partner, Received, Resequencing};
+pub use learning::LearningPorts;
 
 /// Ethernet addresses and type before the payload of a slow protocol.
 const ETHERNET: usize = 14;
@@ -41,7 +41,7 @@ const ETHERNET: usize = 14;
 pub enum Control {
     /// An announcement, a probe, a learning frame.
     Bond(ControlFrame),
-    /// Of LACP.
+    /// An LACPDU or a marker response.
     Lacp(Box<[u8; lacp::FRAME]>),
     /// A hello to the bond at the other end (LLDP).
     Hello(Box<[u8; peer::FRAME]>),
@@ -63,14 +63,14 @@ impl Control {
 pub enum Output {
     /// Send this on that member.
     Send {
-        /// Where.
+        /// The member by which it leaves.
         member: MemberId,
-        /// What.
+        /// The frame to send.
         frame: Control,
     },
     /// The bond changed.
     Event(Event),
-    /// LACP has something to tell.
+    /// LACP changed state.
     Lacp(lacp::Event),
     /// From now on this is agreed with a bond of Heddle at the other end; `None`: nothing.
     Peer(Option<peer::Agreed>),
@@ -100,7 +100,7 @@ pub struct End<P> {
     external: Option<Box<External<P>>>,
     /// What the other end is known to send on.
     partner_uses: MemberSet,
-    /// `partner_uses`, or whether there is order at all, changed since order on arrival heard of it.
+    /// `partner_uses`, or whether arrivals are resequenced at all, changed since the resequencer was last updated.
     is_stale: bool,
     counters: Counters,
 }
@@ -123,7 +123,7 @@ pub struct Plan {
     pub addresses: Vec<std::net::IpAddr>,
     /// What the other end sends on from its first frame: all members in balance-rr. Others are learned when they are heard first.
     pub partner_uses: MemberSet,
-    /// Where chance starts.
+    /// The seed of what it draws at random.
     pub seed: u64,
 }
 
@@ -150,11 +150,11 @@ impl<P> End<P> {
         let counters = Counters::default();
         let mut end =
             Self { bond, lacp, next: 0, reorder, external, partner_uses: plan.partner_uses, is_stale: true, counters };
-        end.settle(now, &mut |_| {});
+        end.update_resequencer(now, &mut |_| {});
         end
     }
 
-    /// Chooses who sends a frame, and numbers it. Copies have one number.
+    /// Chooses the member that sends a frame, and numbers the frame. Copies have one number.
     #[inline]
     pub fn transmit(&mut self, now: Time, frame: &Summary) -> (Transmit, u32) {
         let number = self.next;
@@ -181,11 +181,11 @@ impl<P> End<P> {
         self.bond.learn_memberships(frame);
     }
 
-    /// When peers are told something next, in balance-alb. What [`End::transmit_frame`] takes may move it, and nothing else that is
+    /// When the next announcement to peers is due, in balance-alb. What [`End::transmit_frame`] takes may move it, and nothing else that is
     /// waited for: a driver may compare this in place of a poll for each frame.
     #[inline]
-    pub const fn telling_at(&self) -> Time {
-        self.bond.telling_at()
+    pub const fn announce_at(&self) -> Time {
+        self.bond.announce_at()
     }
 
     /// A frame has come by a member. `out` gets what is handed on, in order; what nobody gets comes back.
@@ -252,10 +252,10 @@ impl<P> End<P> {
     /// Hands on what has waited long enough.
     pub fn expire(&mut self, now: Time, out: &mut impl FnMut(P)) {
         if self.is_stale {
-            self.settle(now, out);
+            self.update_resequencer(now, out);
         }
-        if let Some(order) = self.external.as_mut().and_then(|external| external.order_mut()) {
-            order.expire(now, out);
+        if let Some(resequencer) = self.external.as_mut().and_then(|external| external.resequencer_mut()) {
+            resequencer.expire(now, out);
         }
         if let Some(reorder) = &mut self.reorder
             && reorder.deadline().is_some_and(|deadline| deadline <= now)
@@ -269,21 +269,21 @@ impl<P> End<P> {
         if let Some(reorder) = &mut self.reorder {
             reorder.flush(now, out);
         }
-        if let Some(order) = self.external.as_mut().and_then(|external| external.order_mut()) {
-            order.flush(now, out);
+        if let Some(resequencer) = self.external.as_mut().and_then(|external| external.resequencer_mut()) {
+            resequencer.flush(now, out);
         }
     }
 
-    /// Tells order on arrival what changed.
+    /// Passes changes on to the resequencer.
     #[cold]
-    fn settle(&mut self, now: Time, out: &mut impl FnMut(P)) {
+    fn update_resequencer(&mut self, now: Time, out: &mut impl FnMut(P)) {
         self.is_stale = false;
         let members = self.partner_uses.bits();
         if let Some(reorder) = &mut self.reorder {
             reorder.set_members(now, members, out);
         }
         if let Some(external) = &mut self.external {
-            external.settle(now, members, out);
+            external.update_resequencer(now, members, out);
         }
     }
 
@@ -329,11 +329,11 @@ impl<P> End<P> {
         if self.is_stale {
             return Time::ZERO;
         }
-        let by_tcp = self.external.as_ref().and_then(|external| external.order()).and_then(Reorder::deadline);
+        let by_tcp = self.external.as_ref().and_then(|external| external.resequencer()).and_then(Reorder::deadline);
         self.reorder.as_ref().and_then(Reorder::deadline).or(by_tcp).unwrap_or(Time::NEVER)
     }
 
-    /// The bond.
+    /// The bond of which this is an end.
     pub const fn bond(&self) -> &Bond {
         &self.bond
     }
@@ -348,18 +348,18 @@ impl<P> End<P> {
         self.counters
     }
 
-    /// What order on arrival cost and mended.
+    /// What resequencing cost and put right.
     pub fn reordering(&self) -> Option<&reorder::Counters> {
         let by_tcp = self.external.as_ref().and_then(|external| external.counters());
         self.reorder.as_ref().map(Reorder::counters).or(by_tcp)
     }
 
-    /// Whether arrivals are put in order at present, and by what.
-    pub fn order(&self) -> Order {
+    /// Whether arrivals are resequenced at present, and by what.
+    pub fn resequencing(&self) -> Resequencing {
         match &self.external {
             Some(external) => external.why(),
-            None if self.reorder.is_some() => Order::ByNumber,
-            None => Order::Off,
+            None if self.reorder.is_some() => Resequencing::ByNumber,
+            None => Resequencing::Off,
         }
     }
 

@@ -56,7 +56,7 @@ impl ControlFrame {
         Self::arp_request(mac, address, address, vlan)
     }
 
-    /// Who has `target`?
+    /// An ARP request for `target`.
     pub(crate) fn arp_request(mac: [u8; 6], sender: Ipv4Addr, target: Ipv4Addr, vlan: Option<u16>) -> Self {
         let message = ArpRepr {
             operation: ArpOperation::Request,

@@ -3,7 +3,7 @@
 //!
 //! A frame is read as the driver sees it: its first 802.1Q or 802.1ad tag stands beside the frame, as hardware and bridges
 //! leave it, so that the type behind the tag counts. (Before MPLS the tag is put back: the driver's device has no tag offload there.) Two things are out of reach, since they are not in the frame: the
-//! kernel's `encap3+4` takes a local socket's flow hash instead, and it spreads TIPC keep-alives by chance; here both are
+//! kernel's `encap3+4` takes a local socket's flow hash instead, and it spreads TIPC keep-alives at random; here both are
 //! hashed by their headers.
 //!
 //! Invariant: any bytes give a number, and no frame is looked at beyond its end.
@@ -54,14 +54,14 @@ pub(crate) fn of_link(policy: HashPolicy, link: &Link<'_>) -> u32 {
     }
 }
 
-/// [`HashPolicy::Layer23`].
+/// The hash of [`HashPolicy::Layer23`].
 #[expect(clippy::inline_always, reason = "as for `layer34`")]
 #[inline(always)]
 pub(crate) fn layer23(link: &Link<'_>) -> u32 {
     plain(link, false, |flow| flow.layer23(link.hash()))
 }
 
-/// [`HashPolicy::Layer34`].
+/// The hash of [`HashPolicy::Layer34`].
 #[expect(
     clippy::inline_always,
     reason = "a loop over a burst runs twice as fast with it, and the compiler leaves it out"
@@ -237,7 +237,7 @@ fn plain(link: &Link<'_>, with_ports: bool, hash: impl Fn(&Flow) -> u32) -> u32 
     hash(&flow)
 }
 
-/// What `layer2+3` and `layer3+4` look at. An ICMP error counts as part of the flow that it tells of. `None` if it is not IP
+/// What `layer2+3` and `layer3+4` look at. An ICMP error counts as part of the flow that it quotes. `None` if it is not IP
 /// or its header is cut off.
 #[cold]
 fn with_icmp(link: &Link<'_>, with_ports: bool) -> Option<Flow> {

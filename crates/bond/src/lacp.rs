@@ -48,7 +48,7 @@ pub use port::{Counters, MARKER_MAX, RECEIVE_MAX, Selected, TRANSMIT_MAX};
 pub use receive::{LONG_TIMEOUT, ReceiveState, SHORT_TIMEOUT};
 pub use selection::PATIENCE;
 pub use settings::{AGGREGATE_WAIT, Settings};
-pub use why::{Reason, Standing, Why};
+pub use why::{Convergence, Reason, Why};
 
 use crate::{Carrier, MemberId, MemberSet};
 use port::Port;
@@ -64,7 +64,7 @@ const ROUNDS_MAX: usize = 16;
 /// A port waits for others that came later no longer than this many times the usual wait. So one that flaps keeps nobody out.
 const WAITS_MAX: u64 = 4;
 
-/// Which members carry frames.
+/// The members that carry frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     /// Frames that arrive on these are accepted.
@@ -80,7 +80,7 @@ pub struct Members {
 pub enum Output {
     /// Send this frame on that member.
     Send {
-        /// The member.
+        /// The member by which it leaves.
         port: MemberId,
         /// The frame from its destination address on.
         frame: [u8; FRAME],
@@ -94,7 +94,7 @@ pub enum Output {
 /// Where a port stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What it tells of itself.
+    /// What its LACPDUs say of itself.
     pub actor: LacpInfo,
     /// What it knows of its partner.
     pub partner: LacpInfo,

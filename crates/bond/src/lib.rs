@@ -9,7 +9,7 @@
 //!  frame ----> Summary ----> Bond::transmit ----> One(member), All(members), None(reason)
 //!              (hash)              ^
 //!  carrier ----> Bond::carrier     | array of usable members
-//!  LACP -------> set_distributing -+---- select: who is active, who has which address
+//!  LACP -------> set_distributing -+---- select: which member is active, which addresses members have
 //!  probes -----> receive_frame ----+
 //!                                  +----> poll: announcements, probes, events
 //! ```
@@ -18,15 +18,15 @@
 //! |---|---|
 //! | options and their check | [`config`] |
 //! | hash policies | [`hash`] |
-//! | who sends | `transmit` |
-//! | who is active, who has which MAC address | `select` |
+//! | which member sends | `transmit` |
+//! | which member is active, and which MAC addresses members have | `select` |
 //! | probes | `monitor` |
-//! | what peers are told in balance-alb | `alb` |
+//! | what balance-alb announces to peers | `alb` |
 //! | balance that follows load | `balance` |
 //! | all of an end together, for drivers | [`end`] |
 //! | IEEE 802.1AX | [`lacp`] |
 //! | whether the other end is a bond of Heddle | [`peer`] |
-//! | order on arrival | [`reorder`] |
+//! | resequencing | [`reorder`] |
 //!
 //! What differs from the driver on purpose:
 //!
@@ -71,7 +71,7 @@ pub use announce::ADDRESSES_MAX;
 pub use balance::{BUCKETS, Remapped};
 pub use bond::{ACTIONS_MAX, Action, Bond, Event, JoinError};
 pub use config::{Config, HashPolicy, Mode};
-pub use end::{End, Learning};
+pub use end::{End, LearningPorts};
 pub use frames::ControlFrame;
 pub use member::{Carrier, LinkState, Member, MemberId, MemberSet};
 pub use membership::GROUPS_MAX;

@@ -20,7 +20,7 @@ impl MemberId {
         Self(index as u8)
     }
 
-    /// Its index.
+    /// The index in a bond's list of members.
     #[inline]
     pub const fn index(self) -> usize {
         // The mask tells the compiler what `new` checked.
@@ -39,20 +39,20 @@ impl fmt::Display for MemberId {
 pub struct MemberSet(u32);
 
 impl MemberSet {
-    /// No member.
+    /// The set without members.
     pub const EMPTY: Self = Self(0);
 
-    /// From bits.
+    /// The set with member `n` where bit `n` is set.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// As bits.
+    /// A bit for each member.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// How many.
+    /// How many members are in it.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -78,7 +78,7 @@ impl MemberSet {
         self.0 &= !(1 << member.index());
     }
 
-    /// By rising index.
+    /// The members by rising index.
     pub fn iter(self) -> impl Iterator<Item = MemberId> {
         (0..MEMBERS_MAX).map(MemberId::new).filter(move |&member| self.contains(member))
     }
@@ -109,7 +109,7 @@ impl Carrier {
         Self { up: true, speed_mbps, full_duplex: true }
     }
 
-    /// No link.
+    /// There is no link.
     pub const DOWN: Self = Self { up: false, speed_mbps: 0, full_duplex: false };
 }
 
@@ -126,11 +126,11 @@ impl Carrier {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// In use.
+    /// The member may be used.
     Up,
     /// Without carrier, but `downdelay` is not over.
     Fail,
-    /// Not in use.
+    /// The member is not in use.
     Down,
     /// With carrier, but `updelay` is not over.
     Back,

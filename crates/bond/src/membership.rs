@@ -45,14 +45,14 @@ const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 struct Membership {
     group: Ipv4Addr,
     vlan: Option<u16>,
-    /// Whom the last report came from.
+    /// The host that the last report came from.
     sender: Ipv4Addr,
     version: u8,
     /// In version 3, the only sources that are wanted; empty for all.
     sources: Vec<Ipv4Addr>,
 }
 
-/// What is known, and when it is told again.
+/// The memberships that are known, and when they are announced again.
 #[derive(Clone, Debug)]
 pub(crate) struct Memberships {
     groups: Vec<Membership>,

@@ -21,7 +21,7 @@ const ALL_TARGETS_MAX: usize = 2 * TARGETS_MAX;
 struct Signs {
     sent: Option<Time>,
     heard: Option<Time>,
-    /// From each target, IPv4 first.
+    /// The last sign from each target, IPv4 first.
     targets: [Option<Time>; ALL_TARGETS_MAX],
 }
 
@@ -32,7 +32,7 @@ const NOTHING: Signs = Signs { sent: None, heard: None, targets: [None; ALL_TARG
 pub(crate) struct Monitor {
     pub(crate) next: Time,
     signs: Box<[Signs]>,
-    /// Who probes while nobody is active (the driver's `current_arp_slave`).
+    /// The member that probes while none is active (the driver's `current_arp_slave`).
     prober: Option<MemberId>,
 }
 
@@ -82,7 +82,7 @@ impl Bond {
                 self.set_link(now, id, state, Time::NEVER);
             }
         }
-        self.settle(now);
+        self.apply_changes(now);
         if self.config.mode == Mode::ActiveBackup {
             self.choose_prober(now);
             if let Some(id) = self.active.or(self.monitor.prober) {

@@ -1,7 +1,7 @@
 //! Two bonds of Heddle recognise each other, whatever their mode: what both can do, such as sequence numbers, may then be used.
 //!
 //! Each member says hello by LLDP (IEEE 802.1AB) once a second, to the station at the other end of its cable. The hello is a TLV
-//! of an organisation (kind 127) under an identifier that is locally administered, since no registered one is ours:
+//! of an organisation (kind 127) under an identifier that is locally administered, since Heddle has no registered one:
 //!
 //! ```text
 //!  octet  0         1             3                  11                19
@@ -64,7 +64,7 @@ impl Capabilities {
     }
 }
 
-/// What one member tells the other end.
+/// What one member announces to the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// What the sender can do.
@@ -124,7 +124,7 @@ impl Hello {
     }
 }
 
-/// Who a bond is.
+/// How a bond identifies itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// A number that no other bond has, not 0, and another one at each start, so that a restart is noticed.
@@ -138,7 +138,7 @@ pub struct Identity {
 /// What was agreed with the bond at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Who it is.
+    /// How it identifies itself.
     pub bond: u64,
     /// What both can do.
     pub capabilities: Capabilities,
@@ -159,7 +159,7 @@ pub enum Reason {
     LinkDown,
     /// No hello arrives: the other end is no bond of Heddle.
     External,
-    /// A hello arrives, but it does not say that ours do.
+    /// A hello arrives, but it does not say that the local hellos do.
     NotHeard(u64),
     /// It hears this bond itself.
     Looped,
@@ -185,9 +185,9 @@ impl fmt::Display for Reason {
 /// What came in and went out on a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Hellos sent.
+    /// Hellos that were sent.
     pub sent: u64,
-    /// Hellos received.
+    /// Hellos that were received.
     pub received: u64,
     /// LLDPDUs without a hello.
     pub external: u64,
@@ -204,7 +204,7 @@ pub struct Counters {
 pub enum Output {
     /// Send this frame on that member.
     Send {
-        /// The member.
+        /// The member by which it leaves.
         port: MemberId,
         /// The frame from its destination address on.
         frame: [u8; FRAME],
@@ -280,7 +280,7 @@ impl Peer {
         port.due = if up { now } else { Time::NEVER };
     }
 
-    /// Changes what this bond can do, and tells it.
+    /// Changes what this bond can do, and announces it.
     pub fn set_capabilities(&mut self, now: Time, capabilities: Capabilities) {
         if self.identity.capabilities != capabilities {
             self.identity.capabilities = capabilities;
@@ -292,7 +292,7 @@ impl Peer {
 
     /// Takes the payload of an LLDP frame (what follows the type [`ethertype::LLDP`]) that arrived on a member.
     pub fn receive(&mut self, now: Time, id: MemberId, payload: &[u8]) {
-        let ours = self.identity.bond;
+        let local = self.identity.bond;
         let Some(port) = self.ports.get_mut(&id).filter(|port| port.up) else { return };
         let Ok(packet) = LldpPacket::new_checked(payload) else {
             port.counters.malformed += 1;
@@ -304,7 +304,7 @@ impl Peer {
         };
         match Hello::parse(value) {
             Err(_) => port.counters.malformed += 1,
-            Ok(hello) if hello.bond == ours => {
+            Ok(hello) if hello.bond == local => {
                 port.counters.looped += 1;
                 port.looped_until = now + EXPIRY;
             }
@@ -337,7 +337,7 @@ impl Peer {
     }
 
     fn agreement(&self, now: Time) -> Option<Agreed> {
-        let ours = self.identity.bond;
+        let local = self.identity.bond;
         let mut agreed: Option<Agreed> = None;
         let mut up = MemberSet::EMPTY;
         for (&id, port) in self.ports.iter().filter(|(_, port)| port.up) {
@@ -353,7 +353,7 @@ impl Peer {
             if it.bond != hello.bond {
                 return None;
             }
-            if hello.hears == ours {
+            if hello.hears == local {
                 it.ports.insert(id);
                 it.capabilities = it.capabilities.and(hello.capabilities);
                 it.theirs = it.theirs.and(hello.capabilities);

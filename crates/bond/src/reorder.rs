@@ -4,12 +4,12 @@
 //! delay, so frames overtake one another, and TCP takes that for loss. The receiving bond repairs it: what comes too
 //! early waits until what is missing has come, or until there is no more sense in waiting.
 //!
-//! Two machines share one interface, [`Reorder`]: [`BySequence`] where the peer is ours and numbers its frames,
+//! Two machines share one interface, [`Reorder`]: [`BySequence`] where the peer is internal and numbers its frames,
 //! [`ByTcp`] where it is not and TCP's own sequence numbers have to do.
 //!
 //! What always holds, whatever comes in:
 //! - No packet waits longer than the timeout, if the driver comes back at [`Reorder::deadline`].
-//! - A packet comes out exactly once. Only a copy of a frame with a number of ours is dropped, and counted.
+//! - A packet comes out exactly once. Only a copy of a frame that an internal peer numbered is dropped, and counted.
 //! - Memory is taken once, at the start; the work a packet causes is bounded or was paid for by packets that waited.
 //!
 //! A gap is given up (see [`GivenUp`]) after the timeout, or as soon as *every member in use has delivered something
@@ -109,7 +109,7 @@ pub enum Error {
     /// The buffer's size.
     #[error("the reordering buffer has {0} packets, expected a power of two from {BUFFER_MIN} to {BUFFER_MAX}")]
     Buffer(u32),
-    /// The timeout.
+    /// The timeout's length.
     #[error("the reordering timeout is {0}, expected more than zero and at most {TIMEOUT_MAX}")]
     Timeout(Span),
     /// The flow table's size.
@@ -153,7 +153,7 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
-    /// For any reason.
+    /// All of them, for any reason.
     pub const fn total(&self) -> u64 {
         self.timeout + self.overtaken + self.full + self.urgent + self.reset
     }

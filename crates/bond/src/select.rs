@@ -17,7 +17,7 @@ impl Bond {
         }
     }
 
-    /// The driver's `bond_find_best_slave`: the primary if it may, the current one while it lasts, else who joined first.
+    /// The driver's `bond_find_best_slave`: the primary if it may, the current one while it lasts, else the one that joined first.
     fn best(&self) -> Option<MemberId> {
         let link = |id: MemberId| self.member(id).map(Member::link);
         let current = self.active.filter(|&id| self.member(id).is_some_and(Member::is_usable));
@@ -66,7 +66,7 @@ impl Bond {
             Mode::ActiveBackup => self.announce(now),
             mode if mode.keeps_addresses() => {
                 self.teach(|_| true);
-                self.alb_tell_all(now);
+                self.alb_announce_all(now);
             }
             _ => {}
         }

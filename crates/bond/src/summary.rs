@@ -23,7 +23,7 @@ pub enum Kind {
     Neighbour,
     /// LACP or marker (IEEE 802.3, annex 57A): for the member's own state machine.
     Slow,
-    /// Anything else.
+    /// The packet has another protocol.
     Other,
 }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart() {
+    fn kinds_are_distinguished() {
         let kind = |frame: &[u8]| Summary::by_policy(HashPolicy::Layer2, frame).kind;
         let mut ipv4 = [0; 20];
         (ipv4[0], ipv4[9]) = (0x45, 6);

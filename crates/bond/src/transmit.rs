@@ -19,7 +19,7 @@ pub enum Transmit {
     One(MemberId),
     /// A copy on each of these (broadcast).
     All(MemberSet),
-    /// Nowhere.
+    /// No member sends it.
     None(DropReason),
 }
 
@@ -40,7 +40,7 @@ pub trait Framed {
 }
 
 impl Bond {
-    /// Chooses who sends a frame. In balance-tlb and balance-alb its source address must then be made
+    /// Chooses the member that sends a frame. In balance-tlb and balance-alb its source address must then be made
     /// [`Bond::source_mac`] of the chosen member; [`Bond::transmit_frame`] does it.
     #[inline]
     pub fn transmit(&mut self, now: Time, frame: &Summary) -> Transmit {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use bond::config::{Config, Mode};
-use bond::end::{End, Framed, Order, Output, Partner, Plan, Received};
+use bond::end::{End, Framed, Output, Partner, Plan, Received, Resequencing};
 use bond::peer::Reason;
 use bond::{Carrier, MemberId, MemberSet, Transmit, reorder};
 use machine::{Span, Step, Time};
@@ -105,7 +105,7 @@ fn nothing_waits_unless_order_is_asked_for() {
         bench.data(Time::ZERO, place % MEMBERS, place);
     }
     assert_eq!(bench.left, [0, 2, 1, 4, 3]);
-    assert_eq!((bench.end.order(), bench.end.reordering()), (Order::Off, None));
+    assert_eq!((bench.end.resequencing(), bench.end.reordering()), (Resequencing::Off, None));
     assert_eq!(bench.end.deadline(), Time::NEVER);
     assert!(bench.end.peer().is_none());
 }
@@ -113,7 +113,7 @@ fn nothing_waits_unless_order_is_asked_for() {
 #[test]
 fn order_that_is_asked_for_goes_by_tcp_and_ends_with_the_bound() {
     let mut bench = Bench::new(end(Mode::BalanceRr, 1, 0, true));
-    assert_eq!(bench.end.order(), Order::ByTcp);
+    assert_eq!(bench.end.resequencing(), Resequencing::ByTcp);
     let us = |us| Time::ZERO + Span::from_us(us);
     bench.data(us(0), 0, 0);
     bench.data(us(1), 1, 1);
@@ -185,11 +185,11 @@ impl Pair {
 }
 
 #[test]
-fn two_bonds_of_ours_in_turn_agree_on_order() {
+fn two_bonds_in_turn_agree_on_resequencing() {
     let mut pair = Pair::new([Mode::BalanceRr; 2]);
     pair.run(Span::from_secs(3));
     for (bench, other) in pair.ends.iter().zip([22, 11]) {
-        assert_eq!(bench.end.order(), Order::ByTcpAgreed(other));
+        assert_eq!(bench.end.resequencing(), Resequencing::ByTcpAgreed(other));
         assert_eq!(bench.end.peer().unwrap().why(pair.now, member(1)), Some(Reason::Agreed(other)));
     }
     let now = pair.now;
@@ -202,7 +202,7 @@ fn two_bonds_of_ours_in_turn_agree_on_order() {
     // The peer falls silent: what waits is let go, and nothing waits any more.
     pair.is_cut = true;
     pair.run(Span::from_secs(4));
-    assert_eq!(pair.ends[0].end.order(), Order::Off);
+    assert_eq!(pair.ends[0].end.resequencing(), Resequencing::Off);
     let now = pair.now;
     let [one, _] = &mut pair.ends;
     one.data(now, 0, 9);
@@ -221,8 +221,8 @@ fn a_peer_that_keeps_flows_on_members_needs_no_order() {
     let mut pair = Pair::new([Mode::BalanceRr, Mode::BalanceXor]);
     pair.run(Span::from_secs(3));
     assert!(pair.events >= 2);
-    assert_eq!(pair.ends[0].end.order(), Order::Off, "its peer hashes");
-    assert_eq!(pair.ends[1].end.order(), Order::ByTcpAgreed(11), "its peer sends in turn");
+    assert_eq!(pair.ends[0].end.resequencing(), Resequencing::Off, "its peer hashes");
+    assert_eq!(pair.ends[1].end.resequencing(), Resequencing::ByTcpAgreed(11), "its peer sends in turn");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn hellos_that_come_back_agree_on_nothing() {
         }
         now += Span::from_ms(100);
     }
-    assert_eq!(bench.end.order(), Order::Off);
+    assert_eq!(bench.end.resequencing(), Resequencing::Off);
     assert_eq!(bench.end.peer().unwrap().why(now, member(0)), Some(Reason::Looped));
 }
 

@@ -1,4 +1,4 @@
-//! What hosts tell of their own accord about their addresses, where the host table does not speak for them: their bond is in balance-alb, or
+//! What hosts announce of their own accord about their addresses, where the host table does not speak for them: their bond is in balance-alb, or
 //! in active-backup with `fail_over_mac: active`. Answers go from host to host like other frames; here is what goes to all.
 
 use topology::BondEndId;
@@ -14,7 +14,7 @@ use crate::graph::{Graph, Moment};
 const ALLOWED: u32 = 8;
 
 impl<P> Graph<P> {
-    /// The host at the other end of a bond may have told everybody which address it has from here on: all hosts beyond this end hear it.
+    /// The host at the other end of a bond may have announced to everybody which address it has from here on: all hosts beyond this end hear it.
     pub(crate) fn spread_announcement<D: Driver<Packet = P>>(
         &mut self,
         moment: Moment<'_>,

@@ -19,7 +19,7 @@ impl<P> Graph<P> {
         let ends = tables.map.ends(link);
         self.paths.forget();
         for port in ends {
-            self.wires[port].set_carrier(up);
+            self.egress[port].set_carrier(up);
         }
         if !up {
             self.lose_what_is_under_way(driver, ends);
@@ -30,9 +30,9 @@ impl<P> Graph<P> {
             }
         }
         for port in ends {
-            // The end that a wire leads to has the link as a member.
+            // The end that a port leads to has the link as a member.
             let Some((end, member)) = tables.map.member(tables.map.far(port)) else { continue };
-            if self.tell_carrier(now, end, member, up) {
+            if self.report_carrier(now, end, member, up) {
                 self.poll_end(moment, driver, end);
             }
         }
@@ -44,7 +44,7 @@ impl<P> Graph<P> {
         let map = &tables.map;
         // A bond is known to switches by its first member's port.
         let members = map.bond(port).map_or(std::slice::from_ref(&port), |end| map.members(end));
-        if !members.iter().any(|port| self.wires[*port].is_up())
+        if !members.iter().any(|port| self.egress[*port].is_up())
             && let Some(at) = map.switch(map.node(port))
         {
             self.switches[at].lose(map.number(members[0]));
@@ -68,7 +68,7 @@ impl<P> Graph<P> {
 
     /// The links that have no carrier, as far as they leave from here, in order.
     pub fn links_down<'a>(&'a self, map: &'a Map, topology: &'a Topology) -> impl Iterator<Item = LinkId> + 'a {
-        let is_down = |port: NetPort| self.wires[port].link().is_some_and(|link| !link.is_up());
+        let is_down = |port: NetPort| self.egress[port].link().is_some_and(|link| !link.is_up());
         topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_down))
     }
 
@@ -76,15 +76,15 @@ impl<P> Graph<P> {
     fn lose_what_is_under_way<D: Driver<Packet = P>>(&mut self, driver: &mut D, ends: [NetPort; 2]) {
         let lost = driver.throw_away([ends[1], ends[0]]);
         for (from, lost) in ends.into_iter().zip(lost) {
-            match self.wires[from].link_mut() {
+            match self.egress[from].link_mut() {
                 Some(link) => link.lose(lost),
                 None => (0..lost).for_each(|_| driver.count(Loss::Cut)),
             }
         }
     }
 
-    /// Tells an end of a bond, if it is here, of a member's link; whether it is to be polled then.
-    fn tell_carrier(&mut self, now: Time, end: BondEndId, member: MemberId, up: bool) -> bool {
+    /// Reports a member's link to an end of a bond, if it is here; whether the end is to be polled then.
+    fn report_carrier(&mut self, now: Time, end: BondEndId, member: MemberId, up: bool) -> bool {
         match self.ends[end].as_mut().map(|state| &mut state.role) {
             Some(Role::Bonded(end)) => {
                 let Some(carrier) = end.bond().member(member).map(bond::Member::carrier) else { return false };
@@ -101,13 +101,13 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Tells bonds that have just been made which of their members' links have no carrier.
-    pub fn tell_new_ends(&mut self, tables: &Tables, now: Time) {
-        let down = self.wires.iter_enumerated().filter(|(_, wire)| wire.link().is_some_and(|link| !link.is_up()));
+    /// Reports to bonds that have just been made which of their members' links have no carrier.
+    pub fn report_new_ends(&mut self, tables: &Tables, now: Time) {
+        let down = self.egress.iter_enumerated().filter(|(_, egress)| egress.link().is_some_and(|link| !link.is_up()));
         let down: Vec<NetPort> = down.map(|(port, _)| port).collect();
         for port in down {
             if let Some((end, member)) = tables.map.member(port) {
-                self.tell_carrier(now, end, member, false);
+                self.report_carrier(now, end, member, false);
             }
         }
     }

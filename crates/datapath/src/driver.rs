@@ -11,7 +11,7 @@ use vswitch::{Field, Forwarding};
 /// What an end of a bond writes on what it sends, as a tag would before the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tag {
-    /// Nothing.
+    /// It writes nothing.
     #[default]
     None,
     /// The number of the packet among those that this end has sent.
@@ -23,7 +23,7 @@ pub enum Tag {
 /// Why a packet went nowhere, where no link has counted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// A switch knows no way to its destination.
+    /// A switch knows no path to its destination.
     NoRoute,
     /// The bond has no member that it could leave by.
     NoMember,
@@ -152,7 +152,7 @@ pub trait Driver {
     /// [`Graph::wake`](crate::Graph::wake) is to be called for this one at this time.
     fn wake_at(&mut self, at: Time, timer: Timer);
 
-    /// An end has something to tell whoever watches it.
+    /// An end has an event for whoever watches it.
     fn note(&mut self, now: Time, end: BondEndId, output: &Output) {
         let _ = (now, end, output);
     }

@@ -1,7 +1,7 @@
 //! Ends of bonds: what departs by a bond leaves by its members, and what comes by a member comes to the bond.
 
 use bond::end::{Output, Partner, Plan};
-use bond::{Accept, End, Learning, MemberId, Mode, Transmit};
+use bond::{Accept, End, LearningPorts, MemberId, Mode, Transmit};
 use machine::{Step, Time};
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::Forwarding;
@@ -16,11 +16,11 @@ use crate::graph::{Graph, Moment, Tables};
 /// What is at an end of a bond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndSpec {
-    /// The node.
+    /// The node that it is at.
     pub node: NodeId,
     /// The other end.
     pub partner: BondEndId,
-    /// In which mode this end sends.
+    /// The mode in which this end sends.
     pub mode: Mode,
     /// The bond. `None`: ports of a switch that learn.
     pub plan: Option<Box<Plan>>,
@@ -37,7 +37,7 @@ pub struct EndState<P> {
     has_external_partner: bool,
     /// When it is to be woken.
     armed: Time,
-    /// What was let through to all of what the other end told.
+    /// What was let through to all of what the other end announced.
     pub(crate) announced: StormControl,
     /// What arrives until then was sent before this end was made: it does not say where the other end sends now.
     pub stale_until: Option<Time>,
@@ -46,11 +46,11 @@ pub struct EndState<P> {
 /// What an end is.
 #[derive(Debug)]
 pub enum Role<P> {
-    /// A bond.
+    /// A bond that Heddle drives.
     Bonded(Box<End<P>>),
     /// Ports of a switch that learn which of them leads to whom.
-    Learning(Learning),
-    /// Another program's.
+    Learning(LearningPorts),
+    /// A bond of another program.
     External,
 }
 
@@ -61,13 +61,13 @@ impl<P> EndState<P> {
         let role = match plan {
             _ if spec.is_external => Role::External,
             Some(plan) => Role::Bonded(Box::new(End::new(now, plan))),
-            None => Role::Learning(Learning::default()),
+            None => Role::Learning(LearningPorts::default()),
         };
         let has_external_partner = plan.is_some_and(|plan| matches!(plan.partner, Partner::External { .. }));
         Self { role, has_external_partner, armed: Time::NEVER, announced: StormControl::default(), stale_until: None }
     }
 
-    /// The bond, where one of ours sends.
+    /// The bond, where Heddle drives it.
     pub const fn bonded(&self) -> Option<&End<P>> {
         match &self.role {
             Role::Bonded(end) => Some(end),
@@ -101,7 +101,7 @@ impl<P> Graph<P> {
         self.ends[end].as_mut().expect("a part of a graph has the ends of bonds of its nodes")
     }
 
-    /// Chooses who sends a packet that is to leave by a bond, and tags it.
+    /// Chooses the member that sends a packet which is to leave by a bond, and tags it.
     pub(crate) fn choose<D: Driver<Packet = P>>(
         &mut self,
         moment: Moment<'_>,
@@ -114,9 +114,9 @@ impl<P> Graph<P> {
             Role::Bonded(bonded) => {
                 let (transmit, number) = driver.transmit(now, bonded, packet);
                 driver.set_tag(packet, Tag::Number(number));
-                // In balance-alb, what the host says about its address may make the bond tell others.
-                let telling_at = bonded.telling_at();
-                self.arm(driver, now, end, telling_at);
+                // In balance-alb, what the host says about its address may make the bond announce it to others.
+                let announce_at = bonded.announce_at();
+                self.arm(driver, now, end, announce_at);
                 transmit
             }
             Role::Learning(learning) => {
@@ -292,7 +292,7 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Sends what a bond says by itself. What it tells a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
+    /// Sends what a bond says by itself. What it announces to a peer of its host, in balance-alb, goes to that peer; all else is for the other end.
     fn send_control<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, frame: &[u8]) {
         let tables = moment.tables;
         let peer = frame.first_chunk().and_then(|to| tables.host_table.by_mac(*to));

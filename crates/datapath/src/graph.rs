@@ -1,4 +1,4 @@
-//! Wires and switches: the way of every packet.
+//! Egresses and switches: the path of every packet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::pipeline::Installed;
 pub struct Tables {
     /// Where each port is, and where it leads.
     pub map: Map,
-    /// Whose address is whose.
+    /// The owner of each address.
     pub host_table: HostTable,
     /// What is at each end of each bond.
     pub bonds: TiVec<BondEndId, EndSpec>,
@@ -44,24 +44,24 @@ impl Tables {
 pub struct Moment<'a> {
     /// What is looked up.
     pub tables: &'a Tables,
-    /// The time.
+    /// The time at which it happens.
     pub now: Time,
 }
 
-/// What leaves by a port. What each packet asks stands first, in two lines of the processor's cache.
+/// The egress of a port: the direction of a link that leaves from it. What each packet asks stands first, in two lines of the processor's cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Wire {
+pub struct Egress {
     pub(crate) far: NetPort,
-    pub(crate) kind: Kind,
-    /// The way to the port at the other end.
+    pub(crate) kind: EgressKind,
+    /// The link to the port at the other end.
     pub(crate) link: Link,
 }
 
-/// What a wire is to a packet that is to leave by it.
+/// What an egress is to a packet that is to leave by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The way to somewhere.
+pub(crate) enum EgressKind {
+    /// It leads to the port at the other end.
     Single,
     /// A member of a bond, which chooses among its members.
     InBond,
@@ -75,7 +75,7 @@ pub struct Graph<P> {
     /// Next hops, as links are now or were a moment ago.
     pub routes: Arc<Routes>,
     /// By the port that packets leave from.
-    pub wires: TiVec<NetPort, Wire>,
+    pub egress: TiVec<NetPort, Egress>,
     /// By the switch's number among the switches.
     pub switches: Vec<Switch>,
     /// By the switch's number among the switches. Empty where none has any.
@@ -85,7 +85,7 @@ pub struct Graph<P> {
     /// What an end has just handed on.
     pub(crate) released: Vec<P>,
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
-    /// that a long way is no deep recursion.
+    /// that a long path is no deep recursion.
     pub(crate) pending: VecDeque<(NetPort, P)>,
     /// How often routes have changed: what is for everybody goes by one tree, from its beginning to its end.
     pub(crate) generation: u64,
@@ -99,17 +99,17 @@ pub struct Graph<P> {
     pub(crate) paths: Paths,
 }
 
-impl Wire {
+impl Egress {
     fn new(map: &Map, port: NetPort, link: Link) -> Self {
-        let kind = if map.bond(port).is_some() { Kind::InBond } else { Kind::Single };
+        let kind = if map.bond(port).is_some() { EgressKind::InBond } else { EgressKind::Single };
         Self { far: map.far(port), kind, link }
     }
 
     /// In the place of one that belongs to another part of the graph.
     pub(crate) fn elsewhere(&self) -> Self {
-        let mut wire = Self { far: self.far, kind: Kind::Elsewhere, link: Link::new(LinkSpec::default()) };
-        wire.set_carrier(self.is_up());
-        wire
+        let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, link: Link::new(LinkSpec::default()) };
+        egress.set_carrier(self.is_up());
+        egress
     }
 
     /// The same for another part of the graph, which has counted nothing yet.
@@ -120,8 +120,8 @@ impl Wire {
     /// Takes the place of what another part of the graph has had there, or counts what its twin has counted.
     pub(crate) fn merge(&mut self, other: Self) {
         match (self.kind, other.kind) {
-            (_, Kind::Elsewhere) => {}
-            (Kind::Elsewhere, _) => *self = other,
+            (_, EgressKind::Elsewhere) => {}
+            (EgressKind::Elsewhere, _) => *self = other,
             _ => self.link.absorb(&other.link),
         }
     }
@@ -142,12 +142,12 @@ impl Wire {
 
     /// The link, if it belongs to this part of the graph.
     pub fn link(&self) -> Option<&Link> {
-        (self.kind != Kind::Elsewhere).then_some(&self.link)
+        (self.kind != EgressKind::Elsewhere).then_some(&self.link)
     }
 
     /// The same, to be changed.
     pub fn link_mut(&mut self) -> Option<&mut Link> {
-        (self.kind != Kind::Elsewhere).then_some(&mut self.link)
+        (self.kind != EgressKind::Elsewhere).then_some(&mut self.link)
     }
 }
 
@@ -156,7 +156,7 @@ impl<P> Default for Graph<P> {
     fn default() -> Self {
         Self {
             routes: Arc::default(),
-            wires: TiVec::new(),
+            egress: TiVec::new(),
             switches: Vec::new(),
             pipelines: Vec::new(),
             ends: TiVec::new(),
@@ -172,7 +172,7 @@ impl<P> Default for Graph<P> {
 }
 
 impl<P> Graph<P> {
-    /// The whole network, as it comes up at `now`. `seed` is where switches' chance and hashes start.
+    /// The whole network, as it comes up at `now`. `seed` is where switches' randomness and hashes start.
     ///
     /// # Panics
     /// If the tables are of another topology.
@@ -184,13 +184,13 @@ impl<P> Graph<P> {
         (spread, seed): (Spread, u64),
     ) -> Self {
         let map = &tables.map;
-        let wire = |(port, node): (NetPort, NodeId)| {
+        let egress = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
-            Wire::new(map, port, Link::new(topology.links[link].spec))
+            Egress::new(map, port, Link::new(topology.links[link].spec))
         };
         let switch = |(id, _)| Switch::new(id, spread, &routes, seed);
         Self {
-            wires: map.ports().map(wire).collect(),
+            egress: map.ports().map(egress).collect(),
             switches: topology.switches().map(switch).collect(),
             pipelines: pipelines(topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
@@ -231,7 +231,7 @@ impl<P> Graph<P> {
     #[inline(always)]
     fn follow<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, mut port: NetPort, mut packet: P) {
         loop {
-            if self.wires[port].kind != Kind::Single {
+            if self.egress[port].kind != EgressKind::Single {
                 return self.put(moment, driver, port, packet);
             }
             let Some(arrived) = self.cross(moment, driver, port, packet) else { return };
@@ -260,10 +260,10 @@ impl<P> Graph<P> {
     /// Sends a packet off by a port, or by the bond that has it, or has another part of the graph do so; it is followed later.
     #[inline(never)]
     pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
-        match self.wires[port].kind {
-            Kind::Single => self.put_on(moment, driver, port, packet),
-            Kind::InBond => self.put_on_bond(moment, driver, port, packet),
-            Kind::Elsewhere => driver.hand_over(moment.now, port, packet),
+        match self.egress[port].kind {
+            EgressKind::Single => self.put_on(moment, driver, port, packet),
+            EgressKind::InBond => self.put_on_bond(moment, driver, port, packet),
+            EgressKind::Elsewhere => driver.hand_over(moment.now, port, packet),
         }
     }
 
@@ -301,7 +301,7 @@ impl<P> Graph<P> {
         driver.free(packet);
     }
 
-    /// Offers a packet to a wire. It is returned with the port that it has come to if it takes no time.
+    /// Offers a packet to the link of a port. It is returned with the port that it has come to if it takes no time.
     #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
     #[inline(always)]
     fn cross<D: Driver<Packet = P>>(
@@ -311,11 +311,11 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) -> Option<(NetPort, P)> {
-        let wire = &mut self.wires[port];
-        debug_assert!(wire.kind != Kind::Elsewhere, "a part of a graph has the wires of its nodes");
-        match wire.link.offer(now, driver.bytes(&packet)) {
+        let egress = &mut self.egress[port];
+        debug_assert!(egress.kind != EgressKind::Elsewhere, "a part of a graph has the egresses of its nodes");
+        match egress.link.offer(now, driver.bytes(&packet)) {
             Verdict::Arrives(at) => {
-                let far = wire.far;
+                let far = egress.far;
                 driver.carry(now, at, far, packet).map(|packet| (far, packet))
             }
             Verdict::Dropped => {
@@ -392,7 +392,7 @@ impl<P> Graph<P> {
     /// A packet is to leave by the bond that has this port.
     fn put_on_bond<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, mut packet: P) {
         let tables = moment.tables;
-        let end = tables.map.bond(port).expect("its wire says so");
+        let end = tables.map.bond(port).expect("its egress says so");
         let members = tables.map.members(end);
         match self.choose(moment, driver, end, &mut packet) {
             Transmit::One(member) => self.put_on(moment, driver, members[member.index()], packet),

@@ -1,7 +1,7 @@
-//! The network's graph as one machine: what becomes of a packet at a wire, a switch, an end of a bond; who hears of a link that is cut.
+//! The network's graph as one machine: what becomes of a packet at a link, a switch, an end of a bond; who hears of a link that is cut.
 //!
 //! ```text
-//!   driver --arrive(port)--> end of a bond? --> node: switch: pipeline? forward --> bond? --> wire: offer --> driver: carry
+//!   driver --arrive(port)--> end of a bond? --> node: switch: pipeline? forward --> bond? --> egress: offer --> driver: carry
 //!      ^                       (in order)             host: driver: deliver                            |
 //!      +------------------------- when the clock, or the queue of events, says so ---------------------+
 //! ```
@@ -10,7 +10,7 @@
 //! works in real time on frames, and one that works through events on packets that are only numbers. A packet is the driver's own type, and all is
 //! compiled for it.
 //!
-//! A part of a graph is a graph: a driver with several threads gives each the wires, switches and ends of the nodes that it owns.
+//! A part of a graph is a graph: a driver with several threads gives each the egresses, switches and ends of the nodes that it owns.
 #![forbid(unsafe_code)]
 
 mod announcements;
@@ -27,7 +27,7 @@ mod pipeline;
 pub use driver::{Driver, Loss, Tag, Timer};
 pub use ends::{EndSpec, EndState, Role};
 pub use flood::{StormControl, storm_limit};
-pub use graph::{Graph, Moment, Tables, Wire};
+pub use graph::{Egress, Graph, Moment, Tables};
 pub use map::{Map, Taker};
 pub use parts::Owner;
 pub use pipeline::Installed;

@@ -9,9 +9,9 @@ const NO_BOND: BondEndId = BondEndId(u32::MAX);
 /// Where each port is, and where it leads: a topology in the form in which packets look it up. Does not change.
 #[derive(Debug)]
 pub struct Map {
-    /// Who takes what comes in by each port. By itself, since that is all that most packets ask.
+    /// The taker of what comes in by each port. By itself, since that is all that most packets ask.
     takers: TiVec<NetPort, Taker>,
-    ports: TiVec<NetPort, Place>,
+    ports: TiVec<NetPort, PortEntry>,
     /// Where each node's ports begin.
     first: TiVec<NodeId, NetPort>,
     /// The port that each direction leaves from.
@@ -21,9 +21,9 @@ pub struct Map {
     hosts: u32,
 }
 
-/// A port.
+/// What is looked up of a port.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PortEntry {
     /// The port at the other end of the link.
     far: NetPort,
     /// The end of a bond that it is a member of, or [`NO_BOND`].
@@ -31,7 +31,7 @@ struct Place {
     member: u8,
 }
 
-/// Who takes what comes in by a port: its node, or the end of a bond there. In one word, since each packet at each hop asks.
+/// The taker of what comes in by a port: its node, or the end of a bond there. In one word, since each packet at each hop asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taker(u32);
 
@@ -72,7 +72,7 @@ impl Map {
             for &(link, side) in &node.ports {
                 let far = topology.links[link].end(side.other());
                 takers.push(Taker(id.0));
-                ports.push(Place { far: port(far.node, far.port), bond: NO_BOND, member: 0 });
+                ports.push(PortEntry { far: port(far.node, far.port), bond: NO_BOND, member: 0 });
             }
         }
         let ends =
@@ -81,7 +81,7 @@ impl Map {
         let members: TiVec<BondEndId, Vec<NetPort>> = members.collect();
         for (id, members) in members.iter_enumerated() {
             for (member, port) in members.iter().enumerate() {
-                let place: &mut Place = &mut ports[*port];
+                let place: &mut PortEntry = &mut ports[*port];
                 (place.bond, place.member) = (id, member as u8);
                 let taker: &mut Taker = &mut takers[*port];
                 taker.0 |= Taker::IN_BOND;
@@ -97,7 +97,7 @@ impl Map {
         }
     }
 
-    /// Who takes what comes in by a port.
+    /// The taker of what comes in by a port.
     #[inline]
     pub fn taker(&self, port: NetPort) -> Taker {
         self.takers[port]

@@ -1,12 +1,12 @@
-//! A graph in parts: each has all switches, and some of the wires, pipelines and ends of bonds.
+//! A graph in parts: each has all switches, and some of the egresses, pipelines and ends of bonds.
 
 use std::sync::Arc;
 
 use topology::{NetPort, NodeId};
 
-use crate::graph::{Graph, Tables, Wire};
+use crate::graph::{Egress, Graph, Tables};
 
-/// Whose a wire is when a graph is split.
+/// Which part has an egress when a graph is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It is in this part only: packets wait for each other there, or come to something that is in one part only.
@@ -16,25 +16,25 @@ pub enum Owner {
 }
 
 impl<P> Graph<P> {
-    /// Deals out a whole graph to so many parts. `owner` says to which a node belongs with its bonds and its pipeline, `wire_owner` whose the wire is that
-    /// leaves from a port. All parts have all switches: each packet is forwarded where it is.
+    /// Deals out a whole graph to so many parts. `owner` says to which a node belongs with its bonds and its pipeline, `egress_owner` which part has the egress of a
+    /// port. All parts have all switches: each packet is forwarded where it is.
     ///
     /// # Panics
-    /// If `owner` or `wire_owner` gives a number that no part has.
+    /// If `owner` or `egress_owner` gives a number that no part has.
     pub fn split(
         self,
         tables: &Tables,
         parts: usize,
         owner: impl Fn(NodeId) -> usize,
-        wire_owner: impl Fn(NetPort) -> Owner,
+        egress_owner: impl Fn(NetPort) -> Owner,
     ) -> Vec<Self> {
         let mut split: Vec<Self> = (0..parts).map(|_| self.empty_part()).collect();
-        for (port, wire) in self.wires.into_iter_enumerated() {
-            match wire_owner(port) {
-                Owner::One(part) => split[part].wires[port] = wire,
+        for (port, egress) in self.egress.into_iter_enumerated() {
+            match egress_owner(port) {
+                Owner::One(part) => split[part].egress[port] = egress,
                 Owner::Each => {
-                    split[1..].iter_mut().for_each(|part| part.wires[port] = wire.twin());
-                    split[0].wires[port] = wire;
+                    split[1..].iter_mut().for_each(|part| part.egress[port] = egress.twin());
+                    split[0].egress[port] = egress;
                 }
             }
         }
@@ -50,7 +50,7 @@ impl<P> Graph<P> {
     fn empty_part(&self) -> Self {
         Self {
             routes: Arc::clone(&self.routes),
-            wires: self.wires.iter().map(Wire::elsewhere).collect(),
+            egress: self.egress.iter().map(Egress::elsewhere).collect(),
             switches: self.switches.clone(),
             pipelines: self.pipelines.iter().map(|_| None).collect(),
             ends: self.ends.iter().map(|_| None).collect(),
@@ -63,11 +63,11 @@ impl<P> Graph<P> {
     /// Takes in another part of the same graph, or the first one, if this has nothing yet. Of each switch the state is kept that the part has to which it
     /// belongs; `owns` says whether that is the other one.
     pub fn merge(&mut self, other: Self, owns: impl Fn(NodeId) -> bool, tables: &Tables) {
-        if self.wires.is_empty() {
+        if self.egress.is_empty() {
             *self = other;
             return;
         }
-        self.wires.iter_mut().zip(other.wires).for_each(|(mine, wire)| mine.merge(wire));
+        self.egress.iter_mut().zip(other.egress).for_each(|(mine, egress)| mine.merge(egress));
         for (at, (mine, switch)) in self.switches.iter_mut().zip(other.switches).enumerate() {
             if owns(tables.map.node_of_switch(at)) {
                 *mine = switch;

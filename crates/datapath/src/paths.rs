@@ -1,17 +1,17 @@
 //! Paths that packets have taken, so that those which follow them need not ask at each hop: a flow cache, as switches in software have.
 //!
 //! What is decided alike for all packets of a kind, and takes no time, is decided once: where a packet comes in at `port` for host `to` with a hash, all
-//! wires up to that host are written down, and packets after it are only counted here. What they count is added to the wires and switches when somebody asks
+//! hops up to that host are written down, and packets after it are only counted here. What they count is added to the ports and switches when somebody asks
 //! ([`Graph::settle`]). When something changes that paths depend on (a carrier, routes) all are forgotten.
 //!
-//! A path has no bond, no pipeline, no rate, no delay, no turn of `packet-scatter`, and no wire of another part of the graph. All other packets go from hop
+//! A path has no bond, no pipeline, no rate, no delay, no turn of `packet-scatter`, and no egress of another part of the graph. All other packets go from hop
 //! to hop ([`Graph::depart`]).
 
 use topology::{NetPort, NodeId};
 use vswitch::{FLOOD, Forwarding, Spread};
 
 use crate::driver::Driver;
-use crate::graph::{Graph, Kind, Moment, Tables};
+use crate::graph::{EgressKind, Graph, Moment, Tables};
 
 /// How many paths are kept: a power of two. A network of 1,024 hosts that one host sends to needs as many.
 const SLOTS: usize = 1 << 13;
@@ -19,8 +19,8 @@ const SLOTS: usize = 1 << 13;
 /// So many are found out a burst: who sends each packet to somebody else, or from another port, pays little more than if there were none.
 const LEARNED_MAX: u32 = 8;
 
-/// Longer paths are not kept. A fat-tree's have six wires.
-const WIRES_MAX: usize = 16;
+/// Longer paths are not kept. A fat-tree's have six hops.
+const HOPS_MAX: usize = 16;
 
 /// The paths of one graph. Nothing is allocated before the first one is found.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct Slot {
     packets: u64,
     bytes: u64,
     /// The ports that packets leave from, in order. Empty: there is no path here.
-    wires: Box<[NetPort]>,
+    hops: Box<[NetPort]>,
 }
 
 /// Which packets take a path.
@@ -75,7 +75,7 @@ impl Key {
 impl Slot {
     fn free() -> Self {
         let (key, arrival, to) = (Key::NONE, NetPort(0), FLOOD);
-        Self { key, arrival, is_wanted: false, to, packets: 0, bytes: 0, wires: Box::default() }
+        Self { key, arrival, is_wanted: false, to, packets: 0, bytes: 0, hops: Box::default() }
     }
 }
 
@@ -150,11 +150,11 @@ impl<P> Graph<P> {
     #[cold]
     #[inline(never)]
     fn learn<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, key: Key, forwarding: Forwarding) {
-        if let Some((wires, arrival)) = self.path(moment, driver, key.from, forwarding)
+        if let Some((hops, arrival)) = self.path(moment, driver, key.from, forwarding)
             && let Some(at) = self.paths.place(key)
         {
             self.settle_slot(moment.tables, driver, at);
-            self.paths.slots[at] = Slot { key, arrival, is_wanted: true, to: key.to, packets: 0, bytes: 0, wires };
+            self.paths.slots[at] = Slot { key, arrival, is_wanted: true, to: key.to, packets: 0, bytes: 0, hops };
         }
     }
 
@@ -166,18 +166,18 @@ impl<P> Graph<P> {
         mut port: NetPort,
         forwarding: Forwarding,
     ) -> Option<(Box<[NetPort]>, NetPort)> {
-        let mut wires = Vec::with_capacity(WIRES_MAX);
-        while wires.len() < WIRES_MAX {
-            let wire = &self.wires[port];
-            if wire.kind != Kind::Single || !wire.link.takes_no_time(now) || !driver.is_here(wire.far) {
+        let mut hops = Vec::with_capacity(HOPS_MAX);
+        while hops.len() < HOPS_MAX {
+            let egress = &self.egress[port];
+            if egress.kind != EgressKind::Single || !egress.link.takes_no_time(now) || !driver.is_here(egress.far) {
                 return None;
             }
-            wires.push(port);
-            let taker = tables.map.taker(wire.far);
+            hops.push(port);
+            let taker = tables.map.taker(egress.far);
             if taker.is_in_bond() {
                 return None;
             }
-            let Some(at) = tables.map.switch(taker.node()) else { return Some((wires.into(), wire.far)) };
+            let Some(at) = tables.map.switch(taker.node()) else { return Some((hops.into(), egress.far)) };
             if self.pipelines.get(at).is_some_and(Option::is_some) {
                 return None;
             }
@@ -187,7 +187,7 @@ impl<P> Graph<P> {
         None
     }
 
-    /// Adds what has been counted on paths to their wires and switches.
+    /// Adds what has been counted on paths to their ports and switches.
     pub fn settle<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D) {
         for at in 0..self.paths.slots.len() {
             self.settle_slot(tables, driver, at);
@@ -195,14 +195,14 @@ impl<P> Graph<P> {
     }
 
     fn settle_slot<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, at: usize) {
-        let Slot { to, packets, bytes, wires, .. } = &mut self.paths.slots[at];
+        let Slot { to, packets, bytes, hops, .. } = &mut self.paths.slots[at];
         let (packets, bytes) = (std::mem::take(packets), std::mem::take(bytes));
         if packets == 0 {
             return;
         }
-        for port in &**wires {
-            let wire = &mut self.wires[*port];
-            wire.link.count_passed(packets, bytes);
+        for port in &**hops {
+            let egress = &mut self.egress[*port];
+            egress.link.count_passed(packets, bytes);
             if let Some(switch) = tables.map.switch(tables.map.node(*port)) {
                 driver.forwarded(switch, *to, packets);
             }

@@ -173,7 +173,7 @@ impl<P> Graph<P> {
             let Some(installed) = &mut self.pipelines[switch] else { return };
             match installed.pipeline.poll(now) {
                 Step::Wait(until) => {
-                    // Who waits for a time that has come would be asked for ever.
+                    // A machine that waits for a time that has come would be asked for ever.
                     let until = until.max(now + INSTANT);
                     if until < installed.armed {
                         installed.armed = until;

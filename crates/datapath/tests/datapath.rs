@@ -337,7 +337,7 @@ fn what_is_flooded_comes_to_all_others_once() {
 
 /// By port, how many packets have left.
 fn left(graph: &Graph<Packet>) -> Vec<u64> {
-    graph.wires.iter().map(|wire| wire.link().map_or(0, |link| link.counters().packets)).collect()
+    graph.egress.iter().map(|egress| egress.link().map_or(0, |link| link.counters().packets)).collect()
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn a_link_without_carrier_takes_nothing_in_any_part_and_switches_of_all_leave_it
             let (graph, part) = &mut network.parts[at];
             graph.set_carrier(network.tables.at(Time::ZERO), part, link, false);
         }
-        // Before there are other routes, there is no other way, wherever a packet is forwarded.
+        // Before there are other routes, there is no other path, wherever a packet is forwarded.
         let forwards = |at: usize| division != Division::Nodes || at == 0;
         let tables = Arc::clone(&network.tables);
         let port = tables.map.far(tables.map.port(NodeId(0), PortId(0)));

@@ -8,7 +8,7 @@ mod size;
 pub mod users;
 
 pub use actions::Cluster;
-pub use cluster::{At, Bench, BenchOperation, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
+pub use cluster::{Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use size::size;
 
@@ -91,7 +91,7 @@ pub enum Command {
     /// programs in untouched hosts go on, with their connections.
     ///
     /// It returns when the network carries traffic: it waits until LACP has agreed on the links of bonds in 802.3ad, for four seconds
-    /// at most. A bond that has not settled by then, or that carries less than it should, gets a warning with the reason; the exit
+    /// at most. A bond that has not converged by then, or that carries less than it should, gets a warning with the reason; the exit
     /// status is 0 all the same.
     Up(Up),
     /// Stop a running network and all programs in its hosts
@@ -129,14 +129,14 @@ pub enum Command {
     Clean,
     /// Print a completion script for a shell
     Completions {
-        /// The shell
+        /// The shell that the script is for
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man {
-        /// The folder
+        /// The folder to write them to
         folder: PathBuf,
     },
     /// The process behind `up`: holds the namespaces, forwards the packets
@@ -157,13 +157,13 @@ pub enum Datagrams {
         /// Datagrams a second
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         rate: u64,
-        /// How many
+        /// How many datagrams to send
         #[arg(long, value_name = "N")]
         count: u64,
         /// Payload of each
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(16..=65_507))]
         bytes: u16,
-        /// Where to
+        /// Where to send them
         #[arg(value_name = "ADDRESS:PORT")]
         to: std::net::SocketAddr,
     },
@@ -199,7 +199,7 @@ pub enum Datagrams {
         /// For so many milliseconds
         #[arg(long, value_name = "N")]
         for_ms: u64,
-        /// Where to
+        /// Where to send them
         #[arg(value_name = "ADDRESS:PORT")]
         to: std::net::SocketAddr,
     },
@@ -267,7 +267,7 @@ pub struct Up {
     /// Name of the running network, if not the fabric's
     #[arg(short, long)]
     pub name: Option<String>,
-    /// Don't wait until bonds have settled
+    /// Don't wait until bonds have converged
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -284,13 +284,13 @@ pub struct Down {
 /// Which runs of a file.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Only simulated
+    /// Run only simulated
     #[arg(long, conflicts_with = "live")]
     pub sim: bool,
-    /// Only live
+    /// Run only live
     #[arg(long)]
     pub live: bool,
-    /// Where chance starts, if not at the file's `seed`
+    /// Seed of all randomness, in place of the file's `seed`
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Only this experiment (may be given several times)
@@ -319,21 +319,21 @@ pub struct Run {
 pub struct Show {
     /// What to show
     #[arg(value_enum)]
-    pub what: What,
+    pub topic: ShowTopic,
     /// The running network (may be left out when only one runs), or a fabric file
     #[arg(value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub from: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum What {
+pub enum ShowTopic {
     /// Hosts and switches with their addresses
     Nodes,
     /// Links with both ends, rate, delay and queue; of a running network also whether they are up
     Links,
     /// Forwarding entries of each switch: next-hop ports towards each host, and packets
     Flows,
-    /// Bonds: each member, whether it sends, and why; what order on arrival did
+    /// Bonds: each member, whether it sends, and why; what resequencing did
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
     Counters,
@@ -344,7 +344,7 @@ pub struct Exec {
     /// The running network; may be left out when only one runs
     #[arg(short, long)]
     pub name: Option<String>,
-    /// The host
+    /// The host to run it in
     pub host: String,
     /// The program and its arguments
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]

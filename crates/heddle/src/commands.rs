@@ -2,13 +2,13 @@
 
 mod cluster;
 mod controller;
+mod convergence;
 mod datagrams;
 mod describe;
 mod file;
 mod instance;
 mod link;
 mod measure;
-mod settle;
 mod shell;
 mod show;
 

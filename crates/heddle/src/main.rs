@@ -20,7 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// How a command ended, when it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Everything held.
+    /// All expectations are met.
     Passed,
     /// An expectation of the file was missed.
     Missed,

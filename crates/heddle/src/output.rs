@@ -14,7 +14,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
 }
 
 /// Writes to standard output for a program that goes on when nobody reads it, and cannot do anything about it.
-pub fn tell(text: &str) {
+pub fn put_best_effort(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

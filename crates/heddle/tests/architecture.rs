@@ -9,6 +9,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+mod words;
+
 /// State machines of one protocol or one part each. They don't know each other but for [`KNOWN_TO_EACH_OTHER`].
 const PROTOCOLS: [&str; 12] = [
     "controller",
@@ -25,7 +27,7 @@ const PROTOCOLS: [&str; 12] = [
     "openflow",
 ];
 
-/// Who knows whom among the protocols.
+/// The dependencies among protocol crates.
 const KNOWN_TO_EACH_OTHER: [(&str, &str); 8] = [
     ("controller", "store"),
     ("controller", "openflow"),
@@ -37,7 +39,7 @@ const KNOWN_TO_EACH_OTHER: [(&str, &str); 8] = [
     ("rpc", "tree"),
 ];
 
-/// What gives time, input and chance to machines: networks live, controllers live, and both simulated. None knows another.
+/// What gives time, input and randomness to machines: networks live, controllers live, and both simulated. None knows another.
 const DRIVERS: [&str; 3] = ["live", "node", "sim"];
 
 /// The only crate that may be unsafe.

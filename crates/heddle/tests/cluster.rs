@@ -37,7 +37,7 @@ impl Node {
         Self { process, address, server: ready["server"].as_u64().expect("a number") }
     }
 
-    /// A crash.
+    /// Ends the process as a crash would.
     fn kill(&mut self) {
         self.process.kill().expect("it is ours to kill");
         self.process.wait().expect("it ends");
@@ -273,8 +273,8 @@ fn shards_are_made_moved_and_deleted_while_values_stay() {
     assert_eq!(names(&cluster.shard("one")["voters"]).len(), 1);
     assert_eq!((cluster.run(&["get", path]), cluster.run(&["get", other])), ("red".into(), "blue".into()));
     assert_eq!(values(&cluster.json(&["list", "/car:cars"])).len(), 2, "over two shards");
-    // Who holds it, and who leads it.
-    assert_eq!(cluster.json(&["shards", "replicas", "one", "c1,c3"])["settled"], true);
+    // Changes which servers hold it, and which one leads it.
+    assert_eq!(cluster.json(&["shards", "replicas", "one", "c1,c3"])["converged"], true);
     assert_eq!(names(&cluster.shard("one")["voters"]), ["c1", "c3"]);
     let (_, stderr) = cluster.expect(2, &["move-leader", "one", "c2"]);
     assert!(stderr.contains("no voting replica"), "{stderr}");
@@ -322,8 +322,8 @@ fn a_backup_fills_another_cluster() {
     cluster.run(&["put", "/lab:bench", "in default, made before the strategy"]);
     cluster.run(&["shards", "strategy", "distributed"]);
     cluster.run(&["put", "/people:people/person=1", "Ada"]);
-    let told = cluster.json(&["backup", "monday.heddle"]);
-    assert_eq!(told["entries"], 24);
+    let shown = cluster.json(&["backup", "monday.heddle"]);
+    assert_eq!(shown["entries"], 24);
     let (_, stderr) = cluster.expect(2, &["backup", "monday.heddle"]);
     assert!(stderr.contains("--force"), "{stderr}");
     cluster.run(&["backup", "monday.heddle", "--force", "--quiet"]);
@@ -348,8 +348,8 @@ fn a_backup_fills_another_cluster() {
         assert!(stderr.contains(reason), "{stderr}");
     }
     assert_eq!(values(&second.json(&["list", "/"])), [], "nothing was written");
-    let told = second.json(&["restore", &file("monday.heddle")]);
-    assert_eq!(told["entries"], 24);
+    let shown = second.json(&["restore", &file("monday.heddle")]);
+    assert_eq!(shown["entries"], 24);
     for datastore in ["config", "operational"] {
         let list = ["list", "/", "--datastore", datastore];
         assert_eq!(values(&second.json(&list)), values(&cluster.json(&list)));
@@ -408,11 +408,11 @@ fn servers_come_go_and_are_replaced() {
     cluster.wait("c4 votes", |status| names(&status["shards"][0]["voters"]).contains(&"c4"));
 
     // The first one, which may lead everything, is taken out; the data stays.
-    assert_eq!(cluster.json(&["shards", "replicas", "cars", "c1,c2,c4"])["settled"], true);
+    assert_eq!(cluster.json(&["shards", "replicas", "cars", "c1,c2,c4"])["converged"], true);
     assert_eq!(cluster.run(&["get", path]), "red");
     let first = cluster.nodes[0].address.clone();
-    let (told, _) = cluster.desk.expect(0, &["cluster", "--endpoints", &first, "remove", "1", "-o", "json"]);
-    assert!(told.contains("\"settled\": true"), "{told}");
+    let (shown, _) = cluster.desk.expect(0, &["cluster", "--endpoints", &first, "remove", "1", "-o", "json"]);
+    assert!(shown.contains("\"converged\": true"), "{shown}");
     cluster.nodes[0].kill();
     cluster.nodes.remove(0);
     let status = cluster.json(&["status"]);
@@ -544,7 +544,7 @@ fn a_log_in_a_file_has_no_colours() {
 }
 
 #[test]
-fn certificates_are_asked_for_and_told_of() {
+fn certificates_are_asked_for_and_shown() {
     let desk = Desk::new();
     desk.expect(0, &["controller", "certificates", "--out", "tls", "127.0.0.1"]);
     let tls = ["--tls-cert", "tls/127.0.0.1.pem", "--tls-key", "tls/127.0.0.1.key", "--tls-ca", "tls/ca.pem"];

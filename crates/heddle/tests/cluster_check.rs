@@ -116,7 +116,7 @@ fn a_server_that_is_away_is_found() {
 }
 
 #[test]
-fn a_full_disk_is_found_and_told_of() {
+fn a_full_disk_is_found_and_reported() {
     let desk = Desk::new();
     let plain = controller(&desk, "c1", &[]);
     let mut limited = Command::new("sh");
@@ -124,7 +124,7 @@ fn a_full_disk_is_found_and_told_of() {
     limited.current_dir(desk.path());
     let node = Node::start(limited);
     let value = "v".repeat(100_000);
-    // Who is refused tries again until this time is over; a machine may be too busy to say so in time.
+    // A client that is refused tries again until this time is over; a machine may be too busy to say so in time.
     let access = ["cluster", "--endpoints", &node.address, "--timeout", "5s"];
     let refused = (0..100).find_map(|key| {
         let output = desk.heddle(&[&access[..], &["put", &format!("/car:cars/car-entry={key}"), &value]].concat());
@@ -225,7 +225,7 @@ fn different_quotas_are_an_alarm() {
 }
 
 #[test]
-fn who_waits_to_join_can_be_told_to_end() {
+fn a_server_that_waits_to_join_can_be_ended() {
     let desk = Desk::new();
     // Nobody listens on the port of a socket that is gone, and no other connection gets one of this address.
     let gone =

@@ -202,7 +202,7 @@ fn up_returns_when_the_first_packet_passes() {
     let up = || {
         let (started, args) = (Instant::now(), ["up", "agreed.fabric.yaml"]);
         while let (_, stderr) = desk.expect(0, &args)
-            && stderr.contains("settle")
+            && stderr.contains("converge")
         {
             assert!(started.elapsed() < PATIENCE, "{stderr}");
         }
@@ -258,7 +258,7 @@ fn a_bond_without_partner_holds_up_for_seconds_and_is_warned_of() {
 
 /// Each run changes the bond's mode, and none is warmed up for as long as LACP needs.
 #[test]
-fn a_run_begins_when_bonds_have_settled() {
+fn a_run_begins_when_bonds_have_converged() {
     if !may_run() {
         return;
     }
@@ -282,13 +282,13 @@ experiments:
         if table.contains("all 2 expectations are met") {
             break;
         }
-        // Those that a busy machine did not let settle are named.
+        // Those that a busy machine did not let converge are named.
         assert!(said.contains("WARN") && started.elapsed() < PATIENCE, "{table}{said}");
     }
     assert_eq!(desk.read("results/agreed/samples.jsonl").lines().count(), 4);
 }
 
-/// UDP as fast as it goes, in long messages whose fragments are joined before the host gets them: simulated as much as the links carry and
+/// UDP as fast as it goes, in long messages whose fragments are coalesced before the host gets them: simulated as much as the links carry and
 /// no more. Live, it comes; how much a second is the machine's (benches/links.sh).
 #[test]
 fn udp_goes_as_fast_as_its_links() {

@@ -160,13 +160,13 @@ fn users_do_what_their_roles_allow_until_they_do_not_and_all_is_noted() {
     let watch = ann.all(&["watch", "/car:cars", "-o", "json"]);
     let mut watch =
         desk.command(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
-    let mut told = BufReader::new(watch.stderr.take().expect("it is piped"));
+    let mut stderr = BufReader::new(watch.stderr.take().expect("it is piped"));
     let mut line = String::new();
-    told.read_line(&mut line).expect("it speaks UTF-8");
+    stderr.read_line(&mut line).expect("it speaks UTF-8");
     assert!(line.contains("Watching"), "{line}");
     root.run(&["role", "revoke", "drivers", "watch", "/car:cars"]);
     assert_eq!(watch.wait().expect("it ends").code(), Some(2));
-    let said = one_line(&std::io::read_to_string(told).expect("it speaks UTF-8"));
+    let said = one_line(&std::io::read_to_string(stderr).expect("it speaks UTF-8"));
     assert!(said.contains("the cluster has ended the watch: user ann may not watch"), "{said}");
 
     root.run(&["user", "delete", "ann"]);

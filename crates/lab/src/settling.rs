@@ -5,9 +5,9 @@ use live::Instance;
 use crate::Error;
 use crate::plan::PlannedRun;
 
-/// Waits until bonds carry all that they can, [`live::SETTLE_MAX`] at most. A run whose bonds do not goes on; the log says so.
+/// Waits until bonds carry all that they can, [`live::CONVERGENCE_MAX`] at most. A run whose bonds do not goes on; the log says so.
 pub(crate) fn settle(network: &Instance, run: &PlannedRun) -> Result<(), Error> {
-    for bond in network.settle(|_| ())? {
+    for bond in network.wait_converged(|_| ())? {
         tracing::warn!("{}, {}, run {}: {bond}", run.experiment, run.labels, run.repeat);
     }
     Ok(())

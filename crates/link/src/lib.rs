@@ -6,7 +6,7 @@
 //!
 //! A link can lose its carrier ([`Link::cut`]), as when its cable is pulled. What is offered meanwhile is lost. What was under
 //! way is lost, too: whoever holds the verdicts throws those packets away and says how many they were ([`Link::lose`]). That
-//! a link is up is never asked on the way of a packet: one without carrier looks like one whose queue is always full.
+//! a link is up is never asked on the path of a packet: one without carrier looks like one whose queue is always full.
 #![forbid(unsafe_code)]
 
 mod spec;
@@ -62,9 +62,9 @@ pub enum Verdict {
 /// What a link has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Packets accepted.
+    /// Packets that the link accepted.
     pub packets: u64,
-    /// Bytes accepted.
+    /// Bytes that the link accepted.
     pub bytes: u64,
     /// Packets turned away by a full queue.
     pub drops: u64,

@@ -26,10 +26,10 @@ pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, hosts
     let user = descriptors.next();
     let no_zero = |text: &str| CString::new(text).map_err(|_| Error::NotRunning(host.to_owned()));
     let (name, hosts_file) = (no_zero(host)?, no_zero(hosts_file)?);
-    let way = Way { net, user, name, hosts_file };
-    // SAFETY: between fork and exec only async-signal-safe calls are allowed; `Way::go` makes system calls only, with
+    let namespaces = HostNamespaces { net, user, name, hosts_file };
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed; `HostNamespaces::enter` makes system calls only, with
     // strings and descriptors made above, and neither allocates nor locks.
-    unsafe { command.pre_exec(move || way.go().map_err(io::Error::from)) };
+    unsafe { command.pre_exec(move || namespaces.enter().map_err(io::Error::from)) };
     Ok(())
 }
 
@@ -52,15 +52,15 @@ pub fn unblock_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) }
 }
 
-struct Way {
+struct HostNamespaces {
     net: OwnedFd,
     user: Option<OwnedFd>,
     name: CString,
     hosts_file: CString,
 }
 
-impl Way {
-    fn go(&self) -> nix::Result<()> {
+impl HostNamespaces {
+    fn enter(&self) -> nix::Result<()> {
         if let Some(user) = &self.user {
             setns(user, CloneFlags::CLONE_NEWUSER)?;
         }
@@ -99,13 +99,13 @@ mod tests {
         };
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGTERM);
-        let (told, mask) = std::thread::spawn(move || {
+        let (line, mask) = std::thread::spawn(move || {
             signals.thread_block().expect("it may");
             (blocked(), SigSet::thread_get_mask().expect("it may"))
         })
         .join()
         .expect("it ends");
-        assert_eq!(told.trim_start_matches("SigBlk:").trim(), "0".repeat(16));
+        assert_eq!(line.trim_start_matches("SigBlk:").trim(), "0".repeat(16));
         assert!(mask.contains(Signal::SIGTERM));
     }
 }

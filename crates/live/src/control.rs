@@ -9,11 +9,11 @@ use fabric::Overrides;
 use machine::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
-use crate::settling::Unsettled;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -30,10 +30,10 @@ pub enum ProtocolError {
         /// What was agreed.
         limit: usize,
     },
-    /// Not JSON, or not a message.
+    /// The line is not JSON, or not a message.
     #[error("a line that is no message: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Of another version.
+    /// The other end speaks another version.
     #[error("protocol version {theirs}, expected {VERSION}")]
     Version {
         /// What the other end speaks.
@@ -50,7 +50,7 @@ pub enum ProtocolError {
 pub enum Request {
     /// Opens the conversation.
     Hello {
-        /// [`VERSION`]
+        /// The version that is spoken: [`VERSION`].
         version: u32,
     },
     /// What the network is.
@@ -67,7 +67,7 @@ pub enum Request {
     /// What has been counted.
     Counters,
     /// Which bonds do not carry all that they can.
-    Unsettled,
+    Unconverged,
     /// Take the carrier from the links between two nodes, or give it back.
     SetLink {
         /// A node's name.
@@ -93,22 +93,22 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Reply {
-    /// To [`Request::Hello`].
+    /// The answer to [`Request::Hello`].
     Hello {
-        /// [`VERSION`]
+        /// The version that is spoken: [`VERSION`].
         version: u32,
     },
-    /// To [`Request::Status`].
+    /// The answer to [`Request::Status`].
     Status(Status),
-    /// To [`Request::Apply`].
+    /// The answer to [`Request::Apply`].
     Applied(Applied),
-    /// To [`Request::Counters`].
+    /// The answer to [`Request::Counters`].
     Counters(Counters),
-    /// To [`Request::Unsettled`].
-    Unsettled(Vec<Unsettled>),
-    /// To [`Request::SetLink`].
+    /// The answer to [`Request::Unconverged`].
+    Unconverged(Vec<UnconvergedBond>),
+    /// The answer to [`Request::SetLink`].
     Links(LinksSet),
-    /// To [`Request::Enter`].
+    /// The answer to [`Request::Enter`].
     Enter {
         /// The file to be seen as `/etc/hosts` in the host.
         hosts_file: String,
@@ -117,9 +117,9 @@ pub enum Reply {
     Down,
     /// The request failed, and nothing changed.
     Refused {
-        /// Why.
+        /// Why the request is refused.
         message: String,
-        /// What mends it.
+        /// What fixes it.
         hint: Option<String>,
     },
 }
@@ -128,13 +128,13 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum StartupStatus {
-    /// It listens.
+    /// It listens for clients.
     Ready,
     /// It does not come up.
     Failed {
-        /// Why.
+        /// Why the network cannot start.
         message: String,
-        /// What mends it.
+        /// What fixes it.
         hint: Option<String>,
     },
 }
@@ -228,9 +228,9 @@ impl fmt::Display for Applied {
 pub struct Counters {
     /// When this was read, since the process came up.
     pub at: Span,
-    /// In the order of [`topology::Topology::links`].
+    /// The links, in the order of [`topology::Topology::links`].
     pub links: Vec<LinkCounters>,
-    /// In the order of the hosts.
+    /// The ports of hosts, in the order of the hosts.
     pub ports: Vec<PortCounters>,
     /// What switches forwarded, where it is more than zero; by switch, then by destination, in the file's order.
     pub forwarded: Vec<Forwarded>,
@@ -238,7 +238,7 @@ pub struct Counters {
     pub flows: Vec<FlowCounters>,
     /// Frames that came in and went nowhere, of all hosts; those that are one host's are in its [`PortCounters`], too.
     pub refused: Refusals,
-    /// Ends of bonds, in the order of [`fabric::Fabric::bonds`]; plain ports of a switch are not among them.
+    /// Ends of bonds, in the order of [`fabric::Fabric::bonds`]; MAC-learning ports of a switch are not among them.
     #[serde(default)]
     pub bonds: Vec<BondState>,
     /// The threads that forward.
@@ -252,28 +252,28 @@ pub struct BondState {
     pub node: String,
     /// Its name there.
     pub name: String,
-    /// As in the file: `balance-rr`, ...
+    /// The mode as in the file: `balance-rr`, ...
     pub mode: String,
     /// Whether it can be used at all.
     pub carrier: bool,
-    /// In the order of the file.
+    /// The members, in the order of the file.
     pub members: Vec<MemberState>,
     /// Frames that were accepted.
     pub accepted: u64,
     /// Frames that were dropped since their member did not receive.
     pub inactive: u64,
-    /// What order on arrival did, where it is on.
+    /// What resequencing did, where it is on.
     pub reordering: Option<bond::reorder::Counters>,
 }
 
 /// A member of a bond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberState {
-    /// `eth0`, ...
+    /// The name of the member: `eth0`, ...
     pub name: String,
     /// The node that its link leads to.
     pub to: String,
-    /// Of its link: `up`, `down`, ...
+    /// The state of its link: `up`, `down`, ...
     pub link: String,
     /// Whether the bond sends on it.
     pub sends: bool,
@@ -291,9 +291,9 @@ pub struct LinkCounters {
     /// Whether it has a carrier.
     #[serde(default = "yes")]
     pub up: bool,
-    /// From A to B.
+    /// What passed from A to B.
     pub forward: link::Counters,
-    /// From B to A.
+    /// What passed from B to A.
     pub backward: link::Counters,
 }
 
@@ -312,9 +312,9 @@ const fn yes() -> bool {
 /// A host's port. Frames of a network without shaped links are segments of up to 64 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
-    /// The host.
+    /// The name of the host.
     pub host: String,
-    /// Traffic.
+    /// What passed the port.
     #[serde(flatten)]
     pub traffic: PortTraffic,
 }
@@ -373,11 +373,11 @@ impl PortTraffic {
 /// What a switch forwarded to one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarded {
-    /// The switch.
+    /// The name of the switch.
     pub switch: String,
-    /// The destination.
+    /// The name of the host that the frames go to.
     pub host: String,
-    /// Frames.
+    /// Frames that were forwarded.
     pub packets: u64,
 }
 

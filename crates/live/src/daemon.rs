@@ -250,7 +250,7 @@ impl Shared {
         let mut clients = self.clients();
         if clients.len() >= CLIENTS_MAX {
             let silent = clients.iter().enumerate().filter(|(_, client)| !client.served);
-            // Who has never said a word goes first.
+            // A client that has never said a word goes first.
             let Some((at, _)) = silent.min_by_key(|(_, client)| (client.greeted, client.heard)) else { return false };
             tracing::warn!("a silent client is cut off for another one: {CLIENTS_MAX} are being served");
             // It fails only if the client has gone.
@@ -280,7 +280,7 @@ impl Shared {
             Request::Status => Reply::Status(network.status()),
             Request::Apply { name, text, overrides } => Reply::Applied(network.apply(name, text, &overrides)?),
             Request::Counters => Reply::Counters(network.counters()),
-            Request::Unsettled => Reply::Unsettled(network.unsettled()),
+            Request::Unconverged => Reply::Unconverged(network.unconverged()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::Enter { host } => {
                 network.host(&host)?;

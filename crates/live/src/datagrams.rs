@@ -45,11 +45,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a sender shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// Where to.
+    /// The address that datagrams go to.
     pub to: SocketAddr,
     /// Datagrams a second.
     pub rate_pps: u64,
-    /// How many.
+    /// How many datagrams to send.
     pub datagrams: u64,
     /// Payload of each, bytes; [`LEAST_BYTES`] at least, [`MOST_BYTES`] at most.
     pub bytes: usize,
@@ -136,7 +136,7 @@ impl Monotonic {
 /// What a receiver shall expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiving {
-    /// Its port.
+    /// The port that it listens at.
     pub port: u16,
     /// Datagrams a second.
     pub rate_pps: u64,
@@ -198,7 +198,7 @@ fn listen(port: u16) -> Result<UdpSocket, Error> {
     Ok(socket)
 }
 
-/// A datagram of ours that has come.
+/// A numbered datagram that has come.
 struct Came {
     /// When, from the first that came.
     at: Time,
@@ -216,7 +216,7 @@ struct Inbox {
 }
 
 impl Inbox {
-    /// The next datagram; `None` if there was none for a while, or not one of ours.
+    /// The next numbered datagram; `None` if there was none for a while, or it was another one.
     fn take(&mut self, socket: &UdpSocket) -> Result<Option<Came>, Error> {
         let mut head = [0; LEAST_BYTES];
         let mut space = nix::cmsg_space!(TimeSpec, u32);
@@ -243,7 +243,7 @@ impl Inbox {
     }
 }
 
-/// The number in a datagram of ours that begins like this.
+/// The number in a datagram that begins like this.
 fn number(magic: [u8; 8], head: &[u8]) -> Option<u64> {
     let (first, number) = head.split_at_checked(8)?;
     (first == magic).then_some(u64::from_be_bytes(number.try_into().ok()?))

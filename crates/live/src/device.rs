@@ -33,7 +33,7 @@ const REOPEN_AFTER: Duration = Duration::from_secs(1);
 /// What is at the end of a host's links.
 #[derive(Clone, Debug)]
 pub enum Attached {
-    /// A host of ours.
+    /// A host that is made.
     Tap(Arc<Tap>),
     /// A host that is not made: behind these devices, one a link.
     Devices(Vec<Arc<Device>>),
@@ -59,14 +59,14 @@ pub struct Device {
     source: Source,
     /// Until the worker takes it to which it belongs.
     port: Mutex<Option<Box<dyn Port>>>,
-    /// As it was told last.
+    /// The carrier as the kernel reported it last.
     carrier: AtomicBool,
 }
 
 /// What is behind a device's name.
 #[derive(Debug)]
 enum Source {
-    /// The kernel.
+    /// A device of the kernel.
     Kernel(Mutex<Opened>),
     /// Nobody: the descriptor of its port.
     Null(Arc<OwnedFd>),
@@ -168,7 +168,7 @@ impl Device {
         matches!(self.source, Source::Null(_))
     }
 
-    /// Its name.
+    /// The name of the device.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -266,7 +266,7 @@ impl Opened {
 
     /// What the driver says of the carrier: at once, where the flags follow later. `None` if it can't tell.
     fn ethtool_link(&self, name: &str) -> Option<bool> {
-        /// `struct ethtool_value`.
+        /// The kernel's `struct ethtool_value`.
         #[repr(C)]
         struct Value {
             command: u32,

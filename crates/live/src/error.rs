@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::runtime::MAKE_RUNTIME_FOLDER;
 
-/// A failure of the live driver. [`Error::hint`] says what mends it, where that is known.
+/// A failure of the live driver. [`Error::hint`] says what fixes it, where that is known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// `/dev/net/tun` cannot be opened.
@@ -29,7 +29,7 @@ pub enum Error {
         step: &'static str,
         /// What the kernel said.
         reason: String,
-        /// What mends it, if it is known.
+        /// What fixes it, if it is known.
         hint: Option<&'static str>,
     },
     /// The kernel cannot sleep as long as a link's delay takes.
@@ -49,7 +49,7 @@ pub enum Error {
     /// A file or folder of the runtime folder.
     #[error("{}: cannot {step}: {source}", path.display())]
     Path {
-        /// Which one.
+        /// The path that the step was for.
         path: PathBuf,
         /// What was tried.
         step: &'static str,
@@ -59,19 +59,19 @@ pub enum Error {
     /// The runtime folder is not this user's own.
     #[error("{} belongs to another user or is open to others; expected a folder of mode 0700 of user {uid}", path.display())]
     Folder {
-        /// Which one.
+        /// The runtime folder.
         path: PathBuf,
-        /// Who runs this program.
+        /// The user who runs this program.
         uid: u32,
-        /// Whose it is.
+        /// The user that it belongs to.
         owner: u32,
     },
     /// Another user's process listens where this user's network should.
     #[error("the process of the network `{instance}` is of {}, and this one of {}", user(*owner), user(nix::unistd::geteuid().as_raw()))]
     OtherUser {
-        /// The network.
+        /// The name of the network.
         instance: String,
-        /// Whose its process is.
+        /// The user that its process belongs to.
         owner: u32,
     },
     /// A name that cannot be that of an instance.
@@ -90,7 +90,7 @@ pub enum Error {
     NoSuchHost {
         /// The name that was given.
         host: String,
-        /// The network.
+        /// The name of the network.
         instance: String,
     },
     /// A device of the machine can't be used as the end of a link.
@@ -98,15 +98,15 @@ pub enum Error {
     Device {
         /// The host that is behind it.
         host: String,
-        /// Its name.
+        /// The name of the device.
         device: String,
-        /// Why not.
+        /// What the kernel says.
         source: std::io::Error,
     },
     /// More or fewer links than devices.
     #[error("host `{host}` has {links} links and {devices} devices, expected one for each link")]
     DeviceCount {
-        /// The host.
+        /// The name of the host.
         host: String,
         /// How many links it has.
         links: usize,
@@ -116,7 +116,7 @@ pub enum Error {
     /// The network has not made this host.
     #[error("host `{host}` is behind devices of the machine ({devices}): nothing can be run in it from here")]
     ExternalHost {
-        /// The host.
+        /// The name of the host.
         host: String,
         /// Names with commas between.
         devices: String,
@@ -149,7 +149,7 @@ pub enum Error {
     /// The daemon refused a request; nothing changed.
     #[error("{message}")]
     Refused {
-        /// Why.
+        /// Why the request was refused.
         message: String,
         /// What it advised.
         hint: Option<String>,
@@ -163,7 +163,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What mends it, where that is known: one or two sentences for the user.
+    /// What fixes it, where that is known: one or two sentences for the user.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Tun { source } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -177,7 +177,7 @@ impl Error {
             Self::UserNamespace { .. } => return Some(user_namespace_hint().to_owned()),
             Self::Folder { uid, owner, .. } if uid != owner => return Some(as_user(*owner)),
             Self::OtherUser { owner, .. } => return Some(as_user(*owner)),
-            Self::Folder { .. } => "set XDG_RUNTIME_DIR to a folder of your own, or mend its owner and mode",
+            Self::Folder { .. } => "set XDG_RUNTIME_DIR to a folder of your own, or correct its owner and mode",
             Self::Running(_) => "`heddle up` changes it, `heddle down` ends it",
             Self::NotRunning(name) if crate::runtime::has_crashed(name) => {
                 "its process has died: `heddle clean` removes what it left, `heddle up FILE` starts it anew"
@@ -241,7 +241,7 @@ fn as_user(uid: u32) -> String {
     format!("run it as that user: `sudo -u {name} heddle ..`")
 }
 
-/// What mends a device that can't be opened.
+/// What fixes a device that can't be opened.
 fn device_hint(source: &io::Error) -> &'static str {
     match nix::errno::Errno::from_raw(source.raw_os_error().unwrap_or(0)) {
         nix::errno::Errno::ENODEV | nix::errno::Errno::ENXIO => {

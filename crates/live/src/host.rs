@@ -18,11 +18,11 @@ use crate::tap::{DEVICE, Tap};
 /// Index of the TAP device: a fresh namespace has `lo` as 1, and may have the kernel's fall-back tunnels between.
 const LOOPBACK: u32 = 1;
 
-/// What mends a container in which a network cannot set up its hosts.
+/// What fixes a container in which a network cannot set up its hosts.
 const READ_ONLY_HINT: &str = "/proc/sys cannot be written, as in an ordinary container: start it with `--privileged`, or with \
      `--security-opt systempaths=unconfined`";
 
-/// What mends a host in which a program has changed what is ours.
+/// What fixes a host in which a program has changed what belongs to Heddle.
 const RESTART_HINT: &str = "a program in the host has changed its device or addresses; if it cannot undo that: `heddle down`, then `heddle up`";
 
 /// The addresses of IPv4 groups: 224.0.0.0/4 (RFC 5771).
@@ -36,7 +36,7 @@ const QUEUE_PACKETS: u32 = 4_096;
 pub struct HostSpec {
     /// Its name, also its hostname.
     pub name: String,
-    /// Its addresses.
+    /// The addresses of the host.
     pub address: HostAddress,
     /// Its maximum transmission unit, bytes without the Ethernet header.
     pub mtu: u32,
@@ -111,7 +111,7 @@ impl Host {
     }
 
     /// Gives it a new device if a program in it has removed the old one; whether that was so.
-    pub fn mend(&mut self) -> Result<bool, Error> {
+    pub fn repair(&mut self) -> Result<bool, Error> {
         if !self.tap.is_gone() {
             return Ok(false);
         }
@@ -236,7 +236,7 @@ async fn set_up(
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent));
         request.execute().await.map_err(at("give it its addresses"))?;
     }
-    // What is for everybody goes out by the device, as by a default route; what is for nobody here has no way.
+    // What is for everybody goes out by the device, as by a default route; what is for nobody here has no route.
     for (group, bits) in [(MULTICAST, 4), (Ipv4Addr::BROADCAST, 32)] {
         let route = RouteMessageBuilder::<Ipv4Addr>::new()
             .destination_prefix(group, bits)

@@ -19,11 +19,11 @@ use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
     VERSION,
 };
+use crate::convergence::UnconvergedBond;
 use crate::runtime::{Folder, State};
-use crate::settling::Unsettled;
 
 /// The longest thing that a daemon says when it comes up, bytes.
-const BIRTH_LIMIT: u64 = 64 << 10;
+const START_UP_LIMIT: u64 = 64 << 10;
 
 /// What to do about a daemon that ended without a word.
 const START_HINT: &str = "`heddle clean` removes what it left; the kernel's log may say why it was ended";
@@ -31,7 +31,7 @@ const START_HINT: &str = "`heddle clean` removes what it left; the kernel's log 
 /// How to start a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOptions {
-    /// Its name.
+    /// The name of the network.
     pub name: String,
     /// Whether it ends with this process, or with the [`Instance`] if that is dropped earlier.
     pub ephemeral: bool,
@@ -75,7 +75,7 @@ impl Instance {
         command::leave_descriptors(&mut command);
         let mut child = command.spawn().map_err(Error::path(&options.program, "start it"))?;
         let lifeline = child.stdin.take();
-        if let Err(error) = hear_birth(&mut child) {
+        if let Err(error) = read_start_up(&mut child) {
             // It has ended, or is about to.
             let _ = child.wait();
             return Err(error);
@@ -132,7 +132,7 @@ impl Instance {
         Ok(Folder::all()?.into_iter().filter_map(up).collect())
     }
 
-    /// Its name.
+    /// The name of the network.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -177,10 +177,10 @@ impl Instance {
     ///
     /// # Errors
     /// If the daemon has gone.
-    pub fn unsettled(&self) -> Result<Vec<Unsettled>, Error> {
-        match self.ask(&Request::Unsettled)? {
-            Reply::Unsettled(bonds) => Ok(bonds),
-            _ => Err(unexpected("unsettled")),
+    pub fn unconverged(&self) -> Result<Vec<UnconvergedBond>, Error> {
+        match self.ask(&Request::Unconverged)? {
+            Reply::Unconverged(bonds) => Ok(bonds),
+            _ => Err(unexpected("unconverged")),
         }
     }
 
@@ -257,7 +257,7 @@ impl Drop for Instance {
     }
 }
 
-/// Whoever listens has to be this user: what it hands out, programs of ours run in.
+/// Whoever listens has to be this user: programs of this user run in what it hands out.
 fn check_owner(name: &str, stream: &UnixStream) -> Result<(), Error> {
     let daemon = getsockopt(stream, PeerCredentials).map_err(Error::system("see whose a network is"))?;
     if daemon.uid() == nix::unistd::geteuid().as_raw() {
@@ -267,10 +267,10 @@ fn check_owner(name: &str, stream: &UnixStream) -> Result<(), Error> {
 }
 
 /// Waits for what a daemon says about its own start.
-fn hear_birth(child: &mut Child) -> Result<(), Error> {
+fn read_start_up(child: &mut Child) -> Result<(), Error> {
     let mut line = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        let mut reader = BufReader::new(stdout.take(BIRTH_LIMIT));
+        let mut reader = BufReader::new(stdout.take(START_UP_LIMIT));
         reader.read_until(b'\n', &mut line).map_err(|source| Error::System { step: "hear of its start", source })?;
     }
     match control::decode(&line) {
@@ -289,7 +289,7 @@ fn unexpected(request: &'static str) -> Error {
         "apply" => "reply other than what was applied",
         "status" => "reply other than the status",
         "counters" => "reply other than counters",
-        "unsettled" => "reply other than the bonds",
+        "unconverged" => "reply other than the bonds",
         "link" => "reply other than the links",
         "enter" => "reply other than the way into a host",
         _ => "reply other than the end",

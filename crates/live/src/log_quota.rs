@@ -35,13 +35,13 @@ impl LogQuota {
         may
     }
 
-    /// When it is to be told that lines were left out.
+    /// When it is to be logged that lines were left out.
     pub const fn due(&self) -> Time {
         if self.left_out == 0 { Time::NEVER } else { self.until }
     }
 
-    /// How many lines were left out in a minute that is over at `now`; they are told once.
-    pub fn settle(&mut self, now: Time) -> Option<u64> {
+    /// How many lines were left out in a minute that is over at `now`; they are reported once.
+    pub fn take_left_out(&mut self, now: Time) -> Option<u64> {
         (now >= self.due()).then(|| std::mem::take(&mut self.left_out))
     }
 }
@@ -55,25 +55,25 @@ mod tests {
     }
 
     #[test]
-    fn no_minute_has_more_lines_than_allowed_and_each_of_the_others_is_told_of() {
+    fn no_minute_has_more_lines_than_allowed_and_each_of_the_others_is_counted() {
         let mut quota = LogQuota::default();
-        let (mut lines, mut told) = (0, 0);
+        let (mut lines, mut reported) = (0, 0);
         for second in 0..600 {
-            told += quota.settle(at(second)).unwrap_or(0);
+            reported += quota.take_left_out(at(second)).unwrap_or(0);
             for _ in 0..32 {
                 lines += u64::from(quota.take(at(second)));
             }
         }
         assert_eq!(lines, 600);
         assert_eq!(quota.due(), at(600));
-        told += quota.settle(at(600)).unwrap_or(0);
-        assert_eq!(lines + told, 600 * 32);
-        assert_eq!((quota.due(), quota.settle(at(700))), (Time::NEVER, None));
+        reported += quota.take_left_out(at(600)).unwrap_or(0);
+        assert_eq!(lines + reported, 600 * 32);
+        assert_eq!((quota.due(), quota.take_left_out(at(700))), (Time::NEVER, None));
     }
 
     #[test]
     fn who_says_little_is_heard_in_full() {
         let mut quota = LogQuota::default();
-        assert!((0..1_000).all(|nth| quota.take(at(nth * 2)) && quota.settle(at(nth * 2)).is_none()));
+        assert!((0..1_000).all(|nth| quota.take(at(nth * 2)) && quota.take_left_out(at(nth * 2)).is_none()));
     }
 }

@@ -12,13 +12,13 @@ use vswitch::{Pipelines, Spread};
 
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
+use crate::convergence::UnconvergedBond;
 use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
-use crate::settling::Unsettled;
 use crate::{Error, null, process};
 
 /// Files that the process needs besides its hosts' ones.
@@ -46,7 +46,7 @@ pub struct Network {
     /// The file applied last, and what was changed in it.
     source: Source,
     overrides: Overrides,
-    /// In the fabric's order.
+    /// The hosts, in the fabric's order.
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
     external: Vec<ExternalHost>,
@@ -93,7 +93,7 @@ impl Network {
         }
         check_devices(&fabric)?;
         let mut applied = difference(self.fabric(), &fabric);
-        self.mend_hosts(&fabric, &mut applied)?;
+        self.repair_hosts(&fabric, &mut applied)?;
         self.unplugged |= self.external.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric)?;
@@ -122,10 +122,10 @@ impl Network {
     }
 
     /// Gives hosts that stay a new device where a program in them has removed the old one.
-    fn mend_hosts(&mut self, fabric: &Fabric, applied: &mut Applied) -> Result<(), Error> {
+    fn repair_hosts(&mut self, fabric: &Fabric, applied: &mut Applied) -> Result<(), Error> {
         let stay: BTreeSet<_> = HostSpec::of(fabric).map(|spec| spec.name).collect();
         for host in self.hosts.iter_mut().filter(|host| stay.contains(&host.spec().name)) {
-            if !host.mend()? {
+            if !host.repair()? {
                 continue;
             }
             self.unplugged = true;
@@ -213,7 +213,7 @@ impl Network {
         let open = |(id, node): (NodeId, &Node)| {
             let name = node.name.clone();
             let is_kept = |devices: &[Arc<Device>]| {
-                // Whom a null device sends to may have changed.
+                // The receivers of a null device's frames may have changed.
                 let sends = |device: &String| NullDevice::of(device).is_some_and(|null| null.frame_bytes.is_some());
                 devices.iter().map(|device| device.name()).eq(node.devices.iter())
                     && !devices.iter().any(|d| d.is_gone())
@@ -264,7 +264,7 @@ impl Network {
         self.open_again(plane);
         let topology = &plane.plan().fabric().topology;
         let (mut links, now) = (Vec::new(), self.clock.now());
-        if let Some(lines) = self.carrier_log.settle(now) {
+        if let Some(lines) = self.carrier_log.take_left_out(now) {
             tracing::warn!("{lines} more changes of devices' carriers in a minute are not in this log");
         }
         for (name, devices) in watched(&self.external) {
@@ -303,7 +303,7 @@ impl Network {
         self.show_carriers(|link| links.contains(&link));
     }
 
-    /// Lets hosts of ours see whether links of theirs have a carrier, those of which a link was touched: their device has one as long as any
+    /// Lets the hosts that are made see whether links of theirs have a carrier, those of which a link was touched: their device has one as long as any
     /// of its links does.
     fn show_carriers(&self, is_touched: impl Fn(LinkId) -> bool) {
         let Some(plane) = &self.plane else { return };
@@ -311,7 +311,7 @@ impl Network {
         let nodes = plane.plan().fabric().topology.hosts().filter(|(_, node)| !node.is_external());
         for (host, (_, node)) in self.hosts.iter().zip(nodes) {
             let mut links = node.ports.iter().map(|(link, _)| *link);
-            // Who has no device sees none.
+            // A host without a device sees none.
             if !links.clone().any(&is_touched) || host.tap().is_gone() {
                 continue;
             }
@@ -405,8 +405,8 @@ impl Network {
     }
 
     /// Ends of bonds that do not carry all that they can.
-    pub fn unsettled(&self) -> Vec<Unsettled> {
-        self.plane.as_ref().map(DataPlane::unsettled).unwrap_or_default()
+    pub fn unconverged(&self) -> Vec<UnconvergedBond> {
+        self.plane.as_ref().map(DataPlane::unconverged).unwrap_or_default()
     }
 }
 

@@ -34,10 +34,10 @@ pub struct NullPort {
     host: NodeId,
     /// A frame to nobody, behind a virtio-net header that asks for nothing. Empty: it sends none.
     template: Box<[u8]>,
-    /// Of the template's IPv4 header.
+    /// The checksum of the template's IPv4 header.
     checksum: u16,
     destinations: Destinations,
-    /// Whom the next one is for.
+    /// The host that the next one is for.
     next: usize,
 }
 
@@ -75,7 +75,7 @@ impl NullPort {
         Arc::clone(&self.ready)
     }
 
-    /// Whom the next frame is for.
+    /// The host that the next frame is for.
     #[inline]
     fn destination(&mut self) -> ([u8; 6], Ipv4Addr) {
         loop {

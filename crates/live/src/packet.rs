@@ -54,8 +54,8 @@ pub struct PacketPort {
     ring: Ring,
     batch: Batch,
     counters: PacketCounters,
-    /// As many losses have been told of by [`Port::new_losses`].
-    told: u64,
+    /// As many losses have been reported by [`Port::new_losses`].
+    reported: u64,
 }
 
 /// The memory that the kernel and this process share.
@@ -96,7 +96,7 @@ impl PacketPort {
         let ring = Ring::map(&socket)?;
         join_promiscuously(&socket, index)?;
         bind(&socket, index)?;
-        Ok(Self { socket, ring, batch: Batch::new(), counters: PacketCounters::default(), told: 0 })
+        Ok(Self { socket, ring, batch: Batch::new(), counters: PacketCounters::default(), reported: 0 })
     }
 
     /// What it has lost so far.
@@ -158,10 +158,10 @@ impl Port for PacketPort {
     }
 
     fn new_losses(&mut self) -> io::Result<u64> {
-        let before = self.told;
+        let before = self.reported;
         let PacketCounters { ring_full, too_long } = self.counters()?;
-        self.told = ring_full + too_long;
-        Ok(self.told - before)
+        self.reported = ring_full + too_long;
+        Ok(self.reported - before)
     }
 }
 
@@ -200,7 +200,7 @@ impl Ring {
             tp_frame_nr: SLOTS as u32,
         };
         set(socket, libc::PACKET_RX_RING, &request)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of this process.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),

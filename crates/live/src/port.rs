@@ -1,4 +1,4 @@
-//! What frames come in and go out by: a TAP towards a host of ours (`tap.rs`), or a network device of the kernel
+//! What frames come in and go out by: a TAP towards a host that is made (`tap.rs`), or a network device of the kernel
 //! ([`crate::packet::PacketPort`]).
 
 use std::fmt::Debug;
@@ -65,7 +65,7 @@ pub trait Port: AsFd + Debug + Send {
 /// Frames that were to be sent and were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsent {
-    /// How many.
+    /// How many frames were not sent.
     pub frames: u64,
     /// Their bytes, without virtio-net headers.
     pub bytes: u64,

@@ -32,7 +32,7 @@ const STATE_BYTES_MAX: u64 = 4 << 10;
 /// This user's runtime folder, held by a descriptor: what was checked cannot be swapped for another one afterwards.
 #[derive(Debug)]
 struct Root {
-    /// For messages.
+    /// The path, for messages.
     path: PathBuf,
     fd: OwnedFd,
 }
@@ -47,7 +47,7 @@ pub struct Folder {
 /// What `state.json` says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The daemon.
+    /// The process of the daemon.
     pub pid: i32,
     /// When it started, in the kernel's ticks since boot: another process that got the same number has another time.
     pub started: u64,
@@ -66,7 +66,7 @@ impl Root {
     fn open() -> Result<Self, Error> {
         let uid = nix::unistd::geteuid();
         // Under su, sudo and cron the variable may name a folder that is not there, or another user's, who could put there what he likes.
-        if let Some(root) = told().and_then(|parent| Self::make(&parent, "heddle").ok()) {
+        if let Some(root) = configured().and_then(|parent| Self::make(&parent, "heddle").ok()) {
             return root.checked();
         }
         let (parent, name) = if uid.is_root() {
@@ -114,8 +114,8 @@ fn open_folder(at: &impl AsFd, name: &str) -> nix::Result<OwnedFd> {
 
 /// Whether nobody but this user and root can put something else in the place of what we make there.
 fn is_safe_parent(found: &FileStat) -> bool {
-    let is_ours = [0, nix::unistd::geteuid().as_raw()].contains(&found.st_uid);
-    is_ours && (found.st_mode & 0o022 == 0 || found.st_mode & libc::S_ISVTX != 0)
+    let is_trusted = [0, nix::unistd::geteuid().as_raw()].contains(&found.st_uid);
+    is_trusted && (found.st_mode & 0o022 == 0 || found.st_mode & libc::S_ISVTX != 0)
 }
 
 thread_local! {
@@ -135,14 +135,14 @@ pub fn own() -> Option<PathBuf> {
 }
 
 /// Where the session's runtime folder is said to be.
-fn told() -> Option<PathBuf> {
-    let told = own().or_else(|| std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
-    told.filter(|dir| dir.is_absolute())
+fn configured() -> Option<PathBuf> {
+    let configured = own().or_else(|| std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+    configured.filter(|dir| dir.is_absolute())
 }
 
-/// The user whose session's runtime folder this is said to be, if it is another one's: his networks are not ours to enter.
+/// The user whose session's runtime folder this is said to be, if it is another one's: nobody else enters his networks.
 pub fn external_session() -> Option<u32> {
-    let owner = fs::metadata(told()?).ok()?.uid();
+    let owner = fs::metadata(configured()?).ok()?.uid();
     (![0, nix::unistd::geteuid().as_raw()].contains(&owner)).then_some(owner)
 }
 

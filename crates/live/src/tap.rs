@@ -19,7 +19,7 @@ use crate::port::Port;
 /// Length of the virtio-net header before each frame (`struct virtio_net_hdr`): flags, gso type, header length,
 /// gso size, checksum start, checksum offset.
 pub const VNET_HEADER: usize = VNET_LAYOUT.len();
-/// Its layout.
+/// The layout of the virtio-net header.
 pub const VNET_LAYOUT: VirtioNetLayout = VirtioNetLayout::Short;
 
 /// The largest frame that a TAP with segmentation offload passes: 64 KiB of IP and an Ethernet header with two tags.

@@ -76,7 +76,7 @@ fn fail_over_while_pinging(network: &Instance, member: u32) {
 /// With `fail_over_mac: active` peers hear by a gratuitous ARP and an unsolicited advertisement that the host has the address of the
 /// member that took over, those also that do not talk to it; the host's own device keeps its address.
 #[test]
-fn peers_are_told_the_address_of_the_member_that_takes_over() {
+fn the_address_of_the_member_that_takes_over_is_announced() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("peers", &PEERS.replace("POLICY", "active"));
     ping(&network, "h2");

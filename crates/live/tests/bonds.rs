@@ -100,7 +100,7 @@ fn a_link_stays_down_while_it_is_in_the_file() {
     let at_h1 = counters.bonds.iter().find(|bond| bond.node == "h1").expect("h1 has a bond");
     assert_eq!((at_h1.members[0].link.as_str(), at_h1.members[1].sends), ("down", true), "{at_h1:?}");
     bed::ping(&network, "h1", &[], 3, "h2");
-    // Without the other one there is no way; what is sent is counted.
+    // Without the other one there is no path; what is sent is counted.
     network.set_link("h1", "s1", None, false).unwrap();
     let mut ping = network.command("h1", "ping", ["-c", "2", "-i", "0.05", "-W", "1", "h2"]).unwrap();
     assert!(!ping.output().unwrap().status.success());
@@ -173,7 +173,7 @@ fn modes_change_while_the_network_runs() {
     }
 }
 
-/// A switch's plain ports learn where the host is; nothing is sent twice for long.
+/// A switch's MAC-learning ports learn where the host is; nothing is sent twice for long.
 #[test]
 fn a_switch_without_a_bond_learns_where_the_host_is() {
     let Some(bed) = Bed::new() else { return };
@@ -364,7 +364,7 @@ fn peers_of_balance_alb_send_to_different_members() {
 /// A question of the host that goes to all shows everybody its active member's address: its bond tells its peers theirs again a tenth of a
 /// second later, not when it would look after itself anyway.
 #[test]
-fn peers_of_balance_alb_are_told_again_after_a_question() {
+fn balance_alb_announces_again_after_a_question() {
     let Some(bed) = Bed::new() else { return };
     let text = PEERS.replace("mode: balance-alb }", "mode: balance-alb, lp-interval: 600s }");
     // About h2, whose bond answers by itself, questions go to h2.
@@ -382,7 +382,7 @@ fn peers_of_balance_alb_are_told_again_after_a_question() {
             .to_owned()
     };
     ping("h3", "h1");
-    let told = address_at_h3();
+    let expected = address_at_h3();
     for _ in 0..3 {
         let wrong =
             ["neighbour", "replace", "10.0.0.1", "lladdr", "02:00:00:00:99:99", "dev", "eth0", "nud", "reachable"];
@@ -392,13 +392,13 @@ fn peers_of_balance_alb_are_told_again_after_a_question() {
         assert_eq!(address_at_h3(), "02:00:00:00:99:99");
         output(network.command("h1", "ip", ["-4", "neighbour", "flush", "to", "10.0.0.2"]));
         ping("h1", "h2");
-        assert!(bed::soon(|| address_at_h3() == told), "{} instead of {told}", address_at_h3());
+        assert!(bed::soon(|| address_at_h3() == expected), "{} instead of {expected}", address_at_h3());
     }
 }
 
-/// Who was told a member's address in balance-alb still reaches the host when its bond has another mode, or other members.
+/// A peer that learned a member's address in balance-alb still reaches the host when its bond has another mode, or other members.
 #[test]
-fn peers_that_were_told_a_member_s_address_are_not_lost() {
+fn peers_that_learned_a_member_s_address_are_not_lost() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("peers", PEERS);
     let ping = |from: &str, to: &str| {

@@ -23,19 +23,19 @@ fn clean_removes_what_a_killed_daemon_left() {
     let other = Instance::start(&StartOptions { ephemeral: false, ..bed.options("other") }).unwrap();
     other.apply(&bed::source(PAIR), &fabric::Overrides::default()).unwrap();
     let network = bed.up("crashed", PAIR);
-    let sleeper = Running::start(network.command("h1", "sh", ["-c", "trap '' TERM; sleep 600 & wait"]));
+    let sleeping = Running::start(network.command("h1", "sh", ["-c", "trap '' TERM; sleep 600 & wait"]));
     let bystander = Running::start(other.command("h1", "sleep", ["600"]));
     let pid = network.status().unwrap().pid;
     kill(pid);
     assert!(network.status().is_err());
     drop(network);
-    assert!(alive(sleeper.pid()), "processes in hosts outlive the daemon");
+    assert!(alive(sleeping.pid()), "processes in hosts outlive the daemon");
     assert_eq!(Instance::list().unwrap(), ["other"]);
 
     let cleaned = live::clean().unwrap();
     assert_eq!(cleaned.instances, ["crashed"]);
     assert!(cleaned.processes >= 2, "{cleaned:?}");
-    assert!(!alive(sleeper.pid()), "even one that ignores SIGTERM");
+    assert!(!alive(sleeping.pid()), "even one that ignores SIGTERM");
     assert!(alive(bystander.pid()), "another network's processes are not touched");
     assert!(!bed.folder.path().join("heddle/crashed").exists());
     assert_eq!(live::clean().unwrap(), live::Cleaned::default());
@@ -64,10 +64,10 @@ fn an_ephemeral_network_ends_with_its_client() {
     let network = bed.up("short", PAIR);
     assert_eq!(Instance::list().unwrap(), [""; 0], "it belongs to its client");
     assert_eq!(Instance::list_all().unwrap(), ["short"]);
-    let sleeper = Running::start(network.command("h1", "sleep", ["600"]));
+    let sleeping = Running::start(network.command("h1", "sleep", ["600"]));
     let pid = network.status().unwrap().pid;
     drop(network);
-    assert!(soon(|| !alive(pid) && !alive(sleeper.pid())));
+    assert!(soon(|| !alive(pid) && !alive(sleeping.pid())));
     assert!(bed.is_empty());
 }
 

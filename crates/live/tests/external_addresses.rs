@@ -15,7 +15,7 @@ use live::{Instance, VNET_HEADER};
 use wire::{ArpOperation, ArpPacket, ArpRepr, BROADCAST, EthernetPacket, EthernetRepr, ethertype};
 
 const FILE: &str = "
-name: told
+name: announced
 nodes: { h1: host, h2: host, guest: { kind: host, devices: [dev0, dev1] }, s1: switch }
 links:
   - between: [h1, s1]
@@ -45,7 +45,7 @@ struct Shared {
     active: AtomicUsize,
     /// Frames to send, and by which device.
     outbox: Mutex<Vec<(usize, Vec<u8>)>>,
-    /// Who has pinged by which device.
+    /// The pings that came: by which device, and from which address.
     pings: Mutex<Vec<(usize, Ipv4Addr)>>,
 }
 
@@ -61,7 +61,7 @@ impl Partner {
     }
 
     /// Tells something by ARP about its address, by a device.
-    fn tells(&self, device: usize, to: ([u8; 6], Ipv4Addr), operation: ArpOperation) {
+    fn announces(&self, device: usize, to: ([u8; 6], Ipv4Addr), operation: ArpOperation) {
         let message = ArpRepr {
             operation,
             sender_mac: self.macs[device],
@@ -191,7 +191,7 @@ fn a_external_bond_in_balance_alb_receives_by_all_its_members() {
     with_far_ends(|bed, ports| {
         let partner = Partner::start(ports, |_, peer| usize::from(peer == H2));
         let text = FILE.replace("MODE", "balance-alb");
-        let network = bed.up("told", &text);
+        let network = bed.up("announced", &text);
         let both = || ["h1", "h2"].iter().for_each(|peer| ping(&network, peer));
         both();
         assert_eq!(["h1", "h2"].map(|peer| known(&network, peer)), partner.macs.map(written));
@@ -202,8 +202,8 @@ fn a_external_bond_in_balance_alb_receives_by_all_its_members() {
         let swapped = [partner.macs[1], partner.macs[0]].map(written);
         // Linux does not believe a second answer within a second of the first (`locktime`).
         assert!(bed::soon(|| {
-            partner.tells(1, (mac_of("h1"), H1), ArpOperation::Reply);
-            partner.tells(0, (mac_of("h2"), H2), ArpOperation::Reply);
+            partner.announces(1, (mac_of("h1"), H1), ArpOperation::Reply);
+            partner.announces(0, (mac_of("h2"), H2), ArpOperation::Reply);
             ["h1", "h2"].map(|peer| known(&network, peer)) == swapped
         }));
         both();
@@ -228,7 +228,7 @@ fn a_external_bond_announces_the_address_of_the_member_that_takes_over() {
     ] {
         with_far_ends(move |bed, ports| {
             let partner = Partner::start(ports, |shared, _| shared.active.load(Ordering::Relaxed));
-            let network = bed.up("told", &FILE.replace("MODE", mode));
+            let network = bed.up("announced", &FILE.replace("MODE", mode));
             let peers = ["h1", "h2"];
             for peer in peers {
                 ping(&network, peer);
@@ -238,11 +238,11 @@ fn a_external_bond_announces_the_address_of_the_member_that_takes_over() {
             ip("link set far0 down");
             partner.shared.active.store(1, Ordering::Relaxed);
             let second = [(); 2].map(|()| written(partner.macs[1]));
-            let told = bed::soon(|| {
-                partner.tells(1, (BROADCAST, GUEST), ArpOperation::Request);
+            let heard = bed::soon(|| {
+                partner.announces(1, (BROADCAST, GUEST), ArpOperation::Request);
                 peers.map(|peer| known(&network, peer)) == second
             });
-            assert!(told, "{mode}");
+            assert!(heard, "{mode}");
             for peer in peers {
                 ping(&network, peer);
             }

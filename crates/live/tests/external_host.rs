@@ -227,7 +227,7 @@ fn a_device_that_is_not_there_is_named() {
     });
 }
 
-/// The guest sends by one device, then by the other: the switch's plain ports learn where it is, and lose it with the carrier.
+/// The guest sends by one device, then by the other: the switch's MAC-learning ports learn where it is, and lose it with the carrier.
 #[test]
 fn a_switch_learns_behind_which_device_a_host_is() {
     with_guest(2, |bed, guest| {
@@ -272,7 +272,7 @@ fn devices_come_go_and_change_places() {
         assert_eq!(up(), [false, false], "a link whose device has no carrier can't be put in");
         network.set_link("guest", "s1", Some(2), true).unwrap();
         bed::wait_until("the other can be put in", || up() == [false, true]);
-        // The guest becomes a host of ours, and one behind devices again.
+        // The guest becomes a host that is made, and one behind devices again.
         apply(&BOND.replace(", devices: [dev0, dev1]", ""));
         assert_eq!(up(), [true, true]);
         pings(&network, "h1", "guest");
@@ -317,7 +317,7 @@ impl News {
 /// Of a TAP the kernel tells others only once a second; its link loses its carrier and has it back before. The kernel tells at once of a
 /// device whose carrier somebody asks for: what it holds back is seen at another one that changes at the same time.
 #[test]
-fn the_carrier_of_a_tap_is_seen_before_the_kernel_tells_of_it() {
+fn the_carrier_of_a_tap_is_seen_before_the_kernel_reports_it() {
     with_guest(0, |bed, _| {
         let tap = GuestTap::new("dev0");
         run("ip", "link set dev0 up");

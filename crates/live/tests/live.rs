@@ -3,6 +3,7 @@
 mod addresses;
 mod bed;
 mod bonds;
+mod convergence;
 mod crash;
 mod external_addresses;
 mod external_host;
@@ -16,6 +17,5 @@ mod packet;
 mod pipelines;
 mod reroute;
 mod rootless;
-mod settling;
 mod two_hosts;
 mod workers;

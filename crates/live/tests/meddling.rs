@@ -40,7 +40,7 @@ fn a_change_that_fails_half_way_is_undone() {
 }
 
 #[test]
-fn a_device_that_takes_the_name_of_ours_is_told_of_with_what_to_do() {
+fn a_device_that_takes_the_name_of_another_is_reported_with_what_to_do() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("pair", PAIR);
     output(network.command("h1", "ip", ["link", "del", "eth0"]));
@@ -99,7 +99,7 @@ fn the_daemon_keeps_nothing_of_who_started_it() {
     drop(inherited);
 }
 
-/// Whose frames go nowhere is known.
+/// The hosts whose frames go nowhere are known.
 #[test]
 fn refusals_are_counted_for_the_host_that_sent() {
     let Some(bed) = Bed::new() else { return };

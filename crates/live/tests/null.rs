@@ -33,7 +33,7 @@ fn a_null_device_sends_to_all_others_in_turn() {
     let (packets, bytes) = received(&network, "h2");
     assert_eq!(bytes, packets * 64);
     assert_eq!(received(&network, "h1"), (0, 0));
-    // Who comes later is sent to, too, and nobody who is gone.
+    // A host that comes later is sent to, too, and none that is gone.
     let text = ONE_TO_TWO.replace("h3", "h4");
     network.apply(&source(&text), &Overrides::default()).unwrap();
     bed::wait_until("frames have come to the new one", || received(&network, "h4").0 > 1_000);

@@ -88,7 +88,7 @@ fn another_users_folder_is_not_looked_into() {
     assert!(folder.path().join("heddle/net/state.json").exists());
 }
 
-/// Whoever may write to the folder around it could put his own in the place of ours, between the look and the use.
+/// Whoever may write to the folder around it could put his own in its place, between the look and the use.
 #[test]
 fn no_folder_is_made_in_another_users() {
     if !is_root() {
@@ -134,7 +134,7 @@ fn who_listens_has_to_be_the_same_user() {
 
 /// A state that was written by another user, or that would have `clean` end processes which have nothing to do with it, is none.
 #[test]
-fn a_state_that_is_not_ours_ends_nobody() {
+fn a_state_of_another_user_ends_nobody() {
     if !is_root() {
         return;
     }

@@ -105,7 +105,7 @@ fn a_runtime_folder_is_found_where_the_variable_names_none() {
 }
 
 #[test]
-fn a_container_that_cannot_write_proc_sys_is_told_what_to_do() {
+fn a_container_that_cannot_write_proc_sys_gets_a_hint() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED: this test mounts, which needs root");
         return;

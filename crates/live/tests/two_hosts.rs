@@ -115,10 +115,10 @@ fn a_connection_survives_a_change_of_everything_around_it() {
     assert_eq!(applied.created, ["h3", "s2", "h3 - s2", "s2 - s1"]);
     assert_eq!(applied.changed, ["s1", "h1 - s1", "s1 - h2"]);
     output(network.command("h3", "ping", ["-c", "1", "-W", "60", "h1"]));
-    let sleeper = bed::Running::start(network.command("h3", "sleep", ["600"]));
+    let sleeping = bed::Running::start(network.command("h3", "sleep", ["600"]));
     let applied = network.apply(&source(PAIR), &Overrides::default()).unwrap();
     assert_eq!(applied.removed, ["h3", "s2", "h3 - s2", "s2 - s1"]);
-    assert!(!sleeper.wait().success(), "a process in a removed host is ended");
+    assert!(!sleeping.wait().success(), "a process in a removed host is ended");
     assert!(client.wait().success() && server.wait().success());
     assert!(network.apply(&source(PAIR), &Overrides::default()).unwrap().is_empty());
 }

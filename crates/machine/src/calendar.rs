@@ -50,7 +50,7 @@ pub struct Calendar<T> {
     after: Vec<Due<T>>,
     /// First node of each bucket's list, newest first.
     heads: Box<[u32; BUCKETS]>,
-    /// Which lists are not empty.
+    /// The lists that are not empty.
     filled: Bitmap,
     nodes: Vec<Node<T>>,
     /// First unused node.
@@ -113,7 +113,7 @@ impl<T> Ord for Far<T> {
 #[derive(Clone, Debug)]
 struct Bitmap {
     words: Box<[u64; BUCKETS / 64]>,
-    /// Which words are not zero.
+    /// The words that are not zero.
     summary: [u64; BUCKETS / 4096],
 }
 

@@ -1,6 +1,6 @@
 //! What every state machine of Heddle is built from.
 //!
-//! *Time* is an argument ([`Time`], [`Span`]: whole picoseconds), *chance* is an argument ([`Rng`], seeded), and there
+//! *Time* is an argument ([`Time`], [`Span`]: whole picoseconds), *randomness* is an argument ([`Rng`], seeded), and there
 //! are two shapes: [`Control`] for protocols and, for whatever a packet passes, a plain function over a burst. No crate
 //! that stands on this one reads a clock or an unseeded random source, so the same code runs live and simulated.
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-/// A source of chance that the caller seeds. The same seed draws the same numbers on every machine.
+/// A source of random numbers that the caller seeds. The same seed draws the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng {
     seed: u64,

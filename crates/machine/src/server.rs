@@ -1,4 +1,4 @@
-//! Who a process is among the processes of its cluster.
+//! How a process is known among the processes of its cluster.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Who did what, and what came of it: one line of JSON each, in a file that is only appended to.
+//! The audit log says who did what, and what came of it: one line of JSON each, in a file that is only appended to.
 //!
 //! ```text
 //!   request --> open --answer--> a line --> queue, bounded --> a thread --> FILE --full--> FILE.1 --> ... --> FILE.N
@@ -40,7 +40,7 @@ const QUEUE_BYTES: usize = 16 << 20;
 /// quarter of them, one party half.
 const OPEN_BYTES: usize = 64 << 20;
 
-/// Who finds no room is asked to come back after so long.
+/// A client that finds no room is asked to come back after this time.
 const RETRY_AFTER_MS: u32 = 100;
 
 /// What was written is synced within this.
@@ -49,7 +49,7 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How an audit log is kept.
 #[derive(Clone, Debug)]
 pub struct AuditOptions {
-    /// The file.
+    /// The file that the audit log is written to.
     pub file: PathBuf,
     /// Whether reads, lists and watches are noted as well. Those that were denied always are.
     pub reads: bool,
@@ -87,9 +87,9 @@ pub(super) struct Audit {
     server: ServerId,
     /// Requests that are not answered, with the places that they take.
     open: BTreeMap<(ClientId, RequestId), (Event, usize)>,
-    /// Whose these are: bytes.
+    /// Bytes that each holder has.
     room: Places,
-    /// Who clients were when they asked last, if that was known: a user who was deleted is named at the end of his watches.
+    /// The users behind clients when they asked last, if that was known: a user who was deleted is named at the end of his watches.
     users: HashMap<ClientId, Arc<str>>,
     lines: Option<Sender<String>>,
     shared: Arc<Shared>,

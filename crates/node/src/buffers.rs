@@ -60,7 +60,7 @@ impl Outbox {
         self.chunks.front().map_or(&[], |chunk| &chunk[self.sent..])
     }
 
-    /// So many of them are sent.
+    /// Counts so many bytes as sent.
     pub fn advance(&mut self, bytes: usize) {
         self.sent += bytes;
         self.waiting -= bytes;

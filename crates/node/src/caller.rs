@@ -27,7 +27,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// From this on.
+    /// Numbers from this one on.
     pub fn from(first: usize) -> Self {
         Self { next: first }
     }
@@ -66,7 +66,7 @@ struct Link {
     id: ConnectionId,
     stream: Stream,
     is_welcome: bool,
-    /// Which version is spoken.
+    /// The version that is spoken.
     version: u32,
     address: String,
     /// It waits to be received from without an event.
@@ -85,7 +85,7 @@ pub(super) struct Caller {
     dialled: u64,
     /// Servers that have refused our version, and said that they speak the oldest: it is asked for at the next attempt.
     older: BTreeSet<String>,
-    /// By which it logs in.
+    /// The token by which it logs in.
     token: Option<LoginToken>,
 }
 
@@ -118,7 +118,7 @@ impl Caller {
         Ok(Role::User { session, token: token.secret().clone() })
     }
 
-    /// Tells the client something of the user's.
+    /// Hands the client an input of the user.
     pub fn handle(&mut self, now: Time, input: Input) {
         self.client.handle(now, input);
     }
@@ -187,21 +187,21 @@ impl Caller {
         self.client.handle(now, input);
     }
 
-    /// Carries out what the client wants, hands what is for the user to `told`, sends, and says when to come back at the
+    /// Carries out what the client wants, hands what is for the user to `deliver`, sends, and says when to come back at the
     /// latest.
     pub fn drain(
         &mut self,
         now: Time,
         registry: &Registry,
         tokens: &mut Tokens,
-        mut told: impl FnMut(Output),
+        mut deliver: impl FnMut(Output),
         mut opened: impl FnMut(Token),
     ) -> Time {
         loop {
             let wait = loop {
                 match self.client.poll(now) {
                     Step::Wait(until) => break until,
-                    Step::Do(output) => self.carry_out(now, registry, tokens, output, &mut told, &mut opened),
+                    Step::Do(output) => self.carry_out(now, registry, tokens, output, &mut deliver, &mut opened),
                 }
             };
             let mut broken = false;
@@ -231,7 +231,7 @@ impl Caller {
         registry: &Registry,
         tokens: &mut Tokens,
         output: Output,
-        told: &mut impl FnMut(Output),
+        deliver: &mut impl FnMut(Output),
         opened: &mut impl FnMut(Token),
     ) {
         match output {
@@ -267,7 +267,7 @@ impl Caller {
                     link.stream.deregister(registry);
                 }
             }
-            other => told(other),
+            other => deliver(other),
         }
     }
 

@@ -21,7 +21,7 @@ use super::{Error, LoginToken, Tls};
 /// Rung when the user wants something.
 const WAKER: Token = Token(0);
 
-/// Messages of a watch that wait for the user; of what comes when there are as many, he is told that he has to read again.
+/// Messages of a watch that wait for the user; when there are as many, the user is notified that he has to read again.
 const EVENTS_MAX: usize = 1_024;
 
 /// The same for bytes of their values.
@@ -36,18 +36,18 @@ const CALL_BYTES_MAX: usize = 64 << 20;
 /// A call of an RPC that this client offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The RPC.
+    /// The name of the RPC.
     pub name: String,
     /// The path that chose this client.
     pub path: Option<Path>,
-    /// Its input.
+    /// The input of the call.
     pub input: Vec<u8>,
 }
 
 /// Carries out calls; in a thread of its own, one at a time.
 type Handler = Box<dyn FnMut(Call) -> Result<Vec<u8>, String> + Send>;
 
-/// To the thread.
+/// What the user asks of the thread.
 enum Command {
     Request {
         token: u64,
@@ -72,45 +72,45 @@ enum Command {
     End,
 }
 
-/// Whom something is told.
+/// A receiver of events or of an answer.
 enum Listener {
     Request(SyncSender<Result<Answer, store::protocol::Error>>),
     Watch(Watcher),
 }
 
-/// Whom the events of a watch are told.
+/// The user of a watch, as the driver sees it.
 struct Watcher {
-    /// Told once, when it begins.
+    /// Notified once, when it begins.
     begun: Option<SyncSender<Result<Answer, store::protocol::Error>>>,
     events: SyncSender<WatchEvents>,
     /// Bytes of the values in it.
     waiting: Arc<AtomicUsize>,
     /// What there was no room for, by shard, without the events themselves.
     skipped: BTreeMap<ShardId, WatchEvents>,
-    /// Whether there is any of that; the user then tells when there is room again.
+    /// Whether there is any of that; the user then reports when there is room again.
     is_behind: Arc<AtomicBool>,
     /// Why no more will come, once the cluster has ended it.
     end: Arc<OnceLock<store::protocol::Error>>,
 }
 
 impl Watcher {
-    /// Tells events, or notes that they were skipped; `false` if nobody listens any more.
-    fn tell(&mut self, told: WatchEvents) -> bool {
+    /// Delivers events, or notes that they were skipped; `false` if nobody listens any more.
+    fn deliver(&mut self, events: WatchEvents) -> bool {
         if !self.catch_up() {
             return false;
         }
-        if self.skipped.contains_key(&told.shard) {
-            self.skip(&told);
+        if self.skipped.contains_key(&events.shard) {
+            self.skip(&events);
             return true;
         }
-        let bytes = value_bytes(&told);
+        let bytes = value_bytes(&events);
         let waiting = self.waiting.fetch_add(bytes, Ordering::AcqRel);
         let outcome =
-            if waiting > EVENT_BYTES_MAX { Err(TrySendError::Full(told)) } else { self.events.try_send(told) };
+            if waiting > EVENT_BYTES_MAX { Err(TrySendError::Full(events)) } else { self.events.try_send(events) };
         match outcome {
-            Err(TrySendError::Full(told)) => {
+            Err(TrySendError::Full(events)) => {
                 self.waiting.fetch_sub(bytes, Ordering::AcqRel);
-                self.skip(&told);
+                self.skip(&events);
             }
             Err(TrySendError::Disconnected(_)) => return false,
             Ok(()) => {}
@@ -118,21 +118,21 @@ impl Watcher {
         true
     }
 
-    fn skip(&mut self, told: &WatchEvents) {
-        let WatchEvents { watch, shard, revision, .. } = *told;
-        let told = WatchEvents { watch, shard, revision, skipped: true, events: Vec::new() };
-        self.skipped.insert(shard, told);
+    fn skip(&mut self, events: &WatchEvents) {
+        let WatchEvents { watch, shard, revision, .. } = *events;
+        let events = WatchEvents { watch, shard, revision, skipped: true, events: Vec::new() };
+        self.skipped.insert(shard, events);
         self.is_behind.store(true, Ordering::Release);
     }
 
-    /// Tells what was skipped, as far as there is room; `false` if nobody listens any more.
+    /// Delivers what was skipped, as far as there is room; `false` if nobody listens any more.
     fn catch_up(&mut self) -> bool {
-        while let Some((shard, told)) = self.skipped.pop_first() {
-            match self.events.try_send(told) {
+        while let Some((shard, events)) = self.skipped.pop_first() {
+            match self.events.try_send(events) {
                 Ok(()) => {}
                 Err(TrySendError::Disconnected(_)) => return false,
-                Err(TrySendError::Full(told)) => {
-                    self.skipped.insert(shard, told);
+                Err(TrySendError::Full(events)) => {
+                    self.skipped.insert(shard, events);
                     self.is_behind.store(true, Ordering::Release);
                     return true;
                 }
@@ -143,12 +143,12 @@ impl Watcher {
 }
 
 /// Bytes of the values in a message of a watch.
-fn value_bytes(told: &WatchEvents) -> usize {
+fn value_bytes(events: &WatchEvents) -> usize {
     let bytes = |event: &tree::Event| match &event.kind {
         tree::EventKind::Put { value, .. } => value.len(),
         tree::EventKind::Deleted | tree::EventKind::Reset => 0,
     };
-    told.events.iter().map(bytes).sum()
+    events.events.iter().map(bytes).sum()
 }
 
 /// A client of the cluster. It connects when there is something to ask, and again whenever it has to.
@@ -312,9 +312,9 @@ pub struct Watch<'a> {
 impl Watch<'_> {
     /// The next events, if some come in time.
     pub fn next_within(&mut self, timeout: Duration) -> Option<WatchEvents> {
-        let told = self.events.recv_timeout(timeout).ok();
-        self.took(told.as_ref());
-        told
+        let events = self.events.recv_timeout(timeout).ok();
+        self.took(events.as_ref());
+        events
     }
 
     /// Why the cluster has ended it, if it has.
@@ -323,10 +323,10 @@ impl Watch<'_> {
     }
 
     /// There is room now for what there was none for.
-    fn took(&self, told: Option<&WatchEvents>) {
-        self.waiting.fetch_sub(told.map_or(0, value_bytes), Ordering::AcqRel);
+    fn took(&self, events: Option<&WatchEvents>) {
+        self.waiting.fetch_sub(events.map_or(0, value_bytes), Ordering::AcqRel);
         if self.is_behind.swap(false, Ordering::AcqRel) {
-            // A client that has ended has nothing more to tell.
+            // A client that has ended delivers nothing more.
             let _ = self.client.command(Command::CatchUp { token: self.token });
         }
     }
@@ -336,9 +336,9 @@ impl Iterator for Watch<'_> {
     type Item = WatchEvents;
 
     fn next(&mut self) -> Option<WatchEvents> {
-        let told = self.events.recv().ok();
-        self.took(told.as_ref());
-        told
+        let events = self.events.recv().ok();
+        self.took(events.as_ref());
+        events
     }
 }
 
@@ -413,7 +413,7 @@ impl Agent {
             }
             Command::CatchUp { token } => {
                 if let Some(Listener::Watch(watcher)) = self.listeners.get_mut(&token) {
-                    // Who does not listen any more says so by ending the watch.
+                    // A user that does not listen any more says so by ending the watch.
                     let _ = watcher.catch_up();
                 }
             }
@@ -451,11 +451,11 @@ impl Agent {
     fn drain(&mut self, now: Time, tokens: &mut Tokens) -> Time {
         let (listeners, handler, call_bytes) = (&mut self.listeners, &self.handler, &self.call_bytes);
         let (mut ended, mut refused) = (Vec::new(), Vec::new());
-        let told = |output| match output {
+        let deliver = |output| match output {
             Output::Answer { token, result } => answer(listeners, token, result),
             Output::Event { token, events } => {
                 if let Some(Listener::Watch(watcher)) = listeners.get_mut(&token)
-                    && !watcher.tell(events)
+                    && !watcher.deliver(events)
                 {
                     ended.push(token);
                 }
@@ -480,7 +480,7 @@ impl Agent {
                 unreachable!("the driver carries these out")
             }
         };
-        let wake = self.caller.drain(now, self.poll.registry(), tokens, told, |_| {});
+        let wake = self.caller.drain(now, self.poll.registry(), tokens, deliver, |_| {});
         let wake = if ended.is_empty() && refused.is_empty() { wake } else { now };
         for token in ended {
             self.listeners.remove(&token);

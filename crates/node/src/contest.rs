@@ -60,7 +60,7 @@ pub fn random_lease() -> LeaseId {
     LeaseId(random_bits().max(1))
 }
 
-/// Stands in the queue until its end, which is the last thing that is told; tells `each` what becomes of it.
+/// Stands in the queue until its end, which is the last thing that is reported; reports to `each` what becomes of it.
 ///
 /// # Errors
 /// [`Error::Request`] if nothing can be below the lock's path.

@@ -26,14 +26,14 @@ const STRANGERS_MAX: u64 = 512;
 /// Connections for HTTP, at most.
 const HTTP_MAX: u64 = 64;
 
-/// Who may have how many connections.
+/// How many connections each host and user may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     /// Open files of the process.
     pub limit: u64,
     /// Clients that have said who they are.
     pub clients: usize,
-    /// Of these, those of one host.
+    /// Clients of one host among these.
     pub clients_of_host: usize,
     /// Connections that have not said yet who they are.
     pub strangers: usize,
@@ -42,7 +42,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of so many open files.
+    /// The shares of so many open files.
     fn of(limit: u64) -> Self {
         // One each way.
         let peers = (2 * MEMBERS_MAX as u64).min(limit / 4);

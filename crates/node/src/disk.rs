@@ -27,13 +27,13 @@ const OPEN_MAX: usize = 8;
 /// A write that has been carried out, or not.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// Its number.
+    /// The number of the write.
     pub id: u64,
     /// What came of it.
     pub result: Result<(), DiskError>,
 }
 
-/// Both lanes.
+/// The disk, with a lane for the log and one for all else.
 #[derive(Debug)]
 pub(super) struct Disk {
     log: Sender<Write>,
@@ -55,7 +55,7 @@ struct Shortage {
 }
 
 impl Shortage {
-    /// For who cannot wait.
+    /// A shortage that nothing waits for, for callers that cannot wait.
     fn not_waited_for() -> Arc<Self> {
         Arc::new(Self { is_over: AtomicBool::new(true), ..Self::default() })
     }

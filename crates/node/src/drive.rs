@@ -25,11 +25,11 @@ pub struct Target {
 /// What a client does next.
 #[derive(Clone, Debug)]
 pub enum Next {
-    /// It asks, and is told by [`Script::answered`].
+    /// It asks, and gets the answer by [`Script::answered`].
     Ask {
         /// Index of the target that it asks.
         target: usize,
-        /// What.
+        /// The request to send.
         body: RequestBody,
         /// Its answer comes by then at the latest.
         timeout: Duration,
@@ -54,7 +54,7 @@ pub trait Script {
 /// Lets so many clients follow the script until all are done.
 ///
 /// # Errors
-/// [`Error::System`] if the event loop fails. Requests that fail are told to the script.
+/// [`Error::System`] if the event loop fails. Requests that fail are reported to the script.
 pub fn drive(
     clock: &BootClock,
     clients: usize,
@@ -159,12 +159,12 @@ impl Worker {
                 for token in caller.unfinished() {
                     caller.ready(clock.now(), registry, token, None);
                 }
-                let told = |output| {
+                let deliver = |output| {
                     if let Output::Answer { result: this, .. } = output {
                         result = Some(this);
                     }
                 };
-                wake = wake.min(caller.drain(clock.now(), registry, tokens, told, |token| opened(target, token)));
+                wake = wake.min(caller.drain(clock.now(), registry, tokens, deliver, |token| opened(target, token)));
             }
             let Some(result) = result else {
                 let wake = if self.state == State::Done { Time::NEVER } else { wake };

@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A failure of a controller or of a client of the cluster. [`Error::hint`] says what mends it, where that is known.
+/// A failure of a controller or of a client of the cluster. [`Error::hint`] says what fixes it, where that is known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder.
     #[error("{}: cannot {step}: {source}", path.display())]
     Path {
-        /// Which one.
+        /// The path that the step was for.
         path: PathBuf,
         /// What was tried.
         step: &'static str,
@@ -20,7 +20,7 @@ pub enum Error {
     /// Another process uses the data folder.
     #[error("{}: another controller (process {holder}) uses this folder", path.display())]
     Locked {
-        /// The folder.
+        /// The data folder.
         path: PathBuf,
         /// What the lock file says: a process number.
         holder: String,
@@ -30,7 +30,7 @@ pub enum Error {
     Log {
         /// The data folder.
         path: PathBuf,
-        /// Why not.
+        /// Why it was not possible.
         reason: String,
     },
     /// The server has run with this folder, and its log is not there any more.
@@ -40,11 +40,11 @@ pub enum Error {
         path.display()
     )]
     LogLost {
-        /// The folder.
+        /// The data folder.
         path: PathBuf,
         /// The server's cluster.
         cluster: u64,
-        /// Its number.
+        /// The number of the server.
         server: machine::ServerId,
         /// What is missing, with its verb.
         missing: &'static str,
@@ -56,23 +56,23 @@ pub enum Error {
         path.display()
     )]
     Mixed {
-        /// The folder.
+        /// The data folder.
         path: PathBuf,
         /// The cluster of which the folder was.
         cluster: u64,
         /// The server whose it was.
         server: machine::ServerId,
-        /// Whose the identity is.
+        /// The server that the identity names.
         found: machine::ServerId,
-        /// Of which cluster.
+        /// The cluster that it is of.
         of: u64,
     },
     /// The folder belongs to a server of another name.
     #[error("{}: this folder belongs to node `{found}`, not to `{expected}`", path.display())]
     OtherNode {
-        /// The folder.
+        /// The data folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The server that the folder belongs to.
         found: String,
         /// Who was to start.
         expected: String,
@@ -83,13 +83,13 @@ pub enum Error {
         path.display()
     )]
     OtherCluster {
-        /// The folder.
+        /// The data folder.
         path: PathBuf,
         /// The cluster that was to be joined.
         expected: u64,
-        /// The folder's.
+        /// The cluster that the folder belongs to.
         found: u64,
-        /// Who answered.
+        /// The addresses of the servers that answered.
         addresses: String,
     },
     /// Neither `host:port` nor anything else that can be used as such.
@@ -98,12 +98,12 @@ pub enum Error {
     /// A name that resolves to nothing.
     #[error("cannot resolve `{address}`: {source}")]
     Resolve {
-        /// The `host:port`.
+        /// The `host:port` that was given.
         address: String,
         /// What the system said.
         source: io::Error,
     },
-    /// Not loopback, and no certificates.
+    /// The address is not loopback, and there are no certificates.
     #[error("without certificates a controller listens on loopback only, and {address} is not loopback")]
     NotLoopback {
         /// Where it was to listen.
@@ -115,10 +115,10 @@ pub enum Error {
         /// Where it was to listen.
         address: SocketAddr,
     },
-    /// The port is taken, or not ours.
+    /// The port is taken, or this user may not have it.
     #[error("cannot listen at {address} ({option}): {source}")]
     Listen {
-        /// Where.
+        /// The address to listen at.
         address: SocketAddr,
         /// What says so on the command line.
         option: &'static str,
@@ -128,9 +128,9 @@ pub enum Error {
     /// Others may read the cluster's secret.
     #[error("{}: mode {mode:o} lets other users read the cluster's secret, expected 600", path.display())]
     SecretOpen {
-        /// The file.
+        /// The file that cannot be used.
         path: PathBuf,
-        /// Its mode.
+        /// The mode that it has.
         mode: u32,
     },
     /// The folder does not hold the secret by which the cluster's servers know each other.
@@ -139,9 +139,9 @@ pub enum Error {
         path.display()
     )]
     SecretLost {
-        /// The file.
+        /// The file that the secret should be in.
         path: PathBuf,
-        /// The cluster.
+        /// The number of the cluster.
         cluster: u64,
         /// The folder's server.
         server: machine::ServerId,
@@ -152,7 +152,7 @@ pub enum Error {
     /// A certificate or key that cannot be used.
     #[error("{}: not usable as {what}: {reason}", path.display())]
     Certificate {
-        /// The file.
+        /// The file that cannot be used.
         path: PathBuf,
         /// What it is to be, with its option.
         what: &'static str,
@@ -164,21 +164,21 @@ pub enum Error {
     Token {
         /// The file, or the variable of the environment.
         origin: String,
-        /// Why not.
+        /// Why it was not possible.
         reason: String,
     },
     /// A certificate could not be made.
     #[error("cannot make a certificate for `{host}`: {reason}")]
     Making {
-        /// For whom.
+        /// The host that it was to be made for.
         host: String,
-        /// Why not.
+        /// Why it was not possible.
         reason: String,
     },
     /// The cluster did not take this server in.
     #[error("cannot join the cluster at {addresses}: {reason}")]
     Join {
-        /// Whom it asked.
+        /// The addresses that it asked.
         addresses: String,
         /// The last answer.
         reason: String,
@@ -186,13 +186,13 @@ pub enum Error {
     /// The folder is that of a server that has asked to join, and nobody says whom.
     #[error("{} is the folder of a server that has begun to join a cluster, and --join is missing", folder.display())]
     JoinMissing {
-        /// Where.
+        /// The data folder.
         folder: PathBuf,
     },
     /// All addresses to join are the server's own.
     #[error("{addresses} after --join is where this controller listens itself: it cannot let itself in")]
     JoinsItself {
-        /// They.
+        /// The addresses after --join.
         addresses: String,
     },
     /// It ran, and had to stop. The text says what to do.
@@ -222,11 +222,11 @@ pub enum Error {
     Closed,
 }
 
-/// The step of [`Error::Path`] that failed with a file of ours that is not what we wrote.
+/// The step of [`Error::Path`] that failed with one of the controller's own files that is not as it was written.
 pub(super) const UNDERSTAND: &str = "understand it";
 
 impl Error {
-    /// What mends it, where that is known: one or two sentences for the user.
+    /// What fixes it, where that is known: one or two sentences for the user.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Locked { .. } => "give this one another folder with --data, or stop the other",
@@ -292,7 +292,7 @@ impl Error {
                  says what is missing if it is not"
             }
             Self::Path { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                "choose a folder of your own with --data, or mend its owner and mode"
+                "choose a folder of your own with --data, or correct its owner and mode"
             }
             Self::Path { source, .. } if source.kind() == io::ErrorKind::StorageFull => "make room on the disk",
             Self::Path { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {

@@ -53,16 +53,16 @@ const WAKER: Token = Token(2);
 const FIRST_CONNECTION: usize = 3;
 
 /// Our own requests come by a connection that does not exist.
-const OURSELVES: ClientId = ClientId(0);
+const OWN_CLIENT: ClientId = ClientId(0);
 
-/// Who connects has to say who he is within this.
+/// A new connection has to identify itself within this time.
 const GREETING_PATIENCE: Span = Span::from_secs(10);
 
 /// Connections are looked through for silent ones so often.
 const SWEEP: Span = Span::from_secs(1);
 
-/// The cluster is told where this server is, if it thinks otherwise, so often.
-const TELL_ADDRESS_EVERY: Span = Span::from_secs(15);
+/// How often this server announces to the cluster where it is, if the map says otherwise.
+const ANNOUNCE_ADDRESS_EVERY: Span = Span::from_secs(15);
 
 /// How long the event loop looks for the next event before it sleeps, and how long after a write it does so. The answers of disks and peers are near then,
 /// and a thread that sleeps is woken late, above all in a virtual machine: decision 45.
@@ -101,12 +101,12 @@ enum Kind {
 struct Connection {
     stream: Stream,
     kind: Kind,
-    /// Who made it; `None`: we did.
+    /// The peer that made it; `None` if this server did.
     host: Option<RemoteHost>,
 }
 
 impl Connection {
-    /// Who is at the other end, as far as is known.
+    /// What is at the other end, as far as is known.
     fn caller(&self) -> Caller {
         let Some(host) = self.host else { return Caller::default() };
         let certificate = self.stream.certificates().and_then(|chain| common_name(chain.first()?));
@@ -117,7 +117,7 @@ impl Connection {
 }
 
 /// What the loop needs from outside.
-pub(super) struct Parts {
+pub(super) struct LoopParts {
     pub poll: Poll,
     pub waker: Arc<Waker>,
     pub listener: TcpListener,
@@ -133,7 +133,7 @@ pub(super) struct Parts {
     pub audit: Option<Audit>,
     pub cluster: u64,
     pub name: String,
-    /// Who may have how many connections.
+    /// How many connections each host and user may have.
     pub shares: Shares,
     /// Where others reach it, and its metrics: the map has to say so.
     pub address: String,
@@ -146,7 +146,7 @@ pub(super) struct Parts {
 
 /// A controller that runs.
 pub(super) struct EventLoop {
-    parts: Parts,
+    parts: LoopParts,
     connections: HashMap<Token, Connection>,
     clients: HashMap<ClientId, Token>,
     /// How many of them each host has.
@@ -161,7 +161,7 @@ pub(super) struct EventLoop {
     next_client: u64,
     /// Connections with something to send.
     dirty: Vec<Token>,
-    /// For the disk, once the others were told what there is.
+    /// For the disk, once the messages to the others are sent.
     writes: Vec<wal::Write>,
     /// When the disk was given something last.
     last_write_at: Time,
@@ -185,9 +185,9 @@ pub(super) struct EventLoop {
     /// The last write failed, and why.
     disk_trouble: Option<String>,
     noted: alarms::Noted,
-    /// When the cluster may be told again where this server is.
-    tell_address_at: Time,
-    /// Of our own requests.
+    /// When this server may announce again where it is.
+    announce_address_at: Time,
+    /// The sequence of the server's own next request.
     next_sequence: u64,
     /// Of everybody's, in the order in which they come.
     next_request: RequestId,
@@ -202,7 +202,7 @@ struct Ending {
 /// Why a controller has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By a signal.
+    /// A signal ended it.
     Signal,
     /// Its clock, which counts picoseconds in 64 bits, will not go on for ever: the process has to be started anew.
     ClockRollover,
@@ -210,7 +210,7 @@ pub enum Exit {
 
 impl EventLoop {
     /// Listens and watches; [`EventLoop::run`] serves.
-    pub fn new(mut parts: Parts) -> Result<Self, Error> {
+    pub fn new(mut parts: LoopParts) -> Result<Self, Error> {
         let registry = parts.poll.registry();
         let watch = Error::system("watch a socket");
         registry.register(&mut parts.listener, LISTENER, Interest::READABLE).map_err(watch)?;
@@ -246,7 +246,7 @@ impl EventLoop {
             waiting: Waiting::default(),
             disk_trouble: None,
             noted: alarms::Noted::default(),
-            tell_address_at: Time::ZERO,
+            announce_address_at: Time::ZERO,
             next_sequence: 1,
             next_request: RequestId(1),
         })
@@ -275,7 +275,7 @@ impl EventLoop {
             timeout_ms: 10_000,
             body: RequestBody::Admin(admin),
         };
-        let (client, id) = (OURSELVES, self.next_request());
+        let (client, id) = (OWN_CLIENT, self.next_request());
         let input = Input::Client { client, id, message: ClientMessage::Request(request) };
         self.parts.server.handle(self.parts.clock.now(), input);
     }
@@ -287,7 +287,7 @@ impl EventLoop {
     pub fn run(mut self) -> Result<Exit, Error> {
         let outcome = self.serve();
         self.submit();
-        // What was handed in is written: nobody was told of it, but the next start is quicker.
+        // What was handed in is written: nobody saw it confirmed, but the next start is quicker.
         self.parts.disk.finish();
         if let Some(audit) = &mut self.parts.audit {
             audit.finish();
@@ -297,7 +297,7 @@ impl EventLoop {
 
     fn serve(&mut self) -> Result<Exit, Error> {
         let mut events = Events::with_capacity(1_024);
-        self.identify_ourselves(self.parts.clock.now());
+        self.identify_self(self.parts.clock.now());
         loop {
             let mut wake = self.drain()?;
             if let Some(ending) = &self.ending {
@@ -409,7 +409,7 @@ impl EventLoop {
                 }
             };
             let goes_on = self.flush(now);
-            // Others write what they are told while this server does: they hear of it first.
+            // Others write what is sent to them while this server writes: they get it first.
             self.submit();
             if !goes_on && !self.end_answered(now) {
                 return Ok(wake);
@@ -428,8 +428,8 @@ impl EventLoop {
 
     fn carry_out(&mut self, now: Time, output: Output) -> Result<(), Error> {
         match output {
-            Output::Peer { to, envelope } => self.tell_peer(to, &envelope),
-            Output::Client { client, message, about } => self.tell_client(now, client, &message, &about),
+            Output::Peer { to, envelope } => self.send_to_peer(to, &envelope),
+            Output::Client { client, message, about } => self.send_to_client(now, client, &message, &about),
             Output::BadToken(client) => self.bad_token(now, client),
             Output::Disk(write) => self.writes.push(write),
             Output::Peers(peers) => {
@@ -516,23 +516,23 @@ impl EventLoop {
             self.end_unanswered(now);
             self.unproven.retain(|token| self.connections.contains_key(token));
             self.end_unproven(now);
-            self.tell_address(now);
-            self.tell_wall_clock(now);
+            self.announce_address(now);
+            self.report_wall_clock(now);
             self.note_alarms(now);
         }
         wake.min(self.sweep_at)
     }
 
     /// Has the map say where this server is, if it says something else.
-    fn tell_address(&mut self, now: Time) {
+    fn announce_address(&mut self, now: Time) {
         let id = self.parts.server.id();
         let Some(member) = self.parts.server.map().members().get(&id) else { return };
         let (address, metrics) = (&self.parts.address, &self.parts.metrics);
-        if (member.address == *address && member.metrics == *metrics) || self.tell_address_at > now {
+        if (member.address == *address && member.metrics == *metrics) || self.announce_address_at > now {
             return;
         }
-        tracing::info!("tells the cluster where it is reached: {address}");
-        self.tell_address_at = now + TELL_ADDRESS_EVERY;
+        tracing::info!("announces to the cluster where it is reached: {address}");
+        self.announce_address_at = now + ANNOUNCE_ADDRESS_EVERY;
         let command = placement::Command::UpdateAddress { id, address: address.clone(), metrics: metrics.clone() };
         self.ask(Admin::Placement(command));
     }

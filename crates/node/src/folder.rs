@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/LOCK       locked as long as a process uses the folder; the process's number
-//!   DIR/JOIN       what this server said and was told when it joined its cluster
+//!   DIR/JOIN       what this server sent and was answered when it joined its cluster
 //!   DIR/STARTED    whose the folder is, written once its log is on the disk: from then on the log has to be there
 //!   DIR/identity   and all other files: the log's (see `wal`)
 //! ```
@@ -28,17 +28,17 @@ use super::error::UNDERSTAND;
 /// Capital letters keep it out of the log's names.
 const LOCK: &str = "LOCK";
 
-/// See [`Joined`].
+/// The file with what is known of joining: [`Joined`].
 const JOIN: &str = "JOIN";
 
-/// See [`Started`].
+/// The file that says that the server has started: [`Started`].
 const STARTED: &str = "STARTED";
 
 /// Says of a folder that its server's log was on the disk. Without the log the server may not start: it would have forgotten its
 /// votes and what it confirmed, and a founder would found the same cluster again, without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Started {
-    /// The cluster.
+    /// The number of the cluster.
     pub cluster: u64,
     /// Its number in it.
     pub server: ServerId,
@@ -56,7 +56,7 @@ pub(super) struct Joining {
 /// The cluster's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Joined {
-    /// The cluster.
+    /// The number of the cluster.
     pub cluster: u64,
     /// Our number in it.
     pub server: ServerId,
@@ -64,7 +64,7 @@ pub(super) struct Joined {
     pub members: BTreeMap<ServerId, String>,
 }
 
-/// A data folder that is ours as long as this lives.
+/// A data folder that is this process's own as long as this lives.
 #[derive(Debug)]
 pub(super) struct DataFolder {
     path: PathBuf,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_at_joining_is_remembered() {
+    fn what_was_answered_at_joining_is_remembered() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = DataFolder::open(temporary.path()).unwrap();
         assert_eq!(folder.joining().unwrap(), None);
@@ -286,7 +286,7 @@ mod tests {
         let joining = Joining { nonce: u64::MAX - 1, joined };
         folder.set_joining(&joining).unwrap();
         assert_eq!(folder.joining().unwrap(), Some(joining));
-        // Nothing of ours is taken for the log's.
+        // Nothing else in the folder is taken for the log's.
         assert_eq!(wal::Folder::list(&folder), Ok(Vec::new()));
         fs::write(temporary.path().join(JOIN), b"{").unwrap();
         assert!(folder.joining().unwrap_err().to_string().contains("cannot understand it"));

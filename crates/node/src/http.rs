@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Question(oneshot::Sender<View>);
 
 impl Question {
-    /// Answers it.
+    /// Answers the request.
     pub fn answer(self, view: View) {
         // Whoever asked may have gone.
         let _ = self.0.send(view);
@@ -59,14 +59,14 @@ pub(super) struct View {
     pub audit: Option<super::audit::Figures>,
     /// Connections that had to go for another one before they had said who they are.
     pub displaced: u64,
-    /// Who was refused what, and refusals that there is no counter for.
+    /// Refusals by host and client, and how many there is no counter for.
     pub refusals: Vec<RefusalCount>,
     pub other_refusals: u64,
     /// How long writes to the log took.
     pub log_writes: Latencies,
     /// The version of the protocol that all servers speak.
     pub protocol: u32,
-    /// Who was refused as a peer or a joiner, by reason.
+    /// Refusals of peers and joiners, by reason.
     pub refused: Vec<(&'static str, u64)>,
 }
 

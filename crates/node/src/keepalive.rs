@@ -15,7 +15,7 @@ const IDLE_S: u32 = 60;
 /// And again after so long, seconds.
 const INTERVAL_S: u32 = 10;
 
-/// So often.
+/// Probes that may go unanswered before the connection is given up.
 const PROBES: u32 = 3;
 
 /// Has the kernel cut off clients that are not there any more. Accepted sockets have it from the one that listens.

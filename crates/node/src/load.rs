@@ -17,7 +17,7 @@ use super::caller::{Caller, Tokens};
 use super::clock::{BootClock, random_bits};
 use super::{Error, Tls};
 
-/// The longest latency that the histogram tells apart, in nanoseconds.
+/// The longest latency that the histogram distinguishes, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
 /// What is asked.
@@ -51,7 +51,7 @@ impl Operation {
         ("put", Self::Put),
     ];
 
-    /// The name.
+    /// The name in tables and metrics.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, operation)| *operation == self).expect("all are listed").0
     }
@@ -95,7 +95,7 @@ pub struct Measured {
     pub duration: Duration,
     /// Requests that failed, and the words of the first that did.
     pub failed: u64,
-    /// See `failed`.
+    /// The first of the failures that `failed` counts.
     pub first_failure: Option<String>,
 }
 
@@ -154,7 +154,7 @@ pub fn run(load: &Load, tls: Option<&Tls>) -> Result<Measured, Error> {
     run_with(load, tls, |_| true)
 }
 
-/// The same; `progress` is told how many requests have been answered, each time that some have, and says whether to go on: if not,
+/// The same; `progress` hears how many requests have been answered, each time that some have, and says whether to go on: if not,
 /// what is under way is waited for, and nothing more asked.
 ///
 /// # Errors
@@ -265,12 +265,12 @@ impl Worker {
             for token in self.caller.unfinished() {
                 self.caller.ready(clock.now(), registry, token, None);
             }
-            let told = |output| {
+            let deliver = |output| {
                 if let Output::Answer { result, .. } = output {
                     answer = Some(result);
                 }
             };
-            let wake = self.caller.drain(clock.now(), registry, tokens, told, &mut opened);
+            let wake = self.caller.drain(clock.now(), registry, tokens, deliver, &mut opened);
             let Some(result) = answer else { return self.asks_at.map_or(wake, |at| at.min(wake)) };
             let now = clock.now();
             measured.count(now.since(self.asked), result, load.operation);

@@ -9,7 +9,7 @@ use super::remote::RemoteHost;
 /// So many tokens that are worth nothing may come from one host within [`WINDOW`].
 const FAILURES_MAX: u32 = 10;
 
-/// After so long they are forgotten.
+/// Failures are forgotten after this time.
 const WINDOW: Span = Span::from_secs(60);
 
 /// Hosts that are remembered; of more, the one that failed first is forgotten.

@@ -58,7 +58,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The page.
+/// The page that a scraper reads.
 pub(super) fn page(view: &View) -> String {
     let mut page = Page::default();
     let status = &view.status;
@@ -229,7 +229,7 @@ fn counters(page: &mut Page, counters: &Counters) {
     page.counter("heddle_log_written_bytes_total", "Bytes written to the log.", log_bytes);
     page.counter("heddle_snapshots_written_total", "Snapshots written to the disk.", snapshots_written);
     page.counter("heddle_snapshots_sent_total", "Snapshots sent to other servers.", snapshots_sent);
-    page.counter("heddle_watch_events_total", "Changes told to watchers.", watch_events);
+    page.counter("heddle_watch_events_total", "Changes delivered to watchers.", watch_events);
     page.counter("heddle_watch_skips_total", "Times that a watcher had to skip changes.", watch_skips);
     page.counter("heddle_malformed_total", "Messages of peers that made no sense.", malformed);
     page.family("heddle_peer_messages_refused_total", "counter", "Messages of peers that were refused, by reason.");

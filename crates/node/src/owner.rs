@@ -1,4 +1,4 @@
-//! Whose process is at the other end of a connection within this machine: so says the kernel (`sock_diag(7)`).
+//! Asks the kernel which user's process is at the other end of a connection within this machine (`sock_diag(7)`).
 //!
 //! The kernel knows a TCP socket by its addresses and ports, and names the user who made it and its inode. Three things could mislead:
 //!
@@ -26,20 +26,20 @@ use nix::unistd::{Uid, geteuid};
 const BY_FAMILY: u16 = 20;
 /// `NLMSG_ERROR` of `linux/netlink.h`.
 const ERROR: u16 = 2;
-/// `NLM_F_REQUEST`.
+/// The flag `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
-/// `struct nlmsghdr`.
+/// The length of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
-/// `struct inet_diag_req_v2`.
+/// The length of `struct inet_diag_req_v2`.
 const REQUEST_BYTES: usize = 56;
-/// `struct inet_diag_msg`.
+/// The length of `struct inet_diag_msg`.
 const REPLY_BYTES: usize = 72;
-/// `TCP_ESTABLISHED`.
+/// The state `TCP_ESTABLISHED`.
 const ESTABLISHED: u8 = 1;
 
 /// A socket as the kernel sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Found {
+struct KernelSocket {
     uid: u32,
     inode: u32,
 }
@@ -48,8 +48,8 @@ struct Found {
 ///
 /// # Errors
 /// Whose it is, or why that is not known, in words for a log and for the other side.
-pub(super) fn check_other_end(ours: &impl AsFd, local: SocketAddr, remote: SocketAddr) -> Result<(), String> {
-    let uid = other_end(ours, local, remote).map_err(|reason| {
+pub(super) fn check_other_end(own_socket: &impl AsFd, local: SocketAddr, remote: SocketAddr) -> Result<(), String> {
+    let uid = other_end(own_socket, local, remote).map_err(|reason| {
         format!(
             "whose process is at the other end cannot be found out ({reason}): without certificates that has to be known"
         )
@@ -65,11 +65,11 @@ pub(super) fn check_other_end(ours: &impl AsFd, local: SocketAddr, remote: Socke
 ///
 /// # Errors
 /// Why that is not known.
-pub(super) fn other_end(ours: &impl AsFd, local: SocketAddr, remote: SocketAddr) -> Result<u32, String> {
+pub(super) fn other_end(own_socket: &impl AsFd, local: SocketAddr, remote: SocketAddr) -> Result<u32, String> {
     let theirs = look_up(remote, local).map_err(|error| error.to_string())?;
     let theirs = theirs.ok_or("it has closed, or is not on this machine")?;
     let own = look_up(local, remote).map_err(|error| error.to_string())?;
-    let inode = fstat(ours).map_err(|error| error.to_string())?.st_ino;
+    let inode = fstat(own_socket).map_err(|error| error.to_string())?.st_ino;
     if own.is_none_or(|own| u64::from(own.inode) != inode) {
         return Err("it has closed".into());
     }
@@ -77,7 +77,7 @@ pub(super) fn other_end(ours: &impl AsFd, local: SocketAddr, remote: SocketAddr)
 }
 
 /// The established socket with these addresses, if it belongs to a process.
-fn look_up(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
+fn look_up(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<KernelSocket>> {
     let (local, remote) = (canonical(local), canonical(remote));
     let netlink =
         socket(AddressFamily::Netlink, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
@@ -137,7 +137,7 @@ fn request(local: SocketAddr, remote: SocketAddr) -> [u8; HEADER_BYTES + REQUEST
 }
 
 /// Reads the kernel's answer. It may be about another socket, such as one that listens at the same port.
-fn parse(bytes: &[u8], local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
+fn parse(bytes: &[u8], local: SocketAddr, remote: SocketAddr) -> io::Result<Option<KernelSocket>> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood");
     let word = |at: usize| -> io::Result<u32> {
         let bytes = bytes.get(at..at + 4).ok_or_else(odd)?;
@@ -162,7 +162,7 @@ fn parse(bytes: &[u8], local: SocketAddr, remote: SocketAddr) -> io::Result<Opti
         if family == libc::AF_INET { identity(local, remote) } else { identity(mapped(local), mapped(remote)) };
     let (uid, inode) = (word(HEADER_BYTES + 64)?, word(HEADER_BYTES + 68)?);
     let is_it = id == expected && state == ESTABLISHED && inode != 0;
-    Ok(is_it.then_some(Found { uid, inode }))
+    Ok(is_it.then_some(KernelSocket { uid, inode }))
 }
 
 #[cfg(test)]

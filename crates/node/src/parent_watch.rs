@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Tells this process to end, as SIGTERM does, when nobody holds the other end of its standard input any more. To be called when
+/// Ends this process, as SIGTERM does, when nobody holds the other end of its standard input any more. To be called when
 /// [`super::run`] is ready: it has taken the signals by then, so that the thread which waits here gets none.
 pub fn end_with_stdin() {
     std::thread::spawn(|| {

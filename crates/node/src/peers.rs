@@ -25,7 +25,7 @@ const PAUSE_MAX: Span = Span::from_ms(500);
 const WELCOME_PATIENCE: Span = Span::from_secs(1);
 
 /// A peer that acknowledges nothing for so long is cut off: TCP alone would send again after ever longer pauses, and go
-/// on with them when the network is mended.
+/// on with them when the network has healed.
 const UNACKNOWLEDGED_MS_MAX: u32 = 2_000;
 
 /// Where a connection stands.
@@ -44,7 +44,7 @@ struct Link {
     address: String,
     state: State,
     failures: u32,
-    /// It has refused ours, and said which version it speaks: this one is asked for, once.
+    /// It has refused the local version, and said which one it speaks: this one is asked for, once.
     older: bool,
 }
 
@@ -168,7 +168,7 @@ impl Peers {
         }
     }
 
-    /// The connection by which a peer can be told something.
+    /// The connection by which messages reach a peer.
     pub fn token(&self, peer: ServerId) -> Option<Token> {
         match self.links.get(&peer)?.state {
             State::Open { token, welcomed: true, .. } => Some(token),

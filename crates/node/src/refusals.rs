@@ -1,4 +1,4 @@
-//! Who was refused what and why, in counters of which there are so many at most.
+//! Counts who was refused what and why, in a bounded number of counters.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ pub(super) const COUNTERS_MAX: usize = 128;
 /// Longest text of each kind, bytes.
 const TEXT_BYTES_MAX: usize = 128;
 
-/// Who is at the other end of a connection.
+/// The host and the client at the other end of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Caller {
-    /// From where.
+    /// The host that it came from.
     pub host: String,
     /// Who, as far as is known.
     pub client: String,
@@ -31,17 +31,17 @@ struct Counter {
     last: String,
 }
 
-/// All counters.
+/// Refusals, counted by host and client.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     counters: BTreeMap<Key, Counter>,
     total: u64,
-    /// Those of counters that have gone.
+    /// Refusals of counters that have gone.
     others: u64,
 }
 
 impl Refusals {
-    /// Counts one.
+    /// Counts one refusal.
     pub fn count(&mut self, caller: &Caller, what: &'static str, reason: &'static str, text: &str) {
         self.total += 1;
         let caller = Caller { host: cut(&caller.host), client: cut(&caller.client) };

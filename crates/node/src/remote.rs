@@ -1,4 +1,4 @@
-//! Who is at the other end of a TCP connection: the host, and on this very machine the user.
+//! What is at the other end of a TCP connection: the host, and on this very machine the user.
 //!
 //! Bounds and counters are kept by [`RemoteHost`]: an address is cheap for who has a whole network of them (every loopback address is
 //! this machine's, every IPv6 host has 2^64), so those count as one.
@@ -21,16 +21,16 @@ pub(crate) enum RemoteHost {
 }
 
 impl RemoteHost {
-    /// Who made the connection from `peer` to our `local` address, whose end here is `ours`.
-    pub fn of(ours: &impl AsFd, peer: SocketAddr, local: SocketAddr) -> Self {
-        let user = || owner::other_end(ours, local, peer).ok();
+    /// The maker of the connection from `peer` to the address `local` here, whose end here is `own_socket`.
+    pub fn of(own_socket: &impl AsFd, peer: SocketAddr, local: SocketAddr) -> Self {
+        let user = || owner::other_end(own_socket, local, peer).ok();
         Self::at(peer, local, user)
     }
 
     fn at(peer: SocketAddr, local: SocketAddr, user: impl FnOnce() -> Option<u32>) -> Self {
         let ip = peer.ip().to_canonical();
         match ip {
-            // Who uses another address of this machine as its source is on this machine as well.
+            // A client that uses another address of this machine as its source is on this machine as well.
             _ if ip.is_loopback() || ip == local.ip().to_canonical() => Self::Local(user()),
             IpAddr::V4(ip) => Self::V4(ip),
             IpAddr::V6(ip) => {

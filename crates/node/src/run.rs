@@ -23,13 +23,13 @@ use super::client::Client;
 use super::clock::{BootClock, random_bits};
 use super::descriptors::Shares;
 use super::disk::{self, Disk};
-use super::event_loop::{EventLoop, Exit, Parts};
+use super::event_loop::{EventLoop, Exit, LoopParts};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::keepalive::notice_vanished;
 use super::secret::Secrets;
 use super::{Error, LoginToken, Tls, TlsFiles, http};
 
-/// Where a controller listens unless told otherwise.
+/// Where a controller listens by default.
 pub const DEFAULT_PORT: u16 = 6640;
 
 /// A server that asks to join is patient for so long: the cluster may be electing, or starting itself.
@@ -101,13 +101,13 @@ pub struct Ready {
     pub http: Option<SocketAddr>,
     /// The cluster's number.
     pub cluster: u64,
-    /// Its own.
+    /// The number of this server.
     pub server: ServerId,
     /// Whether it has been there before, with this folder.
     pub restarted: bool,
 }
 
-/// Runs a controller until it is told to end (SIGTERM, SIGINT), its clock is about to roll over, or it has to stop. It is to be called before any thread
+/// Runs a controller until it has to end (SIGTERM, SIGINT), its clock is about to roll over, or it has to stop. It is to be called before any thread
 /// is made: signals are taken for the whole process.
 ///
 /// `ready` is called once, when it listens.
@@ -131,7 +131,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Ex
         .map_err(|error| Error::Log { path: folder.path().to_owned(), reason: error.to_string() })?;
     if recovered.discarded_tail_bytes > 0 {
         tracing::info!(
-            "{} bytes of an unfinished write, of which nobody was told, left out",
+            "{} bytes of an unfinished write, which nobody saw confirmed, left out",
             recovered.discarded_tail_bytes
         );
     }
@@ -182,7 +182,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Ex
     let (cluster, id) = (begun.cluster, begun.server);
     let rollover_after = options.rollover_after.min(ROLLOVER_AFTER).as_ps();
     let rollover_at = Time::ZERO + Span::from_ps(rollover_after - rollover_after / 64 * (id.0 % 16));
-    let parts = Parts {
+    let parts = LoopParts {
         rollover_at,
         memory_bytes,
         poll,

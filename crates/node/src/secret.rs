@@ -102,7 +102,7 @@ impl Secrets {
         write().map_err(Error::path(&self.path, "write it"))
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -186,9 +186,9 @@ pub(super) fn random() -> Result<[u8; 32], Error> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transcript {
     pub cluster: u64,
-    /// Who connects.
+    /// The server that connects.
     pub dialer: ServerId,
-    /// Who was connected to.
+    /// The server that was connected to.
     pub acceptor: ServerId,
     /// The random numbers of both.
     pub acceptor_nonce: [u8; 32],
@@ -197,7 +197,7 @@ pub(super) struct Transcript {
     pub channel: [u8; 32],
 }
 
-/// Who proves.
+/// Which of the two servers proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Dialer,

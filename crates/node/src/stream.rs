@@ -52,7 +52,7 @@ impl Stream {
     }
 
     fn new(socket: TcpStream, tls: Option<Connection>, is_connected: bool) -> Self {
-        // It fails for sockets that are broken already, which reading will tell.
+        // It fails for sockets that are broken already, which reading will show.
         let _ = socket.set_nodelay(true);
         let tls = tls.map(Box::new);
         let (inbox, outbox) = (Inbox::default(), Outbox::default());
@@ -69,7 +69,7 @@ impl Stream {
         registry.register(&mut self.socket, token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// Ends events.
+    /// Ends the events of this stream.
     pub fn deregister(&mut self, registry: &Registry) {
         // It is closed right after.
         let _ = registry.deregister(&mut self.socket);
@@ -85,7 +85,7 @@ impl Stream {
         self.socket.peer_addr().ok()
     }
 
-    /// The addresses of both ends, ours first.
+    /// The addresses of both ends, the local one first.
     pub fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.socket.local_addr()?, self.socket.peer_addr()?))
     }
@@ -290,7 +290,7 @@ fn receive_tls(
             Err(error) => return Err(error.to_string()),
         }
         let state = tls.process_new_packets().map_err(|error| {
-            // The other side is told why.
+            // The other side hears why.
             let _ = tls.write_tls(socket);
             format!("TLS: {error}")
         })?;

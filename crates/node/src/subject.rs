@@ -13,7 +13,7 @@ const INTEGER: u8 = 0x02;
 const VERSION: u8 = 0xa0;
 /// `UTF8String`, `PrintableString`, `IA5String`.
 const STRINGS: [u8; 3] = [0x0c, 0x13, 0x16];
-/// 2.5.4.3, `id-at-commonName`.
+/// The object identifier 2.5.4.3, `id-at-commonName`.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 
 /// The common name of a certificate's subject. None if it has none, or more than one: whose it is would be a guess.

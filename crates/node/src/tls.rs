@@ -24,7 +24,7 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authority.
+    /// The certificate of the authority.
     pub authority: PathBuf,
 }
 

@@ -106,7 +106,7 @@ fn idle_connections_take_no_descriptor_of_the_disk() {
     put(&client, 1, b"before", PATIENCE).unwrap();
     let opened = while_flooded(&controller.address, || {
         write_across_segments(&client);
-        // Who comes now is let in as well, and so is who watches over it.
+        // A client that comes now is let in as well, and so is a monitor.
         assert_eq!(get(&client_with(&controller, None), 1).unwrap().as_deref(), Some(VALUE));
         eventually("strangers were displaced", || metric(&controller, "heddle_connections_displaced_total") > 0.0);
         assert!(metric(&controller, "process_open_fds") < metric(&controller, "process_max_fds"));

@@ -141,12 +141,12 @@ fn over_tls_the_end_is_said_as_well() {
             stream.conn.write_tls(&mut stream.sock).unwrap();
         }
         stream.sock.shutdown(Shutdown::Write).unwrap();
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         // An end without a `close_notify` would be an error here.
-        stream.read_to_end(&mut told).expect("it says that this is the end");
-        let (body, length) = split_frame(&told).unwrap().expect("a welcome");
+        stream.read_to_end(&mut received).expect("it says that this is the end");
+        let (body, length) = split_frame(&received).unwrap().expect("a welcome");
         assert!(matches!(decode(body).unwrap(), Welcome::Accepted { .. }));
-        let (body, _) = split_frame(&told[length..]).unwrap().expect("an answer");
+        let (body, _) = split_frame(&received[length..]).unwrap().expect("an answer");
         let answer: ServerMessage = decode(body).unwrap();
         let is_done = matches!(&answer, ServerMessage::Response(Response { result: Ok(Answer::Written { .. }), .. }));
         assert!(is_done, "{answer:?}");

@@ -59,7 +59,7 @@ fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
     let flooded = &three[0];
     let mut floods: Vec<Raw> = (0..12).map(|session| Raw::connect(&flooded.address, session)).collect();
     let flood = |flood: &mut Raw| {
-        // Who is not read for so long has sent what it can.
+        // A connection that is not read for so long has sent what it can.
         flood.stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a timeout");
         // 100 MiB each at most.
         for key in 0..400 {
@@ -90,7 +90,7 @@ fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
     }
     put(&everybody, OTHER, b"after", PATIENCE).unwrap();
     assert_eq!(get(&other, OTHER).unwrap(), Some(b"after".to_vec()));
-    // Who has gone holds nothing.
+    // A client that has gone holds nothing.
     drop(floods);
     eventually("everything is given back", || metric(flooded, "heddle_memory_bytes{kind=\"requests\"}") == 0);
 }
@@ -126,9 +126,9 @@ fn watchers_that_do_not_read_cost_what_the_server_was_given() {
     let mut skipped = false;
     loop {
         match idle[0].receive() {
-            ServerMessage::Watched(told) => {
-                skipped |= told.skipped;
-                if told.watch == 1 && told.revision >= last {
+            ServerMessage::Watched(batch) => {
+                skipped |= batch.skipped;
+                if batch.watch == 1 && batch.revision >= last {
                     break;
                 }
             }
@@ -138,7 +138,7 @@ fn watchers_that_do_not_read_cost_what_the_server_was_given() {
     assert!(skipped);
     let news = put(&writer, 1, b"news", PATIENCE).unwrap();
     loop {
-        if matches!(idle[0].receive(), ServerMessage::Watched(told) if told.watch == 1 && told.revision == news) {
+        if matches!(idle[0].receive(), ServerMessage::Watched(batch) if batch.watch == 1 && batch.revision == news) {
             break;
         }
     }

@@ -128,7 +128,7 @@ fn a_damaged_log_is_refused_and_left_alone() {
     assert!(text.contains(&log.file_name().unwrap().to_string_lossy().into_owned()), "{text}");
     assert!(text.contains("corrupt at byte") && text.contains("Nothing was changed"), "{text}");
     assert_eq!(content(data.path()), before);
-    // With the byte mended it goes on.
+    // With the byte restored it goes on.
     bytes[middle] ^= 1;
     fs::write(&log, &bytes).unwrap();
     let controller = Controller::start(command("c1", data.path(), &[]));
@@ -188,7 +188,7 @@ fn a_server_without_its_log_does_not_start() {
     assert_eq!(get(&client(&[&controller, &member]), 1).unwrap(), Some(b"precious".to_vec()));
 }
 
-/// Of another folder.
+/// An identity file of another folder is put in.
 #[test]
 fn an_identity_of_another_server_is_refused() {
     let (data, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -281,7 +281,7 @@ fn a_full_disk_takes_no_writes_and_loses_none() {
     let mut confirmed = Vec::new();
     let mut refused = String::new();
     for key in 0..5_000 {
-        // Who is refused tries again until this time is over.
+        // A client that is refused tries again until this time is over.
         match put(&client, key, &[key as u8; 2_000], Duration::from_secs(5)) {
             Ok(_) => confirmed.push(key),
             Err(error) if error.to_string().contains("disk") => {
@@ -319,29 +319,29 @@ fn plain_again(data: &FilePath) -> std::process::Command {
 
 #[test]
 fn only_holders_of_a_certificate_get_in() {
-    let (ours, foreign) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let hosts = ["127.0.0.1,localhost".to_owned()];
-    let made = certificates::make(ours.path(), &hosts).unwrap();
+    let made = certificates::make(own.path(), &hosts).unwrap();
     assert_eq!(made.len(), 6, "authority, server and client, with their keys: {made:?}");
-    certificates::make(foreign.path(), &hosts).unwrap();
-    let folder = ours.path().to_str().unwrap();
+    certificates::make(other.path(), &hosts).unwrap();
+    let folder = own.path().to_str().unwrap();
     let data = tempfile::tempdir().unwrap();
     let controller = Controller::start(command("c1", data.path(), &["--tls", folder, "127.0.0.1"]));
 
-    let tls = Tls::load(&tls_files(ours.path(), "client")).unwrap();
+    let tls = Tls::load(&tls_files(own.path(), "client")).unwrap();
     let good = client_with(&controller, Some(&tls));
     put(&good, 1, &vec![b'x'; 300_000], PATIENCE).unwrap();
     assert_eq!(get(&good, 1).unwrap().map(|value| value.len()), Some(300_000));
 
     let short = Duration::from_secs(1);
-    let stranger = Tls::load(&tls_files(foreign.path(), "client")).unwrap();
+    let stranger = Tls::load(&tls_files(other.path(), "client")).unwrap();
     let as_stranger = client_with(&controller, Some(&stranger));
     eventually("a stranger hears why", || {
         put(&as_stranger, 2, b"x", short).unwrap_err().to_string().contains("invalid peer certificate")
     });
-    // Ours for the authority, a foreign one for ourselves: the server refuses.
-    let mut mixed = tls_files(foreign.path(), "client");
-    mixed.authority = ours.path().join("ca.pem");
+    // The cluster's authority, and another authority's certificate: the server refuses.
+    let mut mixed = tls_files(other.path(), "client");
+    mixed.authority = own.path().join("ca.pem");
     let mixed = Tls::load(&mixed).unwrap();
     let error = put(&client_with(&controller, Some(&mixed)), 2, b"x", short).unwrap_err().to_string();
     assert!(error.contains("no answer within 1000 ms"), "{error}");
@@ -349,8 +349,8 @@ fn only_holders_of_a_certificate_get_in() {
     assert!(error.contains("no answer within 1000 ms"), "{error}");
     assert_eq!(get(&good, 2).unwrap(), None);
     // A file that cannot be used is named, with what it should be.
-    let gone = node::TlsFiles { key: ours.path().join("gone.key"), ..tls_files(ours.path(), "client") };
-    let swapped = node::TlsFiles { key: ours.path().join("ca.pem"), ..tls_files(ours.path(), "client") };
+    let gone = node::TlsFiles { key: own.path().join("gone.key"), ..tls_files(own.path(), "client") };
+    let swapped = node::TlsFiles { key: own.path().join("ca.pem"), ..tls_files(own.path(), "client") };
     for (files, said) in [(gone, "cannot read it: No such file"), (swapped, "there is no private key in it")] {
         let error = Tls::load(&files).unwrap_err();
         let text = error.to_string();
@@ -379,7 +379,7 @@ fn without_certificates_it_stays_on_loopback() {
 }
 
 #[test]
-fn who_speaks_something_else_is_told_or_cut_off() {
+fn who_speaks_something_else_is_answered_or_cut_off() {
     use std::io::{Read, Write};
     let data = tempfile::tempdir().unwrap();
     let controller = Controller::start(command("c1", data.path(), &[]));
@@ -430,7 +430,7 @@ fn who_does_not_read_waits_for_himself() {
 }
 
 #[test]
-fn a_watcher_that_does_not_look_is_told_that_it_skipped() {
+fn a_watcher_that_does_not_look_learns_that_it_skipped() {
     let data = tempfile::tempdir().unwrap();
     let controller = Controller::start(command("c1", data.path(), &[]));
     let client = client(&[&controller]);
@@ -443,17 +443,17 @@ fn a_watcher_that_does_not_look_is_told_that_it_skipped() {
     }
     let (mut events, mut skips) = (0, 0);
     loop {
-        let told = watch.next_within(PATIENCE).expect("there is more");
-        events += told.events.len();
-        skips += u64::from(told.skipped);
-        if told.revision >= last {
+        let batch = watch.next_within(PATIENCE).expect("there is more");
+        events += batch.events.len();
+        skips += u64::from(batch.skipped);
+        if batch.revision >= last {
             break;
         }
     }
     assert!(events < 1_500 && skips > 0, "{events} events, {skips} skips");
     put(&client, 2, b"seen", PATIENCE).unwrap();
-    let told = watch.next_within(PATIENCE).expect("it goes on");
-    assert_eq!((told.skipped, told.events.len()), (false, 1));
+    let batch = watch.next_within(PATIENCE).expect("it goes on");
+    assert_eq!((batch.skipped, batch.events.len()), (false, 1));
 }
 
 /// Whoever sends it requests would have writes fail.
@@ -571,15 +571,15 @@ fn claim(to: &Controller, files: &node::TlsFiles, server: u64) -> store::protoco
     let mut bytes = Vec::new();
     encode_frame(&Hello::new(role), &mut bytes).unwrap();
     stream.write_all(&bytes).unwrap();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
-        if let Some((body, _)) = split_frame(&told).unwrap() {
+        if let Some((body, _)) = split_frame(&received).unwrap() {
             return decode(body).unwrap();
         }
         let mut more = [0; 1_024];
         let read = stream.read(&mut more).unwrap();
         assert!(read > 0, "it has closed without a word");
-        told.extend(&more[..read]);
+        received.extend(&more[..read]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who may speak as a server: processes that must not, and what comes of it.
+//! Processes that speak as a server and must not, and what comes of it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,23 +30,23 @@ impl<T: Read + Write> Stream for T {}
 fn say<T: serde::Serialize>(stream: &mut dyn Stream, message: &T) {
     let mut bytes = Vec::new();
     encode_frame(message, &mut bytes).unwrap();
-    // Who was refused already may find the connection closed.
+    // A process that was refused already may find the connection closed.
     let _ = stream.write_all(&bytes);
 }
 
 /// The next message; none if the connection is closed first.
 fn hear<T: serde::de::DeserializeOwned>(stream: &mut dyn Stream) -> Option<T> {
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
-        if let Some((body, length)) = split_frame(&told).unwrap() {
-            assert_eq!(length, told.len(), "one message at a time");
+        if let Some((body, length)) = split_frame(&received).unwrap() {
+            assert_eq!(length, received.len(), "one message at a time");
             return Some(decode(body).unwrap());
         }
         let mut byte = [0];
         if stream.read(&mut byte).unwrap_or(0) == 0 {
             return None;
         }
-        told.extend(byte);
+        received.extend(byte);
     }
 }
 

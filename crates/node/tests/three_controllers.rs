@@ -52,7 +52,7 @@ impl Three {
 }
 
 /// Waits until all three vote in all shards.
-fn settle(client: &Client) {
+fn wait_until_ready(client: &Client) {
     eventually("all three vote", || {
         let status = status(client);
         status.groups.len() >= 2
@@ -64,7 +64,7 @@ fn settle(client: &Client) {
 fn the_leader_is_killed_and_comes_back() {
     let mut three = Three::start(&[]);
     let client = client(&three.running());
-    settle(&client);
+    wait_until_ready(&client);
     for key in 0..50 {
         put(&client, key, b"before", PATIENCE).unwrap();
     }
@@ -94,7 +94,7 @@ fn the_leader_is_killed_and_comes_back() {
 fn a_stopped_leader_is_replaced_and_believes_it_when_it_wakes() {
     let three = Three::start(&[]);
     let client = client(&three.running());
-    settle(&client);
+    wait_until_ready(&client);
     put(&client, 1, b"old", PATIENCE).unwrap();
     let leader = three.leader(&client).expect("it has just written");
     let stopped = three.controllers[leader].as_ref().unwrap();
@@ -107,10 +107,10 @@ fn a_stopped_leader_is_replaced_and_believes_it_when_it_wakes() {
 
 #[test]
 fn an_ended_leader_hands_over() {
-    // Who waits until a leader is silent for so long waits longer than this test.
+    // A follower that waits until a leader is silent for so long waits longer than this test.
     let mut three = Three::start(&["--election-timeout", "300"]);
     let client = client(&three.running());
-    settle(&client);
+    wait_until_ready(&client);
     put(&client, 1, b"x", PATIENCE).unwrap();
     let leader = three.leader(&client).expect("it has just written");
     let ended = three.controllers[leader].take().unwrap().end(Signal::SIGTERM);
@@ -124,7 +124,7 @@ fn an_ended_leader_hands_over() {
 fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
     let mut three = Three::start(&[]);
     let writer = client(&three.running());
-    settle(&writer);
+    wait_until_ready(&writer);
     let mut endpoints = three.running();
     endpoints.rotate_left(1);
     let watcher = client(&endpoints);
@@ -139,9 +139,9 @@ fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
         }
     }
     while seen.len() < 60 {
-        let told = watch.next_within(PATIENCE).unwrap_or_else(|| panic!("only {} of 60 events came", seen.len()));
-        assert!(!told.skipped, "{told:?}");
-        seen.extend(told.events.iter().map(|event| event.at.path.clone()));
+        let batch = watch.next_within(PATIENCE).unwrap_or_else(|| panic!("only {} of 60 events came", seen.len()));
+        assert!(!batch.skipped, "{batch:?}");
+        seen.extend(batch.events.iter().map(|event| event.at.path.clone()));
     }
     let expected: Vec<Path> = (0..60).map(|key| car(key).path).collect();
     assert_eq!(seen, expected, "each once and in order");
@@ -150,7 +150,7 @@ fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
 #[test]
 fn an_rpc_is_called_wherever_its_provider_is() {
     let three = Three::start(&[]);
-    settle(&client(&three.running()));
+    wait_until_ready(&client(&three.running()));
     let clients: Vec<Client> = three.running().iter().map(|controller| client_with(controller, None)).collect();
     let people = Path::parse("/people:people").unwrap();
     let offers = vec![("people:add-person".to_owned(), Some(people.clone()))];
@@ -173,24 +173,24 @@ fn an_rpc_is_called_wherever_its_provider_is() {
 
 #[test]
 fn servers_need_certificates_of_each_other() {
-    let (ours, foreign) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    for folder in [&ours, &foreign] {
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for folder in [&own, &other] {
         certificates::make(folder.path(), &["127.0.0.1".to_owned()]).unwrap();
     }
-    let folder = ours.path().to_str().unwrap();
+    let folder = own.path().to_str().unwrap();
     let three = Three::start(&["--tls", folder, "127.0.0.1"]);
-    let tls = Tls::load(&controllers::tls_files(ours.path(), "client")).unwrap();
+    let tls = Tls::load(&controllers::tls_files(own.path(), "client")).unwrap();
     let endpoints: Vec<String> = three.running().iter().map(|controller| controller.address.clone()).collect();
     let client = Client::connect(&endpoints, Some(&tls)).unwrap();
-    settle(&client);
+    wait_until_ready(&client);
     for key in 0..20 {
         put(&client, key, &vec![1; 100_000], PATIENCE).unwrap();
         assert_eq!(get(&client, key).unwrap().map(|value| value.len()), Some(100_000));
     }
     // The fourth has certificates of another authority: it waits in vain, and is not in the cluster.
     let data = tempfile::tempdir().unwrap();
-    let foreign = foreign.path().to_str().unwrap();
-    let mut command = command("c4", data.path(), &["--tls", foreign, "127.0.0.1", "--join", &endpoints[0]]);
+    let other = other.path().to_str().unwrap();
+    let mut command = command("c4", data.path(), &["--tls", other, "127.0.0.1", "--join", &endpoints[0]]);
     let mut fourth = command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(status(&client).map.members().len(), 3);

@@ -34,12 +34,12 @@ pub enum Command {
     },
     /// A server leaves for good.
     RemoveServer {
-        /// Which.
+        /// The number of the server.
         id: ServerId,
     },
     /// A server has moved to another address.
     UpdateAddress {
-        /// Which.
+        /// The number of the server.
         id: ServerId,
         /// Its new address.
         address: String,
@@ -48,7 +48,7 @@ pub enum Command {
     },
     /// A new server takes the place of an old one: lists of replicas and pins change from one to the other.
     ReplaceServer {
-        /// Who leaves.
+        /// The server that leaves.
         old: ServerId,
         /// What people call the new one; may be the old one's name.
         name: String,
@@ -66,7 +66,7 @@ pub enum Command {
     },
     /// Under [`Strategy::Distributed`], gives a module a shard of its own, if it has none.
     EnsureModule {
-        /// The module.
+        /// The name of the module.
         module: String,
     },
     /// Makes a shard, and begins to move these prefixes to it.
@@ -75,31 +75,31 @@ pub enum Command {
         name: String,
         /// What it shall own; may be empty.
         prefixes: BTreeSet<Prefix>,
-        /// Who shall hold it.
+        /// The servers that shall hold it.
         replicas: Replicas,
     },
     /// Moves a shard's prefixes back to who owns what is around them, then removes it.
     DeleteShard {
-        /// Which.
+        /// The number of the shard.
         id: ShardId,
     },
     /// Changes who holds a shard.
     SetReplicas {
-        /// Which.
+        /// The number of the shard.
         id: ShardId,
-        /// Who shall hold it.
+        /// The servers that shall hold it.
         replicas: Replicas,
     },
     /// Says who leads a shard, whatever the load.
     Pin {
-        /// Which.
+        /// The number of the shard.
         id: ShardId,
-        /// Who.
+        /// The server that should lead it.
         server: ServerId,
     },
     /// Leaves it to the load again who leads a shard.
     Unpin {
-        /// Which.
+        /// The number of the shard.
         id: ShardId,
     },
     /// Begins to move a prefix to a shard.
@@ -111,25 +111,25 @@ pub enum Command {
     },
     /// The new owner holds everything.
     MoveImported {
-        /// Which move.
+        /// The number of the move.
         id: MoveId,
     },
     /// From now on the new owner owns it.
     FinishMove {
-        /// Which move.
+        /// The number of the move.
         id: MoveId,
     },
     /// The old owner has dropped what it held.
     MoveDropped {
-        /// Which move.
+        /// The number of the move.
         id: MoveId,
     },
     /// Every server speaks this version of the protocol, and holds the cluster's secret. Changes nothing if it would lower the version,
     /// or if a member is not among those of whom that is known.
     RaiseProtocol {
-        /// The version.
+        /// The version to speak from now on.
         to: u32,
-        /// Of whom it is known.
+        /// The servers of which it is known.
         servers: BTreeSet<ServerId>,
         /// The digest of the secret by which servers know each other.
         secret: Option<[u8; 32]>,
@@ -155,14 +155,14 @@ pub enum Effect {
     Removed(ServerId),
     /// The new server has taken the old one's place.
     Replaced {
-        /// Who left.
+        /// The server that left.
         old: ServerId,
-        /// Who came.
+        /// The server that came in its place.
         new: ServerId,
     },
     /// The shard has this number, new or known; `moves` bring its prefixes.
     Shard {
-        /// Its number.
+        /// The number of the shard.
         id: ShardId,
         /// Unfinished moves towards it.
         moves: Vec<MoveId>,

@@ -37,7 +37,7 @@ pub enum Refusal {
     /// A name is in use.
     #[error("the name \"{name}\" is taken by server {by}; hint: choose another, or replace server {by}")]
     ServerNameTaken {
-        /// The name.
+        /// The name that was given.
         name: String,
         /// Who has it.
         by: ServerId,
@@ -48,7 +48,7 @@ pub enum Refusal {
          hint: if that server has lost its data, replace it: `heddle cluster replace {by}`"
     )]
     AddressTaken {
-        /// The address.
+        /// The address that was given.
         address: String,
         /// Who has it.
         by: ServerId,
@@ -83,7 +83,7 @@ pub enum Refusal {
     /// The cluster would be empty.
     #[error("server {id} is the last one of this cluster; hint: add another first, or stop it and delete its data")]
     LastServer {
-        /// The server.
+        /// The number of the server.
         id: ServerId,
     },
     /// Shards with a list of replicas would have none.
@@ -92,7 +92,7 @@ pub enum Refusal {
         shards.join(", "), if shards.len() == 1 { "it" } else { "them" }
     )]
     LastReplica {
-        /// The server.
+        /// The number of the server.
         id: ServerId,
         /// Names of the shards.
         shards: Vec<String>,
@@ -100,7 +100,7 @@ pub enum Refusal {
     /// A shard's name is in use.
     #[error("a shard \"{name}\" exists (number {by}) and is not like this one; hint: choose another name")]
     ShardNameTaken {
-        /// The name.
+        /// The name that was given.
         name: String,
         /// Who has it.
         by: ShardId,
@@ -108,7 +108,7 @@ pub enum Refusal {
     /// Something of which there are as many as may be.
     #[error("there are {max} {what} already, which is the most; hint: {hint}")]
     TooMany {
-        /// Of what.
+        /// What there are too many of.
         what: String,
         /// How many there may be.
         max: u64,
@@ -118,9 +118,9 @@ pub enum Refusal {
     /// A prefix that cannot be owned by the shard.
     #[error("the prefix {} cannot be given to a shard: {why}; hint: {hint}", shown(prefix))]
     BadPrefix {
-        /// The prefix.
+        /// The prefix that was given.
         prefix: String,
-        /// Why not.
+        /// Why it cannot be.
         why: String,
         /// What to do.
         hint: String,
@@ -128,7 +128,7 @@ pub enum Refusal {
     /// A list of replicas that cannot be one.
     #[error("these replicas are not possible: {why}; hint: {hint}")]
     BadReplicas {
-        /// Why not.
+        /// Why it cannot be.
         why: String,
         /// What to do.
         hint: String,
@@ -136,9 +136,9 @@ pub enum Refusal {
     /// `meta` and `default` are always there.
     #[error("shard {id} ({name}) is always there {what}; hint: {hint}")]
     BuiltIn {
-        /// Its number.
+        /// The number of the shard.
         id: ShardId,
-        /// Its name.
+        /// The name that was given.
         name: String,
         /// What cannot be done with it.
         what: String,
@@ -148,7 +148,7 @@ pub enum Refusal {
     /// The shard is on its way out.
     #[error("shard {name} is being deleted; hint: wait until it is gone, or choose another")]
     Deleting {
-        /// Its name.
+        /// The name that was given.
         name: String,
     },
     /// The same prefix is on its way already.
@@ -157,17 +157,17 @@ pub enum Refusal {
         shown(prefix)
     )]
     Moving {
-        /// The prefix.
+        /// The prefix that was given.
         prefix: String,
         /// Name of the shard that it goes to.
         to: String,
-        /// The move.
+        /// The number of the move.
         by: MoveId,
     },
     /// A step of a move that is not its next one.
     #[error("move {id} is {phase}, so it cannot be {step}; hint: the move goes on by itself, ask again")]
     OutOfOrder {
-        /// The move.
+        /// The number of the move.
         id: MoveId,
         /// How far it is.
         phase: String,
@@ -177,7 +177,7 @@ pub enum Refusal {
     /// The server does not hold the shard, so it cannot lead it.
     #[error("server {server} holds no replica of {shard}, so it cannot lead it; hint: {hint}")]
     NotAReplica {
-        /// The server.
+        /// The number of the server.
         server: ServerId,
         /// Name of the shard.
         shard: String,
@@ -187,7 +187,7 @@ pub enum Refusal {
     /// A change of roles or users that is not possible.
     #[error("{}; hint: {}", shown(why), shown(hint))]
     Access {
-        /// Why not.
+        /// Why it cannot be.
         why: String,
         /// What to do.
         hint: String,

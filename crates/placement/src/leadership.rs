@@ -61,13 +61,13 @@ impl Default for Config {
 /// What is known of a shard now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardView {
-    /// Which shard.
+    /// The number of the shard.
     pub shard: ShardId,
-    /// Who leads it, if anyone does.
+    /// Its leader, if it has one.
     pub leader: Option<ServerId>,
     /// Voters that could lead it: alive, and not far behind.
     pub ready: BTreeSet<ServerId>,
-    /// Who should lead it whatever the load.
+    /// The server that should lead it whatever the load.
     pub pinned: Option<ServerId>,
 }
 
@@ -81,7 +81,7 @@ impl ShardView {
 /// Leadership of `shard` should go to `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which shard.
+    /// The number of the shard.
     pub shard: ShardId,
     /// The server that should lead it: alive, a voter, caught up.
     pub to: ServerId,
@@ -94,7 +94,7 @@ struct Record {
     window: BTreeMap<ServerId, u64>,
     /// Weighted mean of the windows before, times [`ONE`].
     smoothed: BTreeMap<ServerId, u64>,
-    /// Who has the majority, and since when.
+    /// The server that has the majority, and since when.
     majority: Option<(ServerId, Time)>,
     /// The load brought it here, so spreading leaves it.
     drawn_to: Option<ServerId>,
@@ -110,7 +110,7 @@ pub struct Leadership {
     config: Config,
     records: BTreeMap<ShardId, Record>,
     window_end: Option<Time>,
-    /// Since when leaders have been uneven.
+    /// The time since which leaders have been uneven.
     uneven_since: Option<Time>,
 }
 
@@ -199,7 +199,7 @@ impl Leadership {
         }
     }
 
-    /// Who should lead by rules 1 and 2, if that is somebody else and the time has come.
+    /// The server that should lead by rules 1 and 2, if that is another one and the time has come.
     fn called_for(&self, now: Time, view: &ShardView) -> Option<ServerId> {
         let record = &self.records[&view.shard];
         let leader = view.leader.filter(|_| record.pending.is_none())?;
@@ -223,7 +223,7 @@ impl Leadership {
         Transfer { shard: view.shard, to }
     }
 
-    /// Rule 3.
+    /// Carries out rule 3.
     fn spread(&mut self, now: Time, shards: &[ShardView], room: &mut usize, transfers: &mut Vec<Transfer>) {
         let mut led = self.led(shards);
         if self.most_uneven(now, shards, &led, false).is_none() {

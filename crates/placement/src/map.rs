@@ -42,7 +42,7 @@ pub const REMOVED_MAX: usize = 256;
 /// It starts empty on every server ([`Map::new`]) and changes by the log alone, the first command being the
 /// [`Command::AddServer`] of the first server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Parts")]
+#[serde(from = "StoredMap")]
 pub struct Map {
     version: u64,
     applied: u64,
@@ -72,7 +72,7 @@ pub struct Map {
 
 /// What is sent and stored of a map: everything but what follows from it.
 #[derive(Deserialize)]
-struct Parts {
+struct StoredMap {
     version: u64,
     applied: u64,
     strategy: Strategy,
@@ -85,10 +85,20 @@ struct Parts {
     next_move: u64,
 }
 
-impl From<Parts> for Map {
-    fn from(parts: Parts) -> Self {
-        let Parts { version, applied, strategy, members, removed, shards, moves, next_server, next_shard, next_move } =
-            parts;
+impl From<StoredMap> for Map {
+    fn from(parts: StoredMap) -> Self {
+        let StoredMap {
+            version,
+            applied,
+            strategy,
+            members,
+            removed,
+            shards,
+            moves,
+            next_server,
+            next_shard,
+            next_move,
+        } = parts;
         let routes = Routes::new(shards.values());
         let access = Access::default();
         Self {
@@ -255,7 +265,7 @@ impl Map {
         self.strategy
     }
 
-    /// The servers.
+    /// The members of the cluster, by number.
     pub fn members(&self) -> &BTreeMap<ServerId, Member> {
         &self.members
     }
@@ -315,8 +325,8 @@ impl Map {
     /// The module that should get a shard of its own ([`Command::EnsureModule`]) before `path` is first written.
     pub fn module_to_ensure<'a>(&self, path: &'a Path) -> Option<&'a str> {
         let module = path.module().filter(|_| self.strategy == Strategy::Distributed)?;
-        let settled = self.routes.of_module(module) != ShardId::DEFAULT || !self.may_make_module(module);
-        (!settled).then_some(module)
+        let is_placed = self.routes.of_module(module) != ShardId::DEFAULT || !self.may_make_module(module);
+        (!is_placed).then_some(module)
     }
 
     /// As bytes for a snapshot: a format number, then postcard, then what version 1 does not know, if there is any.
@@ -409,9 +419,9 @@ impl Map {
         if let Some((id, _)) = self.moves.iter().find(|it| wrong(*it)) {
             return Some(format!("move {id} is not possible"));
         }
-        let mut settled = self.clone();
-        settled.settle();
-        (settled != *self).then(|| "a move should have begun, or a shard be gone".to_owned())
+        let mut advanced = self.clone();
+        advanced.advance();
+        (advanced != *self).then(|| "a move should have begun, or a shard be gone".to_owned())
     }
 
     /// Whether a move that was started agrees with who owns what, and comes before all that it overlaps.

@@ -20,7 +20,7 @@ pub struct Configuration {
     pub voters: BTreeSet<ServerId>,
     /// In a joint configuration the voters so far; else empty.
     pub outgoing: BTreeSet<ServerId>,
-    /// Learners.
+    /// The servers that are learners.
     pub learners: BTreeSet<ServerId>,
     /// Voters that become learners when the joint configuration is left.
     pub learners_next: BTreeSet<ServerId>,

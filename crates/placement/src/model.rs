@@ -33,19 +33,19 @@ pub enum Strategy {
     Distributed,
 }
 
-/// Which servers hold a shard.
+/// The servers that hold a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Replicas {
     /// Every server; those beyond [`VOTERS_MAX`](crate::VOTERS_MAX) as learners.
     #[default]
     All,
-    /// These servers.
+    /// These servers, and no others.
     Servers(BTreeSet<ServerId>),
     /// So many servers, picked by rendezvous hashing.
     Count(u8),
 }
 
-/// One shard.
+/// One shard as the map has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// Its number, also the number of its Raft group.
@@ -54,7 +54,7 @@ pub struct Shard {
     pub name: String,
     /// What it owns now. Prefixes on their way to it are in [`Map::moves`](crate::Map::moves) instead.
     pub prefixes: BTreeSet<Prefix>,
-    /// Which servers should hold it.
+    /// The servers that should hold it.
     pub replicas: Replicas,
     /// The server that should lead it whatever the load, if someone said so.
     pub pinned: Option<ServerId>,
@@ -74,7 +74,7 @@ pub struct Shard {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// An earlier move overlaps it. Where from, where to and what stays is settled when its turn comes.
+    /// An earlier move overlaps it. Where from, where to and what stays is decided when its turn comes.
     Queued,
     /// `from` freezes the prefix, and its content is copied to `to`.
     Copying,

@@ -25,7 +25,7 @@ pub enum Step {
     /// Copy the prefix but for `except` from `from` to `to`, then propose
     /// [`MoveImported`](crate::Command::MoveImported).
     Copy(Move),
-    /// Propose [`FinishMove`](crate::Command::FinishMove).
+    /// Propose to finish the move, by [`FinishMove`](crate::Command::FinishMove).
     Finish(MoveId),
     /// Have `from` drop the prefix but for `except` and keep a mark that it has moved, then propose
     /// [`MoveDropped`](crate::Command::MoveDropped).

@@ -29,9 +29,9 @@ pub const PEERS_MAX: usize = 64;
 /// Bounds of the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Never below.
+    /// The shortest timeout that may be chosen.
     pub min: Span,
-    /// Never above.
+    /// The longest timeout that may be chosen.
     pub max: Span,
     /// Always this instead, if given.
     pub fixed: Option<Span>,

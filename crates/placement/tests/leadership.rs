@@ -18,7 +18,7 @@ struct Cluster {
     pins: BTreeMap<ShardId, ServerId>,
     moves: Vec<(Time, Transfer)>,
     /// Transfers are asked for, and do not happen.
-    deaf: bool,
+    is_cut_off: bool,
 }
 
 impl Cluster {
@@ -31,7 +31,7 @@ impl Cluster {
             ready: (1..=servers).map(ServerId).collect(),
             pins: BTreeMap::new(),
             moves: Vec::new(),
-            deaf: false,
+            is_cut_off: false,
         }
     }
 
@@ -50,7 +50,7 @@ impl Cluster {
             assert!(self.ready.contains(&transfer.to), "only a server that is up and caught up is chosen");
             assert_ne!(self.leaders[&transfer.shard], Some(transfer.to));
             self.moves.push((self.now, transfer));
-            if !self.deaf {
+            if !self.is_cut_off {
                 self.leaders.insert(transfer.shard, Some(transfer.to));
             }
         }
@@ -191,7 +191,7 @@ fn a_server_that_was_down_gets_its_part_back() {
 #[test]
 fn a_transfer_that_does_not_happen_is_asked_for_again_but_not_at_once() {
     let mut cluster = Cluster::new(2, 1);
-    cluster.deaf = true;
+    cluster.is_cut_off = true;
     cluster.pins.insert(ShardId(0), ServerId(2));
     cluster.run(10, &[]);
     assert_eq!(cluster.moves.len(), 5, "every two seconds");
@@ -200,7 +200,7 @@ fn a_transfer_that_does_not_happen_is_asked_for_again_but_not_at_once() {
 #[test]
 fn transfers_under_way_are_bounded() {
     let mut cluster = Cluster::new(2, 40);
-    cluster.deaf = true;
+    cluster.is_cut_off = true;
     cluster.pins.extend((0..40).map(|id| (ShardId(id), ServerId(2))));
     cluster.run(1, &[]);
     assert_eq!(cluster.moves.len(), Config::default().transfers_max);

@@ -269,10 +269,10 @@ proptest::proptest! {
             // Also within a larger message, a status for one: it must route there too. What version 1 does not know, and what is not for
             // everybody's eyes, is left out there.
             let bytes = postcard::to_stdvec(&map).expect("a Vec takes everything");
-            let told: Map = postcard::from_bytes(&bytes).expect("it was encoded");
-            check_routes(&told);
-            assert_eq!(postcard::to_stdvec(&told).as_ref(), Ok(&bytes));
-            assert_eq!((told.members(), told.shards(), told.moves()), (map.members(), map.shards(), map.moves()));
+            let decoded: Map = postcard::from_bytes(&bytes).expect("it was encoded");
+            check_routes(&decoded);
+            assert_eq!(postcard::to_stdvec(&decoded).as_ref(), Ok(&bytes));
+            assert_eq!((decoded.members(), decoded.shards(), decoded.moves()), (map.members(), map.shards(), map.moves()));
         }
     }
 

@@ -29,7 +29,7 @@ use crate::{AttemptId, Call, CallId, Config, Counters, DeliveryId, Message, Offe
 
 /// What one input or timer works with.
 pub struct Context<'a> {
-    /// The time.
+    /// The time of the input.
     pub now: Time,
     /// Who offers what.
     pub known: Known<'a>,
@@ -52,7 +52,7 @@ impl Context<'_> {
 
 /// Where a call is.
 #[derive(Clone, Debug)]
-enum At {
+enum CallLocation {
     /// With no provider, on its way to the next.
     Nowhere,
     Local {
@@ -61,7 +61,7 @@ enum At {
     Server {
         server: ServerId,
         attempt: AttemptId,
-        /// By which it was chosen.
+        /// The offer by which it was chosen.
         offer: Offer,
         /// Of the server, as far as was known.
         incarnation: u64,
@@ -78,9 +78,9 @@ struct Pending {
     deadline: Time,
     /// When an idempotent call looks for another provider.
     retry_at: Option<Time>,
-    at: At,
+    location: CallLocation,
     tried: BTreeSet<Target>,
-    /// What the caller is told if no provider is left, if it is more than that there is none.
+    /// The caller's answer if no provider is left, if it is more than that there is none.
     refusal: Option<Error>,
 }
 
@@ -98,7 +98,7 @@ enum Due {
 pub struct Broker {
     config: Config,
     calls: BTreeMap<CallId, Pending>,
-    /// Of the inputs of all calls.
+    /// Bytes of the inputs of all calls.
     call_bytes: usize,
     /// Calls that are at another server.
     attempts: BTreeMap<AttemptId, CallId>,
@@ -170,7 +170,7 @@ impl Broker {
             is_idempotent: call.idempotent,
             deadline,
             retry_at: None,
-            at: At::Nowhere,
+            location: CallLocation::Nowhere,
             tried: BTreeSet::new(),
             refusal: None,
         };
@@ -243,7 +243,7 @@ impl Broker {
             Target::Local(provider) => {
                 let execution = Execution { provider, caller: Caller::Local(id), deadline: call.deadline };
                 let delivery = self.executions.add(execution);
-                call.at = At::Local { delivery };
+                call.location = CallLocation::Local { delivery };
                 cx.counters.deliveries += 1;
                 cx.out.push_back(Output::Deliver { provider, delivery, name, path, input });
             }
@@ -252,7 +252,7 @@ impl Broker {
                 let attempt = AttemptId { incarnation, sequence: self.next_sequence };
                 self.next_sequence += 1;
                 let receiver = cx.known.registry.buckets()[&server].version.incarnation;
-                call.at = At::Server { server, attempt, offer, incarnation: receiver };
+                call.location = CallLocation::Server { server, attempt, offer, incarnation: receiver };
                 self.attempts.insert(attempt, id);
                 *self.under_way.entry(server).or_default() += 1;
                 cx.counters.attempts_sent += 1;
@@ -263,18 +263,18 @@ impl Broker {
     }
 
     /// Takes a call away from where it is.
-    fn detach(&mut self, id: CallId) -> At {
-        let Some(call) = self.calls.get_mut(&id) else { return At::Nowhere };
+    fn detach(&mut self, id: CallId) -> CallLocation {
+        let Some(call) = self.calls.get_mut(&id) else { return CallLocation::Nowhere };
         if let Some(time) = call.retry_at.take() {
             self.due.remove(&(time, Due::Retry(id)));
         }
-        let at = core::mem::replace(&mut call.at, At::Nowhere);
-        match &at {
-            At::Nowhere => {}
-            At::Local { delivery } => {
+        let location = core::mem::replace(&mut call.location, CallLocation::Nowhere);
+        match &location {
+            CallLocation::Nowhere => {}
+            CallLocation::Local { delivery } => {
                 self.executions.remove(*delivery);
             }
-            At::Server { server, attempt, .. } => {
+            CallLocation::Server { server, attempt, .. } => {
                 self.attempts.remove(attempt);
                 let count = self.under_way.get_mut(server).expect("each attempt is counted");
                 *count -= 1;
@@ -283,7 +283,7 @@ impl Broker {
                 }
             }
         }
-        at
+        location
     }
 
     fn remove(&mut self, id: CallId) -> Option<Pending> {
@@ -330,7 +330,7 @@ impl Broker {
     /// The call of one's own attempt at `from`.
     fn call_of(&self, from: ServerId, attempt: AttemptId) -> Option<CallId> {
         let id = *self.attempts.get(&attempt)?;
-        matches!(self.calls.get(&id)?.at, At::Server { server, .. } if server == from).then_some(id)
+        matches!(self.calls.get(&id)?.location, CallLocation::Server { server, .. } if server == from).then_some(id)
     }
 
     /// A server takes a call not now, or it could not be sent.
@@ -354,7 +354,7 @@ impl Broker {
             cx.counters.late_answers += 1;
             return;
         };
-        if let At::Server { offer, .. } = self.detach(id) {
+        if let CallLocation::Server { offer, .. } = self.detach(id) {
             self.absent.note(cx.now, from, offer, cx.now + self.config.absent_for);
         }
         cx.send_status(from);
@@ -378,7 +378,7 @@ impl Broker {
 
     /// What another server was asked may be executed or not: it was lost, or (`below`) had an incarnation that has ended.
     pub fn server_lost(&mut self, cx: &mut Context<'_>, server: ServerId, reason: Loss, below: u64) {
-        let is_lost = |call: &Pending| matches!(&call.at, At::Server { server: at, incarnation, .. } if *at == server && *incarnation < below);
+        let is_lost = |call: &Pending| matches!(&call.location, CallLocation::Server { server: at, incarnation, .. } if *at == server && *incarnation < below);
         let ids: Vec<_> = self.attempts.values().filter(|id| is_lost(&self.calls[id])).copied().collect();
         for id in ids {
             self.lost(cx, id, server, reason);
@@ -455,8 +455,8 @@ impl Broker {
 
     /// Where a call is.
     fn place(&self, cx: &Context<'_>, id: CallId) -> ServerId {
-        match self.calls.get(&id).map(|call| &call.at) {
-            Some(At::Server { server, .. }) => *server,
+        match self.calls.get(&id).map(|call| &call.location) {
+            Some(CallLocation::Server { server, .. }) => *server,
             _ => cx.known.registry.own(),
         }
     }

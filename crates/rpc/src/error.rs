@@ -60,7 +60,7 @@ pub enum Error {
         "an input of {bytes} bytes; at most {PAYLOAD_BYTES_MAX} are possible\nhint: store large data in the tree and pass its path"
     )]
     InputTooLarge {
-        /// Its size.
+        /// The bytes that it has.
         bytes: u64,
     },
     /// The provider's answer exceeds the bound.
@@ -68,7 +68,7 @@ pub enum Error {
         "the provider answered with {bytes} bytes; at most {PAYLOAD_BYTES_MAX} are possible\nhint: store large data in the tree and answer with its path"
     )]
     OutputTooLarge {
-        /// Its size.
+        /// The bytes that it has.
         bytes: u64,
     },
     /// No time, or too much of it.
@@ -80,7 +80,7 @@ pub enum Error {
     /// The caller uses a number of a call that is still under way.
     #[error("call {id} is still under way\nhint: give each call a number of its own")]
     CallUnderWay {
-        /// The number.
+        /// The number that is in use.
         id: u64,
     },
     /// A name of no or too many characters, or with blanks or control characters in it.
@@ -110,7 +110,7 @@ pub enum Error {
     /// A version that no server can have reached.
     #[error("version {version} for the bucket of server {server} is not possible")]
     Version {
-        /// Whose bucket.
+        /// The server whose bucket it is.
         server: ServerId,
         /// What was claimed.
         version: Version,
@@ -150,11 +150,11 @@ impl fmt::Display for Loss {
 /// What can be full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
-    /// [`CALLS_MAX`].
+    /// [`CALLS_MAX`] calls are under way.
     Calls,
-    /// [`CALL_BYTES_MAX`].
+    /// Calls under way hold [`CALL_BYTES_MAX`] bytes.
     CallBytes,
-    /// [`crate::config::CALLS_PER_SERVER_MAX`].
+    /// [`crate::config::CALLS_PER_SERVER_MAX`] calls are under way at that server.
     CallsToServer,
     /// [`crate::config::EXECUTIONS_MAX`], here or at another server.
     Executions,

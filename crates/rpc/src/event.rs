@@ -51,32 +51,32 @@ pub enum Input {
     Message {
         /// Who; the driver knows from the connection.
         from: ServerId,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// All servers of the cluster, as the meta group has them; this one may be among them. Buckets of others are dropped.
     Members(Vec<ServerId>),
-    /// The servers that can be reached now. Who is no longer among them is lost, as by [`Input::ServerLost`].
+    /// The servers that can be reached now. A server that is no longer among them is lost, as by [`Input::ServerLost`].
     Live(Vec<ServerId>),
     /// The connection to a server broke: what it was asked and has not answered may be executed or not.
     ServerLost(ServerId),
     /// A call could not even be sent: it was certainly not executed.
     Unsent {
-        /// To whom it was to go.
+        /// The server that it was to go to.
         to: ServerId,
-        /// From the [`Message::Call`].
+        /// The attempt that the [`Message::Call`] named.
         attempt: AttemptId,
     },
     /// A local client offers procedures, besides those that it offers already.
     Offer {
-        /// Its connection.
+        /// The connection of the provider.
         provider: ProviderId,
         /// All are taken or, with [`Output::OfferRefused`], none.
         offers: Vec<Offer>,
     },
     /// A local client offers these no longer. It still answers what it was asked before.
     Withdraw {
-        /// Its connection.
+        /// The connection of the provider.
         provider: ProviderId,
         /// What it does not offer is ignored.
         offers: Vec<Offer>,
@@ -89,14 +89,14 @@ pub enum Input {
     Cancel(CallId),
     /// A local provider could not be asked: it has certainly not executed the call.
     Undelivered {
-        /// From the [`Output::Deliver`].
+        /// The delivery that the [`Output::Deliver`] named.
         delivery: DeliveryId,
     },
     /// A local provider answers.
     Reply {
-        /// Its connection.
+        /// The connection of the provider.
         provider: ProviderId,
-        /// From the [`Output::Deliver`].
+        /// The delivery that the [`Output::Deliver`] named.
         delivery: DeliveryId,
         /// The output, or the provider's words about why it did not succeed.
         result: Result<Bytes, String>,
@@ -108,18 +108,18 @@ pub enum Input {
 pub enum Output {
     /// Send this; it may be lost.
     Send {
-        /// To whom.
+        /// The server that it goes to.
         to: ServerId,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// Have a local client execute a procedure, and bring back [`Input::Reply`].
     Deliver {
-        /// Its connection.
+        /// The connection of the provider.
         provider: ProviderId,
-        /// To be repeated in the reply.
+        /// The number to repeat in the reply.
         delivery: DeliveryId,
-        /// The procedure.
+        /// The name of the procedure.
         name: String,
         /// The data that it is about.
         path: Option<Path>,
@@ -128,30 +128,30 @@ pub enum Output {
     },
     /// A delivery has ended, by an answer or because nobody waits for one any more; comes once for each [`Output::Deliver`], and after it.
     Ended {
-        /// Whose it was.
+        /// The provider that had it.
         provider: ProviderId,
-        /// From the [`Output::Deliver`].
+        /// The delivery that the [`Output::Deliver`] named.
         delivery: DeliveryId,
     },
     /// The end of a local client's call.
     Answer {
-        /// Which.
+        /// The number of the call.
         id: CallId,
         /// The output, or why there is none.
         result: Result<Bytes, Error>,
     },
     /// The provider's last [`Input::Offer`] changed nothing.
     OfferRefused {
-        /// Its connection.
+        /// The connection of the provider.
         provider: ProviderId,
-        /// Why.
+        /// Why it failed.
         error: Error,
     },
     /// A message of another server was refused as a whole: to be logged.
     MessageRefused {
         /// Who sent it.
         from: ServerId,
-        /// Why.
+        /// Why it failed.
         error: Error,
     },
 }
@@ -161,7 +161,7 @@ pub enum Output {
 pub struct Counters {
     /// Status messages sent.
     pub statuses_sent: u64,
-    /// Envelopes sent.
+    /// Envelopes that were sent.
     pub envelopes_sent: u64,
     /// Buckets taken from envelopes.
     pub buckets_taken: u64,
@@ -196,7 +196,7 @@ pub struct Counters {
 /// What a status page shows of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Which server.
+    /// The server that it is about.
     pub server: ServerId,
     /// Whether it can be reached now; true for this server.
     pub is_live: bool,

@@ -8,14 +8,14 @@ use crate::config::{EXECUTIONS_MAX, EXECUTIONS_PER_SERVER_MAX};
 use crate::seen::Seen;
 use crate::{AttemptId, CallId, DeliveryId, ProviderId};
 
-/// Who waits for the answer.
+/// The party that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// A client of this server.
     Local(CallId),
-    /// Another server.
+    /// Another server asked for it.
     Server {
-        /// Which.
+        /// The server that asked.
         server: ServerId,
         /// Its number for this.
         attempt: AttemptId,
@@ -25,11 +25,11 @@ pub enum Caller {
 /// One delivery that is not answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Execution {
-    /// By whom.
+    /// The provider that executes it.
     pub provider: ProviderId,
-    /// For whom.
+    /// The caller that waits for it.
     pub caller: Caller,
-    /// After this nobody waits.
+    /// The time after which nobody waits any more.
     pub deadline: Time,
 }
 
@@ -40,7 +40,7 @@ pub struct Executions {
     by_provider: BTreeMap<ProviderId, BTreeSet<DeliveryId>>,
     by_server: BTreeMap<ServerId, usize>,
     deadlines: BTreeSet<(Time, DeliveryId)>,
-    /// Those that have ended since the driver was told so; it is told of all at once.
+    /// Those that have ended since the driver last heard; it hears of all at once.
     ended: VecDeque<(ProviderId, DeliveryId)>,
     /// What arrived from each server.
     seen: BTreeMap<ServerId, Seen>,

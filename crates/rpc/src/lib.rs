@@ -1,4 +1,4 @@
-//! Who offers which remote procedure (RPC), and the way of a call to its provider.
+//! A registry of remote procedures (RPCs) and their providers, and the path of a call to its provider.
 //!
 //! ```text
 //!  clients' connections                 this server                                   other servers

@@ -34,16 +34,16 @@ pub enum Message {
     },
     /// Buckets that are newer than what the receiver has.
     Envelope {
-        /// By server.
+        /// The buckets, by server.
         buckets: BTreeMap<ServerId, Bucket>,
     },
     /// Asks the receiver to have a procedure executed by one of its local providers.
     Call {
-        /// To be repeated in the answer.
+        /// The number to repeat in the answer.
         attempt: AttemptId,
         /// The receiver's incarnation as far as the sender knows. A later one cannot tell whether a copy of this message was executed before it.
         receiver: u64,
-        /// The procedure.
+        /// The name of the procedure.
         name: String,
         /// The path that chooses the provider.
         path: Option<Path>,
@@ -54,19 +54,19 @@ pub enum Message {
     },
     /// How a call ended.
     Result {
-        /// Which.
+        /// The attempt that is meant.
         attempt: AttemptId,
-        /// How.
+        /// How it ended.
         verdict: Verdict,
     },
     /// No provider of this procedure is connected to the sender (any more). The call was not executed.
     NotHere {
-        /// Which call.
+        /// The attempt that is meant.
         attempt: AttemptId,
     },
     /// The sender cannot take the call now. It was not executed.
     Busy {
-        /// Which call.
+        /// The attempt that is meant.
         attempt: AttemptId,
     },
 }

@@ -80,7 +80,7 @@ impl Providers {
         gone
     }
 
-    /// Who has this offer.
+    /// The providers with this offer.
     pub fn of<'a>(&'a self, offer: &Offer) -> impl Iterator<Item = ProviderId> + 'a {
         self.by_offer.get(offer).into_iter().flatten().copied()
     }

@@ -22,7 +22,7 @@ use crate::{Bucket, Error, Message, Offer, Version};
 #[derive(Clone, Debug)]
 pub struct Registry {
     own: ServerId,
-    /// At the start.
+    /// The incarnation, chosen at the start.
     incarnation: u64,
     /// The own bucket is always among them.
     buckets: BTreeMap<ServerId, Bucket>,
@@ -35,7 +35,7 @@ pub struct Registry {
 pub struct Heard {
     /// The buckets that are newer here, to be sent to who sent the message.
     pub envelope: Option<Message>,
-    /// Whether the sender holds something newer, and is to be told so by a status.
+    /// Whether the sender holds something newer, and is to learn so by a status.
     pub wants_more: bool,
     /// Servers whose buckets were replaced, each with its version before.
     pub replaced: Vec<(ServerId, Option<Version>)>,
@@ -51,7 +51,7 @@ impl Registry {
         Self { own, incarnation, buckets: BTreeMap::from([(own, bucket)]), members: BTreeSet::new() }
     }
 
-    /// Which server this is.
+    /// The number of this server.
     pub fn own(&self) -> ServerId {
         self.own
     }

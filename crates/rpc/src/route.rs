@@ -18,9 +18,9 @@ use crate::{Offer, ProviderId, Registry};
 /// Where a call can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// To a client of this server.
+    /// The call goes to a client of this server.
     Local(ProviderId),
-    /// To another server.
+    /// The call goes to another server.
     Server(ServerId),
 }
 
@@ -66,11 +66,11 @@ impl Absent {
 /// What a call asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The procedure.
+    /// The name of the procedure.
     pub name: &'a str,
-    /// The data.
+    /// The data that the call is about, if any.
     pub path: Option<&'a Path>,
-    /// Who was asked already.
+    /// Providers that were asked already.
     pub tried: &'a BTreeSet<Target>,
     /// Differs from call to call.
     pub salt: u64,

@@ -20,14 +20,14 @@ pub struct Rpc {
     registry: Registry,
     providers: Providers,
     broker: Broker,
-    /// Who can be reached, members or not.
+    /// Servers that can be reached, members or not.
     reachable: BTreeSet<ServerId>,
     /// Of the other members, those that can be reached.
     live: BTreeSet<ServerId>,
     rng: Rng,
     gossip_at: Time,
     announced_at: Option<Time>,
-    /// When all live servers are to be told about the own bucket.
+    /// When the own bucket is next announced to all live servers.
     announce_at: Time,
     /// When a status was last answered by a status, by server.
     answered_at: BTreeMap<ServerId, Time>,

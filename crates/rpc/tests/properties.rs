@@ -36,7 +36,7 @@ struct World {
     calls: BTreeMap<CallId, (ServerId, Time)>,
     idempotent: BTreeSet<CallId>,
     executed: BTreeMap<CallId, u32>,
-    /// Calls whose callers were told that they were certainly not executed.
+    /// Calls whose callers heard that they were certainly not executed.
     not_executed: BTreeSet<CallId>,
     answered: u64,
     lost_callers: u64,
@@ -157,7 +157,7 @@ impl World {
             }
         }
         let lie = self.not_executed.iter().find(|id| self.executed.contains_key(id));
-        assert_eq!(lie, None, "a call was executed and its caller told that it was not");
+        assert_eq!(lie, None, "a call was executed and its caller heard that it was not");
         let now = self.net.now;
         assert!(self.calls.values().all(|&(_, deadline)| deadline >= now), "a call has not ended in time");
     }

@@ -6,7 +6,7 @@
 //! withdraw 2.7 people:add-person [PATH] | gone 2.7
 //! call 1#5 NAME [PATH] [idempotent] [within 2s]       a client of server 1 makes its call number 5
 //! reply 2.7 ok TEXT | reply 2.7 fail TEXT             answers the oldest delivery that the provider has not answered
-//! cut 1 2 | heal | double | crash 3 | restart 3 INCARNATION | lost 1 2 (1 is told that it lost 2) | members 1 2
+//! cut 1 2 | heal | double | crash 3 | restart 3 INCARNATION | lost 1 2 (1 learns that it lost 2) | members 1 2
 //! advance 20ms
 //! expect deliver 2.7 NAME [PATH] | expect answer 1#5 ok TEXT | expect answer 1#5 error TEXT (how the error begins)
 //! expect refused 2.7 TEXT | expect bucket 1 2 OFFER, OFFER (what 1 thinks that 2 offers) | expect unknown 1 2 | expect equal

@@ -180,7 +180,7 @@ impl Progress {
         written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
-    fn tell(&self) {
+    fn print(&self) {
         for Range { commit, first, last, seconds } in &self.ranges {
             println!("seeds {first} to {last} by {commit}: {seconds:.0} s");
         }
@@ -259,7 +259,7 @@ impl Slices {
         if sum.seeds > 0 {
             keep(first, sum, began.elapsed().as_secs_f64());
         }
-        progress.tell();
+        progress.print();
         if progress.bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

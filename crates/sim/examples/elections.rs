@@ -15,31 +15,31 @@ use sim::cluster::{Quality, Speed};
 /// The fixed timeout, and the least that a measured one may become.
 const TIMEOUT: Span = Span::from_ms(100);
 
-/// One way of electing.
+/// One method of electing.
 #[derive(Clone, Copy)]
-struct Way {
+struct ElectionMethod {
     name: &'static str,
     fixed: bool,
     pre_vote: bool,
 }
 
-const WAYS: [Way; 3] = [
-    Way { name: "0.1 s fixed, no pre-vote", fixed: true, pre_vote: false },
-    Way { name: "0.1 s fixed, pre-vote", fixed: true, pre_vote: true },
-    Way { name: "measured, from 0.1 s, pre-vote", fixed: false, pre_vote: true },
+const METHODS: [ElectionMethod; 3] = [
+    ElectionMethod { name: "0.1 s fixed, no pre-vote", fixed: true, pre_vote: false },
+    ElectionMethod { name: "0.1 s fixed, pre-vote", fixed: true, pre_vote: true },
+    ElectionMethod { name: "measured, from 0.1 s, pre-vote", fixed: false, pre_vote: true },
 ];
 
-/// One way through the network, processing included: least and mean, in ms; what is above the least is exponential.
+/// One path through the network, processing included: least and mean, in ms; what is above the least is exponential.
 ///
 /// The first is the study's own: replication cost its writes 4.1 ms at least and 7.5 ms on average (its table A, three
 /// nodes less one), there and back. The third is where 0.1 s without pre-vote takes as long as the study says it did.
 const DELAYS: [(u64, u64); 4] = [(2, 4), (30, 60), (70, 80), (50, 100)];
 
-fn setting(way: Way, (least, mean): (u64, u64)) -> Setting {
+fn setting(method: ElectionMethod, (least, mean): (u64, u64)) -> Setting {
     let quality = Quality::lossless(Span::from_ms(least), Span::from_ms(mean - least));
-    let election = TimeoutConfig { min: TIMEOUT, max: Span::from_secs(10), fixed: way.fixed.then_some(TIMEOUT) };
+    let election = TimeoutConfig { min: TIMEOUT, max: Span::from_secs(10), fixed: method.fixed.then_some(TIMEOUT) };
     let speed = Speed { slow_per_mille: 0, ..Speed::default() };
-    Setting { servers: 3, strategy: Strategy::Single, election, quality, speed, pre_vote: way.pre_vote }
+    Setting { servers: 3, strategy: Strategy::Single, election, quality, speed, pre_vote: method.pre_vote }
 }
 
 fn main() {
@@ -49,15 +49,15 @@ fn main() {
         "delay (ms)", "timeout", "min s", "mean s", "p99 s", "max s", "over 1 s", "disturbed"
     );
     for (least, mean) in DELAYS {
-        for way in WAYS {
-            let setting = setting(way, (least, mean));
+        for method in METHODS {
+            let setting = setting(method, (least, mean));
             let held: Vec<Election> =
                 (0..count).into_par_iter().filter_map(|seed| election::hold(seed, &setting)).collect();
             let mut took: Vec<f64> = held.iter().map(|election| election.seconds).collect();
             took.sort_by(f64::total_cmp);
             let delay = format!("{least}, mean {mean}");
             let (Some(min), Some(max)) = (took.first(), took.last()) else {
-                println!("{delay:<12} {:<32} nobody was ever elected", way.name);
+                println!("{delay:<12} {:<32} nobody was ever elected", method.name);
                 continue;
             };
             let average = took.iter().sum::<f64>() / took.len() as f64;
@@ -66,7 +66,7 @@ fn main() {
             let disturbed = held.iter().filter(|election| election.disturbed > 0).count();
             println!(
                 "{delay:<12} {:<32} {min:>6.2} {average:>7.2} {p99:>7.2} {max:>7.2} {over:>9} {disturbed:>10}",
-                way.name
+                method.name
             );
         }
     }

@@ -11,13 +11,13 @@ use serde::Deserialize;
 use sim::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged, check};
 use sim::linearizability::{Limits, Operation, Outcome, Verdict};
 
-/// One line.
+/// One line of a history.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     client: u32,
     entry: u32,
-    /// Nanoseconds.
+    /// When it was called, in nanoseconds.
     call: u64,
     /// Nanoseconds; nothing if nobody knows what came of it.
     #[serde(rename = "return")]

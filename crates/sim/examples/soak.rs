@@ -131,7 +131,7 @@ impl Soak {
         self.beyond_max = self.beyond_max.max(used.saturating_sub(3 * self.content()));
     }
 
-    fn tell(&self, since: Instant) {
+    fn print(&self, since: Instant) {
         let (status, counters) = (self.server.disk_status(), self.server.counters());
         println!(
             "{} writes in {:.0} s ({} refused): {:.0} MiB of log written; on the disk {:.1} MiB (log {:.1} in {} segments, snapshots {:.1}), at \
@@ -181,11 +181,11 @@ fn main() -> ExitCode {
     while soak.written < writes && start_time.elapsed() < Duration::from_secs(seconds) {
         soak.turn();
         if soak.written >= next {
-            soak.tell(start_time);
+            soak.print(start_time);
             next += REPORT_EVERY;
         }
     }
-    soak.tell(start_time);
+    soak.print(start_time);
     let before = soak.server.digests();
     let again = start(&soak.disk, soak.now);
     let is_same = before.iter().all(|(shard, held)| again.digests().get(shard).is_some_and(|found| found.0 <= held.0));

@@ -16,7 +16,7 @@ use vswitch::{Forwarding, HostTable};
 
 use crate::headers::{Header, Headers, Upper};
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
-use crate::neighbours::{Neighbours, Told};
+use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
 use crate::run::{BondOutcome, Scenario};
 
@@ -29,11 +29,11 @@ const EVENTS_AT_ONCE: u64 = 1 << 24;
 /// Stamps for the reordering meter are in units of 2^20 ps, about 1 us: they wrap after 75 minutes.
 const STAMP_SHIFT: u32 = 20;
 /// LACP's machines take 1.1 s at most where nothing is lost.
-const LACP_SETTLES: Span = Span::from_secs(2);
+const LACP_CONVERGES: Span = Span::from_secs(2);
 
 /// One direction of a flow.
 #[derive(Debug)]
-struct Way {
+struct FlowDirection {
     /// The header of its packets.
     header: u32,
     /// The port of the host that sends.
@@ -42,7 +42,7 @@ struct Way {
     to: NodeId,
     /// Whether the sender has yet to ask for the receiver's address.
     is_unresolved: bool,
-    /// Of a way back, where switches have pipelines: whether a host has had the first packet, and answers.
+    /// Of a direction back, where switches have pipelines: whether a host has had the first packet, and answers.
     is_accepted: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Engine<'a> {
     graph: Graph<Packet>,
     medium: Medium,
     neighbours: Neighbours,
-    ways: Vec<Way>,
+    directions: Vec<FlowDirection>,
     flows: Vec<Flow>,
     /// By flow, in a run of UDP; else empty.
     udp: Vec<Udp>,
@@ -107,15 +107,15 @@ impl<'a> Engine<'a> {
             rerouting: fabric.rerouting,
             pipelines: scenario.pipelines.clone(),
         };
-        let (routes, chance) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
+        let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let packets = Pool::new(scenario.transport.kind == TransportKind::Sack);
         let mut engine = Self {
-            graph: Graph::new(Time::ZERO, topology, &tables, routes, chance),
+            graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
             scenario,
             medium: Medium::new(Headers::new(fabric, scenario.pipelines), packets),
             neighbours: Neighbours::default(),
-            ways: Vec::with_capacity(2 * scenario.flows.len()),
+            directions: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
             udp: Vec::new(),
             packet_hops: 0,
@@ -132,7 +132,7 @@ impl<'a> Engine<'a> {
     fn add_flows(&mut self) {
         let spec = self.scenario.transport;
         let topology = &self.scenario.fabric.topology;
-        let settling = self.settling();
+        let convergence = self.convergence();
         for (index, flow) in self.scenario.flows.iter().enumerate() {
             let addresses = [flow.from, flow.to].map(|host| topology.address(host));
             let [Some(from), Some(to)] = addresses else { panic!("flow {index} does not run between hosts") };
@@ -146,14 +146,15 @@ impl<'a> Engine<'a> {
                 (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
                 _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
             };
-            let ways = [
+            let directions = [
                 ((flow.from, from), (flow.to, to), ahead, data_bytes),
                 ((flow.to, to), (flow.from, from), back, spec.header_bytes),
             ];
-            for ((from, from_address), (to, to_address), upper, bytes) in ways {
+            for ((from, from_address), (to, to_address), upper, bytes) in directions {
                 let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(ports_hash)));
-                let header = Header { forwarding: Forwarding { to, hash }, bytes, way: self.ways.len() as u32 };
-                self.ways.push(Way {
+                let header =
+                    Header { forwarding: Forwarding { to, hash }, bytes, direction: self.directions.len() as u32 };
+                self.directions.push(FlowDirection {
                     header: self.medium.headers.add(header, (from_address, to_address), upper),
                     port: self.tables.map.port(from, PortId(0)),
                     from,
@@ -171,15 +172,15 @@ impl<'a> Engine<'a> {
             if spec.kind == TransportKind::Udp {
                 self.udp.push(Udp::new(self.scenario, flow.start));
             }
-            let start = flow.start + settling;
+            let start = flow.start + convergence;
             self.medium.calendar.push(start, Event { packet: 0, header: 2 * index as u32, at: START });
         }
     }
 
     /// How long ends of bonds take to find each other, before anybody sends.
-    pub(crate) fn settling(&self) -> Span {
+    pub(crate) fn convergence(&self) -> Span {
         let mut ends = self.graph.ends.iter().flatten().filter_map(|end| end.bonded());
-        if ends.any(|end| end.lacp().is_some()) { LACP_SETTLES } else { Span::ZERO }
+        if ends.any(|end| end.lacp().is_some()) { LACP_CONVERGES } else { Span::ZERO }
     }
 
     /// Lets everything happen that lies before `end`.
@@ -233,7 +234,7 @@ impl<'a> Engine<'a> {
         self.graph.reroute(routes);
     }
 
-    /// Time stands still where a flow's whole way there and back takes none: without this, such a run would never end.
+    /// Time stands still where a flow's whole round trip takes none: without this, such a run would never end.
     #[cold]
     fn check_that_time_moves(&mut self, now: Time) {
         assert!(
@@ -272,11 +273,11 @@ impl<'a> Engine<'a> {
         if !self.tables.pipelines.is_empty() && !self.accepts(port, packet) {
             return self.medium.free(packet);
         }
-        let way = self.medium.headers.get(packet.header).way;
-        if way.is_multiple_of(2) {
-            self.segment_arrives(now, way, packet.id);
+        let direction = self.medium.headers.get(packet.header).direction;
+        if direction.is_multiple_of(2) {
+            self.segment_arrives(now, direction, packet.id);
         } else {
-            self.ack_arrives(now, way, packet.id);
+            self.ack_arrives(now, direction, packet.id);
         }
     }
 
@@ -288,21 +289,21 @@ impl<'a> Engine<'a> {
         let headers = &self.medium.headers;
         let is_addressed = self.tables.host_table.by_mac(headers.destination(packet.header)) == Some(host)
             && self.scenario.fabric.topology.address(host).is_some_and(|own| headers.is_to(packet.header, own));
-        let way = headers.get(packet.header).way;
-        let back = way ^ 1;
-        if is_addressed && way.is_multiple_of(2) && !self.ways[back as usize].is_accepted {
+        let direction = headers.get(packet.header).direction;
+        let back = direction ^ 1;
+        if is_addressed && direction.is_multiple_of(2) && !self.directions[back as usize].is_accepted {
             self.begin_to_answer(host, back, packet.header);
         }
-        let back = &self.ways[back as usize];
+        let back = &self.directions[back as usize];
         is_addressed && back.from == host && self.medium.headers.answers(packet.header, back.header)
     }
 
     /// The first packet of a flow has come to a host, which answers it `back` from here on.
     fn begin_to_answer(&mut self, host: NodeId, back: u32, header: u32) {
         let headers = &mut self.medium.headers;
-        let way = &mut self.ways[back as usize];
-        if headers.answers(header, way.header) {
-            way.is_accepted = true;
+        let direction = &mut self.directions[back as usize];
+        if headers.answers(header, direction.header) {
+            direction.is_accepted = true;
             return;
         }
         // To the host that has the address, as a kernel would that asks for it; not to whom the frame has as its sender.
@@ -310,11 +311,11 @@ impl<'a> Engine<'a> {
         let topology = &self.scenario.fabric.topology;
         let addresses = to.and_then(|to| Some((to, topology.address(host)?.mac, topology.address(to)?.mac)));
         let Some((to, src, dst)) = addresses else { return };
-        way.header = headers.add_answer(header, way.header, (to, src, dst));
-        way.port = self.tables.map.port(host, PortId(0));
-        (way.from, way.to) = (host, to);
-        way.is_unresolved = self.tables.host_table.answers_itself(to);
-        way.is_accepted = true;
+        direction.header = headers.add_answer(header, direction.header, (to, src, dst));
+        direction.port = self.tables.map.port(host, PortId(0));
+        (direction.from, direction.to) = (host, to);
+        direction.is_unresolved = self.tables.host_table.answers_itself(to);
+        direction.is_accepted = true;
     }
 
     /// A frame has come to a host, which may tell it by which address it reaches another one.
@@ -322,60 +323,61 @@ impl<'a> Engine<'a> {
     fn hear(&mut self, port: NetPort, packet: Packet) {
         let asker = self.tables.map.node(port);
         let frame = self.medium.frame(&packet).unwrap_or_default();
-        let told = self.neighbours.hear(&self.tables, asker, frame);
+        let learned = self.neighbours.hear(&self.tables, asker, frame);
         self.medium.free(packet);
-        if let Some(told) = told {
-            self.write_to(told);
+        if let Some(learned) = learned {
+            self.write_to(learned);
         }
     }
 
     /// A host writes to another one by this address from here on.
-    fn write_to(&mut self, Told { asker, host, mac }: Told) {
-        for way in self.ways.iter_mut().filter(|way| (way.from, way.to) == (asker, host)) {
-            way.header = self.medium.headers.with_destination(way.header, mac);
-            way.is_unresolved = false;
+    fn write_to(&mut self, AddressLearned { asker, host, mac }: AddressLearned) {
+        for direction in self.directions.iter_mut().filter(|direction| (direction.from, direction.to) == (asker, host))
+        {
+            direction.header = self.medium.headers.with_destination(direction.header, mac);
+            direction.is_unresolved = false;
         }
     }
 
     #[cold]
-    fn resolve(&mut self, now: Time, way: u32) {
-        let (asker, host) = (self.ways[way as usize].from, self.ways[way as usize].to);
+    fn resolve(&mut self, now: Time, direction: u32) {
+        let (asker, host) = (self.directions[direction as usize].from, self.directions[direction as usize].to);
         let network = (&self.tables, &mut self.graph, &mut self.medium);
         let address = self.neighbours.address(now, self.scenario.fabric, network, (asker, host));
         if let Some(mac) = address {
-            self.write_to(Told { asker, host, mac });
+            self.write_to(AddressLearned { asker, host, mac });
         }
     }
 
     /// A host sends a packet of a flow.
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
-    fn send(&mut self, now: Time, way: u32, id: u32) {
-        if self.ways[way as usize].is_unresolved {
-            self.resolve(now, way);
+    fn send(&mut self, now: Time, direction: u32, id: u32) {
+        if self.directions[direction as usize].is_unresolved {
+            self.resolve(now, direction);
         }
-        let Way { header, port, .. } = self.ways[way as usize];
+        let FlowDirection { header, port, .. } = self.directions[direction as usize];
         self.graph.depart(self.tables.at(now), &mut self.medium, port, Packet { id, header });
     }
 
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
-    fn segment_arrives(&mut self, now: Time, way: u32, id: u32) {
+    fn segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
         if !self.udp.is_empty() {
-            return self.fragment_arrives(now, way, id);
+            return self.fragment_arrives(now, direction, id);
         }
         let Content { number: seq, stamp } = self.medium.packets.take(id);
-        let flow = &mut self.flows[way as usize / 2];
+        let flow = &mut self.flows[direction as usize / 2];
         let end = seq + self.segment_bytes;
         flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
         flow.receiver.handle(now, receiver::Input::Data(Segment { seq, stamp }));
-        self.poll_receiver(now, way);
+        self.poll_receiver(now, direction);
     }
 
     /// A fragment of UDP has come to its host.
-    fn fragment_arrives(&mut self, now: Time, way: u32, id: u32) {
+    fn fragment_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let Content { number, stamp } = self.medium.packets.take(id);
-        let index = way as usize / 2;
+        let index = direction as usize / 2;
         let first = number * self.segment_bytes;
         let behind = first + self.segment_bytes;
         self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
@@ -387,12 +389,12 @@ impl<'a> Engine<'a> {
 
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
-    fn ack_arrives(&mut self, now: Time, way: u32, id: u32) {
+    fn ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
-        let flow = &mut self.flows[way as usize / 2];
+        let flow = &mut self.flows[direction as usize / 2];
         flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks }));
-        self.poll_sender(now, way - 1);
+        self.poll_sender(now, direction - 1);
     }
 
     fn wake(&mut self, now: Time, event: Event) {
@@ -405,18 +407,18 @@ impl<'a> Engine<'a> {
             self.graph.wake(self.tables.at(now), &mut self.medium, timer);
             return self.receive_delivered(now);
         }
-        let way = event.header;
-        let side = way as usize % 2;
-        let flow = &mut self.flows[way as usize / 2];
-        if let Some(udp) = self.udp.get_mut(way as usize / 2) {
+        let direction = event.header;
+        let side = direction as usize % 2;
+        let flow = &mut self.flows[direction as usize / 2];
+        if let Some(udp) = self.udp.get_mut(direction as usize / 2) {
             match udp {
                 Udp::Bulk { sender, .. } => {
                     sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
-                    return self.poll_udp(now, way);
+                    return self.poll_udp(now, direction);
                 }
                 Udp::Paced { sender, .. } => {
                     sender.handle(now, paced::Input::Start);
-                    return self.poll_paced(now, way);
+                    return self.poll_paced(now, direction);
                 }
             }
         }
@@ -434,36 +436,36 @@ impl<'a> Engine<'a> {
             }
         }
         if side == 0 {
-            self.poll_sender(now, way);
+            self.poll_sender(now, direction);
         } else {
-            self.poll_receiver(now, way - 1);
+            self.poll_receiver(now, direction - 1);
         }
     }
 
     #[inline]
-    fn poll_sender(&mut self, now: Time, way: u32) {
+    fn poll_sender(&mut self, now: Time, direction: u32) {
         loop {
-            match self.flows[way as usize / 2].sender.poll(now) {
+            match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(Segment { seq, stamp }) => {
                     let segment = Content { number: seq, stamp };
                     let id = self.medium.packets.put(segment, &transport::segment::Blocks::NONE);
-                    self.send(now, way, id);
+                    self.send(now, direction, id);
                 }
-                Step::Wait(until) => return self.arm(until, way),
+                Step::Wait(until) => return self.arm(until, direction),
             }
         }
     }
 
     /// Lets a flow of UDP write what its socket buffer has room for. A fragment's room is free when it has left the host.
-    fn poll_udp(&mut self, now: Time, way: u32) {
+    fn poll_udp(&mut self, now: Time, direction: u32) {
         loop {
-            let Udp::Bulk { sender, .. } = &mut self.udp[way as usize / 2] else { return };
+            let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
             let Step::Do(fragment) = sender.poll(now) else { return };
             let fragment = Content { number: fragment.number(), stamp: now };
             let id = self.medium.packets.put(fragment, &transport::segment::Blocks::NONE);
             self.medium.carried = None;
-            self.send(now, way, id);
-            let Way { header, port, .. } = self.ways[way as usize];
+            self.send(now, direction, id);
+            let FlowDirection { header, port, .. } = self.directions[direction as usize];
             let left = if let Some((arrives, at)) = self.medium.carried {
                 now + arrives.since(now + self.link_at(self.tables.map.far(at)).spec().delay)
             } else {
@@ -472,32 +474,32 @@ impl<'a> Engine<'a> {
                 let rate = self.link_at(port).spec().rate_bps.unwrap_or(1_000_000_000);
                 now + Span::transmission(bytes, rate)
             };
-            self.medium.calendar.push(left, Event { packet: 0, header: way, at: TIMER });
+            self.medium.calendar.push(left, Event { packet: 0, header: direction, at: TIMER });
         }
     }
 
     /// Lets a flow of an even pace send what is due.
-    fn poll_paced(&mut self, now: Time, way: u32) {
+    fn poll_paced(&mut self, now: Time, direction: u32) {
         loop {
-            let Udp::Paced { sender, .. } = &mut self.udp[way as usize / 2] else { return };
+            let Udp::Paced { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
             match sender.poll(now) {
                 Step::Wait(until) => {
-                    return self.medium.calendar.push(until, Event { packet: 0, header: way, at: TIMER });
+                    return self.medium.calendar.push(until, Event { packet: 0, header: direction, at: TIMER });
                 }
                 Step::Do(number) => {
                     let datagram = Content { number, stamp: now };
                     let id = self.medium.packets.put(datagram, &transport::segment::Blocks::NONE);
-                    self.send(now, way, id);
+                    self.send(now, direction, id);
                 }
             }
         }
     }
 
     #[inline]
-    fn poll_receiver(&mut self, now: Time, way: u32) {
-        let back = way + 1;
+    fn poll_receiver(&mut self, now: Time, direction: u32) {
+        let back = direction + 1;
         loop {
-            match self.flows[way as usize / 2].receiver.poll(now) {
+            match self.flows[direction as usize / 2].receiver.poll(now) {
                 Step::Do(Ack { ack, echo, blocks }) => {
                     let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks);
                     self.send(now, back, id);
@@ -510,11 +512,11 @@ impl<'a> Engine<'a> {
     /// Sees to it that the endpoint wakes at `until` at the latest. A deadline that moves on costs nothing: the event
     /// that is armed already finds out when it fires.
     #[inline]
-    fn arm(&mut self, until: Time, way: u32) {
-        let armed = &mut self.flows[way as usize / 2].armed[way as usize % 2];
+    fn arm(&mut self, until: Time, direction: u32) {
+        let armed = &mut self.flows[direction as usize / 2].armed[direction as usize % 2];
         if until < *armed {
             *armed = until;
-            self.medium.calendar.push(until, Event { packet: 0, header: way, at: TIMER });
+            self.medium.calendar.push(until, Event { packet: 0, header: direction, at: TIMER });
         }
     }
 
@@ -527,11 +529,11 @@ impl<'a> Engine<'a> {
     pub(crate) fn link(&mut self, link: LinkId, side: Side) -> &mut Link {
         let [a, b] = self.tables.map.ends(link);
         let port = if side == Side::A { a } else { b };
-        self.graph.wires[port].link_mut().expect("a simulation has the whole network")
+        self.graph.egress[port].link_mut().expect("a simulation has the whole network")
     }
 
     fn link_at(&self, port: NetPort) -> &Link {
-        self.graph.wires[port].link().expect("a simulation has the whole network")
+        self.graph.egress[port].link().expect("a simulation has the whole network")
     }
 
     /// What the ends of bonds have done so far, in the order of the fabric.
@@ -550,7 +552,7 @@ impl<'a> Engine<'a> {
 }
 
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each
-/// hop of a long way. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
+/// hop of a long path. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
 fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
     let under_way = 2 * (scenario.flows.len() as u64).saturating_mul(u64::from(scenario.transport.window) + 1);
     let hops = scenario.fabric.topology.nodes.len().min(64) as u64;
@@ -597,7 +599,7 @@ mod tests {
             };
             let mut engine = Engine::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.graph.wires.iter().filter_map(|wire| wire.link()).map(|link| link.counters().packets).sum();
+            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters().packets).sum();
             let in_flight = u64::from(engine.in_flight());
             prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
             let (mut sent, mut arrived) = (0, 0);

@@ -27,8 +27,8 @@ pub(crate) struct Header {
     pub(crate) forwarding: Forwarding,
     /// Length of the packet in bytes.
     pub(crate) bytes: u32,
-    /// Twice the flow's index; plus one on the way back.
-    pub(crate) way: u32,
+    /// Twice the flow's index; plus one in the direction back.
+    pub(crate) direction: u32,
 }
 
 /// What bonds and pipelines ask besides.
@@ -110,7 +110,7 @@ impl Headers {
         of_policy.expect("each bond's policy was known before the first header").1[header as usize]
     }
 
-    /// Its bytes.
+    /// The bytes of a header.
     pub(crate) fn bytes(&self, header: u32) -> &[u8; BYTES] {
         &self.fields[header as usize].frame
     }

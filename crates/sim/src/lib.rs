@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A hop is one event: a link is first in, first out, so a packet's arrival is known when it is offered. Packets are
-//! plain data in a pool, with the number of a header; nothing is allocated a packet. Links, switches, bonds and the way between them are
+//! plain data in a pool, with the number of a header; nothing is allocated a packet. Links, switches, bonds and the paths between them are
 //! [`datapath::Graph`], transports the machines of their crate; this one only moves time.
 #![forbid(unsafe_code)]
 

@@ -25,7 +25,7 @@ const FRAME: u32 = u32::MAX;
 /// A packet comes in by a port, or somebody wakes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Event {
-    /// [`Packet::id`].
+    /// The id of the packet, [`Packet::id`].
     pub(crate) packet: u32,
     /// [`Packet::header`]; of a timer, whose it is.
     pub(crate) header: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Medium {
     free_frames: Vec<u32>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
-    /// When the last packet that a wire took arrives, and where; as far as anybody wants to know.
+    /// When the last packet that a link took arrives, and where; as far as anybody wants to know.
     pub(crate) carried: Option<(Time, NetPort)>,
     pub(crate) notes_carried: bool,
 }
@@ -227,7 +227,7 @@ impl Driver for Medium {
         (transmit, number)
     }
 
-    /// In a simulation an external partner is one of ours.
+    /// In a simulation an external partner is simulated as a bond of Heddle.
     fn receive_from_external(
         &mut self,
         now: Time,

@@ -21,16 +21,16 @@ const ETHERNET: usize = 14;
 /// Of an ARP message for Ethernet and IPv4 (RFC 826).
 const ARP: usize = 28;
 
-/// Who has been told what.
+/// The addresses that hosts have learned of each other.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
     /// By asker and host: the address that it was told last.
-    told: BTreeMap<(NodeId, NodeId), [u8; 6]>,
+    learned: BTreeMap<(NodeId, NodeId), [u8; 6]>,
 }
 
 /// A host has been told that another one has this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct AddressLearned {
     pub(crate) asker: NodeId,
     pub(crate) host: NodeId,
     pub(crate) mac: [u8; 6],
@@ -45,32 +45,32 @@ impl Neighbours {
         (tables, graph, medium): (&Tables, &mut Graph<Packet>, &mut Medium),
         (asker, host): (NodeId, NodeId),
     ) -> Option<[u8; 6]> {
-        if let Some(known) = self.told.get(&(asker, host)) {
+        if let Some(known) = self.learned.get(&(asker, host)) {
             return Some(*known);
         }
         let end = tables.map.bond(tables.map.port(host, PortId(0)))?;
         let Some(Role::Bonded(bonded)) = graph.ends[end].as_mut().map(|state| &mut state.role) else { return None };
         let mut frame = answer(fabric.topology.address(host)?, fabric.topology.address(asker)?);
         let (Transmit::One(_), _) = bonded.transmit_frame(now, &mut frame) else { return None };
-        let telling_at = bonded.telling_at();
-        graph.arm(medium, now, end, telling_at);
+        let announce_at = bonded.announce_at();
+        graph.arm(medium, now, end, announce_at);
         let mac = ArpPacket::new_checked(&frame[ETHERNET..]).ok()?.sender_mac();
-        self.told.insert((asker, host), mac);
+        self.learned.insert((asker, host), mac);
         Some(mac)
     }
 
     /// A frame has come to a host: what it says to it that is new.
-    pub(crate) fn hear(&mut self, tables: &Tables, asker: NodeId, frame: &[u8]) -> Option<Told> {
+    pub(crate) fn hear(&mut self, tables: &Tables, asker: NodeId, frame: &[u8]) -> Option<AddressLearned> {
         let claim = claim(frame, &tables.host_table)?;
-        let known = self.told.get_mut(&(asker, claim.host));
+        let known = self.learned.get_mut(&(asker, claim.host));
         match known {
             Some(known) if *known == claim.mac => return None,
             Some(known) => *known = claim.mac,
-            // Who does not know the host takes no notice (RFC 826).
+            // A host that does not know the other takes no notice (RFC 826).
             None if claim.is_announcement => return None,
-            None => drop(self.told.insert((asker, claim.host), claim.mac)),
+            None => drop(self.learned.insert((asker, claim.host), claim.mac)),
         }
-        Some(Told { asker, host: claim.host, mac: claim.mac })
+        Some(AddressLearned { asker, host: claim.host, mac: claim.mac })
     }
 }
 

@@ -16,15 +16,15 @@ use crate::engine::{Engine, Flow, Udp};
 /// What to simulate. Links' overrides have already been applied to `fabric`.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario<'a> {
-    /// The network.
+    /// The network to simulate.
     pub fabric: &'a Fabric,
-    /// Its routes.
+    /// The routes of the network.
     pub routes: &'a Arc<Routes>,
     /// How packets are spread.
     pub spread: Spread,
     /// The flows' transport.
     pub transport: &'a TransportSpec,
-    /// Who sends to whom, from when on; each sends without end.
+    /// The flows: which host sends to which, from when on; each sends without end.
     pub flows: &'a [FlowSpec],
     /// When measuring starts.
     pub warm_up: Span,
@@ -36,16 +36,16 @@ pub struct Scenario<'a> {
     pub faults: &'a [LinkFault],
     /// What switches do besides forwarding along the routes.
     pub pipelines: &'a Pipelines,
-    /// Where chance starts.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
 /// A flow that sends without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// The sender.
+    /// The host that sends.
     pub from: NodeId,
-    /// The receiver.
+    /// The host that receives.
     pub to: NodeId,
     /// When it starts.
     pub start: Time,
@@ -76,7 +76,7 @@ pub struct FlowOutcome {
     pub retransmits: u64,
     /// Times that the duplicate-ACK threshold was reached.
     pub fast_retransmits: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts that expired.
     pub timeouts: u64,
     /// Reordering seen by the receiver.
     pub reordering: transport::reordering::Counters,
@@ -101,7 +101,7 @@ pub struct BondOutcome {
     pub accepted: u64,
     /// Frames dropped since their member did not receive.
     pub inactive: u64,
-    /// Order on arrival, where it is on.
+    /// What resequencing did, where it is on.
     pub reordering: Option<bond::reorder::Counters>,
 }
 
@@ -124,7 +124,7 @@ impl BondOutcome {
 /// crosses only links without rate and delay.
 pub fn run(scenario: &Scenario<'_>) -> Outcome {
     let mut engine = Engine::new(scenario);
-    let start = Time::ZERO + engine.settling() + scenario.warm_up;
+    let start = Time::ZERO + engine.convergence() + scenario.warm_up;
     engine.run_before(start);
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
     let before = measure_flows(&mut engine, segment_bytes);

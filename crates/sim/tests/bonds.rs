@@ -173,7 +173,7 @@ fn a_lost_carrier_costs_what_was_on_the_cable() {
     }
 }
 
-/// A switch's plain ports forget what they learned behind a dead member: what it sends to the host comes by the other one.
+/// A switch's MAC-learning ports forget what they learned behind a dead member: what it sends to the host comes by the other one.
 #[test]
 fn what_is_sent_to_a_host_finds_the_member_that_is_left() {
     for mode in ["active-backup", "balance-tlb", "balance-alb"] {
@@ -304,7 +304,7 @@ fn balance_alb_receives_by_all_members() {
 
 /// When members come and go, their peers are told others' addresses, and nothing is lost but what was on the cable, nor does it come twice.
 #[test]
-fn peers_of_balance_alb_are_told_when_members_come_and_go() {
+fn balance_alb_announces_when_members_come_and_go() {
     let fabric = fabric(PEERS, &Overrides::default());
     let between = (fabric.topology.node("h1").unwrap(), fabric.topology.node("s1").unwrap());
     let at = |ms, number, up| LinkFault { at: Span::from_ms(ms), between, number: Some(number), up };

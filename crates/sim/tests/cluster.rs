@@ -74,30 +74,30 @@ fn a_server_that_lies_harms_nobody_else() {
 }
 
 /// A seed that found something before half of the scenarios had few kinds of faults.
-fn assert_mended(seed: u64, scenario: &Scenario) {
+fn assert_healed(seed: u64, scenario: &Scenario) {
     let report = run(seed, scenario);
     assert!(report.is_good(), "{report}");
 }
 
 #[test]
 fn a_learner_follows_the_leader_after_another_has_claimed_to_be_it() {
-    assert_mended(3_409, &Scenario::with_all_kinds(3_409).with_liar(3_409));
+    assert_healed(3_409, &Scenario::with_all_kinds(3_409).with_liar(3_409));
 }
 
 #[test]
 fn a_voter_that_others_need_is_not_talked_out_of_its_group() {
-    assert_mended(51, &Scenario::with_all_kinds(51).with_liar(51));
+    assert_healed(51, &Scenario::with_all_kinds(51).with_liar(51));
 }
 
 #[test]
 fn a_removed_server_runs_until_no_group_has_it() {
-    assert_mended(37_274, &Scenario::with_all_kinds(37_274));
+    assert_healed(37_274, &Scenario::with_all_kinds(37_274));
 }
 
 #[test]
 fn a_removed_server_with_a_shard_for_itself_hears_of_it_before_the_next_is_removed() {
     for scenario in [Scenario::with_all_kinds(37_623), Scenario::with_all_kinds(37_623).with_liar(37_623)] {
-        assert_mended(37_623, &scenario);
+        assert_healed(37_623, &scenario);
     }
 }
 

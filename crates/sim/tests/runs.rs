@@ -128,7 +128,7 @@ fn a_delayed_acknowledgement_waits_for_its_timer() {
 }
 
 #[test]
-fn flows_start_when_they_are_told() {
+fn flows_start_when_they_are_due() {
     let fabric = chain(1, GIGABIT);
     let late = FlowSpec { start: Time::from_ns(5_000_000), ..flow(0, 1) };
     let run =
@@ -199,7 +199,7 @@ fn scatter_over_unequal_paths_reorders() {
     let scattered = run(&unequal, Spread::PacketScatter);
     let flow = &scattered.flows[0];
     assert!(flow.reordering.reordered > 100, "{flow:?}");
-    // 100 us are 12 transmissions; each second segment takes the short way.
+    // 100 us are 12 transmissions; each second segment takes the short path.
     assert!((3..=12).contains(&flow.reordering.extent_max), "{flow:?}");
     assert!(flow.fast_retransmits > 0 && flow.retransmits > 0 && flow.timeouts == 0, "{flow:?}");
     assert_eq!(drops(&scattered), 0);

@@ -4,7 +4,7 @@ use machine::ServerId;
 use placement::ShardId;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of data that a server may hold unless told otherwise.
+/// Bytes of data that a server may hold by default.
 pub const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 
 /// The least that may be set: the largest transaction fits.
@@ -72,7 +72,7 @@ pub struct Alarm {
 /// What a server has to say: all its alarms, and how much data it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarms {
-    /// In the order of their kinds.
+    /// The alarms, in the order of their kinds.
     pub alarms: Vec<Alarm>,
     /// Bytes of data of all replicas, about.
     pub content_bytes: u64,

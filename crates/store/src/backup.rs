@@ -36,23 +36,23 @@ const HEADER: usize = 8;
 /// What a backup is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
-    /// The first.
+    /// The first record: what the backup is of.
     Head(Head),
     /// Some entries of a shard.
     Entries {
         /// The shard's number in the head's map.
         shard: ShardId,
-        /// In order of datastore and path.
+        /// The entries, in the order of datastore and path.
         entries: Vec<Entry>,
     },
     /// There is no more of this shard.
     ShardEnd {
-        /// Which.
+        /// The shard that ends here.
         shard: ShardId,
         /// What it was.
         content: Content,
     },
-    /// The last.
+    /// The last record: how much there was.
     End {
         /// The CRC-32 of all bytes before this record.
         crc: u32,
@@ -75,7 +75,7 @@ pub struct Head {
 /// How much there is of a shard, and a sum over it. Entity tags are left out: values that were restored have new ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// Entries.
+    /// Entries that it holds.
     pub entries: u64,
     /// Bytes of their values.
     pub bytes: u64,
@@ -102,11 +102,11 @@ impl Content {
 pub enum BackupError {
     /// It begins like something else.
     #[error("this is no backup of a Heddle cluster; hint: expected a file that `heddle cluster backup` made")]
-    Foreign,
+    NotABackup,
     /// Another version of the format.
     #[error("format {found} of backups is not known, expected {}; hint: use the program that made it, or a newer one", MAGIC[7])]
     Format {
-        /// The number.
+        /// The format that it is in.
         found: u8,
     },
     /// A checksum is wrong, or a record makes no sense.
@@ -202,7 +202,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// At the beginning.
+    /// A reader at the beginning of a backup.
     pub fn new() -> Self {
         Self::default()
     }
@@ -306,11 +306,11 @@ impl Reader {
     }
 }
 
-/// Where the records begin; none while it cannot be told.
+/// Where the records begin; none while that is not known.
 fn behind_magic(bytes: &[u8]) -> Result<Option<usize>, BackupError> {
     let shared = bytes.len().min(MAGIC.len() - 1);
     if bytes[..shared] != MAGIC[..shared] {
-        return Err(BackupError::Foreign);
+        return Err(BackupError::NotABackup);
     }
     match bytes.get(MAGIC.len() - 1) {
         None => Ok(None),
@@ -403,7 +403,7 @@ mod tests {
         assert!(read(&[&whole[..], b"x"].concat()).is_err());
         let newer = [&MAGIC[..7], &[2], &whole[8..]].concat();
         assert_eq!(read(&newer), Err(BackupError::Format { found: 2 }));
-        assert_eq!(read(b"PK\x03\x04"), Err(BackupError::Foreign));
+        assert_eq!(read(b"PK\x03\x04"), Err(BackupError::NotABackup));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ClientId;
 
-/// Bytes that a server holds for others unless told otherwise.
+/// Bytes that a server holds for others by default.
 pub const DEFAULT_BYTES: usize = 512 << 20;
 
 /// The least that may be set: the largest request and the largest answer fit a client's share of it.
@@ -45,12 +45,12 @@ const FOR_WATCHES: usize = 4;
 /// This part of the limit is for short answers that are owed whatever happens.
 const RESERVE: usize = 16;
 
-/// Who something is held for.
+/// The party that something is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// A connection of a client.
     Client(ClientId),
-    /// Another server.
+    /// Another server of the cluster.
     Peer(ServerId),
     /// Nobody in particular: moves, the log, buffers of all connections together.
     Server,
@@ -238,7 +238,7 @@ impl Budget {
         self.refused.iter().sum()
     }
 
-    /// For a status page.
+    /// What is held, for a status page.
     pub fn usage(&self) -> Usage {
         let of = |kind: &Kind| (*kind, (self.of_kind(*kind) as u64, self.refused[*kind as usize]));
         Usage {

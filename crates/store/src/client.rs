@@ -36,7 +36,7 @@ use tree::{Location, Path};
 use crate::protocol::{Answer, ClientMessage, Error, RequestBody, Response, ServerMessage, WATCHES_MAX, WatchEvents};
 use endpoints::Endpoints;
 pub use event::{ConnectionId, Input, Output};
-use pending::{At, Origin, Pending};
+use pending::{Origin, Pending, Progress};
 use routes::Routes;
 use watch::Watch;
 use window::Window;
@@ -64,7 +64,7 @@ pub struct ClientConfig {
     pub attempt_timeout: Span,
     /// The first pause between attempts.
     pub backoff_min: Span,
-    /// The longest.
+    /// The longest pause between two attempts.
     pub backoff_max: Span,
 }
 
@@ -87,7 +87,7 @@ struct Offers {
     connection: Option<ConnectionId>,
 }
 
-/// The client.
+/// A client of the cluster, as a machine.
 #[derive(Debug)]
 pub struct Client {
     session: u64,
@@ -97,7 +97,7 @@ pub struct Client {
     routes: Routes,
     window: Window,
     next_sequence: u64,
-    /// By sequence.
+    /// Requests that are not answered yet, by sequence.
     pending: BTreeMap<u64, Pending>,
     /// Bytes of values in these.
     pending_bytes: usize,
@@ -227,7 +227,7 @@ impl Client {
                 let span = self.attempt_span(now, sequence);
                 let is_up = self.endpoints.is_up(connection);
                 let pending = self.pending.get_mut(&sequence).expect("it was there");
-                pending.at = At::Connection { connection, since: now, sent: false };
+                pending.progress = Progress::Connection { connection, since: now, sent: false };
                 pending.preferred = None;
                 self.reschedule(sequence, now + span);
                 if is_up {
@@ -236,7 +236,7 @@ impl Client {
             }
             Err(free_at) => {
                 let pending = self.pending.get_mut(&sequence).expect("it was there");
-                pending.at = At::Pause;
+                pending.progress = Progress::Pause;
                 self.reschedule(sequence, free_at);
             }
         }
@@ -259,7 +259,7 @@ impl Client {
     fn send(&mut self, now: Time, sequence: u64) {
         let acknowledged = self.window.acknowledged(self.next_sequence);
         let pending = self.pending.get_mut(&sequence).expect("it is pending");
-        let At::Connection { connection, sent, .. } = &mut pending.at else { return };
+        let Progress::Connection { connection, sent, .. } = &mut pending.progress else { return };
         *sent = true;
         let connection = *connection;
         self.endpoints.asked(connection, now);
@@ -295,7 +295,7 @@ impl Client {
             let error = pending.timed_out();
             self.leave(sequence);
             self.finish(now, sequence, Err(error));
-        } else if pending.at == At::Pause {
+        } else if pending.progress == Progress::Pause {
             self.attempt(now, sequence);
         } else if silent.is_none() {
             let address = pending.connection().and_then(|connection| self.endpoints.address(connection));
@@ -312,7 +312,8 @@ impl Client {
     /// Stops caring about an attempt whose connection stays: a watch that may have begun there is ended.
     fn leave(&mut self, sequence: u64) {
         let pending = &self.pending[&sequence];
-        if let (At::Connection { connection, sent: true, .. }, RequestBody::Watch { .. }) = (&pending.at, &pending.body)
+        if let (Progress::Connection { connection, sent: true, .. }, RequestBody::Watch { .. }) =
+            (&pending.progress, &pending.body)
         {
             let connection = *connection;
             self.unwatch(connection, sequence);
@@ -352,7 +353,7 @@ impl Client {
             pending.preferred = known.next().cloned();
         }
         pending.last_error = Some(error);
-        pending.at = At::Pause;
+        pending.progress = Progress::Pause;
         if let Some(address) = pending.preferred.clone() {
             self.endpoints.learn(&address);
         }
@@ -368,7 +369,7 @@ impl Client {
         }
     }
 
-    /// The pause before an attempt: doubled each time up to the longest, with as much as half of it taken off by chance,
+    /// The pause before an attempt: doubled each time up to the longest, with as much as half of it taken off at random,
     /// so that clients that failed together don't come back together.
     fn backoff(&mut self, steps: u32) -> Span {
         if steps == 0 {

@@ -1,4 +1,4 @@
-//! What a server can be told.
+//! The configuration of a server.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub const LEASE_MAX: Span = Span::from_ms(200);
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its cluster.
+    /// The number of the cluster.
     pub cluster: u64,
     /// Who it is.
     pub server: ServerId,
@@ -72,7 +72,7 @@ pub enum Reads {
     /// By the leader's lease: right as long as two servers' clocks differ in speed by at most this share, in parts per
     /// thousand.
     Lease {
-        /// The bound.
+        /// How far the speeds of two clocks may be apart, per mille.
         drift_per_mille: u64,
     },
     /// By a round of heartbeats for each batch of reads (Raft, 6.4): right whatever the clocks do.

@@ -66,7 +66,7 @@ pub fn is_entry(lock: &Path, path: &Path) -> bool {
 pub enum Input {
     /// What came of a question.
     Answer {
-        /// Its number.
+        /// The number of the question.
         ask: u64,
         /// What came of it.
         result: Result<Answer, Error>,
@@ -88,7 +88,7 @@ pub enum Output {
     Ask {
         /// Goes into the answer.
         ask: u64,
-        /// What.
+        /// The request to send.
         body: RequestBody,
         /// Then it ends at the latest.
         timeout: Span,
@@ -97,7 +97,7 @@ pub enum Output {
     Acquired {
         /// The fencing token: the entity tag of its entry.
         token: u64,
-        /// The entry.
+        /// The entry by which it stands in the queue.
         entry: Location,
     },
     /// It held the lock, and perhaps does not any more: whatever it is for must stop now. It is the end.

@@ -7,7 +7,7 @@ use tree::bounded::Entries;
 use tree::{Command, History, Past, SnapshotBuilder, SnapshotReader, State};
 
 use crate::group::Effects;
-use crate::peer::Told;
+use crate::peer::PeerAnswer;
 
 /// Bytes of a snapshot's chunk, about.
 pub(crate) const CHUNK_BYTES: usize = 128 << 10;
@@ -17,11 +17,11 @@ const ARRIVALS_MAX: usize = 256;
 
 /// The state machine of a group.
 pub(crate) enum Content {
-    /// Of group 0.
+    /// The content of group 0.
     Meta(Map),
-    /// Of a shard of data.
+    /// The content of a shard of data.
     Data {
-        /// The data.
+        /// The data of the shard.
         state: State,
         /// Recent changes, for watches that begin in the past.
         history: History,
@@ -48,16 +48,16 @@ pub(crate) fn is_command(group: ShardId, data: &[u8], entries: &mut Entries) -> 
 }
 
 impl Outcome {
-    pub(crate) fn told(self) -> Told {
+    pub(crate) fn into_answer(self) -> PeerAnswer {
         match self {
-            Self::Data(outcome) => Told::Outcome(outcome),
-            Self::Meta(outcome) => Told::Placed(outcome),
+            Self::Data(outcome) => PeerAnswer::Outcome(outcome),
+            Self::Meta(outcome) => PeerAnswer::Placed(outcome),
         }
     }
 }
 
 impl Content {
-    /// Before the first entry.
+    /// The content before the first entry.
     pub(crate) fn empty(group: ShardId) -> Self {
         if group == ShardId::META { Self::Meta(Map::new()) } else { Self::data(State::new()) }
     }

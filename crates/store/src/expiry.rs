@@ -30,7 +30,7 @@ struct Running {
     ending: Option<u64>,
 }
 
-/// Of all leases of one shard.
+/// The expiry of all leases of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
     /// The term in which it counts; none: this replica does not lead.

@@ -26,11 +26,11 @@ use crate::content::Content;
 use crate::expiry::Expiry;
 use crate::lease::Lease;
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta, entry_kind};
-use crate::peer::{Item, Told};
+use crate::peer::{Item, PeerAnswer};
 use crate::status::{Counters, GroupStatus, RaftRole};
 use crate::storage::Storage;
 
-/// raft-rs never campaigns by itself: its chance is not seeded. [`Group::tick`] does.
+/// raft-rs never campaigns by itself: its randomness is not seeded. [`Group::tick`] does.
 const NEVER_TICKS: usize = 1 << 20;
 
 /// Proposals of one group, and reads of it, that wait at most; whoever comes later tries again.
@@ -39,7 +39,7 @@ const WAITING_MAX: usize = 65_536;
 /// Bytes of entries in one message, if it has more than one.
 const APPEND_BYTES_MAX: usize = 1 << 20;
 
-/// Who waits for something.
+/// The party that waits for an answer of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Asker {
     /// An operation of this server.
@@ -65,12 +65,12 @@ const BEATS_APART: Span = Span::from_ms(5);
 /// What comes of a group's work, gathered for the server.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// For other servers.
+    /// Messages for other servers.
     pub(crate) items: Vec<(ServerId, Item)>,
     /// Bytes of proposals that wait no longer.
-    pub(crate) settled_bytes: usize,
-    /// Answers.
-    pub(crate) told: Vec<(Asker, Result<Told, Miss>)>,
+    pub(crate) released_bytes: usize,
+    /// Answers to those who asked.
+    pub(crate) answers: Vec<(Asker, Result<PeerAnswer, Miss>)>,
     /// Snapshots that Raft wants to have sent.
     pub(crate) snapshots: Vec<(ServerId, ShardId, RaftMessage)>,
     /// Events of data, by shard, with the revision after them.
@@ -92,7 +92,7 @@ struct Unpersisted {
     write: Option<u64>,
 }
 
-/// A replica.
+/// A replica of one group.
 pub(crate) struct Group {
     pub(crate) id: ShardId,
     me: ServerId,
@@ -113,11 +113,11 @@ pub(crate) struct Group {
     unpersisted: VecDeque<Unpersisted>,
     /// Raft's term, part and leader when the timer was set last, and the ticks it was set to.
     timer: ((u64, StateRole, u64), usize),
-    /// What was last told to the log.
+    /// What was last handed to the log.
     logged: HardState,
     /// The bytes of log when the last snapshot on the disk was made.
     pub(crate) snapshot_index: u64,
-    /// A snapshot on the disk that Raft has been told of and may take.
+    /// A snapshot on the disk that Raft knows of and may take.
     received: Option<(Content, wal::SnapshotMark)>,
     #[cfg(feature = "planted-bugs")]
     planted: crate::config::PlantedBugs,
@@ -342,7 +342,7 @@ impl Group {
         Ok(())
     }
 
-    /// Tells raft-rs how a snapshot that it wanted sent has ended.
+    /// Reports to raft-rs how a snapshot that it wanted sent has ended.
     pub(crate) fn report_snapshot(&mut self, to: ServerId, sent: bool) {
         let status = if sent { raft::SnapshotStatus::Finish } else { raft::SnapshotStatus::Failure };
         self.guard(|group| group.raw.report_snapshot(to.0, status));
@@ -378,27 +378,27 @@ impl Group {
         }
     }
 
-    /// Which index must be applied to read everything that is committed now: told as soon as it is certain that nobody
+    /// Which index must be applied to read everything that is committed now: answered as soon as it is certain that nobody
     /// else leads.
     pub(crate) fn read_index(&mut self, now: Time, asker: Asker, counters: &mut Counters, effects: &mut Effects) {
         if !self.is_leader() || self.failure.is_some() {
-            effects.told.push((asker, Err(Miss::NotLeader)));
+            effects.answers.push((asker, Err(Miss::NotLeader)));
             return;
         }
         #[cfg(feature = "planted-bugs")]
         if self.planted.read_without_lease {
-            effects.told.push((asker, Ok(Told::Index(self.raw.raft.raft_log.committed))));
+            effects.answers.push((asker, Ok(PeerAnswer::Index(self.raw.raft.raft_log.committed))));
             return;
         }
         let term = self.term();
         if self.raw.raft.commit_to_current_term() && self.lease.holds(now, term) {
             counters.lease_reads += 1;
-            effects.told.push((asker, Ok(Told::Index(self.raw.raft.raft_log.committed))));
-            self.announce_to_askers(effects.told.len() - 1, effects);
+            effects.answers.push((asker, Ok(PeerAnswer::Index(self.raw.raft.raft_log.committed))));
+            self.announce_to_askers(effects.answers.len() - 1, effects);
             return;
         }
         if self.lease.waiting() >= WAITING_MAX {
-            effects.told.push((asker, Err(Miss::NotNow)));
+            effects.answers.push((asker, Err(Miss::NotNow)));
             return;
         }
         counters.index_reads += 1;
@@ -448,7 +448,7 @@ impl Group {
     }
 
     fn advance_guarded(&mut self, now: Time, log: &mut wal::Log, counters: &mut Counters, effects: &mut Effects) {
-        let told = effects.told.len();
+        let before = effects.answers.len();
         loop {
             self.propose_waiting(now, effects);
             if !self.raw.has_ready() || self.failure.is_some() {
@@ -478,7 +478,7 @@ impl Group {
             }
         }
         self.note_change(counters, effects);
-        self.announce_to_askers(told, effects);
+        self.announce_to_askers(before, effects);
         self.announce_due(now, effects);
     }
 
@@ -509,7 +509,7 @@ impl Group {
         #[cfg(feature = "planted-bugs")]
         let write_state = write_state && !self.planted.vote_not_persisted;
         if write_state {
-            // The commit index alone is not worth a write: a leader tells it again.
+            // The commit index alone is not worth a write: a leader sends it again.
             self.logged = self.raw.store().hard_state().clone();
             self.log_hard_state(log);
         }
@@ -581,7 +581,7 @@ impl Group {
     }
 
     fn note_change(&mut self, counters: &mut Counters, effects: &mut Effects) {
-        effects.settled_bytes += std::mem::take(&mut self.replaced_bytes);
+        effects.released_bytes += std::mem::take(&mut self.replaced_bytes);
         let now = (self.raw.raft.term, self.raw.raft.leader_id, self.raw.raft.state);
         if now == self.reported {
             return;
@@ -596,8 +596,8 @@ impl Group {
             self.proposed.retain(|_, (proposed, asker, bytes)| {
                 let stays = leads && *proposed == term;
                 if !stays {
-                    effects.settled_bytes += *bytes;
-                    effects.told.push((*asker, Err(Miss::NotLeader)));
+                    effects.released_bytes += *bytes;
+                    effects.answers.push((*asker, Err(Miss::NotLeader)));
                 }
                 stays
             });

@@ -1,7 +1,7 @@
 //! Reads at a leader: rounds of heartbeats that prove it leads, and the lease that a round earns.
 //!
 //! A round begins at a time T and ends when a majority of voters have answered a heartbeat sent after T (Raft, 6.4). Each
-//! of them refuses to elect another for a while after that heartbeat: so long as it has told this leader
+//! of them refuses to elect another for a while after that heartbeat: for the time that it has announced to this leader
 //! ([`crate::peer::Envelope`]). No other leader can have been elected before T + the least of what all voters promise: reads
 //! until then need no round of their own. Two things void it: handing the leadership over, which
 //! lets a successor be elected at once (no lease for the rest of that term), and a voter that restarts and has forgotten
@@ -10,7 +10,7 @@
 use machine::{Span, Time};
 
 use crate::group::{Asker, Effects};
-use crate::peer::Told;
+use crate::peer::PeerAnswer;
 
 /// A leader keeps its lease alive for so long after the last read.
 const RENEW_AFTER_READ: Span = Span::from_secs(2);
@@ -105,14 +105,14 @@ impl Lease {
             self.until = round.began + span;
             self.term = term;
         }
-        effects.told.extend(round.askers.into_iter().map(|asker| (asker, Ok(Told::Index(index)))));
+        effects.answers.extend(round.askers.into_iter().map(|asker| (asker, Ok(PeerAnswer::Index(index)))));
     }
 
     /// Leadership was lost: whoever waits asks again elsewhere.
     pub(crate) fn lost(&mut self, effects: &mut Effects) {
         let round = self.round.take().map(|round| round.askers).unwrap_or_default();
         let askers = round.into_iter().chain(std::mem::take(&mut self.waiting));
-        effects.told.extend(askers.map(|asker| (asker, Err(crate::group::Miss::NotLeader))));
+        effects.answers.extend(askers.map(|asker| (asker, Err(crate::group::Miss::NotLeader))));
         self.until = Time::ZERO;
     }
 

@@ -45,15 +45,15 @@ pub struct RaftMessage {
     pub commit: u64,
     /// The term of that entry, in what candidates send and get.
     pub commit_term: u64,
-    /// Not used.
+    /// Raft has this field; it is not used here.
     pub request_snapshot: u64,
     /// It is a refusal.
     pub reject: bool,
     /// The entry that a follower would take instead.
     pub reject_hint: u64,
-    /// The number of a round of reads, or that a candidate was told to stand by its leader.
+    /// The number of a round of reads, or that the leader asked a candidate to stand.
     pub context: Bytes,
-    /// Not used.
+    /// Raft has this field; it is not used here.
     pub priority: i64,
     /// What the snapshot is of that this message ends.
     pub snapshot: Option<SnapshotMeta>,
@@ -133,9 +133,9 @@ pub struct LogEntry {
     pub term: u64,
     /// Where it stands.
     pub index: u64,
-    /// The command.
+    /// The command that the entry holds.
     pub data: Bytes,
-    /// Always empty.
+    /// Raft has this field; it is always empty here.
     pub context: Bytes,
 }
 
@@ -155,7 +155,7 @@ pub struct SnapshotMeta {
 pub struct Members {
     /// Those who vote (the incoming ones, while joint).
     pub voters: Vec<u64>,
-    /// Those who follow without a vote.
+    /// The servers that follow without a vote.
     pub learners: Vec<u64>,
     /// While joint: those who voted before.
     pub voters_outgoing: Vec<u64>,
@@ -166,7 +166,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Of a new group.
+    /// The members of a new group.
     pub fn founders(voters: impl IntoIterator<Item = ServerId>) -> Self {
         Self { voters: voters.into_iter().map(|id| id.0).collect(), ..Self::default() }
     }
@@ -212,11 +212,11 @@ impl Members {
 /// A change of a group's members, as it stands in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberChange {
-    /// These become voters.
+    /// The servers that become voters.
     pub voters: Vec<u64>,
-    /// These become learners.
+    /// The servers that become learners.
     pub learners: Vec<u64>,
-    /// These leave.
+    /// The servers that leave.
     pub removed: Vec<u64>,
 }
 
@@ -327,7 +327,7 @@ impl RaftMessage {
         matches!(self.kind, Kind::Append | Kind::Heartbeat | Kind::Snapshot)
     }
 
-    /// Whether it tells the receiver to campaign at once: the sender hands over its leadership.
+    /// Whether it asks the receiver to campaign at once: the sender hands over its leadership.
     pub(crate) fn is_hand_over(&self) -> bool {
         self.kind == Kind::TimeoutNow
     }

@@ -76,36 +76,36 @@ mod checked {
 pub enum Item {
     /// A message of a Raft group.
     Raft {
-        /// Which group.
+        /// The group that it is about.
         group: ShardId,
-        /// The message.
+        /// The message of Raft.
         message: crate::message::RaftMessage,
     },
     /// Please do this for a client of mine (or for me): you lead the shard, or have a replica.
     Ask {
         /// Goes into the answer; unique for the asking server's life.
         id: u64,
-        /// Which shard.
+        /// The shard that it is about.
         group: ShardId,
-        /// What.
+        /// What is asked for.
         ask: Ask,
     },
     /// The answer to an [`Item::Ask`].
-    Told {
+    Answer {
         /// The asker's number.
         id: u64,
         /// Of which group it is true: the asker may have gone on to another.
         group: ShardId,
-        /// The answer.
-        told: Result<Told, Error>,
+        /// The answer, or why there is none.
+        answer: Result<PeerAnswer, Error>,
     },
     /// Part of a snapshot.
     Snapshot(crate::snapshots::Chunk),
     /// A part has arrived.
     SnapshotTaken {
-        /// Which transfer.
+        /// The number of the transfer.
         transfer: u64,
-        /// Which part is expected next.
+        /// The part that is expected next.
         next: u32,
         /// The receiver doesn't want the rest.
         refused: bool,
@@ -114,12 +114,12 @@ pub enum Item {
     Leads(Leads),
     /// The sender has a replica that the map does not want there: is it still a member, or needed as a voter?
     Leaving {
-        /// Which group.
+        /// The group that it is about.
         group: ShardId,
     },
     /// You are no member of this group any more, as of this log index.
     NoMember {
-        /// Which group.
+        /// The group that it is about.
         group: ShardId,
         /// Applied when that was found.
         index: u64,
@@ -146,7 +146,9 @@ impl Item {
             // The many are weighed without being written.
             Self::Raft { message, .. } if message.snapshot().is_none() => SMALL + message.weight(),
             Self::Ask { ask: Ask::Propose(data) | Ask::Force(data), .. } => SMALL + data.len(),
-            Self::Told { told: Ok(Told::Outcome(Ok(_)) | Told::Index(_) | Told::Done), .. }
+            Self::Answer {
+                answer: Ok(PeerAnswer::Outcome(Ok(_)) | PeerAnswer::Index(_) | PeerAnswer::Done), ..
+            }
             | Self::Ask { ask: Ask::ReadIndex | Ask::MoveLeader(_), .. }
             | Self::SnapshotTaken { .. }
             | Self::Leaving { .. } => SMALL,
@@ -179,37 +181,37 @@ pub enum Ask {
 pub enum LeaseAsk {
     /// Keep one alive.
     KeepAlive {
-        /// Which.
+        /// The number of the lease.
         lease: LeaseId,
         /// The path by which it is looked for here.
         at: Path,
     },
     /// What of it is here.
     Show {
-        /// Which.
+        /// The number of the lease.
         lease: LeaseId,
         /// The path by which it is looked for here.
         at: Path,
     },
     /// All of them.
     List {
-        /// Those behind this one.
+        /// Only leases behind this one.
         after: Option<LeaseId>,
     },
 }
 
 /// The answer to an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Told {
-    /// Of `Propose` to a data shard.
+pub enum PeerAnswer {
+    /// The answer to `Propose` to a data shard.
     Outcome(tree::Outcome),
-    /// Of `Propose` to meta.
+    /// The answer to `Propose` to meta.
     Placed(Result<placement::Effect, placement::Refusal>),
-    /// Of `ReadIndex`.
+    /// The answer to [`Ask::ReadIndex`].
     Index(u64),
-    /// Of `Read`.
-    Read(crate::read::Found),
-    /// Of `MoveLeader`.
+    /// The answer to [`Ask::Read`].
+    Read(crate::read::ReadResult),
+    /// The answer to [`Ask::MoveLeader`].
     Done,
 }
 

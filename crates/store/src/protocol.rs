@@ -39,15 +39,15 @@ pub const MAGIC: u32 = 0x4845_444c;
 /// The first message on a connection, from the one who connects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: u32,
     /// The highest version that it speaks, or wants to speak here.
     pub version: u32,
-    /// Who connects.
+    /// Who connects: a client or a server.
     pub role: Role,
 }
 
-/// Who connects.
+/// Who connects to a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// A client; the session number is random, and stays when the client reconnects.
@@ -57,18 +57,18 @@ pub enum Role {
     },
     /// Another server of the cluster.
     Peer {
-        /// Its cluster.
+        /// The number of the cluster.
         cluster: u64,
         /// Who it is.
         server: ServerId,
-        /// Whom it means to reach.
+        /// The server that it means to reach.
         to: ServerId,
     },
     /// A client that logs in with a token. It is to be sent over TLS, or within one machine.
     User {
-        /// As of [`Role::Client`].
+        /// The session, as in [`Role::Client`].
         session: u64,
-        /// The token.
+        /// The token that it logs in with.
         token: Token,
     },
 }
@@ -86,15 +86,15 @@ impl std::fmt::Debug for Token {
 /// The answer to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Welcome {
-    /// Go on.
+    /// The server takes requests.
     Accepted {
         /// The version that is spoken on this connection: the lower one of both sides'.
         version: u32,
-        /// The cluster.
+        /// The number of the cluster.
         cluster: u64,
-        /// Who answers.
+        /// The number of the server that answers.
         server: ServerId,
-        /// Its name.
+        /// The name of the server that answers.
         name: String,
     },
     /// The connection ends here; the text says why and what to do.
@@ -110,7 +110,7 @@ pub enum Welcome {
     },
     /// To a peer that has proved itself: go on.
     Proven {
-        /// Who answers.
+        /// The number of the server that answers.
         server: ServerId,
         /// Its own proof, by the same secret.
         proof: Option<[u8; 32]>,
@@ -128,14 +128,14 @@ pub struct Proof {
     pub proof: Option<([u8; 32], [u8; 32])>,
 }
 
-/// From a client.
+/// A message from a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ClientMessage {
     /// Something to be answered by one [`ServerMessage::Response`].
     Request(Request),
     /// The answer of a client that provides an RPC to a [`ServerMessage::Invoke`].
     Reply {
-        /// From the `Invoke`.
+        /// The call that the `Invoke` named.
         call: u64,
         /// Its output, or why it failed.
         #[serde(with = "octets::result")]
@@ -143,7 +143,7 @@ pub enum ClientMessage {
     },
 }
 
-/// A request.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The session that a write belongs to; reads don't need one.
@@ -162,7 +162,7 @@ pub struct Request {
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RequestBody {
-    /// One value.
+    /// Reads one value.
     Get {
         /// Where it is.
         at: Location,
@@ -182,9 +182,9 @@ pub enum RequestBody {
     },
     /// Changes of one shard, all or none.
     Write(Transaction),
-    /// Tell me of every change below a path.
+    /// Notify me of every change below a path.
     Watch {
-        /// The subtree.
+        /// The location that the subtree begins at.
         at: Location,
         /// Go on after these revisions, one a shard, as the last [`WatchEvents`] said; empty: from now on.
         from: BTreeMap<ShardId, u64>,
@@ -205,7 +205,7 @@ pub enum RequestBody {
         name: String,
         /// Chooses the provider of a routed RPC.
         path: Option<Path>,
-        /// Its input.
+        /// The input of the call.
         #[serde(with = "serde_bytes")]
         input: Vec<u8>,
         /// May be carried out twice: it is tried elsewhere when a provider is lost in the midst of it.
@@ -226,7 +226,7 @@ pub enum RequestBody {
     GetAt {
         /// Where it is.
         at: Location,
-        /// The revision.
+        /// The revision that is meant.
         revision: u64,
         /// Whether the revision must be known to be there.
         consistency: Consistency,
@@ -239,19 +239,19 @@ pub enum RequestBody {
         after: Option<Path>,
         /// So many entries at most (the server has a bound of its own, [`LIST_MAX`]).
         limit: u32,
-        /// The revision.
+        /// The revision that is meant.
         revision: u64,
         /// Whether the revision must be known to be there.
         consistency: Consistency,
     },
     /// Which revisions of the shard that has this path can be read; answered by [`Answer::Window`].
     Window {
-        /// Where.
+        /// The path that is meant.
         at: Path,
         /// Of the leader, or of the asked server.
         consistency: Consistency,
     },
-    /// Leases.
+    /// A request about a lease.
     Lease(LeaseRequest),
     /// Who am I? Anybody may ask.
     WhoAmI,
@@ -293,15 +293,15 @@ pub enum Admin {
     Placement(placement::Command),
     /// Let a server lead a shard, now.
     MoveLeader {
-        /// Which shard.
+        /// The shard that is meant.
         shard: ShardId,
-        /// Who.
+        /// The server that should lead it.
         to: ServerId,
     },
     /// The content of one shard as it is now, chunk by chunk: ask again with each chunk's `next`. The server keeps the
     /// content of that moment for this client until the last chunk.
     Backup {
-        /// Which shard.
+        /// The shard that is meant.
         shard: ShardId,
         /// None at the first.
         after: Option<tree::Cursor>,
@@ -312,7 +312,7 @@ pub enum Admin {
     Defragment,
     /// The same without values that belong to leases (since version 2): in another cluster nobody would keep them alive.
     BackupLasting {
-        /// Which shard.
+        /// The shard that is meant.
         shard: ShardId,
         /// None at the first.
         after: Option<tree::Cursor>,
@@ -329,7 +329,7 @@ pub enum Admin {
     ForceRemove(ServerId),
 }
 
-/// From a server to a client.
+/// A message from a server to a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ServerMessage {
     /// Answers one [`Request`].
@@ -340,11 +340,11 @@ pub enum ServerMessage {
     Invoke {
         /// Goes into the reply.
         call: u64,
-        /// Its name.
+        /// The name of the RPC.
         name: String,
         /// The path that chose you.
         path: Option<Path>,
-        /// Its input.
+        /// The input of the call.
         #[serde(with = "serde_bytes")]
         input: Vec<u8>,
     },
@@ -353,20 +353,20 @@ pub enum ServerMessage {
 /// Answers one [`Request`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// The request's.
+    /// The number that the request had.
     pub sequence: u64,
-    /// Who leads the shard that was asked: go there next time.
+    /// The leader of the shard that was asked: go there next time.
     pub leader: Option<Leader>,
-    /// The outcome.
+    /// The answer, or why there is none.
     pub result: Result<Answer, Error>,
 }
 
-/// Who leads a shard.
+/// The leader of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
-    /// The shard.
+    /// The shard that is led.
     pub shard: ShardId,
-    /// Its leader.
+    /// The server that leads the shard.
     pub server: ServerId,
     /// The leader's `host:port`.
     pub address: String,
@@ -377,17 +377,17 @@ pub struct Leader {
 pub enum Answer {
     /// Of [`RequestBody::Get`]: entity tag and value, if there is one.
     Value(#[serde(with = "octets::tagged")] Option<(u64, Vec<u8>)>),
-    /// Of [`RequestBody::List`].
+    /// The answer to [`RequestBody::List`].
     Values {
         /// Path, entity tag and value.
         #[serde(with = "octets::entries")]
         entries: Vec<(Path, u64, Vec<u8>)>,
-        /// There are more after the last.
+        /// Whether there are more after the last.
         more: bool,
     },
     /// Of [`RequestBody::Write`]: the revision, which is the entity tag of all that was written.
     Written {
-        /// The revision.
+        /// The revision that was committed.
         revision: u64,
     },
     /// Of [`RequestBody::Watch`]: it runs; events come after these revisions.
@@ -395,26 +395,26 @@ pub enum Answer {
         /// One a shard.
         from: BTreeMap<ShardId, u64>,
     },
-    /// Of [`RequestBody::Call`].
+    /// The answer to [`RequestBody::Call`].
     Output(#[serde(with = "serde_bytes")] Vec<u8>),
     /// Done, with nothing to say.
     Done,
-    /// Of [`Admin::Status`].
+    /// The answer to [`Admin::Status`].
     Status(Box<crate::status::Status>),
-    /// Of [`Admin::Join`].
+    /// The answer to [`Admin::Join`].
     Joined {
         /// The cluster's number.
         cluster: u64,
         /// The new server's.
         server: ServerId,
-        /// Everybody's addresses.
+        /// The addresses of all servers.
         members: BTreeMap<ServerId, String>,
     },
     /// Of [`Admin::Placement`]: what it made, if anything.
     Placed(placement::Effect),
-    /// Of [`Admin::Backup`] and [`Admin::BackupLasting`].
+    /// The answer to [`Admin::Backup`] and [`Admin::BackupLasting`].
     Chunk {
-        /// In order.
+        /// The entries, in the order of their paths.
         entries: Vec<tree::Entry>,
         /// Where to go on; none: this was the last.
         next: Option<tree::Cursor>,
@@ -429,45 +429,45 @@ pub enum Answer {
         /// The entity tag of the value that was there, if there was one.
         actual: Option<u64>,
     },
-    /// Of [`LeaseRequest::KeepAlive`].
+    /// The answer to [`LeaseRequest::KeepAlive`].
     Kept {
         /// For how long from when it was asked, in milliseconds.
         ttl_ms: u64,
         /// Parts of it may be in other shards: each is kept alive by a request with its path.
         parts: Vec<Path>,
     },
-    /// Of [`LeaseRequest::Show`] and [`LeaseRequest::List`].
+    /// The answer to [`LeaseRequest::Show`] and [`LeaseRequest::List`].
     Leases {
-        /// In the order of their numbers.
+        /// The leases, in the order of their numbers.
         leases: Vec<LeaseStatus>,
-        /// There are more after the last.
+        /// Whether there are more after the last.
         more: bool,
     },
-    /// Of [`RequestBody::Window`].
+    /// The answer to [`RequestBody::Window`].
     Window {
-        /// The shard.
+        /// The shard that the path is in.
         shard: ShardId,
         /// The oldest revision that can be read.
         oldest: u64,
         /// The newest that there is.
         newest: u64,
     },
-    /// Of [`RequestBody::WhoAmI`].
+    /// The answer to [`RequestBody::WhoAmI`].
     Identity {
         /// The user; none if nobody has logged in.
         user: Option<String>,
-        /// Its roles.
+        /// The roles that the user has.
         roles: Vec<String>,
         /// Whether requests are checked.
         is_enabled: bool,
     },
-    /// Of [`Admin::Access`].
+    /// The answer to [`Admin::Access`].
     Access(Box<AccessView>),
-    /// Of [`Admin::Disk`] and [`Admin::Defragment`].
+    /// The answer to [`Admin::Disk`] and [`Admin::Defragment`].
     Disk(crate::status::DiskStatus),
-    /// Of [`Admin::StoppedReplicas`].
+    /// The answer to [`Admin::StoppedReplicas`].
     StoppedReplicas(Vec<crate::status::StoppedReplica>),
-    /// Of [`Admin::Health`].
+    /// The answer to [`Admin::Health`].
     Health(Box<crate::status::Health>),
     /// Of [`Admin::Join`], to a server that speaks version 2.
     Admitted {
@@ -475,12 +475,12 @@ pub enum Answer {
         cluster: u64,
         /// The new server's.
         server: ServerId,
-        /// Everybody's addresses.
+        /// The addresses of all servers.
         members: BTreeMap<ServerId, String>,
         /// The secret by which servers know each other, once the cluster has agreed on one.
         secret: Option<crate::Secret>,
     },
-    /// Of [`Admin::Alarms`].
+    /// The answer to [`Admin::Alarms`].
     Alarms(Box<crate::alarm::Alarms>),
 }
 
@@ -499,7 +499,7 @@ pub struct AccessView {
 
 /// Bytes within tuples, as bytes: one by one they would be the same on the wire, and many times slower.
 mod octets {
-    /// `Option<(u64, Vec<u8>)>`.
+    /// Reads and writes an `Option<(u64, Vec<u8>)>` with its bytes in one piece.
     pub(super) mod tagged {
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
         use serde_bytes::{ByteBuf, Bytes};
@@ -515,7 +515,7 @@ mod octets {
         }
     }
 
-    /// `Result<Vec<u8>, String>`.
+    /// Reads and writes a `Result<Vec<u8>, String>` with its bytes in one piece.
     pub(super) mod result {
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
         use serde_bytes::{ByteBuf, Bytes};
@@ -558,10 +558,10 @@ pub struct WatchEvents {
     /// The shard's revision after the events. Where a revision's events are cut into several messages, only the last of them says
     /// so; those before it say the revision before, after which a watch goes on without a gap.
     pub revision: u64,
-    /// Events could not be told (too slow a reader, too old a start, a shard that moved): read the subtree again. The
+    /// Events could not be delivered (too slow a reader, too old a start, a shard that moved): read the subtree again. The
     /// watch goes on after `revision`.
     pub skipped: bool,
-    /// The events.
+    /// The events that happened.
     pub events: Vec<Event>,
 }
 
@@ -581,7 +581,7 @@ pub enum Error {
     /// same sequence it happens once.
     #[error("no answer within {timeout_ms} ms: {reason}")]
     Timeout {
-        /// The request's.
+        /// The timeout that the request had.
         timeout_ms: u32,
         /// What it was waiting for.
         reason: String,
@@ -621,10 +621,10 @@ pub enum Error {
     #[error("{0}")]
     Denied(String),
     /// The server holds as much for this client, or for all, as it may. Nothing was changed; try again, not before that time.
-    /// Clients of version 1 are told [`Error::Busy`].
+    /// Clients of version 1 get [`Error::Busy`].
     #[error("the server is busy: {reason}; try again in {retry_after_ms} ms")]
     Overloaded {
-        /// Not before so many milliseconds.
+        /// Milliseconds after which another attempt makes sense.
         retry_after_ms: u32,
         /// What there is too much of.
         reason: String,

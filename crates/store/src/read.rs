@@ -11,7 +11,7 @@ const EXPORT_BYTES: usize = 256 << 10;
 /// What to read of one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Read {
-    /// One value.
+    /// Reads one value.
     Get(Location),
     /// A subtree, or part of it.
     List {
@@ -19,14 +19,14 @@ pub enum Read {
         at: Location,
         /// Only what comes after.
         after: Option<Path>,
-        /// So many at most.
+        /// How many entries there may be at most.
         limit: u32,
     },
     /// Everything under a prefix, for another shard or a backup.
     Export {
-        /// The prefix.
+        /// The prefix that is read.
         prefix: Path,
-        /// What stays.
+        /// Paths below the prefix that are left out.
         except: Vec<Path>,
         /// Only what comes after.
         after: Option<Cursor>,
@@ -34,9 +34,9 @@ pub enum Read {
     // From here on: since version 2.
     /// One value as it was.
     GetAt {
-        /// Where.
+        /// The location in the tree.
         at: Location,
-        /// At which revision.
+        /// The revision at which it is read.
         revision: u64,
     },
     /// A subtree, or part of it, as it was.
@@ -45,18 +45,18 @@ pub enum Read {
         at: Location,
         /// Only what comes after.
         after: Option<Path>,
-        /// So many at most.
+        /// How many entries there may be at most.
         limit: u32,
-        /// At which revision.
+        /// The revision at which it is read.
         revision: u64,
     },
-    /// Which revisions can be read.
+    /// Reads which revisions can be read.
     Window(Path),
     /// Leases that go with a prefix to another shard.
     ExportLeases {
-        /// The prefix.
+        /// The prefix that is read.
         prefix: Path,
-        /// What stays.
+        /// Paths below the prefix that are left out.
         except: Vec<Path>,
         /// Only what comes after.
         after: Option<LeaseId>,
@@ -65,17 +65,17 @@ pub enum Read {
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Found {
-    /// For a client.
+pub enum ReadResult {
+    /// An answer for a client.
     Answer(Answer),
-    /// Of [`Read::Export`].
+    /// The result of [`Read::Export`].
     Exported(tree::Chunk),
     // From here on: since version 2.
     /// The revision cannot be read here.
     Compacted(Compacted),
-    /// Of [`Read::Window`].
+    /// The result of [`Read::Window`].
     Window(Compacted),
-    /// Of [`Read::ExportLeases`].
+    /// The result of [`Read::ExportLeases`].
     Leases(tree::LeaseChunk),
 }
 
@@ -107,7 +107,7 @@ impl Read {
     ///
     /// # Errors
     /// The shard doesn't hold this path (any more).
-    pub(crate) fn evaluate(&self, state: &State, past: &Past) -> Result<Found, Refusal> {
+    pub(crate) fn evaluate(&self, state: &State, past: &Past) -> Result<ReadResult, Refusal> {
         match self {
             Self::Get(at) | Self::GetAt { at, .. } => state.serves(&at.path)?,
             Self::List { at, .. } | Self::ListAt { at, .. } => state.serves_subtree(&at.path, &[])?,
@@ -145,32 +145,32 @@ impl Read {
     }
 
     /// Reads whatever is there, served or not.
-    pub(crate) fn find(&self, state: &State, past: &Past) -> Found {
+    pub(crate) fn find(&self, state: &State, past: &Past) -> ReadResult {
         match self {
             Self::Get(at) => {
                 let value = state.tree.get(at).map(|value| (value.etag, value.bytes.to_vec()));
-                Found::Answer(Answer::Value(value))
+                ReadResult::Answer(Answer::Value(value))
             }
             Self::List { at, after, limit } => {
                 let found = state.tree.subtree(at, after.as_ref(), within_bounds(*limit));
-                Found::Answer(list(found))
+                ReadResult::Answer(list(found))
             }
             Self::GetAt { at, revision } => match past.get(&state.tree, at, *revision) {
-                Ok(value) => Found::Answer(Answer::Value(value.map(|value| (value.etag, value.bytes.to_vec())))),
-                Err(window) => Found::Compacted(window),
+                Ok(value) => ReadResult::Answer(Answer::Value(value.map(|value| (value.etag, value.bytes.to_vec())))),
+                Err(window) => ReadResult::Compacted(window),
             },
             Self::ListAt { at, after, limit, revision } => {
                 match past.subtree(&state.tree, at, after.as_ref(), within_bounds(*limit), *revision) {
-                    Ok(found) => Found::Answer(list(found)),
-                    Err(window) => Found::Compacted(window),
+                    Ok(found) => ReadResult::Answer(list(found)),
+                    Err(window) => ReadResult::Compacted(window),
                 }
             }
-            Self::Window(_) => Found::Window(Compacted { oldest: past.oldest(), newest: state.tree.revision() }),
+            Self::Window(_) => ReadResult::Window(Compacted { oldest: past.oldest(), newest: state.tree.revision() }),
             Self::ExportLeases { prefix, except, after } => {
-                Found::Leases(state.export_leases(prefix, except, *after, EXPORT_BYTES))
+                ReadResult::Leases(state.export_leases(prefix, except, *after, EXPORT_BYTES))
             }
             Self::Export { prefix, except, after } => {
-                Found::Exported(state.export(prefix, except, after.as_ref(), EXPORT_BYTES))
+                ReadResult::Exported(state.export(prefix, except, after.as_ref(), EXPORT_BYTES))
             }
         }
     }

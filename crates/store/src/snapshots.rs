@@ -38,7 +38,7 @@ const CONTESTED_AFTER: Span = Span::from_secs(1);
 pub struct Chunk {
     /// The sender's number for the transfer; it never uses it again, not in another life either.
     pub transfer: u64,
-    /// Of which group.
+    /// The group that it is of.
     pub group: ShardId,
     /// Counts from 0.
     pub number: u32,

@@ -15,7 +15,7 @@ pub struct Status {
     pub server: ServerId,
     /// The replicated map, as far as this server has it.
     pub map: Map,
-    /// Who leads each shard, as far as is known here.
+    /// The leader of each shard, as far as is known here.
     pub leaders: BTreeMap<ShardId, ServerId>,
     /// The replicas on this server.
     pub groups: Vec<GroupStatus>,
@@ -40,9 +40,9 @@ pub struct DiskStatus {
     pub log_segments: u64,
     /// Of snapshots; those on their way to the disk are not counted.
     pub snapshot_bytes: u64,
-    /// Of the log's entries in memory.
+    /// Bytes of the log's entries in memory.
     pub log_memory_bytes: u64,
-    /// Of the data, about, in memory.
+    /// Bytes of the data in memory, about.
     pub content_bytes: u64,
     /// What can be given back is being given back.
     pub is_defragmenting: bool,
@@ -51,13 +51,13 @@ pub struct DiskStatus {
 /// A replica's part in its Raft group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RaftRole {
-    /// It follows.
+    /// It follows a leader.
     Follower,
     /// It asks whether it would be elected.
     PreCandidate,
     /// It asks for votes.
     Candidate,
-    /// It leads.
+    /// It leads the group.
     Leader,
     /// It follows and has no vote.
     Learner,
@@ -68,7 +68,7 @@ pub enum RaftRole {
 pub struct GroupStatus {
     /// The shard, which is also the number of the Raft group.
     pub shard: ShardId,
-    /// Its part.
+    /// The role of the replica in its group.
     pub role: RaftRole,
     /// The Raft term.
     pub term: u64,
@@ -80,11 +80,11 @@ pub struct GroupStatus {
     pub applied: u64,
     /// The first index that is still in the log.
     pub first: u64,
-    /// The last.
+    /// The index of the last entry.
     pub last: u64,
-    /// Voters.
+    /// The servers that vote.
     pub voters: Vec<ServerId>,
-    /// Learners.
+    /// The servers that learn without a vote.
     pub learners: Vec<ServerId>,
     /// Entries of data.
     pub entries: u64,
@@ -96,10 +96,10 @@ pub struct GroupStatus {
     pub lease: bool,
 }
 
-/// Another server.
+/// What this server knows of another one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerStatus {
-    /// Who.
+    /// The number of the server.
     pub server: ServerId,
     /// Heard from it lately.
     pub live: bool,
@@ -159,7 +159,7 @@ impl Refused {
 pub struct RefusedCounts([u64; Refused::ALL.len()]);
 
 impl RefusedCounts {
-    /// One more.
+    /// Counts one more.
     pub fn note(&mut self, why: Refused) {
         self.0[why as usize] += 1;
     }
@@ -180,7 +180,7 @@ impl RefusedCounts {
 /// A replica that has stopped, while the others of its server go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoppedReplica {
-    /// Of which shard.
+    /// The shard that it is of.
     pub shard: ShardId,
     /// The last index that it had applied.
     pub applied: u64,
@@ -233,7 +233,7 @@ pub struct Unready {
 pub struct Counters {
     /// Requests of clients.
     pub requests: u64,
-    /// Of these, forwarded to another server.
+    /// Those of them that were forwarded to another server.
     pub forwarded: u64,
     /// Writes proposed here.
     pub proposals: u64,
@@ -243,7 +243,7 @@ pub struct Counters {
     pub lease_reads: u64,
     /// Reads served by a round of read index.
     pub index_reads: u64,
-    /// Stale reads.
+    /// Stale reads that were answered.
     pub stale_reads: u64,
     /// Elections begun here.
     pub campaigns: u64,
@@ -261,7 +261,7 @@ pub struct Counters {
     pub busy: u64,
     /// Requests that ran out of time.
     pub timeouts: u64,
-    /// Watch events told.
+    /// Watch events that were delivered.
     pub watch_events: u64,
     /// Watches that had to skip.
     pub watch_skips: u64,
@@ -304,24 +304,24 @@ pub struct Health {
     pub disk: Option<String>,
     /// How long writes to the log took, each with its sync, since the start.
     pub log_writes: Latencies,
-    /// Who was refused what, most often first. The driver adds them, as it knows who is at the other end of a connection.
+    /// Refusals by client, most frequent first. The driver adds them, as it knows who is at the other end of a connection.
     pub refusals: Vec<RefusalCount>,
     /// Refusals of those whom the list has no room for.
     pub other_refusals: u64,
 }
 
-/// Somebody was refused something so often.
+/// How often a client was refused something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusalCount {
-    /// From where.
+    /// The host that it came from.
     pub host: String,
     /// Who: by certificate, as a user of that machine, or nothing that is known.
     pub client: String,
-    /// What.
+    /// What was refused.
     pub what: String,
-    /// Why.
+    /// Why it was refused.
     pub reason: String,
-    /// How often.
+    /// How often that happened.
     pub count: u64,
     /// The words of the last time.
     pub last: String,

@@ -11,7 +11,7 @@ use crate::message::SnapshotMeta;
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
     hard_state: HardState,
-    /// The members at the index that Raft is told to begin from: only read when a group is opened.
+    /// The members at the index that Raft is to begin from: only read when a group is opened.
     initial: ConfState,
     /// Everything up to this index is not in `entries` any more.
     truncated: (u64, u64),

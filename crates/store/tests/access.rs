@@ -11,12 +11,12 @@ use store::{About, Caller, ClientId, Input, RequestId};
 use tree::{Change, Condition, Expect, LeaseId, Transaction};
 
 /// The server's own process.
-const OURSELVES: ClientId = ClientId(0);
-/// Who has the role root.
+const OWN_CLIENT: ClientId = ClientId(0);
+/// The client that has the role root.
 const ROOT_CLIENT: ClientId = CLIENT;
 /// Logged in as `ann`.
 const ANN: ClientId = ClientId(2);
-/// Nobody.
+/// A client that has not logged in.
 const STRANGER: ClientId = ClientId(3);
 
 fn certificate(name: &str) -> Credentials {
@@ -29,7 +29,7 @@ impl Cluster {
         cluster.timeout_ms = 3_000;
         cluster.run(Span::from_secs(2));
         for (client, caller) in [
-            (OURSELVES, Caller::Server),
+            (OWN_CLIENT, Caller::Server),
             (ROOT_CLIENT, Caller::Client(certificate("rita"))),
             (ANN, Caller::Client(certificate("ann"))),
         ] {
@@ -61,7 +61,7 @@ impl Cluster {
     #[allow(clippy::needless_pass_by_value, reason = "shorter where it is called")]
     fn change(&mut self, command: AccessCommand) {
         let is_enabled = self.server(1).map().access().is_enabled();
-        let client = if is_enabled || command == AccessCommand::Enable { ROOT_CLIENT } else { OURSELVES };
+        let client = if is_enabled || command == AccessCommand::Enable { ROOT_CLIENT } else { OWN_CLIENT };
         let body = RequestBody::Admin(Admin::Placement(placement::Command::Access {
             revision: None,
             command: command.clone(),
@@ -284,8 +284,8 @@ fn an_error_says_nothing_of_rpcs_that_others_offer() {
     ] {
         let error = cluster.ask_as(ANN, 1, call(name, at)).expect_err("nobody offers it").to_string();
         let without = error.replace(name, "");
-        let told = ["pal", "zzz", "hidden", "open", "job", "launch"].iter().find(|word| without.contains(*word));
-        assert_eq!(told, None, "{error}");
+        let disclosed = ["pal", "zzz", "hidden", "open", "job", "launch"].iter().find(|word| without.contains(*word));
+        assert_eq!(disclosed, None, "{error}");
     }
     // Where users are not checked, everybody may see what is offered.
     cluster.change(AccessCommand::Disable);
@@ -347,15 +347,15 @@ fn a_watch_ends_at_a_server_that_cannot_know_whether_it_may_go_on() {
     let away = (2..=3).find(|id| !leads_meta(&cluster, *id)).unwrap();
     let sequence = cluster.send_as(ANN, away, watch("/car:cars"));
     // The watch of the server's own process is nobody's business.
-    let own = cluster.send_as(OURSELVES, away, watch("/car:cars"));
+    let own = cluster.send_as(OWN_CLIENT, away, watch("/car:cars"));
     cluster.run(Span::from_secs(20));
     assert!(matches!(cluster.answer_to(ANN, sequence), Some(Ok(Answer::Watching { .. }))));
-    assert!(matches!(cluster.answer_to(OURSELVES, own), Some(Ok(Answer::Watching { .. }))));
+    assert!(matches!(cluster.answer_to(OWN_CLIENT, own), Some(Ok(Answer::Watching { .. }))));
     assert_eq!(cluster.answer_to(ANN, sequence), None, "it goes on while the leader is there");
     cluster.cut_off.insert(ServerId(away));
     cluster.run(Span::from_secs(8));
     assert!(matches!(cluster.answer_to(ANN, sequence), Some(Err(Error::Elsewhere { .. }))));
-    assert_eq!(cluster.answer_to(OURSELVES, own), None);
+    assert_eq!(cluster.answer_to(OWN_CLIENT, own), None);
 }
 
 #[test]
@@ -516,7 +516,7 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
                     let is_grant = rng.below(2) == 0;
                     may_be_granted |= is_grant;
                     if is_grant {
-                        // Who still waits may be let through by it.
+                        // Requests that still wait may be let through by it.
                         for may in asked.values_mut() {
                             *may = true;
                         }
@@ -623,13 +623,13 @@ fn an_entry_that_would_fit_no_message_is_refused() {
     let servers = (0..3_000_000).map(|n| ServerId(n + (1 << 40))).collect();
     let command =
         placement::Command::SetReplicas { id: ShardId::DEFAULT, replicas: placement::Replicas::Servers(servers) };
-    let answer = cluster.ask_as(OURSELVES, leader, RequestBody::Admin(Admin::Placement(command)));
+    let answer = cluster.ask_as(OWN_CLIENT, leader, RequestBody::Admin(Admin::Placement(command)));
     assert!(matches!(&answer, Err(Error::Invalid(text)) if text.contains("an entry of the log")), "{answer:?}");
     // And meta goes on.
     cluster.change(add_user("rita", &[ROOT]));
 }
 
-/// A client may give all its requests the same sequence, and a driver that keeps a log is still told what came of which.
+/// A client may give all its requests the same sequence, and a driver that keeps a log still learns what came of which.
 #[test]
 fn each_answer_says_which_request_it_is_for() {
     let mut cluster = Cluster::checked(1);
@@ -664,7 +664,7 @@ fn each_answer_says_which_request_it_is_for() {
     assert!(response.sequence == 7 && matches!(response.result, Err(Error::Denied(_))), "{response:?}");
 }
 
-/// Who says nothing more is answered, and watches nothing: also what had to be checked first.
+/// A client that says nothing more is answered, and watches nothing: also what had to be checked first.
 #[test]
 fn who_is_silent_gets_answers_and_no_events() {
     let mut cluster = Cluster::checked(1);

@@ -131,7 +131,7 @@ fn a_transaction_over_two_shards_is_refused_with_their_names() {
 }
 
 #[test]
-fn a_watch_tells_every_change_in_order() {
+fn a_watch_delivers_every_change_in_order() {
     let mut cluster = Cluster::by(3, placement::Strategy::Single);
     cluster.put(1, "/car:cars/car-entry=0", "before");
     // Until the second server has applied it: a watch begins with what its server has.
@@ -142,10 +142,10 @@ fn a_watch_tells_every_change_in_order() {
         cluster.put(1, &format!("/car:cars/car-entry={entry}"), "x");
     }
     cluster.run(Span::from_secs(1));
-    let told: Vec<String> =
-        (cluster.events.iter().flat_map(|(_, told)| &told.events)).map(|event| event.at.path.to_string()).collect();
-    assert_eq!(told, (0..20).map(|entry| format!("/car:cars/car-entry={entry}")).collect::<Vec<_>>());
-    assert!(cluster.events.iter().all(|(_, told)| !told.skipped));
+    let paths: Vec<String> =
+        (cluster.events.iter().flat_map(|(_, batch)| &batch.events)).map(|event| event.at.path.to_string()).collect();
+    assert_eq!(paths, (0..20).map(|entry| format!("/car:cars/car-entry={entry}")).collect::<Vec<_>>());
+    assert!(cluster.events.iter().all(|(_, batch)| !batch.skipped));
 }
 
 #[test]
@@ -397,9 +397,9 @@ fn a_client_has_no_more_watches_than_its_server_can_bear() {
     assert!(error.to_string().contains("1024 watches"), "{error}");
 }
 
-/// Everything that is told is less than a frame holds: the test encodes it.
+/// Every message is smaller than a frame: the test encodes it.
 #[test]
-fn what_is_longer_than_a_frame_is_told_in_several() {
+fn what_is_longer_than_a_frame_is_sent_in_several() {
     let mut cluster = Cluster::by(1, placement::Strategy::Single);
     let shard = ShardId::DEFAULT;
     cluster.put(1, "/car:cars/car-entry=0", "first");
@@ -411,11 +411,11 @@ fn what_is_longer_than_a_frame_is_told_in_several() {
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::from([(shard, 1)]) };
     cluster.ask(1, watch).unwrap();
     cluster.run(Span::from_ms(50));
-    assert!(cluster.events.iter().all(|(_, told)| !told.skipped), "nothing had to be left out");
-    let told: Vec<u64> =
-        cluster.events.iter().flat_map(|(_, told)| told.events.iter().map(|event| event.revision)).collect();
-    assert_eq!(told, (2..=17).collect::<Vec<_>>());
-    assert_eq!(cluster.events.last().map(|(_, told)| told.revision), Some(17));
+    assert!(cluster.events.iter().all(|(_, batch)| !batch.skipped), "nothing had to be left out");
+    let revisions: Vec<u64> =
+        cluster.events.iter().flat_map(|(_, batch)| batch.events.iter().map(|event| event.revision)).collect();
+    assert_eq!(revisions, (2..=17).collect::<Vec<_>>());
+    assert_eq!(cluster.events.last().map(|(_, batch)| batch.revision), Some(17));
     // One transaction: who loses the connection in its midst has not been told that he has all of it.
     cluster.events.clear();
     let changes = (0..7).map(|entry| Change::Put {
@@ -432,7 +432,7 @@ fn what_is_longer_than_a_frame_is_told_in_several() {
 }
 
 #[test]
-fn a_watcher_that_does_not_read_costs_its_share_and_is_told_what_it_missed() {
+fn a_watcher_that_does_not_read_costs_its_share_and_learns_that_it_missed_something() {
     let mut cluster = Cluster::tuned(1, placement::Strategy::Single, |config| config.memory_bytes = 4 << 20);
     let watch = RequestBody::Watch { at: location("/car:cars"), from: BTreeMap::new() };
     cluster.ask(1, watch).unwrap();
@@ -443,14 +443,14 @@ fn a_watcher_that_does_not_read_costs_its_share_and_is_told_what_it_missed() {
         let memory = cluster.server(1).memory();
         assert!(memory.used_bytes <= memory.limit_bytes / 2, "{memory:?}");
     }
-    assert!(cluster.events.iter().all(|(_, told)| !told.skipped));
+    assert!(cluster.events.iter().all(|(_, batch)| !batch.skipped));
     cluster.unread.clear();
     let waiting = Input::Waiting { client: CLIENT, bytes: 0 };
     cluster.queue.push_back((ServerId(1), waiting));
     cluster.run(Span::from_ms(100));
-    assert!(cluster.events.iter().any(|(_, told)| told.skipped));
+    assert!(cluster.events.iter().any(|(_, batch)| batch.skipped));
     assert_eq!(
-        cluster.events.last().map(|(_, told)| told.revision),
+        cluster.events.last().map(|(_, batch)| batch.revision),
         Some(100),
         "it goes on after what it has to read again"
     );

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::{Replicas, ShardId};
 use store::message::{Kind, LogEntry, Members, RaftMessage, SnapshotMeta};
-use store::peer::{Ask, Envelope, Item, Leads, LeaseAsk, Told};
+use store::peer::{Ask, Envelope, Item, Leads, LeaseAsk, PeerAnswer};
 use store::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage,
 };
@@ -149,7 +149,7 @@ impl Cluster {
         }
     }
 
-    /// Time passes.
+    /// Lets this time pass.
     fn run(&mut self, span: Span) {
         let until = self.now + span;
         while self.now < until {
@@ -516,7 +516,7 @@ fn nobody_is_talked_out_of_its_replicas() {
     cluster.assert_works(1, 2);
 }
 
-/// A server that was removed is told the map by one witness, and still votes where it is needed.
+/// A server that was removed gets the map from one witness, and still votes where it is needed.
 #[test]
 fn a_map_of_one_witness_takes_no_replica_away() {
     let mut cluster = Cluster::against_the_third();
@@ -571,8 +571,8 @@ fn what_is_led_is_believed_within_bounds_and_not_for_ever() {
 fn answers_come_from_whom_was_asked() {
     let mut cluster = Cluster::against_the_third();
     for id in 0..5_000 {
-        let told = Ok(Told::Done);
-        cluster.forge(1, vec![Item::Told { id, group: ShardId::DEFAULT, told }]);
+        let answer = Ok(PeerAnswer::Done);
+        cluster.forge(1, vec![Item::Answer { id, group: ShardId::DEFAULT, answer }]);
     }
     cluster.assert_works(1, 2);
 }
@@ -622,7 +622,7 @@ fn what_is_asked_for_another_server_is_not_passed_on() {
     assert_eq!(cluster.server(follower).counters().forwarded, forwarded);
     // Whoever asked has heard that, and asks elsewhere: nothing is left of it here.
     assert_eq!(cluster.server(follower).memory().kinds[&store::budget::Kind::Requests].0, 0);
-    let is_refusal = |item: &Item| matches!(item, Item::Told { told: Err(Error::Elsewhere { .. }), .. });
+    let is_refusal = |item: &Item| matches!(item, Item::Answer { answer: Err(Error::Elsewhere { .. }), .. });
     let of = |(to, input): &(ServerId, Input)| match input {
         Input::Peer { envelope, .. } if *to == LIAR => envelope.items.iter().filter(|item| is_refusal(item)).count(),
         _ => 0,

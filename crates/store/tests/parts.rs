@@ -99,7 +99,7 @@ fn the_largest_honest_requests_are_taken() {
     for message in messages {
         assert!(decode_client(&body(&message)).as_ref() == Ok(&message));
     }
-    // Who has a few too many is told so by the bound of transactions, which says what they may have.
+    // A client with a few too many is refused by the bound of transactions, which says what they may have.
     assert!(decode_client(&body(&request(write(0, 10 * tree::transaction::MAX_CHANGES)))).is_ok());
 }
 

@@ -123,7 +123,7 @@ impl Cluster {
             assert_eq!(self.ask(id, put(&car(number), &longer)), full(), "at server {id}");
             let replaced = self.ask(id, put(&car(number), VALUE));
             assert!(replaced.is_ok(), "{replaced:?} at server {id}");
-            // Whoever looks where to send writes is told, also where only the leader's server has reached it.
+            // A client that looks where to send writes sees it, also where only the leader's server has reached it.
             assert_eq!(self.failed_checks(id), [ReadyCheck::Quota], "at server {id}");
         }
     }

@@ -1,4 +1,4 @@
-//! What programs of version 1 say is understood, and what they are told they understand.
+//! What programs of version 1 say is understood, and so are the answers that they get.
 //!
 //! `testdata/version1` was recorded from the program of commit 2a0d034: one controller with the shard `cars` and 20 values, which server 2
 //! joined then; session 300.

@@ -7,7 +7,7 @@ use crate::{HostAddress, Link, LinkEnd, LinkId, Node, NodeId, NodeKind, PortId, 
 /// Parallel links, and how many there shall be.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Those that are there, ascending.
+    /// The links that are there, ascending.
     pub links: Vec<LinkId>,
     /// How many there shall be.
     pub members: usize,

@@ -47,7 +47,7 @@ pub enum NodeKind {
     Host(HostAddress),
     /// A switch. `tier` counts from the hosts: 1 edge (leaf), 2 aggregation (spine), 3 core. 0 in explicit topologies.
     Switch {
-        /// The layer.
+        /// The tier that it belongs to.
         tier: u8,
         /// The pod it belongs to, where the topology has pods.
         pod: Option<u32>,
@@ -95,7 +95,7 @@ impl Side {
 /// Where a link's end is plugged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkEnd {
-    /// The node.
+    /// The node that the port belongs to.
     pub node: NodeId,
     /// The port of that node.
     pub port: PortId,

@@ -41,7 +41,7 @@ index! {
     PortId(u16)
 }
 index! {
-    /// A port of the whole network: the ports of all nodes in one row, node by node. By the wire that leaves there it also names one way over a
+    /// A port of the whole network: the ports of all nodes in one row, node by node. By the egress there it also names one direction of a
     /// link.
     NetPort(u32)
 }
@@ -66,7 +66,7 @@ impl Direction {
         [Self(link.0 * 2), Self(link.0 * 2 + 1)]
     }
 
-    /// The link.
+    /// The link of which this is one direction.
     #[inline]
     pub const fn link(self) -> LinkId {
         LinkId(self.0 / 2)
@@ -78,7 +78,7 @@ impl Direction {
         if self.0.is_multiple_of(2) { Side::A } else { Side::B }
     }
 
-    /// The other way over the same link.
+    /// The other direction of the same link.
     #[inline]
     #[must_use]
     pub const fn back(self) -> Self {

@@ -108,7 +108,7 @@ impl Routes {
     /// Computes all equal-cost shortest paths over links that carry: those for which `carries` is true. A bond carries as
     /// long as one of its members does, and the first member's port stands for it even if that member is down.
     ///
-    /// A node that has no way to a host has an empty set towards it. The groups of two tables have nothing to do with
+    /// A node that has no path to a host has an empty set towards it. The groups of two tables have nothing to do with
     /// each other: who keeps something a group starts anew ([`Routes::groups`]).
     pub fn around(topology: &Topology, carries: impl Fn(LinkId) -> bool) -> Self {
         let usable = usable(topology, carries);
@@ -360,7 +360,7 @@ impl Builder {
         let mut ports = Vec::new();
         for (switch, &far) in search.distance.iter().enumerate() {
             ports.clear();
-            // A distance of zero has no port; nor has a switch without a way.
+            // A distance of zero has no port; nor has a switch without a path.
             if far != 0 && far != NONE {
                 let closer = network.edges(switch).iter().filter(|(peer, _)| search.distance[*peer as usize] < far);
                 ports.extend(closer.map(|&(_, port)| port));

@@ -26,7 +26,7 @@ const FARTHEST: u64 = 16 * WINDOW_MAX as u64;
 /// Credit is sent so many times a window.
 const CREDITS_A_WINDOW: u32 = 8;
 
-/// What the sender is told.
+/// What can happen to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The application begins to send.

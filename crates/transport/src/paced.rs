@@ -28,7 +28,7 @@ pub fn first_after(rate_pps: u64, time: Span) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// What the sender is told.
+/// What can happen to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The application begins to send.
@@ -83,7 +83,7 @@ impl Control for Sender {
 pub struct Outcome {
     /// How many that were.
     pub sent: u64,
-    /// Of them, how many never came.
+    /// How many of them never came.
     pub lost: u64,
     /// Copies of what had come already.
     pub duplicates: u64,
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(all.len(), 30);
         assert_eq!(all[3].0, Time::from_ns(1_000_000_007));
         assert_eq!(all[29].0, Time::from_ns(7) + due(3, 29));
-        // Who was held up catches up.
+        // A sender that was held up catches up.
         let mut sender = Sender::new(10_000);
         sender.handle(Time::ZERO, Input::Start);
         let late = Time::from_ns(1_000_000);

@@ -12,7 +12,7 @@ use crate::{TransportKind, TransportSpec};
 /// How many recent arrivals beyond a gap are remembered to choose the blocks of an acknowledgement.
 const RECENT: usize = 8;
 
-/// What the receiver is told.
+/// What can happen to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A segment arrived.
@@ -25,7 +25,7 @@ pub enum Input {
 #[derive(Clone, Debug)]
 pub struct Receiver {
     segment_bytes: u64,
-    /// In segments.
+    /// The receive window in segments.
     window: u64,
     delayed_ack: Option<Span>,
     selective: bool,
@@ -157,7 +157,7 @@ impl Receiver {
         for &seq in self.recent.iter().filter(|&&seq| seq > self.next) {
             let distance = (seq - self.next) / self.segment_bytes;
             let offset = (distance * self.segment_bytes) as u32;
-            // A later arrival may have joined two runs into one.
+            // A later arrival may have made one run of two.
             if blocks.as_slice().iter().any(|b| (b.start..b.end).contains(&offset)) {
                 continue;
             }

@@ -11,7 +11,7 @@ pub(crate) enum Arrival {
     InOrder,
     /// After one that was sent later (RFC 4737, type-P-reordered).
     Late,
-    /// Not for the first time.
+    /// It came before.
     Again,
 }
 

@@ -11,7 +11,7 @@ pub struct Segment {
     pub stamp: Time,
 }
 
-/// An acknowledgement.
+/// An acknowledgement that a receiver sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
     /// All bytes before this offset have arrived.
@@ -41,7 +41,7 @@ pub struct Blocks {
 impl Blocks {
     /// The most that one acknowledgement carries.
     pub const MAX: usize = 3;
-    /// No block.
+    /// An acknowledgement without blocks.
     pub const NONE: Self = Self { blocks: [Block { start: 0, end: 0 }; Self::MAX], count: 0 };
 
     /// Adds a block behind the others; false if there is no place left.

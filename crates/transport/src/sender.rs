@@ -19,7 +19,7 @@ use crate::sack::Scoreboard;
 use crate::segment::{Ack, Segment};
 use crate::{TransportKind, TransportSpec};
 
-/// What the sender is told.
+/// What can happen to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The connection stands, and the application has endless data.
@@ -39,7 +39,7 @@ pub struct Counters {
     pub retransmits: u64,
     /// Times that duplicate ACKs called for a retransmission.
     pub fast_retransmits: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts that expired.
     pub timeouts: u64,
 }
 
@@ -50,7 +50,7 @@ pub enum Phase {
     Idle,
     /// Slow start or congestion avoidance.
     Open,
-    /// Fast recovery.
+    /// It is in fast recovery.
     Recovery,
 }
 

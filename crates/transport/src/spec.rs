@@ -1,4 +1,4 @@
-//! What a transport is told once.
+//! The parameters of a transport.
 
 use machine::Span;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A TCP sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransportSpec {
-    /// Loss recovery.
+    /// How it recovers from loss.
     pub kind: TransportKind,
     /// Receive window in segments; it also bounds what is in flight.
     pub window: u32,

@@ -19,7 +19,7 @@ pub const REASSEMBLED_MAX: usize = 256;
 pub struct Fragment {
     /// Number of the message, from 0.
     pub message: u64,
-    /// Which of its [`FRAGMENTS`].
+    /// Its number among the [`FRAGMENTS`].
     pub index: u32,
 }
 
@@ -35,7 +35,7 @@ impl Fragment {
     }
 }
 
-/// What the sender is told.
+/// What can happen to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The application begins to send.

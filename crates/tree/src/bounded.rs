@@ -39,7 +39,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// So many at most.
+    /// At most so many entries.
     pub const fn at_most(max: usize) -> Self {
         Self { left: max, max }
     }
@@ -419,8 +419,8 @@ mod tests {
         fn numbers_end_where_postcard_ends_them(bytes in vec(prop_oneof![Just(0xff), Just(0x80), any::<u8>()], 0..12)) {
             fn same<'de, T: Deserialize<'de> + PartialEq + fmt::Debug>(bytes: &'de [u8]) {
                 let theirs = postcard::take_from_bytes::<T>(bytes).ok().filter(|(_, rest)| rest.is_empty());
-                let ours = decode::<T>(bytes, &mut Entries::at_most(0)).ok();
-                assert_eq!(ours, theirs.map(|(value, _)| value), "{bytes:?}");
+                let decoded = decode::<T>(bytes, &mut Entries::at_most(0)).ok();
+                assert_eq!(decoded, theirs.map(|(value, _)| value), "{bytes:?}");
             }
             same::<u16>(&bytes);
             same::<i16>(&bytes);

@@ -31,19 +31,19 @@ pub enum Command {
         prefix: Path,
         /// Prefixes in it that are not moved.
         except: Vec<Path>,
-        /// The move.
+        /// The number of the move.
         move_id: u64,
     },
     /// Ends a freeze, since the move was given up.
     Thaw {
         /// What is not moved after all.
         prefix: Path,
-        /// The move.
+        /// The number of the move.
         move_id: u64,
     },
     /// Brings a part of a prefix's content from another shard.
     Import {
-        /// The move.
+        /// The number of the move.
         move_id: u64,
         /// What is moved.
         prefix: Path,
@@ -51,7 +51,7 @@ pub enum Command {
         except: Vec<Path>,
         /// The chunk's number, from 0.
         number: u32,
-        /// Values.
+        /// The values that are moved.
         entries: Vec<Entry>,
         /// What the other shard knows of writes that it has done.
         sessions: Vec<SessionRecord>,
@@ -64,7 +64,7 @@ pub enum Command {
     Dropped {
         /// What was moved.
         prefix: Path,
-        /// The move.
+        /// The number of the move.
         move_id: u64,
         /// The shard that has it now.
         to: u64,
@@ -91,7 +91,7 @@ pub enum Command {
         sequence: u64,
         /// The client knows the outcomes of all sequences below.
         acknowledged: u64,
-        /// The lease.
+        /// The number of the lease.
         lease: LeaseId,
         /// Its time to live, in milliseconds.
         ttl_ms: u64,
@@ -106,7 +106,7 @@ pub enum Command {
         sequence: u64,
         /// The client knows the outcomes of all sequences below.
         acknowledged: u64,
-        /// The lease.
+        /// The number of the lease.
         lease: LeaseId,
         /// The path by which it was looked for here.
         at: Path,
@@ -118,7 +118,7 @@ pub enum Command {
     },
     /// Brings leases ahead of a prefix's content; they count when all of that is here.
     ImportLeases {
-        /// The move.
+        /// The number of the move.
         move_id: u64,
         /// What is moved.
         prefix: Path,
@@ -130,7 +130,7 @@ pub enum Command {
     // From here on: since protocol version 3.
     /// Whether the data may grow: a leader says that they may not when the server's quota is reached.
     Growth {
-        /// They may.
+        /// Whether the data may grow.
         allowed: bool,
     },
 }

@@ -82,7 +82,7 @@ impl Lease {
 /// A lease as it is written into snapshots, and sent along when data moves to another shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRecord {
-    /// Which.
+    /// The number of the lease.
     pub id: LeaseId,
     /// Its time to live, in milliseconds.
     pub ttl_ms: u64,

@@ -18,7 +18,7 @@ pub struct Mark {
 /// A prefix that is arriving from another shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Import {
-    /// The move.
+    /// The number of the move.
     pub move_id: u64,
     /// What in the prefix is not moved.
     pub except: Vec<Path>,

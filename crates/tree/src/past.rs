@@ -43,7 +43,7 @@ struct Replaced {
 /// Always: every change after `oldest` is held, and none of one up to it.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// By rising revision.
+    /// The changes by rising revision.
     changes: VecDeque<Replaced>,
     capacity: usize,
     bytes: usize,

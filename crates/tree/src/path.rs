@@ -53,7 +53,7 @@ pub enum PathError {
     /// Something else was expected at a position.
     #[error("at byte {position} of the path: expected {expected}; hint: a path looks like /car:cars/car-entry=17")]
     Syntax {
-        /// Where.
+        /// The byte at which it stands.
         position: usize,
         /// What would have been right there.
         expected: &'static str,

@@ -140,7 +140,7 @@ struct Expired {
 /// A session as it is written into snapshots, and sent along when data moves to another shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// Whose it is.
+    /// The session that it is of.
     pub id: SessionId,
     /// Index of the last command that used it, in the log that it comes from.
     pub used: u64,

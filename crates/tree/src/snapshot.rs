@@ -50,7 +50,7 @@ struct Marks {
     moved: BTreeMap<Path, Mark>,
     frozen: BTreeMap<Path, Mark>,
     imports: BTreeMap<Path, Import>,
-    settled: BTreeMap<Path, u64>,
+    completed: BTreeMap<Path, u64>,
 }
 
 /// What a [`SnapshotReader`] gives next.
@@ -101,8 +101,8 @@ impl SnapshotReader {
                 (Piece::Content { entries: chunk.entries, sessions: chunk.sessions }, next)
             }
             Next::Marks => {
-                let State { moved, frozen, imports, settled, .. } = self.state.clone();
-                (Piece::Marks(Marks { moved, frozen, imports, settled }), self.first_leases())
+                let State { moved, frozen, imports, completed, .. } = self.state.clone();
+                (Piece::Marks(Marks { moved, frozen, imports, completed }), self.first_leases())
             }
             Next::Leases(after) => {
                 let (leases, last) = up_to(self.state.leases.records(after), limit_bytes);
@@ -282,8 +282,8 @@ impl SnapshotBuilder {
             return self.inconsistent("it is a second one of marks");
         }
         self.has_marks = true;
-        let Marks { moved, frozen, imports, settled } = marks;
-        self.state = State { moved, frozen, imports, settled, ..core::mem::take(&mut self.state) };
+        let Marks { moved, frozen, imports, completed } = marks;
+        self.state = State { moved, frozen, imports, completed, ..core::mem::take(&mut self.state) };
         Ok(())
     }
 

@@ -10,7 +10,7 @@
 //!                        Import, the last
 //! ```
 //!
-//! Moves are told apart by their ids. A prefix remembers the newest move that was settled for it; commands of that and
+//! Moves are distinguished by their ids. A prefix remembers the newest move that was completed for it; commands of that and
 //! older ones change nothing, so that a command which is proposed twice, or comes late, does no harm.
 
 mod leasing;
@@ -34,7 +34,7 @@ pub const MAX_REVISION: u64 = 1 << 62;
 /// The state machine of one shard. A clone shares its content and is as good as a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The values.
+    /// The values, by location.
     pub tree: Tree,
     /// What became of recent writes.
     pub sessions: Sessions,
@@ -45,7 +45,7 @@ pub struct State {
     /// Prefixes that are arriving.
     pub imports: BTreeMap<Path, Import>,
     /// The newest move of a prefix that was finished or given up.
-    pub settled: BTreeMap<Path, u64>,
+    pub completed: BTreeMap<Path, u64>,
     /// Values that go away with the programs that need them.
     pub leases: Leases,
     /// Leases that came ahead of a prefix that is arriving.
@@ -96,7 +96,7 @@ impl State {
                 if self.frozen.get(prefix).is_some_and(|mark| mark.number == *move_id) {
                     self.frozen.remove(prefix);
                 }
-                self.settle(prefix, *move_id);
+                self.complete(prefix, *move_id);
                 Ok(self.committed())
             }
             Command::Import { move_id, prefix, except, number, entries, sessions, revision, last } => {
@@ -188,7 +188,7 @@ impl State {
     /// # Errors
     /// [`Refusal::Moving`] or [`Refusal::Moved`].
     pub fn serves(&self, path: &Path) -> Result<(), Refusal> {
-        self.settled_here(path, false)
+        self.completed_here(path, false)
     }
 
     /// Whether everything at and below `path` is served here, apart from `except`: what the caller knows to be elsewhere.
@@ -197,9 +197,9 @@ impl State {
     /// [`Refusal::Moving`] or [`Refusal::Moved`].
     pub fn serves_subtree(&self, path: &Path, except: &[Path]) -> Result<(), Refusal> {
         if except.is_empty() {
-            return self.settled_here(path, true);
+            return self.completed_here(path, true);
         }
-        self.settled_here(path, false)?;
+        self.completed_here(path, false)?;
         let asked = (path, except);
         for (prefix, mark) in &self.frozen {
             if share(asked, (prefix, &mark.except)) {
@@ -244,7 +244,7 @@ impl State {
             digest.number(u64::from(import.next));
             digest_paths(&mut digest, &import.except);
         }
-        for (prefix, move_id) in &self.settled {
+        for (prefix, move_id) in &self.completed {
             digest.bytes(prefix.as_str().as_bytes());
             digest.number(*move_id);
         }
@@ -263,7 +263,7 @@ impl State {
         match command {
             Command::Write { transaction, .. } => self.admits_all(transaction, &[]),
             Command::WriteOrElse { transaction, otherwise, .. } => self.admits_all(transaction, otherwise),
-            Command::Grant { home, .. } => self.settled_here(home, false),
+            Command::Grant { home, .. } => self.completed_here(home, false),
             Command::Revoke { lease, at, .. } => self.admits_revocation(*lease, at),
             _ => Ok(()),
         }
@@ -271,10 +271,10 @@ impl State {
 
     fn admits_all(&self, transaction: &Transaction, otherwise: &[Change]) -> Result<(), Refusal> {
         for condition in &transaction.conditions {
-            self.settled_here(&condition.at.path, false)?;
+            self.completed_here(&condition.at.path, false)?;
         }
         for change in transaction.changes.iter().chain(otherwise) {
-            self.settled_here(&change.at().path, change.is_subtree())?;
+            self.completed_here(&change.at().path, change.is_subtree())?;
         }
         Ok(())
     }
@@ -282,11 +282,11 @@ impl State {
     fn admits_revocation(&self, lease: LeaseId, at: &Path) -> Result<(), Refusal> {
         match self.leases.get(lease) {
             Some(_) => self.is_lease_at_rest(lease),
-            None => self.settled_here(at, false),
+            None => self.completed_here(at, false),
         }
     }
 
-    fn settled_here(&self, path: &Path, subtree: bool) -> Result<(), Refusal> {
+    fn completed_here(&self, path: &Path, subtree: bool) -> Result<(), Refusal> {
         if let Some((prefix, _)) = Mark::find(&self.frozen, path, subtree) {
             return Err(Refusal::Moving { prefix: prefix.clone() });
         }
@@ -303,7 +303,7 @@ impl State {
 
     fn freeze(&mut self, prefix: &Path, except: &[Path], move_id: u64) -> Outcome {
         let frozen_by = self.frozen.get(prefix).map(|mark| mark.number);
-        if self.is_settled(prefix, move_id) || frozen_by == Some(move_id) {
+        if self.is_completed(prefix, move_id) || frozen_by == Some(move_id) {
             return Ok(self.committed());
         }
         self.undisturbed(prefix, except)?;
@@ -316,7 +316,7 @@ impl State {
 
     fn import(&mut self, index: u64, arrival: &Arrival<'_>, watch: &mut impl FnMut(Event)) -> Outcome {
         let Arrival { prefix, except, .. } = *arrival;
-        if self.is_settled(prefix, arrival.move_id) {
+        if self.is_completed(prefix, arrival.move_id) {
             return Ok(self.committed());
         }
         let expected = match self.imports.get(prefix) {
@@ -349,7 +349,7 @@ impl State {
         if arrival.last {
             self.imports.remove(prefix);
             self.claim(prefix, except);
-            self.settle(prefix, arrival.move_id);
+            self.complete(prefix, arrival.move_id);
             self.adopt_leases((prefix, except), arrival.move_id, index);
             self.reset(prefix, watch);
         } else {
@@ -375,7 +375,7 @@ impl State {
     }
 
     fn dropped(&mut self, prefix: &Path, move_id: u64, to: u64, watch: &mut impl FnMut(Event)) -> Committed {
-        if self.is_settled(prefix, move_id) {
+        if self.is_completed(prefix, move_id) {
             return self.committed();
         }
         let except = if self.frozen.get(prefix).is_some_and(|mark| mark.number == move_id) {
@@ -385,7 +385,7 @@ impl State {
         } else {
             None
         };
-        self.settle(prefix, move_id);
+        self.complete(prefix, move_id);
         if self.staged.get(prefix).is_some_and(|staged| staged.move_id <= move_id) {
             self.staged.remove(prefix);
         }
@@ -432,16 +432,16 @@ impl State {
         }
     }
 
-    fn is_settled(&self, prefix: &Path, move_id: u64) -> bool {
-        self.settled.get(prefix).is_some_and(|settled| *settled >= move_id)
+    fn is_completed(&self, prefix: &Path, move_id: u64) -> bool {
+        self.completed.get(prefix).is_some_and(|completed| *completed >= move_id)
     }
 
-    fn settle(&mut self, prefix: &Path, move_id: u64) {
-        let settled = self.settled.entry(prefix.clone()).or_default();
-        *settled = move_id.max(*settled);
-        if self.settled.len() > MAX_MARKS {
-            let oldest = self.settled.iter().min_by_key(|(_, move_id)| **move_id).map(|(prefix, _)| prefix.clone());
-            self.settled.remove(&oldest.expect("there are too many"));
+    fn complete(&mut self, prefix: &Path, move_id: u64) {
+        let completed = self.completed.entry(prefix.clone()).or_default();
+        *completed = move_id.max(*completed);
+        if self.completed.len() > MAX_MARKS {
+            let oldest = self.completed.iter().min_by_key(|(_, move_id)| **move_id).map(|(prefix, _)| prefix.clone());
+            self.completed.remove(&oldest.expect("there are too many"));
         }
     }
 

@@ -24,7 +24,7 @@ pub const MAX_TRANSACTION_BYTES: usize = 8 << 20;
 pub enum Datastore {
     /// What was asked for.
     Config,
-    /// What is.
+    /// What the network is like at present.
     Operational,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Datastore {
 /// A path in one of the datastores.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
-    /// Which datastore.
+    /// The datastore that the path is in.
     pub datastore: Datastore,
     /// Where in it.
     pub path: Path,
@@ -77,7 +77,7 @@ impl fmt::Display for Location {
 /// What must be so for a transaction to happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// Where.
+    /// The location in the tree.
     pub at: Location,
     /// What must be there.
     pub expect: Expect,
@@ -86,9 +86,9 @@ pub struct Condition {
 /// What a condition expects exactly at its location.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expect {
-    /// No value.
+    /// There must be no value.
     Absent,
-    /// Some value.
+    /// There must be a value.
     Present,
     /// The value that has this entity tag (RFC 9110 section 8.8.3).
     Etag(u64),
@@ -120,48 +120,48 @@ impl Expect {
     }
 }
 
-/// One change.
+/// One change of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// Writes a value where there is none; refused if there is one.
     Create {
-        /// Where.
+        /// The location in the tree.
         at: Location,
-        /// What.
+        /// The value to write.
         value: Bytes,
     },
     /// Writes a value.
     Put {
-        /// Where.
+        /// The location in the tree.
         at: Location,
-        /// What.
+        /// The value to write.
         value: Bytes,
     },
     /// Writes a value in place of another; refused if there is none.
     Replace {
-        /// Where.
+        /// The location in the tree.
         at: Location,
-        /// What.
+        /// The value to write.
         value: Bytes,
     },
     /// Takes the values at and below a location away; refused if there are none.
     Delete {
-        /// Where.
+        /// The location in the tree.
         at: Location,
     },
     /// Takes the values at and below a location away, if there are any.
     Remove {
-        /// Where.
+        /// The location in the tree.
         at: Location,
     },
     /// Writes a value that goes away with a lease (since protocol version 2). The other ways to write a value take it from
     /// its lease.
     PutWithLease {
-        /// Where.
+        /// The location in the tree.
         at: Location,
-        /// What.
+        /// The value to write.
         value: Bytes,
-        /// The lease.
+        /// The number of the lease.
         lease: LeaseId,
     },
 }
@@ -267,7 +267,7 @@ impl Transaction {
     }
 }
 
-/// Which bound a transaction breaks.
+/// The bound that a transaction breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Invalid {
     /// Too many changes.
@@ -328,13 +328,13 @@ pub enum Refusal {
     /// There is a value already where one was to be created.
     #[error("{at} has a value already; hint: put or replace it")]
     Exists {
-        /// Where.
+        /// The location in the tree.
         at: Location,
     },
     /// There is nothing where something was to be replaced or deleted.
     #[error("{at} has no value; hint: create or put it")]
     Missing {
-        /// Where.
+        /// The location in the tree.
         at: Location,
     },
     /// The transaction breaks a bound.
@@ -390,13 +390,13 @@ pub enum Refusal {
     /// There is no such lease where it was looked for, or it has ended.
     #[error("there is no lease {lease} here; hint: it has ended, or is of data in another shard")]
     NoLease {
-        /// The lease.
+        /// The number of the lease.
         lease: LeaseId,
     },
     /// A lease of this number is there already.
     #[error("lease {lease} is there already; hint: choose another number at random")]
     LeaseExists {
-        /// The lease.
+        /// The number of the lease.
         lease: LeaseId,
     },
     /// A lease's time to live is out of bounds.
@@ -415,7 +415,7 @@ pub enum Refusal {
     /// The lease has as many values as it may have.
     #[error("lease {lease} has {} values already; hint: grant another", crate::leases::MAX_LEASE_VALUES)]
     LeaseFull {
-        /// The lease.
+        /// The number of the lease.
         lease: LeaseId,
     },
     // From here on: since protocol version 3.

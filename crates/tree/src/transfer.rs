@@ -25,7 +25,7 @@ const OUTCOME_BYTES: usize = 24;
 /// A value with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Where.
+    /// The location in the tree.
     pub at: Location,
     /// What, with its entity tag.
     pub value: Value,

@@ -107,13 +107,13 @@ impl Tree {
         note: &mut impl FnMut(Event, Option<Value>),
     ) -> Result<Committed, Refusal> {
         let revision = self.revision + 1;
-        let mut tell = |effect: Effect| {
+        let mut report = |effect: Effect| {
             let (event, before) = effect.event(revision);
             note(event, before);
         };
         match changes {
             [] => return Ok(Committed { revision: self.revision }),
-            [change] => self.change(change, revision, &mut tell)?,
+            [change] => self.change(change, revision, &mut report)?,
             changes => {
                 let mut effects = Vec::with_capacity(changes.len());
                 for change in changes {
@@ -122,7 +122,7 @@ impl Tree {
                         return Err(refusal);
                     }
                 }
-                effects.into_iter().for_each(tell);
+                effects.into_iter().for_each(report);
             }
         }
         self.revision = revision;

@@ -16,9 +16,9 @@ pub const HISTORY_BYTES: usize = 16 << 20;
 pub struct Event {
     /// The shard's revision with the change in it.
     pub revision: u64,
-    /// What happened.
+    /// What happened there.
     pub kind: EventKind,
-    /// Where.
+    /// The location in the tree.
     pub at: Location,
 }
 
@@ -29,7 +29,7 @@ pub enum EventKind {
     Put {
         /// Its entity tag.
         etag: u64,
-        /// Its bytes.
+        /// The bytes that were written.
         value: Bytes,
     },
     /// The value was taken away. A deleted subtree gives one event a value.

@@ -28,7 +28,7 @@ pub enum Field {
     DstPort(u16),
 }
 
-/// Whose address or port it is.
+/// The end of a flow that an address or a port belongs to.
 #[derive(Clone, Copy)]
 enum Endpoint {
     Source,

@@ -1,14 +1,14 @@
-//! Joins the IP fragments of one UDP datagram that arrive together, so that the receiving kernel is called once for them.
+//! Coalesces the IP fragments of one UDP datagram that arrive together, so that the receiving kernel is called once for them.
 //!
-//! A message longer than an MTU comes in fragments, and a kernel spends more on each of them than on its bytes. Where [`Joiner`] puts
+//! A message longer than an MTU comes in fragments, and a kernel spends more on each of them than on its bytes. Where [`Coalescer`] puts
 //! segments of TCP together, this puts fragments together: in any order, several datagrams at a time. What is complete becomes
 //! the datagram. Of what is not, every fragment leaves as it came: a longer one could overlap with a copy of a part of it that comes later,
 //! and kernels throw away datagrams whose fragments overlap otherwise than by being the same (RFC 5722). Nothing waits for what has not
 //! come.
 //!
-//! Joined are fragments whose headers differ in nothing but length and place, without options and with a right checksum.
+//! It takes fragments whose headers differ in nothing but length and offset, without options and with a right checksum.
 //!
-//! [`Joiner`]: crate::segmentation::Joiner
+//! [`Coalescer`]: crate::segmentation::Joiner
 
 use wire::checksum::internet;
 use wire::{VirtioNetLayout, protocol};
@@ -27,9 +27,9 @@ const PAYLOAD_MAX: usize = 65_535 - IPV4;
 const DATAGRAMS: usize = 4;
 /// Fragments of one datagram: 64 KiB in frames of 1,500 bytes are 45.
 const PIECES: usize = 48;
-/// In the third word of an IPv4 header: more fragments follow, and the place in units of eight bytes.
+/// In the third word of an IPv4 header: more fragments follow, and the offset in units of eight bytes.
 const MORE: u16 = 0x2000;
-const PLACE: u16 = 0x1fff;
+const OFFSET: u16 = 0x1fff;
 
 /// Fragments that wait for others of their datagrams.
 #[derive(Debug, Default)]
@@ -41,9 +41,9 @@ pub struct Fragments {
     next: (usize, usize),
 }
 
-/// Fragments that have been joined.
+/// Fragments that have been coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined<'a> {
+pub struct Coalesced<'a> {
     /// One frame behind its virtio-net header.
     pub frame: &'a [u8],
     /// How many frames it was made of.
@@ -58,9 +58,9 @@ struct Datagram {
     /// The first fragment's headers, of this length.
     headers: [u8; HEADERS_MAX],
     headers_len: usize,
-    /// The payload, each byte at its place behind room for the headers.
+    /// The payload, each byte at its offset behind room for the headers.
     bytes: Vec<u8>,
-    /// What has come, by its place.
+    /// What has come, by its offset.
     pieces: [Piece; PIECES],
     count: usize,
 }
@@ -72,7 +72,7 @@ impl Default for Datagram {
     }
 }
 
-/// Bytes of a datagram's payload from one place up to another.
+/// Bytes of a datagram's payload from one offset up to another.
 #[derive(Clone, Copy, Debug, Default)]
 struct Piece {
     start: usize,
@@ -90,17 +90,17 @@ struct Fragment<'a> {
 }
 
 impl<'a> Fragment<'a> {
-    /// Of a frame behind its virtio-net header; `None` if it is none that can be joined.
+    /// Of a frame behind its virtio-net header; `None` if it is no fragment that can be coalesced.
     fn of(bytes: &'a [u8]) -> Option<Self> {
         let (vnet, frame) = bytes.split_at_checked(VNET)?;
         let (network, true) = network_header(frame)? else { return None };
         let (headers, payload) = bytes.split_at_checked(VNET + network + IPV4)?;
         let ip = &headers[VNET + network..];
-        let place = word(ip, 6);
-        let is_last = place & MORE == 0;
-        let start = usize::from(place & PLACE) * 8;
+        let offset = word(ip, 6);
+        let is_last = offset & MORE == 0;
+        let start = usize::from(offset & OFFSET) * 8;
         // One that must not be cut may have to be, later on, if it becomes longer: those have a flag of their own, and are left alone.
-        let is_fragment = place & !(MORE | PLACE) == 0 && place != 0;
+        let is_fragment = offset & !(MORE | OFFSET) == 0 && offset != 0;
         let is_plain = ip[0] == 0x45 && ip[9] == protocol::UDP && usize::from(word(ip, 2)) == IPV4 + payload.len();
         let fits =
             !payload.is_empty() && start + payload.len() <= PAYLOAD_MAX && (is_last || payload.len().is_multiple_of(8));
@@ -114,11 +114,11 @@ impl<'a> Fragment<'a> {
 }
 
 impl Datagram {
-    /// Whether a fragment's headers are like the first one's, but for what tells where it belongs.
+    /// Whether a fragment's headers are like the first one's, but for what says where it belongs.
     fn is_of(&self, headers: &[u8]) -> bool {
         let own = &self.headers[..self.headers_len];
         let ip = self.headers_len.saturating_sub(IPV4);
-        // Total length, place and checksum differ.
+        // Total length, offset and checksum differ.
         own.len() == headers.len()
             && own[..ip + 2] == headers[..ip + 2]
             && own[ip + 4..ip + 6] == headers[ip + 4..ip + 6]
@@ -177,7 +177,7 @@ impl Datagram {
 }
 
 impl Fragments {
-    /// Takes a frame with its virtio-net header if it is a fragment that can be joined. Of one that is not taken nothing is known: what is
+    /// Takes a frame with its virtio-net header if it is a fragment that can be coalesced. Of one that is not taken nothing is known: what is
     /// here goes first, by [`Fragments::take`], and then it may be taken.
     pub fn offer(&mut self, bytes: &[u8]) -> bool {
         let Some(fragment) = Fragment::of(bytes) else { return false };
@@ -196,8 +196,8 @@ impl Fragments {
         self.used == 0
     }
 
-    /// What has been joined, one frame after the other, until `None`: then nothing is here. No fragment is offered in between.
-    pub fn take(&mut self) -> Option<Joined<'_>> {
+    /// What has been coalesced, one frame after the other, until `None`: then nothing is here. No fragment is offered in between.
+    pub fn take(&mut self) -> Option<Coalesced<'_>> {
         let (mut which, mut at) = self.next;
         if which < self.used && at == self.datagrams[which].count {
             (which, at) = (which + 1, 0);
@@ -213,7 +213,7 @@ impl Fragments {
         };
         self.next = (which, at + frames);
         let bytes = frames * (datagram.headers_len - VNET) + piece.end - piece.start;
-        Some(Joined { frame: datagram.frame(piece), frames: frames as u64, bytes: bytes as u64 })
+        Some(Coalesced { frame: datagram.frame(piece), frames: frames as u64, bytes: bytes as u64 })
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
         bytes
     }
 
-    /// The byte of a datagram at that place.
+    /// The byte of a datagram at that offset.
     fn byte(id: u16, at: usize) -> u8 {
         (at / 251 + at * 7 + usize::from(id) * 13) as u8
     }
@@ -251,43 +251,43 @@ mod tests {
     /// Which datagram a frame is of, from where to where, whether it is the last; its checksum and its bytes are right.
     fn read(frame: &[u8]) -> (u16, usize, usize, bool) {
         let ip = &frame[VNET + 14..];
-        let (place, len) = (word(ip, 6), usize::from(word(ip, 2)) - IPV4);
+        let (offset, len) = (word(ip, 6), usize::from(word(ip, 2)) - IPV4);
         assert_eq!((internet(&ip[..IPV4]), ip.len()), (0, IPV4 + len));
-        let (id, start) = (word(ip, 4), usize::from(place & PLACE) * 8);
+        let (id, start) = (word(ip, 4), usize::from(offset & OFFSET) * 8);
         assert!(ip[IPV4..].iter().zip(start..).all(|(there, at)| *there == byte(id, at)), "bytes of {id} from {start}");
-        (id, start, start + len, place & MORE == 0)
+        (id, start, start + len, offset & MORE == 0)
     }
 
-    fn all(joining: &mut Fragments) -> Vec<(u16, usize, usize, bool, u64)> {
+    fn all(waiting: &mut Fragments) -> Vec<(u16, usize, usize, bool, u64)> {
         let mut all = Vec::new();
-        while let Some(Joined { frame, frames, bytes }) = joining.take() {
+        while let Some(Coalesced { frame, frames, bytes }) = waiting.take() {
             let (id, start, end, is_last) = read(frame);
             assert_eq!(bytes, frames * 34 + (end - start) as u64);
             all.push((id, start, end, is_last, frames));
         }
-        assert!(joining.is_empty());
+        assert!(waiting.is_empty());
         all
     }
 
     #[test]
     fn all_fragments_become_the_datagram() {
-        let mut joining = Fragments::default();
+        let mut waiting = Fragments::default();
         for _ in 0..2 {
             for fragment in fragments(7, 16_068, 1_480) {
-                assert!(joining.offer(&fragment));
+                assert!(waiting.offer(&fragment));
             }
-            assert_eq!(all(&mut joining), [(7, 0, 16_068, true, 11)]);
+            assert_eq!(all(&mut waiting), [(7, 0, 16_068, true, 11)]);
         }
     }
 
     #[test]
     fn fragments_come_in_any_order_and_of_several_datagrams() {
-        let mut joining = Fragments::default();
+        let mut waiting = Fragments::default();
         let (one, two) = (fragments(1, 5_000, 1_000), fragments(2, 2_500, 1_000));
         for fragment in [&one[4], &two[0], &one[0], &one[2], &two[2], &one[1]] {
-            assert!(joining.offer(fragment));
+            assert!(waiting.offer(fragment));
         }
-        // Fragments leave as they came, by their place.
+        // Fragments leave as they came, by their offset.
         let expected = [
             (1, 0, 1_000, false, 1),
             (1, 1_000, 2_000, false, 1),
@@ -296,16 +296,16 @@ mod tests {
             (2, 0, 1_000, false, 1),
             (2, 2_000, 2_500, true, 1),
         ];
-        assert_eq!(all(&mut joining), expected);
+        assert_eq!(all(&mut waiting), expected);
         for fragment in [&one[4], &two[1], &one[3], &two[0], &one[2], &one[0], &two[2], &one[1]] {
-            assert!(joining.offer(fragment));
+            assert!(waiting.offer(fragment));
         }
-        assert_eq!(all(&mut joining), [(1, 0, 5_000, true, 5), (2, 0, 2_500, true, 3)]);
+        assert_eq!(all(&mut waiting), [(1, 0, 5_000, true, 5), (2, 0, 2_500, true, 3)]);
     }
 
     #[test]
-    fn what_cannot_be_joined_is_left_alone() {
-        let mut joining = Fragments::default();
+    fn what_cannot_be_coalesced_is_left_alone() {
+        let mut waiting = Fragments::default();
         let change = |at: usize, byte: u8| {
             let mut fragment = fragment(1, 0, 800, true);
             fragment[at] = byte;
@@ -314,32 +314,32 @@ mod tests {
             put(&mut fragment, VNET + 24, sum);
             fragment
         };
-        assert!(joining.offer(&change(VNET + 22, 64)), "nothing is wrong with it");
+        assert!(waiting.offer(&change(VNET + 22, 64)), "nothing is wrong with it");
         let ip = VNET + 14;
         // A checksum to be filled in, IPv6, options, not to be cut, no fragment, TCP, padding.
         for (at, byte) in [(0, 1), (VNET + 12, 0x86), (ip, 0x46), (ip + 6, 0x60), (ip + 6, 0), (ip + 9, 6), (ip + 3, 1)]
         {
-            assert!(!joining.offer(&change(at, byte)), "{at}: {byte}");
+            assert!(!waiting.offer(&change(at, byte)), "{at}: {byte}");
         }
         let mut broken = fragment(1, 800, 800, true);
         broken[ip + 10] ^= 1;
-        assert!(!joining.offer(&broken), "its header is damaged");
-        assert!(!joining.offer(&fragment(1, 800, 801, true)), "what follows has no place");
-        assert!(!joining.offer(&fragment(1, 65_528, 16, true)), "longer than packets are");
+        assert!(!waiting.offer(&broken), "its header is damaged");
+        assert!(!waiting.offer(&fragment(1, 800, 801, true)), "what follows has no place");
+        assert!(!waiting.offer(&fragment(1, 65_528, 16, true)), "longer than packets are");
         // The same again, a part of it, what reaches into it.
         for (start, len, more) in [(0, 800, true), (0, 8, true), (792, 800, true), (0, 1_600, true), (0, 8, false)] {
-            assert!(!joining.offer(&fragment(1, start, len, more)), "{start} {len}");
+            assert!(!waiting.offer(&fragment(1, start, len, more)), "{start} {len}");
         }
-        assert_eq!(all(&mut joining), [(1, 0, 800, false, 1)]);
+        assert_eq!(all(&mut waiting), [(1, 0, 800, false, 1)]);
     }
 
     #[test]
     fn no_more_waits_than_there_is_room_for() {
-        let mut joining = Fragments::default();
-        let taken = (0..10).filter(|id| joining.offer(&fragment(*id, 0, 8, true))).count();
-        assert_eq!((taken, all(&mut joining).len()), (DATAGRAMS, DATAGRAMS));
-        let taken = (0..100).filter(|n| joining.offer(&fragment(1, n * 16, 8, true))).count();
-        assert_eq!((taken, all(&mut joining).len()), (PIECES, PIECES));
+        let mut waiting = Fragments::default();
+        let taken = (0..10).filter(|id| waiting.offer(&fragment(*id, 0, 8, true))).count();
+        assert_eq!((taken, all(&mut waiting).len()), (DATAGRAMS, DATAGRAMS));
+        let taken = (0..100).filter(|n| waiting.offer(&fragment(1, n * 16, 8, true))).count();
+        assert_eq!((taken, all(&mut waiting).len()), (PIECES, PIECES));
     }
 
     proptest! {
@@ -352,17 +352,17 @@ mod tests {
         ) {
             let lengths: Vec<_> = sizes.iter().map(|size| (80 * size + 5, 8 * size)).collect();
             let pieces: Vec<_> = lengths.iter().zip(0..).flat_map(|((len, size), id)| fragments(id, *len, *size)).collect();
-            let (mut joining, mut out) = (Fragments::default(), Vec::new());
+            let (mut waiting, mut out) = (Fragments::default(), Vec::new());
             for (number, ends) in order.iter().zip(&ends) {
-                if !joining.offer(&pieces[*number]) {
-                    out.extend(all(&mut joining));
-                    prop_assert!(joining.offer(&pieces[*number]));
+                if !waiting.offer(&pieces[*number]) {
+                    out.extend(all(&mut waiting));
+                    prop_assert!(waiting.offer(&pieces[*number]));
                 }
                 if *ends {
-                    out.extend(all(&mut joining));
+                    out.extend(all(&mut waiting));
                 }
             }
-            out.extend(all(&mut joining));
+            out.extend(all(&mut waiting));
             let mut counts = [0; 33];
             for (id, start, end, is_last, frames) in out {
                 let (len, size) = lengths[usize::from(id)];
@@ -382,23 +382,23 @@ mod tests {
 
         #[test]
         fn any_bytes_are_taken_or_refused(mut frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..20)) {
-            let mut joining = Fragments::default();
+            let mut waiting = Fragments::default();
             for bytes in &mut frames {
                 // Some get far.
                 if bytes.len() > VNET + 34 {
                     let (len, id) = (bytes.len() - VNET - 14, u16::from(bytes[0] % 2));
-                    let place = word(bytes, 2) & 0x201f;
+                    let offset = word(bytes, 2) & 0x201f;
                     bytes[..VNET + 34].copy_from_slice(&fragment(id, 0, 0, false)[..VNET + 34]);
                     put(bytes, VNET + 16, len as u16);
-                    put(bytes, VNET + 20, place);
+                    put(bytes, VNET + 20, offset);
                     put(bytes, VNET + 24, 0);
                     let sum = internet(&bytes[VNET + 14..VNET + 34]);
                     put(bytes, VNET + 24, sum);
                 }
-                let _ = joining.offer(bytes);
+                let _ = waiting.offer(bytes);
             }
-            while let Some(joined) = joining.take() {
-                prop_assert!(joined.frame.len() >= VNET + 34);
+            while let Some(coalesced) = waiting.take() {
+                prop_assert!(coalesced.frame.len() >= VNET + 34);
             }
         }
     }

@@ -8,7 +8,7 @@ use topology::{NodeId, PortId, TiVec, Topology};
 
 use crate::flow_key::mac_bits;
 
-/// Which host owns a MAC or IP address. Built once from a topology; nothing changes but what hosts behind devices tell their peers
+/// Which host owns a MAC or IP address. Built once from a topology; nothing changes but what hosts behind devices announce to their peers
 /// ([`HostTable::learn`]).
 ///
 /// MAC addresses are looked up for each packet, IP addresses only for neighbour discovery.
@@ -21,23 +21,23 @@ pub struct HostTable {
     by_ipv6: Box<[(Ipv6Addr, NodeId)]>,
     /// MAC addresses of the hosts, by [`NodeId`].
     macs: TiVec<NodeId, [u8; 6]>,
-    /// Hosts that answer questions about themselves, ascending: their bond tells peers its members' addresses.
+    /// Hosts that answer questions about themselves, ascending: their bond announces its members' addresses to peers.
     answering: Box<[NodeId]>,
-    /// What such hosts have told that are not made: a slot for each of their devices.
+    /// What such hosts have announced that are not made: a slot for each of their devices.
     learned: Box<[Learned]>,
 }
 
 /// The addresses of a host's bond, besides the host's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostBond {
-    /// The host.
+    /// The host that owns the address.
     pub host: NodeId,
     /// Its ports in the bond.
     pub ports: Vec<PortId>,
-    /// The members' MAC addresses. Who was told one in one mode goes on using it for a while in another. Empty for a host that Heddle doesn't
-    /// make: nobody has told us.
+    /// The members' MAC addresses. A peer that learned one in one mode goes on using it for a while in another. Empty for a host that Heddle doesn't
+    /// make: nobody knows them.
     pub members: Vec<[u8; 6]>,
-    /// Whether it tells peers its members' addresses, and so answers questions about itself.
+    /// Whether it announces its members' addresses to peers, and so answers questions about itself.
     pub announces_members: bool,
 }
 
@@ -132,8 +132,8 @@ impl HostTable {
         self.learned.iter().find(|slot| slot.mac() == mac).map(|slot| slot.host)
     }
 
-    /// A host that answers for itself and is not made has told, by its device with this number, that it has this address: from
-    /// here on it is found by it. Each device has one such address, the last one that it told; an address moves to who told it last, as in
+    /// A host that answers for itself and is not made has announced, by its device with this number, that it has this address: from
+    /// here on it is found by it. Each device has one such address, the last one that it announced; an address moves to the device that announced it last, as in
     /// a switch that learns. Nothing happens with an address that the file gives somebody, or no station's, or where the host has no such
     /// device.
     pub fn learn(&self, host: NodeId, device: usize, mac: [u8; 6]) {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_behind_devices_tells_is_learned_by_device() {
+    fn what_a_host_behind_devices_announces_is_learned_by_device() {
         let (guest, stranger, other) = (NodeId(1), [2, 0xaa, 0, 0, 0, 1], [2, 0xaa, 0, 0, 0, 2]);
         {
             let host_table = with_guest(2, true);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_moves_to_who_told_it_last() {
+    fn an_address_moves_to_the_host_that_announced_it_last() {
         let mut topology = topology_of(2);
         let bond = |host| HostBond { host, ports: vec![PortId(0)], members: Vec::new(), announces_members: true };
         for node in &mut topology.nodes {

@@ -27,7 +27,7 @@ pub enum DropReason {
     /// which group (RFC 4541, 2.1.1), or that are looked for.
     #[error("nobody here is in the group")]
     Group,
-    /// It tells everybody that its sender has the address of another host.
+    /// It announces to everybody that its sender has the address of another host.
     #[error("its sender claims another host's address")]
     Spoofed,
     /// It asks about a neighbour, for a group of stations, and gets no answer.
@@ -69,7 +69,7 @@ fn forward(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) ->
     }
 }
 
-/// What is for a group goes to every host, if any may be in the group, and if it does not tell all of them something wrong.
+/// What is for a group goes to every host, if any may be in the group, and if it does not announce something wrong to all of them.
 #[cold]
 fn flood(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) -> Result<Forwarding, DropReason> {
     if !is_for_hosts(key) {
@@ -113,7 +113,7 @@ fn answer_or_forward(
         (Ok(len), _) => Ingress::Answer(len),
         (Err(Silence::Malformed(error)), _) => Ingress::Drop(error.into()),
         (Err(Silence::AnswersItself(to)), _) => Ingress::Forward(Forwarding { to, hash: key.hash() }),
-        // Whose address it is knows that already.
+        // The owner of the address knows that already.
         (Err(silence @ Silence::OwnAddress), Ok(Forwarding { to: FLOOD, .. }) | Err(DropReason::Group)) => {
             Ingress::Drop(DropReason::Silence(silence))
         }

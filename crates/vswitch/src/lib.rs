@@ -1,4 +1,4 @@
-//! A switch's decisions: which flow a packet belongs to, where its destination lies, which of the equal ways it takes.
+//! A switch's decisions: which flow a packet belongs to, where its destination lies, which of the equal paths it takes.
 //!
 //! The same functions decide for a frame of bytes (live) and for a packet that is only a record (simulated). A frame is
 //! classified once, where it enters the fabric ([`classify`]); from then on every switch works on the [`Forwarding`] alone, but for those

@@ -32,7 +32,7 @@ pub enum Silence {
     /// that the address is free.
     #[error("the asker owns the address")]
     OwnAddress,
-    /// The host answers for itself: its bond tells each asker another address of it.
+    /// The host answers for itself: its bond announces another address of it to each asker.
     #[error("the host answers for itself")]
     AnswersItself(NodeId),
     /// It breaks a rule of its protocol.
@@ -43,7 +43,7 @@ pub enum Silence {
 /// Writes the answer to `frame` into `answer` and returns its length.
 ///
 /// An ARP request is answered by an ARP reply, a neighbour solicitation by a solicited advertisement that overrides what the asker
-/// knew and tells the link-layer address. A tag of the question is on the answer as well.
+/// knew and gives the link-layer address. A tag of the question is on the answer as well.
 ///
 /// # Errors
 /// Why there is no answer.
@@ -51,7 +51,7 @@ pub fn answer(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSWER_BYT
     answer_for(frame, Stead { host_table, of_all: false }, answer)
 }
 
-/// [`answer`] also in the stead of hosts that answer for themselves: who only asks whether a host can be reached, as bonds do that
+/// [`answer`] also in the stead of hosts that answer for themselves: an asker that only wants to know whether a host can be reached, as bonds do that
 /// probe their links, learns no address from it.
 ///
 /// # Errors
@@ -60,11 +60,11 @@ pub fn answer_probe(frame: &[u8], host_table: &HostTable, answer: &mut [u8; ANSW
     answer_for(frame, Stead { host_table, of_all: true }, answer)
 }
 
-/// Who is answered for.
+/// The hosts for which the switch answers.
 #[derive(Clone, Copy)]
 struct Stead<'a> {
     host_table: &'a HostTable,
-    /// Also hosts that answer for themselves.
+    /// Whether it answers also for hosts that answer for themselves.
     of_all: bool,
 }
 
@@ -77,7 +77,7 @@ fn answer_for(frame: &[u8], stead: Stead<'_>, answer: &mut [u8; ANSWER_BYTES]) -
     }
 }
 
-/// The MAC address of the owner, unless that is who asks, or one who answers for himself.
+/// The MAC address of the owner, unless the owner is the asker itself, or answers for itself.
 fn resolve(owner: Option<NodeId>, asker: [u8; 6], stead: Stead<'_>) -> Result<[u8; 6], Silence> {
     let host_table = stead.host_table;
     let owner = owner.ok_or(Silence::Unknown)?;
@@ -126,7 +126,7 @@ fn answer_solicitation(
 ) -> Result<usize, Silence> {
     let (asker, target, asker_mac) = read_solicitation(question)?;
     let owner = resolve(stead.host_table.by_ipv6(target), asker_mac, stead)?;
-    // Who has no address yet cannot be told alone: everybody hears that the address is taken (RFC 4861, section 7.2.4).
+    // An asker without an address cannot be answered alone: everybody hears that the address is taken (RFC 4861, section 7.2.4).
     let solicited = !asker.is_unspecified();
     let (dst, dst_mac) = if solicited { (asker, asker_mac) } else { (ALL_NODES, multicast_mac(ALL_NODES)) };
     let advertisement = NeighbourRepr::Advertisement {
@@ -198,7 +198,7 @@ pub fn claim(frame: &[u8], host_table: &HostTable) -> Option<Claim> {
     }
 }
 
-/// Who asks, what for, and where the answer goes.
+/// The asker, what it wants to know, and where the answer goes.
 fn read_solicitation(question: &EthernetPacket<'_>) -> Result<(Ipv6Addr, Ipv6Addr, [u8; 6]), Silence> {
     let packet = Ipv6Packet::new_checked(question.payload())?;
     let upper = packet.upper_layer()?;
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn a_solicitation_is_answered_in_the_owners_name() {
         let (h1, h2) = (address(1), address(2));
-        for told in [Some(h1.mac), None] {
-            let reply = asked(&solicitation(&h1, h1.ipv6, h2.ipv6, told)).unwrap();
+        for source_mac in [Some(h1.mac), None] {
+            let reply = asked(&solicitation(&h1, h1.ipv6, h2.ipv6, source_mac)).unwrap();
             let (ethernet, ipv6, message) = advertised(&reply);
             assert_eq!((ethernet.dst, ethernet.src), (h1.mac, h2.mac));
             assert_eq!((ipv6.src, ipv6.dst), (h2.ipv6, h1.ipv6));
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(said(&solicitation(&h1, h1.ipv6, h0.ipv6, Some(h1.mac))), Some((1, h1.mac, false)));
         assert_eq!(said(&solicitation(&h1, h1.ipv6, h0.ipv6, None)), None);
         assert_eq!(said(&testing::tcp(&h0, &h1, 1, 2, 0)), None);
-        // An answer is for who asked; who has no address yet is answered before everybody.
+        // An answer goes to the asker; an asker without an address is answered before everybody.
         let answered = asked(&solicitation(&h1, h1.ipv6, h0.ipv6, Some(h1.mac))).unwrap();
         assert_eq!(said(&answered), Some((0, h0.mac, false)));
         let stranger = testing::arp(ArpOperation::Request, &address(9), h1.ipv4, wire::BROADCAST, None);

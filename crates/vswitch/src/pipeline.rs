@@ -57,7 +57,7 @@ pub struct PacketOut {
 /// Makes the pipeline of a switch, or none.
 type Make = dyn Fn(&Topology, NodeId) -> Option<Box<dyn Pipeline>> + Send + Sync;
 
-/// Which switch has which pipeline.
+/// The pipelines of switches.
 #[derive(Clone, Default)]
 pub struct Pipelines(Option<Arc<Make>>);
 

@@ -1,4 +1,4 @@
-//! Cuts the large segments that kernels leave uncut for a network card to do (TSO, USO): a link with a rate carries frames. And joins
+//! Cuts the large segments that kernels leave uncut for a network card to do (TSO, USO): a link with a rate carries frames. And coalesces
 //! what arrives one right after the other, as network cards and kernels do (GRO, LRO): a program is woken once for all of it.
 //!
 //! What a virtio-net header asks for (virtio 1.2, section 5.1.6.2): the payload in pieces of `gso_size`, each behind a copy of the
@@ -10,13 +10,13 @@ use wire::{SegmentationKind, VirtioNetLayout, VirtioNetPacket, ethertype, tcp_fl
 
 /// Bytes of the virtio-net header.
 const VNET: usize = VirtioNetLayout::Short.len();
-/// Ethernet addresses.
+/// The length of the two Ethernet addresses.
 const ADDRESSES: usize = 12;
 /// VLAN tags that are looked behind.
 const TAGS_MAX: usize = 2;
 /// 802.1ad's ethertype of an outer tag.
 const ETHERTYPE_QINQ: u16 = 0x88a8;
-/// Pieces of one segment at most: those of 64 KiB in pieces of 128 bytes. Who asks for more wants to keep us busy.
+/// Pieces of one segment at most: those of 64 KiB in pieces of 128 bytes. Smaller pieces would only keep the worker busy.
 const PIECES_MAX: usize = 512;
 /// The shortest headers.
 const IPV4: usize = 20;
@@ -115,18 +115,18 @@ impl<'a> LargeSegment<'a> {
         header[8..10].copy_from_slice(&((self.checksum - self.transport) as u16).to_le_bytes());
         frame[..self.payload].copy_from_slice(&self.frame[..self.payload]);
         frame[self.payload..].copy_from_slice(&self.frame[from..to]);
-        self.mend_network(frame, piece);
+        self.fix_network_header(frame, piece);
         let (old, new) = (self.frame.len() - self.transport, len - self.transport);
         put(frame, self.checksum, relengthened(word(frame, self.checksum), old, new));
         if self.is_tcp {
-            self.mend_tcp(frame, piece);
+            self.fix_tcp_header(frame, piece);
         } else {
             put(frame, self.transport + 4, new as u16);
         }
         Some(VNET + len)
     }
 
-    fn mend_network(&self, frame: &mut [u8], piece: usize) {
+    fn fix_network_header(&self, frame: &mut [u8], piece: usize) {
         let (at, is_v4) = self.network;
         let len = frame.len() - at;
         if !is_v4 {
@@ -138,7 +138,7 @@ impl<'a> LargeSegment<'a> {
         put(frame, at + 10, internet(&frame[at..self.transport]));
     }
 
-    fn mend_tcp(&self, frame: &mut [u8], piece: usize) {
+    fn fix_tcp_header(&self, frame: &mut [u8], piece: usize) {
         let at = self.transport;
         let seq = u32::from_be_bytes([frame[at + 4], frame[at + 5], frame[at + 6], frame[at + 7]]);
         let seq = seq.wrapping_add((piece * self.size) as u32);
@@ -152,16 +152,16 @@ impl<'a> LargeSegment<'a> {
     }
 }
 
-/// The longest segment that is joined: what IPv4's total length can say, behind an Ethernet header with two tags.
-const JOINED_MAX: usize = 65_535;
+/// The longest segment that is coalesced: what IPv4's total length can say, behind an Ethernet header with two tags.
+const COALESCED_MAX: usize = 65_535;
 
-/// Joins TCP segments of one flow that come one right after the other, each with its transport checksum still to be done.
+/// Coalesces TCP segments of one flow that come one right after the other, each with its transport checksum still to be done.
 ///
 /// As Linux's GRO: all but the last one have the same length, and their headers differ in nothing but lengths, sequence, identification
 /// and PSH, which ends it.
 #[derive(Debug, Default)]
-pub struct Joiner {
-    /// What has been joined, behind its virtio-net header.
+pub struct Coalescer {
+    /// What has been coalesced, behind its virtio-net header.
     bytes: Vec<u8>,
     /// What a further segment must look like.
     shape: Option<Shape>,
@@ -170,7 +170,7 @@ pub struct Joiner {
     is_ended: bool,
 }
 
-/// Where things are in a segment that can be joined.
+/// Where things are in a segment that can be coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     network: (usize, bool),
@@ -181,7 +181,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Of a frame behind its virtio-net header; `None` if it can't be joined with others.
+    /// Of a frame behind its virtio-net header; `None` if it can't be coalesced with others.
     fn of(bytes: &[u8]) -> Option<Self> {
         let header = VirtioNetPacket::new_checked(bytes, VirtioNetLayout::Short).ok()?;
         if !header.needs_checksum() || header.segmentation_kind().is_some() || header.checksum_offset() != 16 {
@@ -211,7 +211,7 @@ impl Shape {
         })
     }
 
-    /// Whether the headers of two frames of this shape differ in nothing but what joining mends.
+    /// Whether the headers of two frames of this shape differ in nothing but what coalescing rewrites.
     fn has_same_headers(&self, one: &[u8], other: &[u8]) -> bool {
         let (network, is_v4) = self.network;
         let same = |from: usize, to: usize| one[from..to] == other[from..to];
@@ -230,9 +230,9 @@ impl Shape {
     }
 }
 
-impl Joiner {
+impl Coalescer {
     /// Takes a frame with its virtio-net header if it continues what is there, or if nothing is there and others may continue it. One that
-    /// is not taken is to be handed on after [`Joiner::take`].
+    /// is not taken is to be handed on after [`Coalescer::take`].
     pub fn offer(&mut self, bytes: &[u8]) -> bool {
         let Some(shape) = Shape::of(bytes) else { return false };
         let frame = &bytes[VNET..];
@@ -243,8 +243,8 @@ impl Joiner {
             self.is_ended = frame[shape.transport + 13] & tcp_flags::PSH != 0;
             return true;
         };
-        let joined = &self.bytes[VNET..];
-        let has_room = joined.len() - first.network.0 + shape.size <= JOINED_MAX && shape.size <= first.size;
+        let coalesced = &self.bytes[VNET..];
+        let has_room = coalesced.len() - first.network.0 + shape.size <= COALESCED_MAX && shape.size <= first.size;
         let alike = (shape.network, shape.transport, shape.payload) == (first.network, first.transport, first.payload);
         let sequence = |frame: &[u8]| {
             let at = first.transport + 4;
@@ -253,15 +253,15 @@ impl Joiner {
         // The sum of the pseudo header, which differs by the length in it only.
         let expected = || {
             let (old, new) = (first.payload + first.size - first.transport, frame.len() - first.transport);
-            relengthened(word(joined, first.transport + 16), old, new)
+            relengthened(word(coalesced, first.transport + 16), old, new)
         };
         let fits = !self.is_ended
             && has_room
             && alike
-            && first.has_same_headers(joined, frame)
+            && first.has_same_headers(coalesced, frame)
             && word(frame, first.transport + 16) == expected();
-        let length = (joined.len() - first.payload) as u32;
-        if !fits || sequence(frame) != sequence(joined).wrapping_add(length) {
+        let length = (coalesced.len() - first.payload) as u32;
+        if !fits || sequence(frame) != sequence(coalesced).wrapping_add(length) {
             return false;
         }
         let pushes = frame[first.transport + 13] & tcp_flags::PSH;
@@ -272,12 +272,12 @@ impl Joiner {
         true
     }
 
-    /// How many frames have been joined.
+    /// How many frames have been coalesced.
     pub const fn pieces(&self) -> usize {
         self.pieces
     }
 
-    /// What has been joined, with a virtio-net header that says how to cut it again; nothing is there afterwards.
+    /// What has been coalesced, with a virtio-net header that says how to cut it again; nothing is there afterwards.
     pub fn take(&mut self) -> Option<&[u8]> {
         let shape = self.shape.take()?;
         if std::mem::take(&mut self.pieces) > 1 {
@@ -436,30 +436,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_cut_is_joined_to_what_it_was(payload in 2_000_usize..60_000, size in 500_u16..1_461) {
+        fn what_was_cut_is_coalesced_to_what_it_was(payload in 2_000_usize..60_000, size in 500_u16..1_461) {
             let mut bytes = large(payload, size);
             bytes[VNET + 34 + 13] = tcp_flags::ACK | tcp_flags::PSH;
-            let mut joiner = Joiner::default();
+            let mut coalescer = Coalescer::default();
             for piece in pieces(&bytes) {
-                prop_assert!(joiner.offer(&piece));
+                prop_assert!(coalescer.offer(&piece));
             }
             // The length of the headers is a hint that the first header did not give.
             bytes[2..4].copy_from_slice(&66_u16.to_le_bytes());
-            prop_assert_eq!(joiner.pieces(), payload.div_ceil(usize::from(size)));
-            prop_assert!(joiner.take() == Some(&bytes[..]));
-            prop_assert_eq!(joiner.take(), None);
+            prop_assert_eq!(coalescer.pieces(), payload.div_ceil(usize::from(size)));
+            prop_assert!(coalescer.take() == Some(&bytes[..]));
+            prop_assert_eq!(coalescer.take(), None);
         }
 
         #[test]
-        fn what_is_joined_can_be_cut_to_what_came(mut frames in proptest::collection::vec((0_usize..6, 1_usize..900), 1..12), twist in 0_usize..60) {
+        fn what_is_coalesced_can_be_cut_to_what_came(mut frames in proptest::collection::vec((0_usize..6, 1_usize..900), 1..12), twist in 0_usize..60) {
             // Mostly in order, some not; now and then a byte of a header is another one.
             let cut = pieces(&large(5_000, 900));
             frames.sort_by_key(|(n, _)| *n);
-            let mut joiner = Joiner::default();
+            let mut coalescer = Coalescer::default();
             let mut came = Vec::new();
             let mut went: Vec<Vec<u8>> = Vec::new();
-            let mut flush = |joiner: &mut Joiner| {
-                if let Some(bytes) = joiner.take() {
+            let mut flush = |coalescer: &mut Coalescer| {
+                if let Some(bytes) = coalescer.take() {
                     match LargeSegment::find(bytes).unwrap() {
                         Some(_) => went.extend(pieces(bytes)),
                         None => went.push(bytes.to_vec()),
@@ -473,15 +473,15 @@ mod tests {
                     frame[VNET + twist] ^= 1;
                 }
                 came.push(frame.clone());
-                if !joiner.offer(&frame) {
-                    flush(&mut joiner);
-                    if !joiner.offer(&frame) {
+                if !coalescer.offer(&frame) {
+                    flush(&mut coalescer);
+                    if !coalescer.offer(&frame) {
                         // It goes by itself.
                         came.pop();
                     }
                 }
             }
-            flush(&mut joiner);
+            flush(&mut coalescer);
             // Identifications are counted on from the first, and IPv4's checksum covers them.
             let plain = |frames: Vec<Vec<u8>>| -> Vec<Vec<u8>> {
                 frames.into_iter().map(|mut frame| { frame[..VNET].fill(0); frame[VNET + 18..VNET + 20].fill(0); frame[VNET + 24..VNET + 26].fill(0); frame }).collect()
@@ -490,16 +490,16 @@ mod tests {
         }
 
         #[test]
-        fn any_frames_are_joined_or_not(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..5)) {
-            let mut joiner = Joiner::default();
+        fn any_frames_are_coalesced_or_not(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..5)) {
+            let mut coalescer = Coalescer::default();
             for mut frame in frames {
                 if frame.len() > 80 {
                     frame[..10].copy_from_slice(&[1, 0, 0, 0, 0, 0, 34, 0, 16, 0]);
                     frame[22..24].copy_from_slice(&[8, 0]);
                     frame[24] = 0x45;
                 }
-                if !joiner.offer(&frame) {
-                    joiner.take();
+                if !coalescer.offer(&frame) {
+                    coalescer.take();
                 }
             }
         }

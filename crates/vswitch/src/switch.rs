@@ -13,7 +13,7 @@ pub const FLOOD: NodeId = NodeId(u32::MAX);
 pub struct Forwarding {
     /// The host it goes to, or [`FLOOD`].
     pub to: NodeId,
-    /// Its flow.
+    /// The hash of its flow.
     pub hash: FlowHash,
 }
 
@@ -26,7 +26,7 @@ pub struct Switch {
     /// Whether no port is in `down`.
     is_whole: bool,
     salt: u64,
-    /// Whose turn it is, a next-hop set.
+    /// Whose turn it is, for each next-hop set.
     turns: Box<[u32]>,
     rng: Rng,
     /// Ports that lead nowhere any more, until new routes say so. Empty nearly always.
@@ -68,7 +68,7 @@ impl Switch {
         self.restore();
     }
 
-    /// The port that the packet leaves by; `None` when there is no way.
+    /// The port that the packet leaves by; `None` when there is no path.
     #[expect(clippy::inline_always, reason = "a call costs the simulator a twentieth of its speed")]
     #[inline(always)]
     pub fn forward(&mut self, routes: &Routes, packet: Forwarding) -> Option<PortId> {
@@ -104,7 +104,7 @@ impl Switch {
         Some(left[pick as usize])
     }
 
-    /// Which of `n` ports it is.
+    /// Picks one of `n` ports.
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn pick(&mut self, routes: &Routes, packet: Forwarding, n: u32) -> Option<u32> {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_hash_and_chance_goes_on_as_if_routes_had_stayed() {
+    fn flows_hash_and_randomness_goes_on_as_if_routes_had_stayed() {
         let topology = star();
         let whole = without(&topology, &[]);
         for policy in [Spread::Ecmp, Spread::PacketScatterRandom] {

@@ -50,10 +50,10 @@ pub fn arp(operation: ArpOperation, from: &HostAddress, target: Ipv4Addr, to: [u
 }
 
 /// A neighbour solicitation for `target`, sent from the address `src`.
-pub fn solicitation(from: &HostAddress, src: Ipv6Addr, target: Ipv6Addr, told: Option<[u8; 6]>) -> Vec<u8> {
+pub fn solicitation(from: &HostAddress, src: Ipv6Addr, target: Ipv6Addr, advertised: Option<[u8; 6]>) -> Vec<u8> {
     let [.., seventh, eighth] = target.segments();
     let dst = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | seventh & 0xff, eighth);
-    let repr = NeighbourRepr::Solicitation { target, source_link_layer: told };
+    let repr = NeighbourRepr::Solicitation { target, source_link_layer: advertised };
     let mut message = vec![0; repr.buffer_len()];
     repr.emit(src, dst, &mut message);
     let header = ipv6(src, dst, protocol::ICMPV6, message.len(), 255);

@@ -110,13 +110,13 @@ impl SegmentHeader {
 
 /// Where a batch stands: its checksum covers that, so that a batch in the wrong place is found out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SegmentIdentity {
     pub(crate) cluster: u128,
     pub(crate) server: u64,
     pub(crate) segment: u64,
 }
 
-impl Place {
+impl SegmentIdentity {
     pub(crate) fn new(identity: &Identity, segment: u64) -> Self {
         Self { cluster: identity.cluster, server: identity.server.0, segment }
     }
@@ -135,7 +135,7 @@ impl Place {
 
 /// Fills in the header of a batch that starts at `offset` of its segment. `frame` is a header's room, the records, and
 /// one byte.
-pub(crate) fn seal(frame: &mut [u8], place: Place, offset: usize, sequence: u64, oldest: u64) {
+pub(crate) fn seal(frame: &mut [u8], identity: SegmentIdentity, offset: usize, sequence: u64, oldest: u64) {
     let len = frame.len() - BATCH_OVERHEAD_BYTES;
     let (header, rest) = frame.split_at_mut(BATCH_HEADER_BYTES);
     let (body, end) = rest.split_at_mut(len);
@@ -149,7 +149,7 @@ pub(crate) fn seal(frame: &mut [u8], place: Place, offset: usize, sequence: u64,
     header[16..24].copy_from_slice(&oldest.to_le_bytes());
     header[24..32].copy_from_slice(&mask.to_le_bytes());
     header[32..36].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
-    let checksum = place.checksum(offset, &header[..36]);
+    let checksum = identity.checksum(offset, &header[..36]);
     header[36..40].copy_from_slice(&checksum.to_le_bytes());
     header[40..].copy_from_slice(&HEADER_END);
 }
@@ -208,10 +208,10 @@ pub(crate) struct Batch<'a> {
 
 /// What is at a place where a batch should start.
 #[derive(Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum BatchRead<'a> {
     /// Nothing: the file ends.
     End,
-    /// A batch.
+    /// A batch that is whole.
     Batch(Batch<'a>),
     /// A batch that was never written in full, or zeros that wait for one.
     Torn,
@@ -228,10 +228,10 @@ struct Header {
     checksum: u32,
 }
 
-fn read_header(bytes: &[u8; BATCH_HEADER_BYTES], place: Place, offset: usize) -> Option<Header> {
+fn read_header(bytes: &[u8; BATCH_HEADER_BYTES], identity: SegmentIdentity, offset: usize) -> Option<Header> {
     let intact = bytes[..4] == BATCH_MAGIC
         && bytes[40..] == HEADER_END
-        && bytes[36..40] == place.checksum(offset, &bytes[..36]).to_le_bytes();
+        && bytes[36..40] == identity.checksum(offset, &bytes[..36]).to_le_bytes();
     let mut reader = Reader::new(&bytes[4..36]);
     let mut read = || {
         Ok::<_, &str>(Header {
@@ -268,50 +268,55 @@ fn lacks_sector(segment: &[u8], from: usize, to: usize) -> bool {
 }
 
 /// Reads the batch at `offset` of a segment, which should have this sequence number.
-pub(crate) fn read_batch(segment: &[u8], place: Place, offset: usize, sequence: u64) -> Found<'_> {
+pub(crate) fn read_batch(segment: &[u8], identity: SegmentIdentity, offset: usize, sequence: u64) -> BatchRead<'_> {
     let rest = &segment[offset..];
     if rest.is_empty() {
-        return Found::End;
+        return BatchRead::End;
     }
-    let Some(bytes) = rest.first_chunk() else { return Found::Torn };
+    let Some(bytes) = rest.first_chunk() else { return BatchRead::Torn };
     let body_start = offset + BATCH_HEADER_BYTES;
-    let Some(header) = read_header(bytes, place, offset) else {
+    let Some(header) = read_header(bytes, identity, offset) else {
         let sectors_end = body_start.next_multiple_of(SECTOR_BYTES).min(segment.len());
         if lacks_sector(segment, offset, sectors_end) {
-            return Found::Torn;
+            return BatchRead::Torn;
         }
         let expected = "a batch's header whose checksum fits".to_owned();
-        return Found::Corrupt(offset, expected, "other bytes, of which no sector is missing".to_owned());
+        return BatchRead::Corrupt(offset, expected, "other bytes, of which no sector is missing".to_owned());
     };
     if header.sequence != sequence {
-        return Found::Corrupt(offset, format!("batch {sequence}"), format!("batch {}", header.sequence));
+        return BatchRead::Corrupt(offset, format!("batch {sequence}"), format!("batch {}", header.sequence));
     }
     let end = body_start + header.len + 1;
     if end > segment.len() {
-        return Found::Torn;
+        return BatchRead::Torn;
     }
     let body = &segment[body_start..end - 1];
     let checksum = crc32fast::hash(body);
     if checksum != header.checksum || segment[end - 1] != BATCH_END {
         // The next batch is not begun before this one is durable, so nothing can follow one that is torn.
         if lacks_sector(segment, offset, end) && is_zero(&segment[end..]) {
-            return Found::Torn;
+            return BatchRead::Torn;
         }
         let expected = format!("a batch of {} bytes with checksum {:08x}", header.len, header.checksum);
-        return Found::Corrupt(body_start, expected, format!("checksum {checksum:08x}, and no sign of a crash"));
+        return BatchRead::Corrupt(body_start, expected, format!("checksum {checksum:08x}, and no sign of a crash"));
     }
     let mut body = std::borrow::Cow::Borrowed(body);
     if header.mask != 0 {
         apply_mask(body.to_mut(), body_start, header.mask);
     }
-    Found::Batch(Batch { oldest: header.oldest, body, end })
+    BatchRead::Batch(Batch { oldest: header.oldest, body, end })
 }
 
 /// Where a batch later than `sequence` starts behind `offset`, if there is one: what precedes it is then not torn but
 /// lost, since a batch is written only after the one before it is durable.
-pub(crate) fn find_later_batch(segment: &[u8], place: Place, offset: usize, sequence: u64) -> Option<usize> {
+pub(crate) fn find_later_batch(
+    segment: &[u8],
+    identity: SegmentIdentity,
+    offset: usize,
+    sequence: u64,
+) -> Option<usize> {
     let is_batch = |start: &usize| {
-        let header = segment[*start..].first_chunk().and_then(|bytes| read_header(bytes, place, *start));
+        let header = segment[*start..].first_chunk().and_then(|bytes| read_header(bytes, identity, *start));
         header.is_some_and(|header| header.sequence > sequence)
     };
     (offset + 1..segment.len()).filter(|&start| segment[start] == BATCH_MAGIC[0]).find(is_batch)
@@ -326,7 +331,7 @@ pub fn segment_with_records(identity: &Identity, records: &[u8]) -> Vec<u8> {
     segment.resize(SEGMENT_HEADER_BYTES + BATCH_HEADER_BYTES, 0);
     segment.extend_from_slice(records);
     segment.push(0);
-    seal(&mut segment[SEGMENT_HEADER_BYTES..], Place::new(identity, 1), SEGMENT_HEADER_BYTES, 1, 1);
+    seal(&mut segment[SEGMENT_HEADER_BYTES..], SegmentIdentity::new(identity, 1), SEGMENT_HEADER_BYTES, 1, 1);
     segment
 }
 
@@ -334,20 +339,20 @@ pub fn segment_with_records(identity: &Identity, records: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { cluster: 7, server: 1, segment: 3 };
+    const SEGMENT_IDENTITY: SegmentIdentity = SegmentIdentity { cluster: 7, server: 1, segment: 3 };
 
     fn sealed(body: &[u8], offset: usize) -> Vec<u8> {
         let mut segment = vec![0xaa; offset];
         segment.extend([0; BATCH_HEADER_BYTES]);
         segment.extend(body);
         segment.push(0);
-        seal(&mut segment[offset..], PLACE, offset, 5, 2);
+        seal(&mut segment[offset..], SEGMENT_IDENTITY, offset, 5, 2);
         segment
     }
 
     fn body(segment: &[u8], offset: usize) -> Option<Vec<u8>> {
-        match read_batch(segment, PLACE, offset, 5) {
-            Found::Batch(batch) => Some(batch.body.into_owned()),
+        match read_batch(segment, SEGMENT_IDENTITY, offset, 5) {
+            BatchRead::Batch(batch) => Some(batch.body.into_owned()),
             _ => None,
         }
     }
@@ -379,17 +384,20 @@ mod tests {
             for bit in (offset * 8..whole.len() * 8).step_by(3) {
                 let mut flipped = whole.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                let found = read_batch(&flipped, PLACE, offset, 5);
-                assert!(matches!(found, Found::Corrupt(..)), "bit {bit}: {found:?}");
+                let found = read_batch(&flipped, SEGMENT_IDENTITY, offset, 5);
+                assert!(matches!(found, BatchRead::Corrupt(..)), "bit {bit}: {found:?}");
             }
             let sectors = (offset / SECTOR_BYTES..=(whole.len() - 1) / SECTOR_BYTES).map(|it| it * SECTOR_BYTES);
             for start in sectors {
                 let mut torn = whole.clone();
                 torn[start.max(offset)..(start + SECTOR_BYTES).min(whole.len())].fill(0);
-                assert!(matches!(read_batch(&torn, PLACE, offset, 5), Found::Torn), "sector at {start}");
+                assert!(matches!(read_batch(&torn, SEGMENT_IDENTITY, offset, 5), BatchRead::Torn), "sector at {start}");
             }
             for len in offset + 1..whole.len() {
-                assert!(matches!(read_batch(&whole[..len], PLACE, offset, 5), Found::Torn), "cut at {len}");
+                assert!(
+                    matches!(read_batch(&whole[..len], SEGMENT_IDENTITY, offset, 5), BatchRead::Torn),
+                    "cut at {len}"
+                );
             }
         }
     }
@@ -398,10 +406,10 @@ mod tests {
     fn a_batch_in_the_wrong_place_is_found_out() {
         let segment = sealed(b"content", 64);
         let moved = [&segment[..64], &segment[..]].concat();
-        assert!(matches!(read_batch(&moved, PLACE, 128, 5), Found::Corrupt(128, ..)));
-        let elsewhere = Place { segment: 4, ..PLACE };
-        assert!(matches!(read_batch(&segment, elsewhere, 64, 5), Found::Corrupt(64, ..)));
-        assert!(matches!(read_batch(&segment, PLACE, 64, 6), Found::Corrupt(64, ..)));
+        assert!(matches!(read_batch(&moved, SEGMENT_IDENTITY, 128, 5), BatchRead::Corrupt(128, ..)));
+        let elsewhere = SegmentIdentity { segment: 4, ..SEGMENT_IDENTITY };
+        assert!(matches!(read_batch(&segment, elsewhere, 64, 5), BatchRead::Corrupt(64, ..)));
+        assert!(matches!(read_batch(&segment, SEGMENT_IDENTITY, 64, 6), BatchRead::Corrupt(64, ..)));
     }
 
     #[test]
@@ -409,9 +417,9 @@ mod tests {
         let mut segment = sealed(&[1; 300], 64);
         let second = segment.len();
         segment.extend([0; BATCH_HEADER_BYTES + 10]);
-        seal(&mut segment[second..], PLACE, second, 6, 2);
-        assert_eq!(find_later_batch(&segment, PLACE, 64, 5), Some(second));
-        assert_eq!(find_later_batch(&segment, PLACE, second, 6), None);
+        seal(&mut segment[second..], SEGMENT_IDENTITY, second, 6, 2);
+        assert_eq!(find_later_batch(&segment, SEGMENT_IDENTITY, 64, 5), Some(second));
+        assert_eq!(find_later_batch(&segment, SEGMENT_IDENTITY, second, 6), None);
     }
 
     #[test]

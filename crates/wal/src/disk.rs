@@ -54,7 +54,7 @@ impl fmt::Display for FileName {
 pub enum Operation {
     /// Adds bytes to the end of a file, which is created if it is missing.
     Append {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// What is added.
         bytes: Bytes,
@@ -62,7 +62,7 @@ pub enum Operation {
     /// Writes bytes at an offset of a file, which is created if it is missing, and grows if they end behind its end.
     /// Carried out again, it changes nothing.
     WriteAt {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// Where they begin, in bytes from the file's start; no further than its end.
         offset: u64,
@@ -75,14 +75,14 @@ pub enum Operation {
     /// file system notes in its journal when that changes. It is no error if not all of them find room: that counts
     /// only when it is needed.
     Allocate {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// Its length afterwards, in bytes.
         len: u64,
     },
     /// Cuts a file to `len` bytes. A file that is missing or no longer than that stays as it is.
     Truncate {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// Bytes that stay.
         len: u64,
@@ -90,7 +90,7 @@ pub enum Operation {
     /// Puts a whole file in place of another, or where there was none; after a crash it is the old or the new one.
     /// A driver writes a temporary file beside it ([`temporary_name`]), syncs it, renames it, and syncs the folder.
     Replace {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// Its whole content.
         bytes: Bytes,
@@ -105,18 +105,18 @@ pub enum Operation {
     },
     /// Removes a file; it is no error if there is none.
     Delete {
-        /// The file.
+        /// The name of the file.
         file: FileName,
     },
     /// Makes the content, the length, **and the name** of a file durable: after the file's creation or a rename, that
     /// takes a sync of the folder as well.
     Sync {
-        /// The file.
+        /// The name of the file.
         file: FileName,
     },
 }
 
-/// Who waits for a write.
+/// The lane that a write goes by: it says who waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// The log: everything waits for it. At most one write of this lane is under way.
@@ -134,7 +134,7 @@ pub struct Write {
     pub id: u64,
     /// Which of the two lanes it belongs to.
     pub lane: Lane,
-    /// The steps.
+    /// The operations on the disk, in order.
     pub operations: Vec<Operation>,
 }
 

@@ -15,7 +15,7 @@ pub struct Entry {
     pub kind: u8,
     /// The caller's note to `data`.
     pub context: Bytes,
-    /// The content.
+    /// The command that the entry holds.
     pub data: Bytes,
 }
 
@@ -25,7 +25,7 @@ pub struct Entry {
 pub struct HardState {
     /// The newest term that was seen.
     pub term: u64,
-    /// Whom it voted for in that term; 0 is nobody.
+    /// The server that it voted for in that term; 0 is none.
     pub vote: u64,
     /// The last entry known to be committed. A hint: it may be older after a crash than it was before.
     pub commit: u64,
@@ -36,7 +36,7 @@ pub struct HardState {
 pub struct Position {
     /// Index of the entry; 0 is before the first.
     pub index: u64,
-    /// Its term.
+    /// The term of the entry.
     pub term: u64,
 }
 

@@ -16,7 +16,7 @@ pub enum Error {
          cluster (`heddle cluster restore FILE`)"
     )]
     Corrupt {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// Where in it, in bytes from its start.
         offset: u64,
@@ -34,7 +34,7 @@ pub enum Error {
          cluster (`heddle cluster restore FILE`)"
     )]
     Missing {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// How that is known.
         why: String,
@@ -66,7 +66,7 @@ pub enum Error {
         file: FileName,
         /// The cluster and the server that were expected.
         expected: String,
-        /// Those that the file names.
+        /// The cluster and the server that the file names.
         found: String,
     },
     /// A newer program wrote the file.
@@ -75,9 +75,9 @@ pub enum Error {
          hint: start the newer program again; an older one cannot read what it wrote"
     )]
     NewerVersion {
-        /// The file.
+        /// The name of the file.
         file: FileName,
-        /// Its format.
+        /// The format that it is in.
         found: u32,
         /// The newest format that this program knows.
         known: u32,
@@ -85,7 +85,7 @@ pub enum Error {
     /// A file can't be read at all.
     #[error("{file} cannot be read: {error}. hint: check the folder's permissions and the disk")]
     Unreadable {
-        /// The file.
+        /// The name of the file.
         file: FileName,
         /// What the system said.
         error: DiskError,
@@ -102,10 +102,10 @@ pub enum Error {
     /// A write failed in a way that may not be tried again.
     #[error(
         "server {server}: the disk failed while the log was written: {error}. What was confirmed is safe, nothing more \
-         will be. hint: mend the disk, then start the server again; it continues from what is durable"
+         will be. hint: repair the disk, then start the server again; it continues from what is durable"
     )]
     Poisoned {
-        /// Whose log it is.
+        /// The server that the log belongs to.
         server: ServerId,
         /// What the system said.
         error: String,
@@ -115,13 +115,13 @@ pub enum Error {
     BacklogFull {
         /// What would wait.
         bytes: usize,
-        /// What may.
+        /// The most bytes that it may have.
         limit: usize,
     },
-    /// Not a name for a file.
+    /// The text is no name for a file.
     #[error("`{name}` is no name for a file of the log: expected 1 to 64 of a-z, 0-9, dot, hyphen, no dot first")]
     FileName {
-        /// The name.
+        /// The name that was given.
         name: String,
     },
     /// Not an identity that a server can have.

@@ -57,7 +57,7 @@ impl Extents {
         true
     }
 
-    /// All bytes.
+    /// The bytes of all extents, copied together.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut all = vec![0; self.len];
         for (start, bytes) in &self.pieces {

@@ -1,4 +1,4 @@
-//! Whose folder this is: one small JSON file that a person can read.
+//! The owner of a folder, in one small JSON file that a person can read.
 
 use bytes::Bytes;
 use machine::ServerId;
@@ -15,7 +15,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// The file's name.
 const FILE: &str = "identity";
 
-/// Who writes this folder. It never changes once it is written.
+/// The server that writes this folder. It never changes once it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Format of the folder.
@@ -102,7 +102,7 @@ struct Format {
     format: u32,
 }
 
-/// The file.
+/// What the file holds.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OnDisk {

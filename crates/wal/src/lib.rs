@@ -33,8 +33,8 @@
 //! # What always holds
 //!
 //! - A batch is written only after the one before it is durable. So only the last batch of the last segment may be
-//!   torn, and recovery may discard it, as nobody was told that it is durable. Everything else that is not as it was
-//!   written is [`Error::Corrupt`], and nothing is changed then. How torn and corrupt are told apart: `batch.rs`.
+//!   torn, and recovery may discard it, as nobody saw it confirmed. Everything else that is not as it was
+//!   written is [`Error::Corrupt`], and nothing is changed then. How torn and corrupt are distinguished: `batch.rs`.
 //! - Each segment begins with a checkpoint of all groups' states, so an old segment is needed only for the entries in
 //!   it. Batches name the oldest segment that is needed; older ones are deleted after the batch that says so is
 //!   durable.

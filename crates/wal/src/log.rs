@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use machine::ServerId;
 
-use crate::batch::{BATCH_HEADER_BYTES, Place, SEGMENT_HEADER_BYTES, SegmentHeader, seal, segment_file};
+use crate::batch::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentIdentity, seal, segment_file};
 use crate::group::{Group, Usage};
 use crate::witness::{Witness, WitnessState};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 /// What [`Log::recover`] found in the folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Whose folder it is; `None` if it is new.
+    /// The owner of the folder; `None` if it is new.
     pub identity: Option<Identity>,
     /// The groups that were ever written, by number; removed ones too.
     pub groups: BTreeMap<u64, RecoveredGroup>,
@@ -190,7 +190,7 @@ impl Log {
         self.sequence == 1
     }
 
-    /// Whose log it is.
+    /// The identity of the server that the log belongs to.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
@@ -283,9 +283,9 @@ impl Log {
         if known && old == state {
             return;
         }
-        let place = self.pending.hard_states.get(&group).copied();
-        let place = record::put_hard_state(&mut self.pending.frame, place, group, state);
-        self.pending.hard_states.insert(group, place);
+        let position = self.pending.hard_states.get(&group).copied();
+        let position = record::put_hard_state(&mut self.pending.frame, position, group, state);
+        self.pending.hard_states.insert(group, position);
         self.pending.is_due |= !known || (old.term, old.vote) != (state.term, state.vote);
     }
 
@@ -402,9 +402,9 @@ impl Log {
         let deleted = self.segments.oldest..self.usage.oldest().map_or(segment, |oldest| oldest.min(segment));
         self.segments.oldest = deleted.end;
         self.lengths = self.lengths.split_off(&deleted.end);
-        let place = Place::new(identity, segment);
+        let segment_identity = SegmentIdentity::new(identity, segment);
         let offset = if begins { SEGMENT_HEADER_BYTES } else { start };
-        seal(&mut frame[SEGMENT_HEADER_BYTES..], place, offset, self.sequence, self.segments.oldest);
+        seal(&mut frame[SEGMENT_HEADER_BYTES..], segment_identity, offset, self.sequence, self.segments.oldest);
         if begins {
             let (cluster, server) = (identity.cluster, identity.server.0);
             let sequence = self.sequence;

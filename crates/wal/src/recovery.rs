@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{
-    Batch, Found, Place, SEGMENT_HEADER_BYTES, SegmentHeader, find_later_batch, read_batch, segment_file, segment_of,
-    written_bytes,
+    Batch, BatchRead, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentIdentity, find_later_batch, read_batch, segment_file,
+    segment_of, written_bytes,
 };
 use crate::disk::TEMPORARY;
 use crate::log::{Pending, Segments, State};
@@ -30,7 +30,7 @@ pub(crate) fn owner(cluster: u128, server: u64) -> String {
     format!("server {server} of {}", cluster_name(cluster))
 }
 
-/// See [`Log::recover`].
+/// Recovers a log, as [`Log::recover`] says.
 pub(crate) fn recover(folder: &impl Folder, config: Config) -> Result<(Log, Recovered), Error> {
     let files: BTreeMap<FileName, u64> =
         folder.list().map_err(|error| Error::Unlistable { error })?.into_iter().collect();
@@ -107,7 +107,7 @@ fn opening(
     let mut obsolete: BTreeSet<_> =
         files.keys().filter(|file| is_leftover(file) || is_unmarked(file)).cloned().collect();
     obsolete.extend(segments.range(..tail.oldest).map(|&segment| segment_file(segment)));
-    let mut before = tail.mend.clone();
+    let mut before = tail.repair.clone();
     before.extend(obsolete.into_iter().map(|file| Operation::Delete { file }));
     if let Some(identity) = identity {
         // The server may have been killed between the file's rename and the folder's sync.
@@ -134,7 +134,7 @@ struct Tail {
     /// Whether a witness stands beside the last segment.
     is_witnessed: bool,
     /// What cuts off what follows the last whole batch, and makes the last whole one durable if only the system's memory holds it.
-    mend: Vec<Operation>,
+    repair: Vec<Operation>,
     discarded_bytes: u64,
 }
 
@@ -163,8 +163,8 @@ impl<F: Folder> Reading<'_, F> {
     fn tail(&self) -> Result<Tail, Error> {
         let Some(&newest) = self.segments.last() else {
             let (oldest, next) = (FIRST_SEGMENT, FIRST_SEGMENT);
-            let (is_witnessed, mend) = (false, Vec::new());
-            return Ok(Tail { oldest, last: None, next, sequence: 1, is_witnessed, mend, discarded_bytes: 0 });
+            let (is_witnessed, repair) = (false, Vec::new());
+            return Ok(Tail { oldest, last: None, next, sequence: 1, is_witnessed, repair, discarded_bytes: 0 });
         };
         let file = segment_file(newest);
         let bytes = read(self.folder, &file)?;
@@ -173,16 +173,16 @@ impl<F: Folder> Reading<'_, F> {
         let sync = Operation::Sync { file: file.clone() };
         if let Some(oldest) = walk.oldest {
             let cut = walk.is_torn.then(|| Operation::Truncate { file, len: walk.end as u64 });
-            let mend = cut.into_iter().chain([sync]).collect();
+            let repair = cut.into_iter().chain([sync]).collect();
             let next = newest.checked_add(1).ok_or_else(|| no_such_segment(newest))?;
             let (last, is_witnessed) = (Some(newest), walk.is_witnessed);
-            return Ok(Tail { oldest, last, next, sequence: walk.sequence, is_witnessed, mend, discarded_bytes });
+            return Ok(Tail { oldest, last, next, sequence: walk.sequence, is_witnessed, repair, discarded_bytes });
         }
         // Its first batch was being written: the segment is begun anew, once its old content is gone for sure.
-        let mend = vec![Operation::Truncate { file, len: 0 }, sync];
+        let repair = vec![Operation::Truncate { file, len: 0 }, sync];
         if newest == FIRST_SEGMENT {
             let (oldest, is_witnessed) = (FIRST_SEGMENT, walk.is_witnessed);
-            return Ok(Tail { oldest, last: None, next: newest, sequence: 1, is_witnessed, mend, discarded_bytes });
+            return Ok(Tail { oldest, last: None, next: newest, sequence: 1, is_witnessed, repair, discarded_bytes });
         }
         let last = newest.checked_sub(1).ok_or_else(|| no_such_segment(newest))?;
         let bytes = self.read_needed(last, newest)?;
@@ -195,7 +195,7 @@ impl<F: Folder> Reading<'_, F> {
             next: newest,
             sequence: walk.sequence,
             is_witnessed,
-            mend,
+            repair,
             discarded_bytes,
         })
     }
@@ -282,7 +282,7 @@ impl<F: Folder> Reading<'_, F> {
     ) -> Result<Walk, Error> {
         let file = segment_file(segment);
         let identity = self.owner.as_ref().expect("segments are read only where there is an identity");
-        let place = Place::new(identity, segment);
+        let segment_identity = SegmentIdentity::new(identity, segment);
         let mut walk = Walk { end: 0, oldest: None, sequence: 0, is_torn: true, is_witnessed: false };
         let header = SegmentHeader::read(&file, bytes)?;
         if let Some(header) = header {
@@ -290,16 +290,16 @@ impl<F: Folder> Reading<'_, F> {
             let (sequence, is_witnessed) = (header.sequence, header.is_witnessed);
             walk = Walk { end: SEGMENT_HEADER_BYTES, sequence, is_torn: false, is_witnessed, ..walk };
             loop {
-                match read_batch(bytes, place, walk.end, walk.sequence) {
-                    Found::End => break,
-                    Found::Torn => {
+                match read_batch(bytes, segment_identity, walk.end, walk.sequence) {
+                    BatchRead::End => break,
+                    BatchRead::Torn => {
                         walk.is_torn = true;
                         break;
                     }
-                    Found::Corrupt(offset, expected, found) => {
+                    BatchRead::Corrupt(offset, expected, found) => {
                         return Err(Error::Corrupt { file, offset: offset as u64, expected, found });
                     }
-                    Found::Batch(batch) => {
+                    BatchRead::Batch(batch) => {
                         each(walk.end, &batch)?;
                         let sequence = walk.sequence.checked_add(1).ok_or_else(|| no_such_segment(segment))?;
                         walk = Walk { end: batch.end, oldest: Some(batch.oldest), sequence, is_torn: false, ..walk };
@@ -310,7 +310,7 @@ impl<F: Folder> Reading<'_, F> {
         // A segment that ends behind its header was cut there by a crash: its first batch was never whole.
         walk.is_torn |= walk.oldest.is_none();
         if walk.is_torn
-            && let Some(later) = find_later_batch(bytes, place, walk.end, walk.sequence)
+            && let Some(later) = find_later_batch(bytes, segment_identity, walk.end, walk.sequence)
         {
             let expected = format!("batch {}, since a later one stands at byte {later}", walk.sequence);
             let found = "sectors of zeros, or a damaged header".to_owned();

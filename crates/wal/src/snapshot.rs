@@ -18,7 +18,7 @@ use crate::disk::TEMPORARY;
 use crate::identity::FORMAT;
 use crate::{Error, FileName, Operation, SnapshotMark};
 
-/// Longest chunk.
+/// The longest chunk of a snapshot, bytes.
 pub const CHUNK_BYTES_MAX: usize = 16 << 20;
 
 /// After so many bytes a snapshot is synced as far as it is written, so that the disk never has much to catch up on

@@ -52,7 +52,7 @@ impl Run {
         (group, self.latest.get(&group).cloned().unwrap_or_default())
     }
 
-    /// Data that compresses the odd cases: zeros, one bit, a pattern, chance; short and long.
+    /// Data that compresses the odd cases: zeros, one bit, a pattern, random bytes; short and long.
     fn data(&mut self) -> Bytes {
         let len = match self.rng.below(8) {
             0 => self.rng.below(9_000),

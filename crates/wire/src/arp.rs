@@ -18,7 +18,7 @@ const PREAMBLE: [u8; 6] = {
 /// Request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArpOperation {
-    /// Who has the target address?
+    /// A request asks for the owner of the target address.
     Request,
     /// The sender has the sender address.
     Reply,

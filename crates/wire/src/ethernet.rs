@@ -7,23 +7,23 @@ const NAME: &str = "Ethernet";
 const HEADER: usize = 14;
 const TAG: usize = 4;
 
-/// Ethertypes that are told apart. A value below 0x0600 is a length (IEEE 802.3, 3.2.6), not a type.
+/// Ethertypes that Heddle distinguishes. A value below 0x0600 is a length (IEEE 802.3, 3.2.6), not a type.
 pub mod ethertype {
-    /// IPv4.
+    /// IPv4 (RFC 791).
     pub const IPV4: u16 = 0x0800;
-    /// ARP.
+    /// ARP (RFC 826).
     pub const ARP: u16 = 0x0806;
     /// An 802.1Q tag follows.
     pub const VLAN: u16 = 0x8100;
-    /// IPv6.
+    /// IPv6 (RFC 8200).
     pub const IPV6: u16 = 0x86dd;
     /// The slow protocols: LACP and markers among them.
     pub const SLOW: u16 = 0x8809;
-    /// LLDP.
+    /// LLDP (IEEE 802.1AB).
     pub const LLDP: u16 = 0x88cc;
 }
 
-/// All stations.
+/// The broadcast address: all stations.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
 /// Whether `mac` names a group of stations: broadcast or multicast.
@@ -117,7 +117,7 @@ impl<'a> EthernetPacketMut<'a> {
         [self.header[6], self.header[7], self.header[8], self.header[9], self.header[10], self.header[11]] = mac;
     }
 
-    /// The payload.
+    /// The payload, which may be changed in place.
     pub fn into_payload(self) -> &'a mut [u8] {
         self.payload
     }

@@ -8,13 +8,13 @@ use crate::{Error, checksum};
 const NAME: &str = "IPv4";
 const HEADER: usize = 20;
 
-/// Protocol numbers that are told apart; IPv6 uses the same ones.
+/// Protocol numbers that Heddle distinguishes; IPv6 uses the same ones.
 pub mod protocol {
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
-    /// TCP.
+    /// TCP: RFC 9293.
     pub const TCP: u8 = 6;
-    /// UDP.
+    /// UDP: RFC 768.
     pub const UDP: u8 = 17;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;

@@ -17,7 +17,7 @@ const ACTOR_AT: usize = 2;
 const PARTNER_AT: usize = 22;
 const COLLECTOR_AT: usize = 42;
 
-/// The state of one end of a link, as its LACPDUs tell it (6.4.2.3).
+/// The state of one end of a link, as its LACPDUs announce it (6.4.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LacpState(pub u8);
 
@@ -30,9 +30,9 @@ impl LacpState {
     pub const AGGREGATION: Self = Self(1 << 2);
     /// Is attached to the right aggregator.
     pub const SYNCHRONIZATION: Self = Self(1 << 3);
-    /// Accepts frames.
+    /// It accepts frames.
     pub const COLLECTING: Self = Self(1 << 4);
-    /// Sends frames.
+    /// It sends frames.
     pub const DISTRIBUTING: Self = Self(1 << 5);
     /// Goes by administrative defaults, as it has not heard of its partner.
     pub const DEFAULTED: Self = Self(1 << 6);
@@ -83,7 +83,7 @@ pub struct LacpInfo {
     pub port_priority: u16,
     /// The port's number within its system.
     pub port: u16,
-    /// Its state.
+    /// The state of the port.
     pub state: LacpState,
 }
 

@@ -13,7 +13,7 @@ const ADDRESS: usize = 7;
 /// Bytes of value that a TLV's nine bits of length can announce, less what names the organisation.
 pub const LLDP_VALUE_MAX: usize = 511 - ORGANIZATION;
 
-/// Kinds of TLV that are told apart (8.4.1).
+/// Kinds of TLV that Heddle distinguishes (8.4.1).
 mod kind {
     pub const END: u8 = 0;
     pub const CHASSIS: u8 = 1;
@@ -131,7 +131,7 @@ pub struct LldpRepr<'a> {
     pub port: [u8; 6],
     /// For how many seconds this holds; 0 takes back what was said.
     pub time_to_live_s: u16,
-    /// The organisation.
+    /// The organisation that defines it.
     pub identifier: [u8; 3],
     /// Which of the organisation's TLVs it is.
     pub subtype: u8,
@@ -197,18 +197,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OURS: [u8; 3] = [2, 7, 7];
+    const HEDDLE: [u8; 3] = [2, 7, 7];
 
     #[test]
     fn what_a_switch_sends_is_walked_through() {
-        // Chassis and port by address, 120 s, a system name, an 802.3 TLV, ours, the end, and padding.
+        // Chassis and port by address, 120 s, a system name, an 802.3 TLV, Heddle's, the end, and padding.
         let mut bytes = vec![2, 7, 4, 2, 0, 0, 0, 0, 1, 4, 3, 5, b'e', b'0', 6, 2, 0, 120, 10, 2, b's', b'1'];
         bytes.extend([254, 5, 0, 0x12, 0x0f, 3, 9, 254, 6, 2, 7, 7, 1, 42, 43, 0, 0, 0xff, 0xff]);
         let packet = LldpPacket::new_checked(&bytes).unwrap();
         assert_eq!((packet.time_to_live_s(), packet.port()), (120, &[5, b'e', b'0'][..]));
-        assert_eq!(packet.organization(OURS, 1), Some(&[42, 43][..]));
-        assert_eq!(packet.organization(OURS, 2), None);
-        assert_eq!(LldpRepr::parse(&packet, OURS, 1), None, "its port is not named by an address");
+        assert_eq!(packet.organization(HEDDLE, 1), Some(&[42, 43][..]));
+        assert_eq!(packet.organization(HEDDLE, 2), None);
+        assert_eq!(LldpRepr::parse(&packet, HEDDLE, 1), None, "its port is not named by an address");
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
             chassis: [2; 6],
             port: [4; 6],
             time_to_live_s: 4,
-            identifier: OURS,
+            identifier: HEDDLE,
             subtype: 1,
             value: &[1, 2, 3],
         };
@@ -258,8 +258,8 @@ mod tests {
             let start = [2, 2, 7, 7, 4, 2, 7, 7, 6, 2, 0, 9];
             let bytes = if likely { [&start[..], &bytes].concat() } else { bytes };
             if let Ok(packet) = LldpPacket::new_checked(&bytes) {
-                packet.organization(OURS, 1);
-                LldpRepr::parse(&packet, OURS, 1);
+                packet.organization(HEDDLE, 1);
+                LldpRepr::parse(&packet, HEDDLE, 1);
             }
         }
     }

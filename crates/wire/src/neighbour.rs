@@ -17,7 +17,7 @@ const FLAG_ROUTER: u8 = 0x80;
 const FLAG_SOLICITED: u8 = 0x40;
 const FLAG_OVERRIDE: u8 = 0x20;
 
-/// `ICMPv6` message kinds that are told apart.
+/// `ICMPv6` message kinds that Heddle distinguishes.
 pub mod kind {
     /// Neighbour solicitation.
     pub const NEIGHBOUR_SOLICITATION: u8 = 135;
@@ -62,14 +62,14 @@ impl<'a> NeighbourPacket<'a> {
         self.header[0] == kind::NEIGHBOUR_SOLICITATION
     }
 
-    /// The address that is asked for or told about.
+    /// The address that is asked for or announced.
     pub fn target(&self) -> Ipv6Addr {
         let mut octets = [0; 16];
         octets.copy_from_slice(&self.header[8..]);
         Ipv6Addr::from(octets)
     }
 
-    /// The sender's (solicitation) or target's (advertisement) link-layer address, if told.
+    /// The sender's (solicitation) or target's (advertisement) link-layer address, if the message has it.
     pub const fn link_layer(&self) -> Option<[u8; 6]> {
         self.link_layer
     }
@@ -103,7 +103,7 @@ fn link_layer_option(wanted: u8, mut options: &[u8]) -> Result<Option<[u8; 6]>, 
 /// What a neighbour message says. Valid while `target` is not a multicast address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourRepr {
-    /// Who has the target address?
+    /// A solicitation asks for the owner of the target address.
     Solicitation {
         /// The address that is asked for.
         target: Ipv6Addr,
@@ -118,7 +118,7 @@ pub enum NeighbourRepr {
         solicited: bool,
         /// It replaces what the receiver knows.
         override_known: bool,
-        /// The address that is told about.
+        /// The address that is announced.
         target: Ipv6Addr,
         /// Its link-layer address.
         target_link_layer: Option<[u8; 6]>,
@@ -236,15 +236,15 @@ mod tests {
         let probe = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: None };
         assert_eq!(read(&emitted(probe, none, GROUP), none, GROUP), Ok(probe));
         assert!(read(&emitted(probe, none, TARGET), none, TARGET).unwrap_err().contains("solicited-node"));
-        let told = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
-        assert!(read(&emitted(told, none, GROUP), none, GROUP).unwrap_err().contains("source link-layer option"));
+        let advertised = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
+        assert!(read(&emitted(advertised, none, GROUP), none, GROUP).unwrap_err().contains("source link-layer option"));
     }
 
     #[test]
     fn options_are_walked_through() {
-        let told = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
-        let mut bytes = emitted(told, SRC, GROUP);
-        // A nonce option (RFC 3971) before ours.
+        let advertised = NeighbourRepr::Solicitation { target: TARGET, source_link_layer: Some([2; 6]) };
+        let mut bytes = emitted(advertised, SRC, GROUP);
+        // A nonce option (RFC 3971) before the link-layer address.
         bytes.splice(HEADER..HEADER, [14, 1, 1, 2, 3, 4, 5, 6]);
         assert_eq!(NeighbourPacket::new_checked(&bytes).unwrap().link_layer(), Some([2; 6]));
         bytes[HEADER + 1] = 0;

@@ -15,7 +15,7 @@ pub const SLOW_PROTOCOLS: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x02];
 /// Payload of a frame with an LACPDU, version 1, or a marker PDU: the least that such a frame may have.
 pub const SLOW_PAYLOAD: usize = 110;
 
-/// Slow protocols that are told apart, by the first byte of the payload.
+/// Slow protocols that Heddle distinguishes, by the first byte of the payload.
 pub mod subtype {
     /// The Link Aggregation Control Protocol.
     pub const LACP: u8 = 1;

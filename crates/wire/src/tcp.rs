@@ -22,7 +22,7 @@ pub mod tcp_flags {
     pub const SYN: u8 = 0x02;
     /// Resets the connection.
     pub const RST: u8 = 0x04;
-    /// Push.
+    /// Push: the receiver hands the data to the application at once.
     pub const PSH: u8 = 0x08;
     /// The acknowledgement number counts.
     pub const ACK: u8 = 0x10;

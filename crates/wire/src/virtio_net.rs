@@ -159,7 +159,7 @@ pub struct ChecksumRequest {
 /// A cut that is still to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segmentation {
-    /// How.
+    /// How the frame is to be cut.
     pub kind: SegmentationKind,
     /// Whether the TCP segment carries ECN's CWR.
     pub ecn: bool,

@@ -40,7 +40,7 @@ macro_rules! named {
         impl FromStr for $type {
             type Err = Error;
 
-            /// By kernel name or number.
+            /// Reads the kernel's name or number.
             fn from_str(text: &str) -> Result<Self, Error> {
                 let number = text.parse::<u8>().ok();
                 let found = Self::ALL.iter().find(|value| value.name() == text || Some(value.number()) == number);
@@ -60,21 +60,21 @@ fn one_of(values: impl Iterator<Item = (&'static str, u8)>) -> String {
 }
 
 named! {
-    /// Who sends.
+    /// Which member sends a frame.
     Mode, "mode",
-    /// In turn.
+    /// The members send in turn.
     BalanceRr = 0 "balance-rr",
     /// One at a time.
     ActiveBackup = 1 "active-backup",
-    /// By hash.
+    /// A hash of the packet's headers chooses the member.
     BalanceXor = 2 "balance-xor",
-    /// Everyone, everything.
+    /// Every member sends every frame.
     Broadcast = 3 "broadcast",
     /// By hash over those that LACP chose (IEEE 802.1AX).
     Ad8023 = 4 "802.3ad",
-    /// By load.
+    /// The member with the least load sends.
     BalanceTlb = 5 "balance-tlb",
-    /// By load, and peers are told different addresses.
+    /// Like balance-tlb, and the bond announces different addresses to its peers.
     BalanceAlb = 6 "balance-alb",
 }
 
@@ -114,9 +114,9 @@ named! {
     Layer34 = 1 "layer3+4",
     /// MAC and IP addresses.
     Layer23 = 2 "layer2+3",
-    /// As `layer2+3`, inside tunnels.
+    /// Like `layer2+3`, for what is inside tunnels.
     Encap23 = 3 "encap2+3",
-    /// As `layer3+4`, inside tunnels.
+    /// Like `layer3+4`, for what is inside tunnels.
     Encap34 = 4 "encap3+4",
     /// VLAN tag and source MAC address.
     VlanSrcMac = 5 "vlan+srcmac",
@@ -125,7 +125,7 @@ named! {
 named! {
     /// When the primary member becomes active again.
     PrimaryReselect, "primary_reselect",
-    /// As soon as it is up.
+    /// It takes over as soon as it is up.
     Always = 0 "always",
     /// If it is faster than the active one.
     Better = 1 "better",
@@ -147,9 +147,9 @@ named! {
 named! {
     /// How many targets must answer.
     ArpAllTargets, "arp_all_targets",
-    /// One.
+    /// One target that answers is enough.
     Any = 0 "any",
-    /// All.
+    /// All targets must answer.
     All = 1 "all",
 }
 
@@ -158,7 +158,7 @@ named! {
     LacpRate, "lacp_rate",
     /// Each 30 s.
     Slow = 0 "slow",
-    /// Each second.
+    /// The partner sends an LACPDU each second.
     Fast = 1 "fast",
 }
 
@@ -167,7 +167,7 @@ named! {
     AdSelect, "ad_select",
     /// The one in use, while it has a member.
     Stable = 0 "stable",
-    /// The fastest.
+    /// The aggregate with the highest rate in total.
     Bandwidth = 1 "bandwidth",
     /// The one with the most members.
     Count = 2 "count",

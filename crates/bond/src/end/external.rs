@@ -1,5 +1,5 @@
-//! A partner of another program: frames are all that comes from it. Hellos find out whether it is a bond of Heddle, and order on
-//! arrival goes by TCP's own sequence numbers.
+//! A partner of another program: frames are all that comes from it. Hellos find out whether it is a bond of Heddle, and resequencing
+//! goes by TCP's own sequence numbers.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -16,21 +16,21 @@ use crate::{Accept, Bond, Framed, Kind, MemberId, MemberSet, Mode, Refusal, Summ
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partner {
     /// An end that the same process drives: numbers travel beside packets.
-    Ours,
+    Internal,
     /// Another program, behind kernel devices or cables: it gets frames and nothing else.
     External {
-        /// Under which number this bond says hello to it ([`crate::peer`]): drawn by chance at each start, so that two processes never
+        /// Under which number this bond says hello to it ([`crate::peer`]): drawn at random at each start, so that two processes never
         /// have the same. `None`: nothing is said, and no hello is listened to.
         hello: Option<NonZeroU64>,
     },
 }
 
-/// Whether arrivals are put in order, and by what.
+/// Whether arrivals are resequenced, and by what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum Resequencing {
     /// They are handed on as they come.
     Off,
-    /// By the numbers of an end of ours.
+    /// By the numbers that an internal partner puts on frames.
     ByNumber,
     /// By TCP's sequence numbers, as the plan asks for.
     ByTcp,
@@ -38,7 +38,7 @@ pub enum Order {
     ByTcpAgreed(u64),
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for Resequencing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off: frames are handed on as they come"),
@@ -65,16 +65,16 @@ pub struct Received<P> {
 pub(super) struct External<P> {
     pub(super) peer: Option<Peer>,
     config: TcpConfig,
-    /// The plan wants order whoever the partner is.
+    /// The plan wants arrivals resequenced for every partner.
     is_asked: bool,
     /// The bond at the other end that sends in turn.
     in_turn: Option<u64>,
-    /// Made when order is first wanted; kept for its counters.
-    order: Option<ByTcp<P>>,
+    /// Made when resequencing is first wanted; kept for its counters.
+    resequencer: Option<ByTcp<P>>,
 }
 
 impl<P> External<P> {
-    /// `None` if the partner is ours.
+    /// `None` if the partner is internal.
     pub(super) fn new(now: Time, plan: &Plan, bond: &Bond) -> Option<Self> {
         let Partner::External { hello } = plan.partner else { return None };
         let Config { buffer, timeout } = plan.reorder.unwrap_or_default();
@@ -90,49 +90,49 @@ impl<P> External<P> {
             }
             peer
         });
-        Some(Self { peer, config, is_asked: plan.reorder.is_some(), in_turn: None, order: None })
+        Some(Self { peer, config, is_asked: plan.reorder.is_some(), in_turn: None, resequencer: None })
     }
 
     const fn is_wanted(&self) -> bool {
         self.is_asked || self.in_turn.is_some()
     }
 
-    /// Order on arrival, while it is wanted.
+    /// The resequencer, while it is wanted.
     #[inline]
-    pub(super) fn order(&self) -> Option<&ByTcp<P>> {
-        self.order.as_ref().filter(|_| self.is_wanted())
+    pub(super) fn resequencer(&self) -> Option<&ByTcp<P>> {
+        self.resequencer.as_ref().filter(|_| self.is_wanted())
     }
 
     #[inline]
-    pub(super) fn order_mut(&mut self) -> Option<&mut ByTcp<P>> {
+    pub(super) fn resequencer_mut(&mut self) -> Option<&mut ByTcp<P>> {
         let is_wanted = self.is_wanted();
-        self.order.as_mut().filter(|_| is_wanted)
+        self.resequencer.as_mut().filter(|_| is_wanted)
     }
 
     pub(super) fn counters(&self) -> Option<&reorder::Counters> {
-        self.order.as_ref().map(Reorder::counters)
+        self.resequencer.as_ref().map(Reorder::counters)
     }
 
-    pub(super) const fn why(&self) -> Order {
+    pub(super) const fn why(&self) -> Resequencing {
         match (self.is_asked, self.in_turn) {
-            (true, _) => Order::ByTcp,
-            (false, Some(bond)) => Order::ByTcpAgreed(bond),
-            (false, None) => Order::Off,
+            (true, _) => Resequencing::ByTcp,
+            (false, Some(bond)) => Resequencing::ByTcpAgreed(bond),
+            (false, None) => Resequencing::Off,
         }
     }
 
-    /// Starts order on arrival, or ends it, and tells it the members in use.
-    pub(super) fn settle(&mut self, now: Time, members: u32, out: &mut impl FnMut(P)) {
-        if self.is_wanted() && self.order.is_none() {
-            self.order = Some(ByTcp::new(self.config).expect("the plan's bounds were checked"));
+    /// Starts resequencing, or ends it, and passes on the members in use.
+    pub(super) fn update_resequencer(&mut self, now: Time, members: u32, out: &mut impl FnMut(P)) {
+        if self.is_wanted() && self.resequencer.is_none() {
+            self.resequencer = Some(ByTcp::new(self.config).expect("the plan's bounds were checked"));
         }
         let is_wanted = self.is_wanted();
-        if let Some(order) = &mut self.order {
+        if let Some(resequencer) = &mut self.resequencer {
             if !is_wanted {
-                // When order is wanted again, flows are elsewhere.
-                order.forget(now, out);
+                // When resequencing is wanted again, flows are elsewhere.
+                resequencer.forget(now, out);
             }
-            order.set_members(now, members, out);
+            resequencer.set_members(now, members, out);
         }
     }
 
@@ -160,7 +160,7 @@ impl<P: Framed> End<P> {
     /// discovery are looked at (probes, balance-alb) and handed on; the rest is handed on, or dropped where the mode lets its
     /// member not receive. Frames that this host itself put on the device, which packet sockets show too, are not to come here.
     ///
-    /// `out` gets what is handed on: in balance-alb its destination is the bond's address again; with order on arrival each flow
+    /// `out` gets what is handed on: in balance-alb its destination is the bond's address again; with resequencing, each flow
     /// of TCP in order. The device must let through all group addresses, and the addresses of all members (in balance-alb peers
     /// write to each of them).
     pub fn receive_frame(
@@ -171,7 +171,7 @@ impl<P: Framed> End<P> {
         out: &mut impl FnMut(P),
     ) -> Received<P> {
         if self.is_stale {
-            self.settle(now, out);
+            self.update_resequencer(now, out);
         }
         let frame = packet.frame();
         let summary = Summary::read(None, false, frame);
@@ -194,12 +194,12 @@ impl<P: Framed> End<P> {
             return Received { back: None, poll };
         };
         let segment = Segment::of(frame, external.config.seed);
-        let order = external.order.as_mut().expect("it is there while it is wanted and settled");
+        let resequencer = external.resequencer.as_mut().expect("it is there while it is wanted and up to date");
         if !self.partner_uses.contains(member) {
             self.partner_uses.insert(member);
-            order.set_members(now, self.partner_uses.bits(), out);
+            resequencer.set_members(now, self.partner_uses.bits(), out);
         }
-        Received { back: order.offer(now, member.index() as u8, segment, packet, out), poll }
+        Received { back: resequencer.offer(now, member.index() as u8, segment, packet, out), poll }
     }
 
     /// Whether a frame is the bond's own and goes no further.

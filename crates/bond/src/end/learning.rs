@@ -1,11 +1,11 @@
-//! A switch's plain ports at the far end of a bond.
+//! A switch's MAC-learning ports at the far end of a bond.
 
 use crate::MemberId;
 
-/// The far end of a bond in a mode that needs no bond there: a switch's plain ports. It sends to the member by which an address was
-/// seen last, and to all of them what it has never seen.
+/// The far end of a bond in a mode that needs no bond there: a switch's MAC-learning ports. They send to the member by which an address was
+/// seen last, and flood to all members what they have never seen.
 #[derive(Clone, Debug, Default)]
-pub struct Learning {
+pub struct LearningPorts {
     /// Addresses of the host, and where they are. A host has few.
     seen: Vec<([u8; 6], MemberId)>,
 }
@@ -13,7 +13,7 @@ pub struct Learning {
 /// Addresses that a switch learns of one host.
 const LEARNED_MAX: usize = 64;
 
-impl Learning {
+impl LearningPorts {
     /// A frame from this address has come by a member.
     #[inline]
     pub fn saw(&mut self, member: MemberId, mac: [u8; 6]) {

@@ -13,7 +13,7 @@ fn end(mode: Mode, reorder: bool, system: u8) -> End<u32> {
         Time::ZERO,
         &Plan {
             config: Config::new(mode),
-            partner: Partner::Ours,
+            partner: Partner::Internal,
             reorder: reorder.then(|| reorder::Config { buffer: 64, timeout: Span::from_ms(2) }),
             mac: [2, 0, 0, 0, 0, system],
             members,
@@ -69,7 +69,7 @@ fn two_ends_in_802_3ad_come_to_use_both_members() {
 
 #[test]
 fn a_switch_learns_where_a_host_is() {
-    let mut learning = Learning::default();
+    let mut learning = LearningPorts::default();
     let (first, second, mac) = (MemberId::new(0), MemberId::new(1), [2, 0, 0, 0, 0, 1]);
     assert_eq!(learning.find(mac), None);
     learning.saw(first, mac);

@@ -106,9 +106,9 @@ fn echoes_go_by_their_identifier() {
 }
 
 #[test]
-fn errors_go_with_the_flow_they_tell_of() {
-    let told = ipv4(TCP, 0, &PORTS);
-    let error = [&[3, 4, 0, 0, 0, 0, 5, 0xdc], &told[..]].concat();
+fn errors_go_with_the_flow_they_quote() {
+    let quoted = ipv4(TCP, 0, &PORTS);
+    let error = [&[3, 4, 0, 0, 0, 0, 5, 0xdc], &quoted[..]].concat();
     let mut outer = ipv4(ICMP, 0, &error);
     outer[12..20].copy_from_slice(&[9, 9, 9, 9, 8, 8, 8, 8]);
     let frame = ethernet(IPV4, &outer);

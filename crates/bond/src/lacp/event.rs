@@ -51,43 +51,43 @@ impl fmt::Display for Partner {
 pub enum Event {
     /// The other end of a port became another one, or was heard first.
     PartnerChanged {
-        /// The member.
+        /// The member whose partner changed.
         port: MemberId,
-        /// Whom it had before.
+        /// The partner that it had before.
         from: Partner,
-        /// Whom it has now.
+        /// The partner that it has now.
         to: Partner,
     },
     /// A port's partner fell silent.
     PartnerSilent {
-        /// The member.
+        /// The member whose port it is.
         port: MemberId,
     },
     /// No LACPDU came: the port is used alone, if at all.
     NoPartner {
-        /// The member.
+        /// The member whose port it is.
         port: MemberId,
     },
     /// A port heard its own bond: a loop, or another system with the same address. It is kept out.
     Looped {
-        /// The member.
+        /// The member whose port it is.
         port: MemberId,
     },
     /// This end does not come in sync.
     ActorChurn {
-        /// The member.
+        /// The member whose port it is.
         port: MemberId,
     },
     /// The partner's end does not come in sync.
     PartnerChurn {
-        /// The member.
+        /// The member whose port it is.
         port: MemberId,
     },
     /// Another aggregate is used from now on, or none.
     Active {
         /// The partner of its ports.
         partner: Option<Partner>,
-        /// Its members.
+        /// The members of that aggregate.
         ports: MemberSet,
     },
 }

@@ -37,7 +37,7 @@ impl Port {
     pub(super) fn mux_step(&mut self, now: Time, ready: bool, wait: Span) -> bool {
         let selected = self.selected == Selected::Selected;
         let wanted = selected && self.partner.state.has(LacpState::SYNCHRONIZATION);
-        let both_ways = wanted && self.partner.state.has(LacpState::COLLECTING);
+        let both_directions = wanted && self.partner.state.has(LacpState::COLLECTING);
         let next = match self.mux {
             MuxState::Detached if self.selected != Selected::Unselected => MuxState::Waiting,
             MuxState::Waiting if self.selected == Selected::Unselected => MuxState::Detached,
@@ -45,8 +45,8 @@ impl Port {
             MuxState::Attached if !selected => MuxState::Detached,
             MuxState::Attached if wanted => MuxState::Collecting,
             MuxState::Collecting if !wanted => MuxState::Attached,
-            MuxState::Collecting if both_ways => MuxState::Distributing,
-            MuxState::Distributing if !both_ways => MuxState::Collecting,
+            MuxState::Collecting if both_directions => MuxState::Distributing,
+            MuxState::Distributing if !both_directions => MuxState::Collecting,
             _ => return false,
         };
         self.enter_mux(next, now + wait);
@@ -60,9 +60,9 @@ impl Port {
         }
         self.wait_while = if next == MuxState::Waiting { waited_at } else { Time::NEVER };
         let before = self.actor.state;
-        self.tell(LacpState::SYNCHRONIZATION, !matches!(next, MuxState::Detached | MuxState::Waiting));
-        self.tell(LacpState::COLLECTING, matches!(next, MuxState::Collecting | MuxState::Distributing));
-        self.tell(LacpState::DISTRIBUTING, next == MuxState::Distributing);
+        self.set_actor_state(LacpState::SYNCHRONIZATION, !matches!(next, MuxState::Detached | MuxState::Waiting));
+        self.set_actor_state(LacpState::COLLECTING, matches!(next, MuxState::Collecting | MuxState::Distributing));
+        self.set_actor_state(LacpState::DISTRIBUTING, next == MuxState::Distributing);
         self.ntt |= self.actor.state != before;
     }
 }

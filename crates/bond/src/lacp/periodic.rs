@@ -38,7 +38,7 @@ impl Port {
             if short { (PeriodicState::FastPeriodic, FAST_PERIOD) } else { (PeriodicState::SlowPeriodic, SLOW_PERIOD) };
         // From slow to fast by way of PERIODIC_TX: the partner may be about to give up. From fast to slow nothing is sent.
         let hurried = self.periodic == PeriodicState::SlowPeriodic && short;
-        // A link that comes up, or back, is told of at once, not after a period: a partner such as Linux counts its wait from then.
+        // A link that comes up, or back, is announced at once, not after a period: a partner such as Linux counts its wait from then.
         let starts = self.periodic == PeriodicState::NoPeriodic;
         if starts || hurried || now >= self.periodic_timer {
             self.ntt = true;

@@ -33,7 +33,7 @@ pub enum Selected {
 /// What came in and went out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// LACPDUs sent.
+    /// LACPDUs that were sent.
     pub sent: u64,
     /// LACPDUs received that were well-formed.
     pub received: u64,
@@ -47,7 +47,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Payloads of other slow protocols.
     pub other_protocol: u64,
-    /// Markers answered.
+    /// Markers that were answered.
     pub markers_answered: u64,
     /// Markers left without an answer, as there were too many.
     pub markers_dropped: u64,
@@ -83,7 +83,7 @@ pub(super) struct Port {
     pub(super) aggregator: Option<MemberId>,
     pub(super) actor_churn: Churn,
     pub(super) partner_churn: Churn,
-    /// Something is to be told (`NTT`).
+    /// An LACPDU is due (`NTT`, need to transmit).
     pub(super) ntt: bool,
     pub(super) sent: Pace<TRANSMIT_MAX>,
     pub(super) pending: Option<LacpRepr>,
@@ -180,7 +180,7 @@ impl Port {
     }
 
     /// Sets or clears bits of the own state.
-    pub(super) fn tell(&mut self, flags: LacpState, set: bool) {
+    pub(super) fn set_actor_state(&mut self, flags: LacpState, set: bool) {
         self.actor.state = self.actor.state.with(flags, set);
     }
 

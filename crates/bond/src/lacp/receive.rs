@@ -57,7 +57,7 @@ impl Port {
     pub(super) fn initialize(&mut self, settings: &Settings) {
         self.selected = Selected::Unselected;
         self.record_default(settings);
-        self.tell(LacpState::EXPIRED, false);
+        self.set_actor_state(LacpState::EXPIRED, false);
         self.receive = ReceiveState::PortDisabled;
         self.partner.state = self.partner.state.with(LacpState::SYNCHRONIZATION, false);
         self.current_while = Time::NEVER;
@@ -101,24 +101,24 @@ impl Port {
             self.selected = Selected::Unselected;
             self.counters.partner_changes += 1;
         }
-        self.ntt |= self.tells_otherwise(&pdu.partner);
+        self.ntt |= self.differs_from_actor(&pdu.partner);
         self.record(pdu);
-        self.tell(LacpState::EXPIRED, false);
+        self.set_actor_state(LacpState::EXPIRED, false);
         self.receive = ReceiveState::Current;
         self.current_while = now + if settings.rate == LacpRate::Fast { SHORT_TIMEOUT } else { LONG_TIMEOUT };
         Received { partner_changed, ..Received::default() }
     }
 
     /// `update_NTT`: what the partner knows of this end is not what is true.
-    fn tells_otherwise(&self, seen: &LacpInfo) -> bool {
-        let told = LacpState(
+    fn differs_from_actor(&self, seen: &LacpInfo) -> bool {
+        let compared = LacpState(
             LacpState::ACTIVITY.0 | LacpState::TIMEOUT.0 | LacpState::SYNCHRONIZATION.0 | LacpState::AGGREGATION.0,
         );
-        let mask = |info: &LacpInfo| LacpInfo { state: info.state.only(told), ..*info };
+        let mask = |info: &LacpInfo| LacpInfo { state: info.state.only(compared), ..*info };
         mask(seen) != mask(&self.actor)
     }
 
-    /// `recordPDU`: takes over what the partner says of itself. It is in sync if it means this port and will keep telling so.
+    /// `recordPDU`: takes over what the partner says of itself. It is in sync if it means this port and will keep saying so.
     fn record(&mut self, pdu: &LacpRepr) {
         self.heard = same_end(&pdu.partner, &self.actor);
         let sender = pdu.actor.state;
@@ -128,7 +128,7 @@ impl Port {
         let in_sync = sender.has(LacpState::SYNCHRONIZATION) && means_us && maintained;
         self.partner = pdu.actor;
         self.partner.state = sender.with(LacpState::SYNCHRONIZATION, in_sync);
-        self.tell(LacpState::DEFAULTED, false);
+        self.set_actor_state(LacpState::DEFAULTED, false);
     }
 
     fn enter_port_disabled(&mut self) {
@@ -144,7 +144,7 @@ impl Port {
         self.receive = ReceiveState::Expired;
         self.partner.state = self.partner.state.with(LacpState::SYNCHRONIZATION, false).with(LacpState::TIMEOUT, true);
         self.current_while = now + SHORT_TIMEOUT;
-        self.tell(LacpState::EXPIRED, true);
+        self.set_actor_state(LacpState::EXPIRED, true);
     }
 
     /// True if there was a partner until now.
@@ -154,7 +154,7 @@ impl Port {
             self.selected = Selected::Unselected;
         }
         self.record_default(settings);
-        self.tell(LacpState::EXPIRED, false);
+        self.set_actor_state(LacpState::EXPIRED, false);
         self.receive = ReceiveState::Defaulted;
         self.current_while = Time::NEVER;
         changed
@@ -163,7 +163,7 @@ impl Port {
     fn enter_lacp_disabled(&mut self, settings: &Settings) {
         self.selected = Selected::Unselected;
         self.record_default(settings);
-        self.tell(LacpState::EXPIRED, false);
+        self.set_actor_state(LacpState::EXPIRED, false);
         self.receive = ReceiveState::LacpDisabled;
         self.current_while = Time::NEVER;
         self.pending = None;
@@ -172,7 +172,7 @@ impl Port {
     fn record_default(&mut self, settings: &Settings) {
         self.partner = default_partner(settings);
         self.heard = false;
-        self.tell(LacpState::DEFAULTED, true);
+        self.set_actor_state(LacpState::DEFAULTED, true);
     }
 }
 

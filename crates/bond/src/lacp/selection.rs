@@ -181,8 +181,8 @@ impl Lacp {
         }
         self.unclaimed_since = self.unclaimed_since.min(now);
         let impatient = now >= self.unclaimed_since + PATIENCE;
-        let ours = (self.settings.system_priority, self.settings.system);
-        let goes_first = |it: &Candidate| (it.partner.priority, it.partner.system) < ours;
+        let local = (self.settings.system_priority, self.settings.system);
+        let goes_first = |it: &Candidate| (it.partner.priority, it.partner.system) < local;
         candidates
             .iter()
             .filter(|it| it.claimed && (impatient || goes_first(it)))

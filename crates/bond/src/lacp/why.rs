@@ -16,7 +16,7 @@ use crate::MemberId;
 pub enum Reason {
     /// It does, with others or in an aggregate where others may join.
     Distributes {
-        /// Whose ports are at the other ends.
+        /// The partner at the other ends.
         partner: Partner,
         /// How many ports distribute.
         ports: u8,
@@ -40,7 +40,7 @@ pub enum Reason {
     NothingHeardYet,
     /// Its partner should have sent an LACPDU.
     PartnerSilent {
-        /// Who it was.
+        /// The partner that fell silent.
         partner: Partner,
     },
     /// No LACPDU comes, and another port is used.
@@ -50,21 +50,21 @@ pub enum Reason {
     },
     /// The partner does not want this link in any aggregate.
     PartnerIndividual {
-        /// Who it is.
+        /// The partner at the other end.
         partner: Partner,
     },
     /// Its speed or duplex is not that of the ports that are used.
     OtherSpeed {
-        /// In Mbit/s.
+        /// Its rate in Mbit/s.
         speed_mbps: u32,
         /// Those of the ports that are used.
         used_mbps: u32,
     },
     /// Its partner is not that of the ports that are used.
     OtherPartner {
-        /// Its partner.
+        /// The port's partner.
         partner: Partner,
-        /// Theirs.
+        /// The partner of the aggregate in use.
         used: Partner,
     },
     /// It waits for other ports to come up.
@@ -72,21 +72,21 @@ pub enum Reason {
         /// For so long still; zero if it waits for a port that came later.
         left: Span,
     },
-    /// Its partner does not know of it: LACPDUs pass in one direction only, or the partner was told of another port.
+    /// Its partner does not know of it: LACPDUs pass in one direction only, or the partner has heard of another port.
     NotHeard {
-        /// Who it is.
+        /// The partner at the other end.
         partner: Partner,
     },
     /// Its partner has not put its own end into an aggregate.
     PartnerNotInSync {
-        /// Who it is.
+        /// The partner at the other end.
         partner: Partner,
         /// The partner's port.
         port: u16,
     },
     /// Its partner is in sync, but does not accept frames yet.
     PartnerNotCollecting {
-        /// Who it is.
+        /// The partner at the other end.
         partner: Partner,
         /// The partner's port.
         port: u16,
@@ -95,11 +95,11 @@ pub enum Reason {
     Moving,
 }
 
-/// What a reason means to who waits until a bond carries all that it can.
+/// What a reason means for convergence: a bond has converged when it carries all that it can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Convergence {
     /// It carries frames with its partner's consent, or has no link to carry them on.
-    Settled,
+    Converged,
     /// The next LACPDU, or a timer within seconds, may change it.
     Pending,
     /// It stays so until somebody changes a link, a setting or the partner.
@@ -114,16 +114,16 @@ impl Reason {
 
     /// Whether something better may come of it by itself. Of a port that stands by, the answer holds once a port of the aggregate in use
     /// distributes: until then that one is pending.
-    pub const fn standing(&self) -> Standing {
+    pub const fn convergence(&self) -> Convergence {
         match self {
-            Self::Distributes { .. } | Self::LinkDown => Standing::Settled,
+            Self::Distributes { .. } | Self::LinkDown => Convergence::Converged,
             Self::NothingHeardYet
             | Self::PartnerSilent { .. }
             | Self::Waiting { .. }
             | Self::NotHeard { .. }
             | Self::PartnerNotInSync { .. }
             | Self::PartnerNotCollecting { .. }
-            | Self::Moving => Standing::Pending,
+            | Self::Moving => Convergence::Pending,
             Self::DistributesAlone
             | Self::BelowMinLinks { .. }
             | Self::HalfDuplex
@@ -131,7 +131,7 @@ impl Reason {
             | Self::NoPartner { .. }
             | Self::PartnerIndividual { .. }
             | Self::OtherSpeed { .. }
-            | Self::OtherPartner { .. } => Standing::LeftOut,
+            | Self::OtherPartner { .. } => Convergence::LeftOut,
         }
     }
 }
@@ -194,7 +194,7 @@ impl fmt::Display for Reason {
 pub struct Why {
     /// The port's number in LACPDUs: its member's index and one.
     pub number: u16,
-    /// The reason.
+    /// Why it does or does not carry frames.
     pub reason: Reason,
 }
 

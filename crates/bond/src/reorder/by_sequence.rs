@@ -1,4 +1,4 @@
-//! In order by the bond's own numbers: the peer is ours and counts what it sends over all members.
+//! In order by the bond's own numbers: the peer is internal and counts what it sends over all members.
 
 use core::cmp::Ordering;
 
@@ -265,7 +265,7 @@ impl<P> Reorder<P> for BySequence<P> {
         while let Some((place, arrived)) = self.slots.oldest()
             && arrived + self.config.timeout <= now
         {
-            // What waits lies within one window of `next`, so its place tells its number.
+            // What waits lies within one window of `next`, so its slot gives its number.
             let ahead = place.wrapping_sub(self.next as u32) & (self.config.buffer - 1);
             self.give_up_to(now, self.next + u64::from(ahead), Rule::Timeout, out);
         }

@@ -27,7 +27,7 @@ const SKEW_DECAY: u64 = 1_024;
 /// How long to wait for what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Timeout {
-    /// So long.
+    /// It is always this long.
     Fixed(Span),
     /// Twice the skew between the members, as repairs show it; never longer than this, and so long until there was a repair.
     Measured(Span),
@@ -232,7 +232,7 @@ impl<P> ByTcp<P> {
         if flow.behind >= BEHIND_MAX {
             self.restart(now, at, next, out);
         } else if gap.from <= seq && seq < gap.to {
-            // Or it was sent again, which cannot be told apart; the ceiling bounds what that may do.
+            // Or it was sent again, which looks the same; the ceiling bounds what that may do.
             self.repair_took(now.since(gap.since));
         }
         out(packet);

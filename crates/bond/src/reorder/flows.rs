@@ -68,7 +68,7 @@ impl Flow {
         self.first == NIL
     }
 
-    /// Who makes room first: flows for which nothing waits, of those such without data, of those the one idle for longest.
+    /// The classes of entries that make room, in this order: flows for which nothing waits, of those such without data, of those the one idle for longest.
     const fn claim(&self) -> (bool, bool, Time) {
         (!self.is_empty(), self.carried, self.used)
     }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_told_apart() {
+    fn flows_are_distinguished() {
         let flow = |frame: &[u8], seed| Segment::of(frame, seed).unwrap().flow;
         let plain = frame(4, None, &[]);
         let mut other = plain.clone();

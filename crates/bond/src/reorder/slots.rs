@@ -8,14 +8,14 @@ pub(super) const NIL: u32 = u32::MAX;
 /// Packets in numbered places. Invariant: those that wait form a list from the oldest to the newest arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Slots<P> {
-    places: Box<[Place<P>]>,
+    places: Box<[Slot<P>]>,
     oldest: u32,
     newest: u32,
     len: u32,
 }
 
 #[derive(Clone, Debug)]
-struct Place<P> {
+struct Slot<P> {
     packet: Option<P>,
     arrived: Time,
     older: u32,
@@ -25,7 +25,7 @@ struct Place<P> {
 impl<P> Slots<P> {
     /// Empty places `0..size`.
     pub(super) fn new(size: u32) -> Self {
-        let place = || Place { packet: None, arrived: Time::ZERO, older: NIL, newer: NIL };
+        let place = || Slot { packet: None, arrived: Time::ZERO, older: NIL, newer: NIL };
         Self { places: (0..size).map(|_| place()).collect(), oldest: NIL, newest: NIL, len: 0 }
     }
 
@@ -53,7 +53,7 @@ impl<P> Slots<P> {
     pub(super) fn put(&mut self, place: u32, now: Time, packet: P) {
         let slot = &mut self.places[place as usize];
         assert!(slot.packet.is_none(), "one place holds one packet");
-        *slot = Place { packet: Some(packet), arrived: now, older: self.newest, newer: NIL };
+        *slot = Slot { packet: Some(packet), arrived: now, older: self.newest, newer: NIL };
         match self.places.get_mut(self.newest as usize) {
             Some(before) => before.newer = place,
             None => self.oldest = place,

@@ -2,7 +2,7 @@
 
 use crate::{MEMBERS_MAX, MemberId, MemberSet};
 
-/// Usable members.
+/// The members that may send.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     members: [MemberId; MEMBERS_MAX],

@@ -14,17 +14,17 @@ const INTERVAL_S: u64 = 10;
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     member: Option<MemberId>,
-    /// Since the last interval began.
+    /// Bytes since the last interval began.
     bytes: u64,
     /// In the interval before, bytes a second; at least 1, so that fresh buckets spread as well.
     load: u64,
 }
 
-/// Loads, learned.
+/// The loads of members, as measured by what they sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Tlb {
     buckets: Box<[Bucket; BUCKETS]>,
-    /// Of each member, bytes a second.
+    /// The load of each member, bytes a second.
     loads: [u64; MEMBERS_MAX],
     /// What went over the active member since it cannot be balanced, in bytes.
     unbalanced: u64,

@@ -2,7 +2,7 @@
 
 use bond::Carrier;
 use bond::config::LacpRate;
-use bond::lacp::{ChurnState, Event, PeriodicState, ReceiveState, Settings, Standing};
+use bond::lacp::{ChurnState, Convergence, Event, PeriodicState, ReceiveState, Settings};
 use machine::{Span, Time};
 
 use crate::lacp::world::{World, fast, member, system};
@@ -22,7 +22,7 @@ fn all_members_distribute_in_less_than_two_seconds_at_the_fast_rate() {
     }
 }
 
-/// Who waits until a bond of ours has settled hears that it will, until it has: not that a member is left out meanwhile.
+/// A bond that is on its way to convergence says so until it has converged, and does not say meanwhile that a member is left out.
 #[test]
 fn all_members_are_pending_until_they_distribute() {
     for seed in 0..20 {
@@ -35,20 +35,20 @@ fn all_members_are_pending_until_they_distribute() {
             let standings = (0..2).flat_map(|bond| (0..4).map(move |id| (bond, member(id))));
             let left_out = standings
                 .filter_map(|(bond, id)| world.bonds[bond].why(world.now, id))
-                .find(|why| why.reason.standing() == Standing::LeftOut);
+                .find(|why| why.reason.convergence() == Convergence::LeftOut);
             assert_eq!(left_out, None, "seed {seed} at {:?}", world.now);
             assert!(world.now < Time::ZERO + Span::from_secs(4), "{}", world.reasons());
         }
         assert!((0..4).all(|id| {
             let why = world.bonds[0].why(world.now, member(id)).unwrap();
-            why.reason.standing() == Standing::Settled
+            why.reason.convergence() == Convergence::Converged
         }));
     }
 }
 
 /// Linux counts its wait of two seconds from the first LACPDU that it hears.
 #[test]
-fn a_link_that_comes_back_is_told_of_at_once() {
+fn a_link_that_comes_back_is_announced_at_once() {
     let mut world = World::pair(1, fast(1), fast(2), 1);
     world.run_until_distributing(&[1, 1], Span::from_secs(2));
     world.pull(0);

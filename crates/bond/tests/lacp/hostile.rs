@@ -69,7 +69,7 @@ fn a_loop_behind_a_partner_keeps_the_port_out() {
     let mut bench = Bench::new();
     for _ in 0..5 {
         bench.say(partner(0x3f));
-        let echo = bench.told;
+        let echo = bench.last_sent;
         bench.receive(&echo);
         bench.run(Span::from_secs(1));
     }
@@ -93,7 +93,7 @@ fn of_a_flood_the_last_counts_and_little_is_answered() {
         bench.now = Time::from_ns(n * 10_000);
         let mut liar = partner(rng.bits() as u8);
         liar.system = [2, 0, 1, rng.bits() as u8, rng.bits() as u8, rng.bits() as u8];
-        bench.receive(&LacpRepr { actor: liar, partner: bench.told.actor, collector_max_delay: 0 });
+        bench.receive(&LacpRepr { actor: liar, partner: bench.last_sent.actor, collector_max_delay: 0 });
         bench.drain();
     }
     bench.say(partner(0x3d));

@@ -7,12 +7,12 @@ use wire::{LacpInfo, LacpPacket, LacpRepr, LacpState, MarkerPacket, MarkerRepr, 
 
 use crate::lacp::world::{fast, member, system};
 
-/// One port of ours and a partner that says what a test makes it say.
+/// One port, and a partner that says what a test makes it say.
 pub struct Bench {
     pub now: Time,
     pub lacp: Lacp,
     /// The last LACPDU that we sent.
-    pub told: LacpRepr,
+    pub last_sent: LacpRepr,
     pub markers: Vec<MarkerRepr>,
 }
 
@@ -21,7 +21,7 @@ impl Bench {
         let mut lacp = Lacp::new(fast(1));
         lacp.add_port(Time::ZERO, member(0), [2, 1, 0, 0, 0, 7], 0xff);
         lacp.link(member(0), Carrier::up(1_000));
-        let mut bench = Self { now: Time::ZERO, lacp, told: LacpRepr::default(), markers: vec![] };
+        let mut bench = Self { now: Time::ZERO, lacp, last_sent: LacpRepr::default(), markers: vec![] };
         bench.drain();
         bench
     }
@@ -33,7 +33,7 @@ impl Bench {
                     assert_eq!(frame[..6], SLOW_PROTOCOLS);
                     assert_eq!(frame[6..14], [2, 1, 0, 0, 0, 7, 0x88, 0x09]);
                     if let Ok(packet) = LacpPacket::new_checked(&frame[14..]) {
-                        self.told = LacpRepr::parse(&packet);
+                        self.last_sent = LacpRepr::parse(&packet);
                     } else {
                         self.markers.push(MarkerRepr::parse(&MarkerPacket::new_checked(&frame[14..]).unwrap()));
                     }
@@ -57,9 +57,9 @@ impl Bench {
         self.now = until;
     }
 
-    /// The partner says this of itself, and of us what we told last.
+    /// The partner says this of itself, and of this port what the port sent last.
     pub fn say(&mut self, actor: LacpInfo) {
-        self.receive(&LacpRepr { actor, partner: self.told.actor, collector_max_delay: 0 });
+        self.receive(&LacpRepr { actor, partner: self.last_sent.actor, collector_max_delay: 0 });
         self.drain();
     }
 
@@ -74,7 +74,7 @@ impl Bench {
     }
 
     fn own_state(&self) -> u8 {
-        self.told.actor.state.0
+        self.last_sent.actor.state.0
     }
 }
 
@@ -129,7 +129,7 @@ fn open_vswitch_shows_all_bits_at_once() {
     assert_eq!(bench.lacp.members().distributing.bits(), 0, "this end is not attached yet");
     bench.run(Span::from_ms(501));
     assert_eq!(bench.lacp.members().distributing.bits(), 1);
-    // It asks for long timeouts, so it is told every 30 s.
+    // It asks for long timeouts, so it gets an LACPDU every 30 s.
     bench.run(Span::from_secs(2));
     let before = bench.lacp.status(member(0)).unwrap().counters.sent;
     bench.say(partner(0x3d));

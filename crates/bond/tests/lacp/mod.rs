@@ -1,4 +1,4 @@
-//! LACP over simulated links: bonds of ours against each other, and against partners that are written by hand.
+//! LACP over simulated links: bonds of Heddle against each other, and against partners that are written by hand.
 
 mod bring_up;
 mod faults;

@@ -78,8 +78,8 @@ fn carry_out(world: &mut World, happening: &Happening) {
     }
 }
 
-/// All is mended; what a slow end believed for 90 s has to pass, and the 30 s of the other's next LACPDU.
-fn mend(world: &mut World, speeds: &[bool]) {
+/// All faults end; what a slow end believed for 90 s has to pass, and the 30 s of the other's next LACPDU.
+fn heal(world: &mut World, speeds: &[bool]) {
     world.mute = vec![false, false];
     for (cable, &quick) in speeds.iter().enumerate() {
         for (bond, id) in world.cables[cable].ends {
@@ -112,16 +112,16 @@ proptest! {
             carry_out(&mut world, happening);
             world.run(Span::from_ms(*pause_ms));
         }
-        mend(&mut world, &speeds);
-        let [ours, theirs] = world.distributing()[..] else { panic!("two bonds") };
-        prop_assert_ne!(ours, 0, "{}", world.reasons());
+        heal(&mut world, &speeds);
+        let [local, remote] = world.distributing()[..] else { panic!("two bonds") };
+        prop_assert_ne!(local, 0, "{}", world.reasons());
         for cable in &world.cables {
             let [(_, here), (_, there)] = cable.ends;
-            prop_assert_eq!(ours >> here & 1, theirs >> there & 1, "{}", world.reasons());
+            prop_assert_eq!(local >> here & 1, remote >> there & 1, "{}", world.reasons());
         }
         // All links of one speed are used: the cables of the aggregate are all that could be in it.
         let in_use = |quick: bool| speeds.iter().zip(&world.cables).filter(|(it, _)| **it == quick).fold(0, |set, (_, cable)| set | 1 << cable.ends[0].1);
-        prop_assert!(ours == in_use(true) || ours == in_use(false), "{:b} distribute\n{}", ours, world.reasons());
+        prop_assert!(local == in_use(true) || local == in_use(false), "{:b} distribute\n{}", local, world.reasons());
         let since = world.changed_at.clone();
         world.run(Span::from_secs(300));
         prop_assert_eq!(&world.changed_at, &since, "nothing flaps:\n{}", world.reasons());

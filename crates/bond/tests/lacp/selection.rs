@@ -66,7 +66,7 @@ fn ends_that_choose_differently_agree_all_the_same() {
         world.plug((0, 0), (1, 0), 1_000);
         world.plug((0, 1), (1, 1), 1_000);
         world.plug((0, 2), (1, 2), 10_000);
-        // The end whose system goes first has its way.
+        // The end whose system goes first decides.
         let wanted = if a == AdSelect::Bandwidth { 0b100 } else { 0b011 };
         world.run_until_distributing(&[wanted, wanted], Span::from_secs(4));
         let since = world.changed_at.clone();

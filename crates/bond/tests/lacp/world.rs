@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use bond::config::LacpRate;
-use bond::lacp::{Event, Lacp, MuxState, Output, Reason, Settings, Standing};
+use bond::lacp::{Convergence, Event, Lacp, MuxState, Output, Reason, Settings};
 use bond::{Carrier, MemberId};
 use machine::{Rng, Span, Step, Time};
 use wire::LacpState;
 
 /// The end of a cable: which bond, which member.
-pub type End = (usize, u8);
+pub type CableEnd = (usize, u8);
 
 pub struct Cable {
-    pub ends: [End; 2],
+    pub ends: [CableEnd; 2],
     pub delay: Span,
     /// Of 100 frames so many are lost.
     pub loss_percent: u32,
@@ -29,7 +29,7 @@ pub struct World {
     pub changed_at: Vec<Time>,
     pub sent: u64,
     /// Frames on their way: when they arrive, and a number that keeps equal times in order.
-    flying: BTreeMap<(Time, u64), (End, Vec<u8>)>,
+    flying: BTreeMap<(Time, u64), (CableEnd, Vec<u8>)>,
     /// Bonds whose frames go nowhere and that hear nothing, as if their process stood still.
     pub mute: Vec<bool>,
     rng: Rng,
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Lays a cable of 50 us between two members. Both ends see their carrier at once.
-    pub fn plug(&mut self, a: End, b: End, speed_mbps: u32) {
+    pub fn plug(&mut self, a: CableEnd, b: CableEnd, speed_mbps: u32) {
         self.cables.push(Cable { ends: [a, b], delay: Span::from_us(50), loss_percent: 0, plugged: true });
         for end in [a, b] {
             self.link(end, true, speed_mbps);
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    pub fn link(&mut self, end: End, up: bool, speed_mbps: u32) {
+    pub fn link(&mut self, end: CableEnd, up: bool, speed_mbps: u32) {
         self.bonds[end.0].link(member(end.1), if up { Carrier::up(speed_mbps) } else { Carrier::DOWN });
         self.drain(end.0);
     }
@@ -140,7 +140,7 @@ impl World {
         self.bonds.iter().enumerate().map(of).collect()
     }
 
-    pub fn why(&self, end: End) -> String {
+    pub fn why(&self, end: CableEnd) -> String {
         self.bonds[end.0].why(self.now, member(end.1)).unwrap().to_string()
     }
 
@@ -189,7 +189,7 @@ impl World {
         panic!("bond {bond} never comes to rest");
     }
 
-    fn send(&mut self, from: End, frame: &[u8]) {
+    fn send(&mut self, from: CableEnd, frame: &[u8]) {
         self.sent += 1;
         let Some(cable) = self.cables.iter().find(|cable| cable.plugged && cable.ends.contains(&from)) else { return };
         let lost = self.rng.below(100) < cable.loss_percent;
@@ -228,14 +228,14 @@ fn check_promises(bond: &Lacp, now: Time) {
     check_standings(bond, now);
 }
 
-/// Who waits for a bond is not told that all is decided while nothing is carried, but when there is nothing to carry it on.
+/// A bond does not say that all is decided while nothing is carried, except when there is nothing to carry it on.
 fn check_standings(bond: &Lacp, now: Time) {
     let whys: Vec<_> = (0..32).filter_map(|id| bond.why(now, member(id))).collect();
-    let decided = whys.iter().all(|why| why.reason.standing() != Standing::Pending);
+    let decided = whys.iter().all(|why| why.reason.convergence() != Convergence::Pending);
     let cannot = |reason: Reason| matches!(reason, Reason::LinkDown | Reason::Looped);
     let carries = !bond.members().distributing.is_empty();
     assert!(!decided || carries || whys.iter().all(|why| cannot(why.reason)), "{whys:?}");
-    let all_settled = whys.iter().all(|why| why.reason.standing() == Standing::Settled);
+    let all_converged = whys.iter().all(|why| why.reason.convergence() == Convergence::Converged);
     let with_link = whys.iter().filter(|why| why.reason != Reason::LinkDown).count();
-    assert!(!all_settled || bond.members().distributing.len() == with_link, "{whys:?}");
+    assert!(!all_converged || bond.members().distributing.len() == with_link, "{whys:?}");
 }

@@ -1,4 +1,4 @@
-//! balance-alb: which member's address each peer is told.
+//! balance-alb: which member's address the bond announces to each peer.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -34,20 +34,20 @@ fn arp_reply(from: [u8; 6], sender: [u8; 4], to: [u8; 6], target: [u8; 4]) -> Ve
     arp(ArpOperation::Reply, (from, sender), (to, target), to)
 }
 
-fn told(frame: &[u8]) -> [u8; 6] {
+fn announced_mac(frame: &[u8]) -> [u8; 6] {
     let ethernet = EthernetPacket::new_checked(frame).unwrap();
     let arp = ArpPacket::new_checked(ethernet.payload()).unwrap();
     assert_eq!(ethernet.src(), arp.sender_mac());
     arp.sender_mac()
 }
 
-const OURS: [u8; 4] = [10, 0, 0, 1];
+const LOCAL: [u8; 4] = [10, 0, 0, 1];
 
-/// Answers the peers `n` from 1 on; who is told which member's address.
+/// The host answers the peers `n` from 1 on: which member's address is announced to each.
 fn answer(bond: &mut bond::Bond, n: u8) -> usize {
-    let mut reply = arp_reply(mac(0), OURS, mac(50 + n), [10, 0, 0, 50 + n]);
+    let mut reply = arp_reply(mac(0), LOCAL, mac(50 + n), [10, 0, 0, 50 + n]);
     let Transmit::One(member) = bond.transmit_frame(Time::ZERO, &mut reply) else { panic!("not sent") };
-    assert_eq!(told(&reply), bond.member(member).unwrap().mac());
+    assert_eq!(announced_mac(&reply), bond.member(member).unwrap().mac());
     member.index()
 }
 
@@ -58,12 +58,12 @@ fn peers_are_spread_over_the_members_and_stay() {
     assert_eq!(first, [0, 1, 2, 0, 1, 2]);
     assert_eq!((1..=6).map(|n| answer(&mut bond, n)).collect::<Vec<_>>(), first);
     assert_eq!(bond.peers().filter(|(_, _, member)| *member == id(2)).count(), 2);
-    let second = (IpAddr::from(OURS), IpAddr::from([10, 0, 0, 52]), id(1));
+    let second = (IpAddr::from(LOCAL), IpAddr::from([10, 0, 0, 52]), id(1));
     assert!(bond.peers().any(|peer| peer == second));
 }
 
 #[test]
-fn peers_of_a_lost_member_are_told_another_address() {
+fn another_address_is_announced_to_peers_of_a_lost_member() {
     let mut bond = bond("mode=6", 2);
     for n in 1..=4 {
         answer(&mut bond, n);
@@ -71,7 +71,7 @@ fn peers_of_a_lost_member_are_told_another_address() {
     bond.carrier(ms(1), id(1), Carrier::DOWN);
     let frames: Vec<_> =
         sent(&drain(&mut bond, ms(1))).into_iter().filter(|(_, frame)| frame[12..14] == [8, 6]).collect();
-    let peers: Vec<_> = frames.iter().map(|(member, frame)| (*member, frame[5], told(frame)[5])).collect();
+    let peers: Vec<_> = frames.iter().map(|(member, frame)| (*member, frame[5], announced_mac(frame)[5])).collect();
     assert_eq!(peers, [(0, 52, 0), (0, 54, 0)]);
     // Once more, since a frame may be lost; then silence.
     assert_eq!(sent(&drain(&mut bond, ms(101))).len(), 2);
@@ -82,24 +82,27 @@ fn peers_of_a_lost_member_are_told_another_address() {
     // The switch learns at once that the member has its address again.
     let (taught, frames): (Vec<_>, Vec<_>) = frames.into_iter().partition(|(_, frame)| frame[12..14] == [0x90, 0]);
     assert_eq!(taught.iter().map(|(member, frame)| (*member, frame[6..12] == mac(1))).collect::<Vec<_>>(), [(1, true)]);
-    assert_eq!(frames.iter().filter(|(member, frame)| *member == 1 && told(frame) == mac(1)).count(), 2);
+    assert_eq!(frames.iter().filter(|(member, frame)| *member == 1 && announced_mac(frame) == mac(1)).count(), 2);
 }
 
 #[test]
-fn a_broadcast_request_makes_all_peers_be_told_again() {
+fn after_a_broadcast_request_all_is_announced_again() {
     let mut bond = bond("mode=6", 2);
     for n in 1..=3 {
         answer(&mut bond, n);
     }
-    let mut request = arp_request(mac(0), OURS, [10, 0, 0, 99]);
+    let mut request = arp_request(mac(0), LOCAL, [10, 0, 0, 99]);
     assert_eq!(bond.transmit_frame(Time::ZERO, &mut request), Transmit::One(id(0)));
-    assert_eq!(told(&request), mac(0));
+    assert_eq!(announced_mac(&request), mac(0));
     assert_eq!(bond.next_deadline(), ms(100));
     assert_eq!(sent(&drain(&mut bond, ms(100))).len(), 3);
     // The answer makes the fourth known.
-    bond.receive_frame(ms(300), id(0), &arp_reply(mac(99), [10, 0, 0, 99], mac(0), OURS));
+    bond.receive_frame(ms(300), id(0), &arp_reply(mac(99), [10, 0, 0, 99], mac(0), LOCAL));
     let frames = sent(&drain(&mut bond, ms(400)));
-    assert!(frames.iter().any(|(member, frame)| *member == 1 && frame[5] == 99 && told(frame) == mac(1)), "{frames:?}");
+    assert!(
+        frames.iter().any(|(member, frame)| *member == 1 && frame[5] == 99 && announced_mac(frame) == mac(1)),
+        "{frames:?}"
+    );
 }
 
 #[test]
@@ -156,16 +159,16 @@ pub fn advertised(frame: &[u8]) -> [u8; 6] {
 #[test]
 fn ipv6_peers_are_spread_by_neighbour_discovery() {
     let mut bond = bond("mode=6", 2);
-    let ours = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    let local = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
     let peer = |n: u16| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n);
     for (n, member) in [(60, 0), (61, 1), (62, 0), (61, 1)] {
-        let mut frame = advertisement(mac(0), ours, peer(n));
+        let mut frame = advertisement(mac(0), local, peer(n));
         assert_eq!(bond.transmit_frame(Time::ZERO, &mut frame), Transmit::One(id(member)));
         assert_eq!(advertised(&frame), mac(member as u8));
     }
-    // A solicitation tells only the one that is asked.
+    // A solicitation announces an address to the one that is asked, and to nobody else.
     let message = NeighbourRepr::Solicitation { target: peer(61), source_link_layer: Some(mac(0)) };
-    let mut frame = neighbour(&message, mac(0), ours, peer(61));
+    let mut frame = neighbour(&message, mac(0), local, peer(61));
     assert_eq!(bond.transmit_frame(Time::ZERO, &mut frame), Transmit::One(id(1)));
     assert_eq!(advertised(&frame), mac(1));
     bond.carrier(ms(1), id(1), Carrier::DOWN);
@@ -204,7 +207,7 @@ fn no_more_peers_are_known_than_there_is_room_for() {
     let mut bond = bond("mode=6", 2);
     for n in 0..2_000_u32 {
         let [.., a, b] = n.to_be_bytes();
-        let mut reply = arp_reply(mac(0), OURS, [4, 0, 0, 0, a, b], [10, 1, a, b]);
+        let mut reply = arp_reply(mac(0), LOCAL, [4, 0, 0, 0, a, b], [10, 1, a, b]);
         bond.transmit_frame(ms(u64::from(n)), &mut reply);
     }
     drain(&mut bond, ms(2_000));
@@ -214,7 +217,7 @@ fn no_more_peers_are_known_than_there_is_room_for() {
 }
 
 #[test]
-fn peers_are_told_the_one_address_when_the_mode_ends() {
+fn the_one_address_is_announced_to_peers_when_the_mode_ends() {
     let mut bond = bond("mode=6", 2);
     for n in 1..=4 {
         answer(&mut bond, n);
@@ -224,7 +227,7 @@ fn peers_are_told_the_one_address_when_the_mode_ends() {
     drain(&mut bond, ms(1));
     bond.set_config(ms(2), "mode=2".parse().unwrap());
     let frames = sent(&drain(&mut bond, ms(2)));
-    let peers: Vec<_> = frames.iter().map(|(_, frame)| (frame[5], told(frame))).collect();
+    let peers: Vec<_> = frames.iter().map(|(_, frame)| (frame[5], announced_mac(frame))).collect();
     assert_eq!(peers, [51, 52, 53, 54].map(|peer| (peer, mac(0))));
     assert_eq!((bond.peers().count(), bond.next_deadline()), (0, Time::from_ps(u64::MAX)));
 }

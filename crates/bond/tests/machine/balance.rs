@@ -7,7 +7,7 @@ use super::{bond, drain, events, flow, id, ms};
 
 const OPTIONS: &str = "mode=2 rebalance_interval=100 rebalance_gap_us=500";
 
-/// Sends `packets` of each flow in turn from `start`, one in 10 us; who had each at last.
+/// Sends `packets` of each flow in turn from `start`, one in 10 us. Returns the member that had each flow at last.
 fn send(bond: &mut bond::Bond, start: Time, flows: &[u32], packets: u64) -> Vec<usize> {
     let mut last = vec![0; flows.len()];
     for n in 0..packets {

@@ -1,4 +1,4 @@
-//! Carrier, delays, and who becomes active.
+//! Carrier, delays, and which member becomes active.
 
 use bond::{Carrier, Event, JoinError, LinkState, MEMBERS_MAX};
 use machine::Time;

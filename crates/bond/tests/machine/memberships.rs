@@ -1,4 +1,4 @@
-//! What a fail-over tells the network besides gratuitous ARP: memberships of multicast groups, and how often.
+//! What a fail-over announces to the network besides gratuitous ARP: memberships of multicast groups, and how often.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! Who sends and who receives, mode by mode.
+//! Which members send and receive, mode by mode.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +33,7 @@ fn in_balance_rr_what_nobody_can_send_takes_no_turn() {
 }
 
 #[test]
-fn balance_rr_by_chance_reaches_everyone_alike() {
+fn balance_rr_at_random_reaches_everyone_alike() {
     let taken = turns("mode=balance-rr packets_per_slave=0", 4, 4_000);
     for member in 0..4 {
         let share = taken.iter().filter(|&&taken| taken == member).count();
@@ -174,7 +174,7 @@ fn the_network_knows_the_active_member_s_address_and_the_device_above_its_own() 
     let mut bond = below_a_device(2);
     let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
     bond.set_addresses(&[IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V6(address)]);
-    let told = |frame: &[u8]| {
+    let announced_mac = |frame: &[u8]| {
         let ethernet = EthernetPacket::new_checked(frame).unwrap();
         let sender = match ethernet.ethertype() {
             ethertype::ARP => ArpPacket::new_checked(ethernet.payload()).unwrap().sender_mac(),
@@ -191,18 +191,18 @@ fn the_network_knows_the_active_member_s_address_and_the_device_above_its_own() 
         for frame in &mut frames {
             assert!(matches!(bond.transmit_frame(ms(9), frame), Transmit::One(_)));
         }
-        frames.map(|frame| told(&frame))
+        frames.map(|frame| announced_mac(&frame))
     };
     assert_eq!(said(&mut bond, 0), [mac(0); 2]);
     bond.carrier(ms(1), id(0), Carrier::DOWN);
     let actions = drain(&mut bond, ms(1));
     assert!(events(&actions).contains(&Event::BondMac(mac(1))));
-    let announced: Vec<_> = sent(&actions).iter().map(|(member, frame)| (*member, told(frame))).collect();
+    let announced: Vec<_> = sent(&actions).iter().map(|(member, frame)| (*member, announced_mac(frame))).collect();
     assert_eq!(announced, [(1, mac(1)); 2]);
     assert_eq!(said(&mut bond, 0), [mac(1); 2]);
     // A host behind the host has its own.
     assert_eq!(said(&mut bond, 77), [mac(77); 2]);
-    // Who has not heard yet writes to the other address; what is for nobody here is left alone.
+    // A peer that has not heard yet writes to the other address; what is for nobody here is left alone.
     let to = |dst_mac| Summary { dst_mac, ..flow(1) };
     assert_eq!(bond.accept(id(1), &to(mac(1))), Accept::DeliverTo(mac(0)));
     assert_eq!(bond.accept(id(1), &to(mac(0))), Accept::Deliver);

@@ -8,13 +8,13 @@ use wire::{ArpOperation, ArpPacket, ArpRepr, EthernetPacket, EthernetRepr, ether
 
 use super::{bond, chosen, drain, flow, id, mac, ms, sent};
 
-const OURS: [u8; 4] = [10, 0, 0, 1];
+const LOCAL: [u8; 4] = [10, 0, 0, 1];
 const TARGET: [u8; 4] = [10, 0, 0, 254];
 const OTHER: [u8; 4] = [10, 0, 0, 253];
 
 fn probed(options: &str, members: u8) -> Bond {
     let mut bond = bond(&format!("{options} arp_interval=100 arp_ip_target=10.0.0.254,10.0.0.253"), members);
-    bond.set_addresses(&[IpAddr::from(OURS), IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1))]);
+    bond.set_addresses(&[IpAddr::from(LOCAL), IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1))]);
     bond
 }
 
@@ -65,7 +65,7 @@ fn probes_ask_for_every_target_from_the_nearest_address() {
             (*member, arp.sender_ipv4().octets(), arp.target_ipv4().octets())
         })
         .collect();
-    assert_eq!(asked, [(0, OURS, TARGET), (0, OURS, OTHER)]);
+    assert_eq!(asked, [(0, LOCAL, TARGET), (0, LOCAL, OTHER)]);
     let mut v6 = bond_v6();
     let frames = sent(&drain(&mut v6, ms(100)));
     assert_eq!(frames[0].1[..6], [0x33, 0x33, 0xff, 0, 0, 0xfe]);
@@ -100,7 +100,7 @@ fn members_take_turns_to_probe_while_nobody_is_active() {
     sorted.sort_unstable();
     assert_eq!(sorted, [0, 1, 2]);
     assert_eq!(probers[..3], probers[3..]);
-    run(&mut bond, 1_300, 1_400, &[(2, arp(ArpOperation::Reply, TARGET, OURS))]);
+    run(&mut bond, 1_300, 1_400, &[(2, arp(ArpOperation::Reply, TARGET, LOCAL))]);
     assert_eq!(bond.active(), Some(id(2)));
 }
 
@@ -108,9 +108,9 @@ fn members_take_turns_to_probe_while_nobody_is_active() {
 fn with_validation_only_answers_of_targets_count() {
     for (heard, lives) in [
         (data(), false),
-        (arp(ArpOperation::Reply, [10, 0, 0, 77], OURS), false),
+        (arp(ArpOperation::Reply, [10, 0, 0, 77], LOCAL), false),
         (arp(ArpOperation::Reply, TARGET, [10, 0, 0, 78]), false),
-        (arp(ArpOperation::Reply, TARGET, OURS), true),
+        (arp(ArpOperation::Reply, TARGET, LOCAL), true),
     ] {
         let mut bond = probed("mode=1 arp_validate=active", 1);
         run(&mut bond, 100, 600, &[(0, heard.clone())]);
@@ -121,8 +121,8 @@ fn with_validation_only_answers_of_targets_count() {
 #[test]
 fn a_validated_backup_lives_by_the_active_member_s_requests() {
     let mut bond = probed("mode=1 arp_validate=all", 2);
-    let answer = (0, arp(ArpOperation::Reply, TARGET, OURS));
-    run(&mut bond, 100, 900, &[answer.clone(), (1, arp(ArpOperation::Request, OURS, TARGET))]);
+    let answer = (0, arp(ArpOperation::Reply, TARGET, LOCAL));
+    run(&mut bond, 100, 900, &[answer.clone(), (1, arp(ArpOperation::Request, LOCAL, TARGET))]);
     assert_eq!((link(&bond, 0), link(&bond, 1)), (LinkState::Up, LinkState::Up));
     run(&mut bond, 1_000, 1_900, &[answer, (1, arp(ArpOperation::Request, [10, 0, 0, 5], TARGET))]);
     assert_eq!((link(&bond, 0), link(&bond, 1)), (LinkState::Up, LinkState::Down));
@@ -130,8 +130,8 @@ fn a_validated_backup_lives_by_the_active_member_s_requests() {
 
 #[test]
 fn all_targets_may_have_to_answer() {
-    let one = (0, arp(ArpOperation::Reply, TARGET, OURS));
-    let other = (0, arp(ArpOperation::Reply, OTHER, OURS));
+    let one = (0, arp(ArpOperation::Reply, TARGET, LOCAL));
+    let other = (0, arp(ArpOperation::Reply, OTHER, LOCAL));
     let options = "mode=1 arp_validate=active arp_all_targets=all";
     let mut bond = probed(options, 1);
     run(&mut bond, 100, 900, &[one.clone(), other]);

@@ -20,7 +20,7 @@ impl Link {
         Self { rate_bps: 1_000_000_000, delay: Span::from_us(50), jitter: Span::ZERO, loss_ppm: 0 };
 }
 
-/// Something arrives.
+/// A packet that arrives by a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub at: Time,

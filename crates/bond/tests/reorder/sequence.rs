@@ -65,7 +65,7 @@ fn a_gap_is_waited_for_exactly_until_the_timeout() {
     // 14 came a microsecond later, and so did its gap.
     assert_eq!(bench.expire(due), [12]);
     assert_eq!(bench.machine.deadline(), Some(due + Span::from_us(1)));
-    // Who comes back with a frame alone is served likewise.
+    // A sender that comes back with a frame alone is served likewise.
     assert_eq!(bench.offer(0, 1, 16), [14]);
     assert_eq!(bench.given_up(), GivenUp { timeout: 2, ..GivenUp::default() });
     assert_eq!(bench.machine.counters().missing, 2);

@@ -167,7 +167,7 @@ impl Fabric {
         let partner_uses =
             if sends_on_all { (0..place.members()).map(MemberId::new).collect() } else { MemberSet::EMPTY };
         let members = members.collect();
-        let partner = ::bond::end::Partner::Ours;
+        let partner = ::bond::end::Partner::Internal;
         ::bond::end::Plan { config: end.config.clone(), partner, reorder, mac, members, addresses, partner_uses, seed }
     }
 }

@@ -101,12 +101,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// How long a request may take, unless told otherwise so long.
+    /// How long a request may take; this long by default.
     pub fn timeout_or(&self, default: Duration) -> Duration {
         self.timeout.unwrap_or(default)
     }
 
-    /// Whom to ask. An empty variable of the environment is none; an empty option is a mistake, as when a script's variable is not set.
+    /// The servers to ask. An empty variable of the environment is none; an empty option is a mistake, as when a script's variable is not set.
     fn endpoints(&self) -> Vec<String> {
         if !self.endpoints.is_empty() {
             return self.endpoints.clone();
@@ -182,9 +182,9 @@ pub enum Action {
     ///
     /// Leaders move to where requests come from, so it may move again: `shards pin` keeps it.
     MoveLeader {
-        /// The shard
+        /// Name or number of the shard
         shard: String,
-        /// The server
+        /// Name or number of the server
         server: String,
     },
     /// Have servers give back all room on their disks that they can, while they go on
@@ -213,7 +213,7 @@ pub enum Action {
     /// removed. Start one of the servers that are down with its data folder, on another machine if need be (--advertise); if the
     /// folders are lost, restore the last backup into a new cluster.
     Remove {
-        /// The server
+        /// Name or number of the server
         server: String,
         /// Even if shards are left without a majority of running voters: their data can then be read stale only. It needs the
         /// majority of `meta` all the same
@@ -239,7 +239,7 @@ pub enum Action {
     /// to leases are left out: in another cluster nobody would keep them alive. Users and roles are left out too, and revisions and entity tags
     /// are new ones after `restore`.
     Backup {
-        /// The file
+        /// File to write
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
         /// Overwrite the file if it is there
@@ -254,7 +254,7 @@ pub enum Action {
     /// The file is checked as a whole before anything is written, and the cluster's content is read and compared
     /// afterwards. Shards are made as they were; lists of replicas and pins are kept for servers of the same names.
     Restore {
-        /// The file
+        /// File to read
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
         /// No progress bar
@@ -264,7 +264,7 @@ pub enum Action {
     /// Print a value, its bytes as they are
     Get {
         #[command(flatten)]
-        at: Place,
+        at: LocationArgs,
         #[command(flatten)]
         freshness: Freshness,
         /// As it was at this revision of its shard; `revisions` shows which there are
@@ -274,7 +274,7 @@ pub enum Action {
     /// List a path and what is below it
     List {
         #[command(flatten)]
-        at: Place,
+        at: LocationArgs,
         #[command(flatten)]
         freshness: Freshness,
         /// So many at most
@@ -293,7 +293,7 @@ pub enum Action {
     #[command(group = ArgGroup::new("condition").args(["create", "replace", "if_etag"]))]
     Put {
         #[command(flatten)]
-        at: Place,
+        at: LocationArgs,
         /// The value; `-` reads it from standard input
         value: String,
         /// Only if there is none yet
@@ -312,7 +312,7 @@ pub enum Action {
     /// Take away a value and what is below it
     Delete {
         #[command(flatten)]
-        at: Place,
+        at: LocationArgs,
         /// Also if the path is /: all data
         #[arg(long)]
         recursive: bool,
@@ -323,7 +323,7 @@ pub enum Action {
     /// Follow changes at and below a path, one line an event, until interrupted
     Watch {
         #[command(flatten)]
-        at: Place,
+        at: LocationArgs,
         /// Begin with what happened after this revision of the path's shard
         #[arg(long, value_name = "REVISION")]
         from: Option<u64>,
@@ -340,9 +340,9 @@ pub enum Action {
     /// Whoever asks first gets it first. The lock is given back when the command ends, and goes to the next when this program is
     /// not heard of for as long as --ttl says.
     Lock(Lock),
-    /// Stand for election, or follow who is elected
+    /// Stand for election, or follow elections
     Elect(Elect),
-    /// Say who this is for the cluster
+    /// Show the user that this client is for the cluster
     Whoami,
     /// Have users checked, or not
     Auth {
@@ -377,7 +377,7 @@ pub enum Action {
     ///
     /// Exit status 1: there is something.
     Alarms,
-    /// List who was refused what by which server, and why: those that were refused most often since the server's start
+    /// List refusals: by which server, of which client, for what reason; the most frequent since the server's start
     Refusals,
 }
 
@@ -395,7 +395,7 @@ pub enum CheckAction {
 
 /// A place in the data.
 #[derive(Clone, Debug, Args)]
-pub struct Place {
+pub struct LocationArgs {
     /// Where, as in /car:cars/car-entry=17
     pub path: Path,
     /// Which of the two datastores
@@ -403,7 +403,7 @@ pub struct Place {
     pub datastore: Datastore,
 }
 
-impl Place {
+impl LocationArgs {
     /// The same in the words of the store.
     pub fn location(&self) -> tree::Location {
         match self.datastore {
@@ -417,7 +417,7 @@ impl Place {
 pub enum Datastore {
     /// What was asked for
     Config,
-    /// What is
+    /// What the network is like at present
     Operational,
 }
 
@@ -447,17 +447,17 @@ pub struct Freshness {
 pub enum ShardAction {
     /// Make a shard, and move data to it
     Create {
-        /// Its name
+        /// Name of the new shard
         name: String,
         #[command(flatten)]
-        parts: Parts,
-        /// Who holds it: `all`, a number of servers, or their names
+        parts: ShardScope,
+        /// Servers that hold it: `all`, a number of servers, or their names
         #[arg(long, value_name = "all|N|SERVER,..", default_value = "all")]
         replicas: String,
     },
     /// Delete a shard; its data moves to the shard that has what is above them
     Delete {
-        /// The shard
+        /// Name or number of the shard
         name: String,
     },
     /// Move data to a shard
@@ -465,11 +465,11 @@ pub enum ShardAction {
         /// The shard that it goes to
         name: String,
         #[command(flatten)]
-        parts: Parts,
+        parts: ShardScope,
     },
-    /// Choose who holds a shard
+    /// Choose the servers that hold a shard
     Replicas {
-        /// The shard
+        /// Name or number of the shard
         name: String,
         /// `all`, a number of servers, or their names
         #[arg(value_name = "all|N|SERVER,..")]
@@ -477,27 +477,27 @@ pub enum ShardAction {
     },
     /// Choose how modules are spread over shards
     Strategy {
-        /// How
+        /// How shards are made
         #[arg(value_enum)]
         strategy: Strategy,
     },
     /// Have a server lead a shard, whatever the load
     Pin {
-        /// The shard
+        /// Name or number of the shard
         name: String,
-        /// The server
+        /// Name or number of the server
         server: String,
     },
-    /// Leave it to the load again who leads a shard
+    /// Let the load choose a shard's leader again
     Unpin {
-        /// The shard
+        /// Name or number of the shard
         name: String,
     },
 }
 
 /// Parts of the data.
 #[derive(Clone, Debug, Args)]
-pub struct Parts {
+pub struct ShardScope {
     /// All of a YANG module (may be given several times)
     #[arg(long = "module", value_name = "MODULE", action = ArgAction::Append)]
     pub modules: Vec<String>,

@@ -36,7 +36,7 @@ impl Tls {
 pub struct Endpoints {
     /// Controllers of the cluster; one is enough to find the others.
     pub endpoints: Vec<String>,
-    /// Our certificate.
+    /// The certificate that this client shows.
     pub tls: Tls,
     /// Where our token is.
     pub token_file: Option<PathBuf>,
@@ -44,13 +44,13 @@ pub struct Endpoints {
 
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// Whom to ask
-    #[arg(long, value_enum, default_value_t = At::Leader)]
-    pub at: At,
+    /// Which servers to ask
+    #[arg(long, value_enum, default_value_t = BenchTarget::Leader)]
+    pub at: BenchTarget,
     /// Requests of each operation, in each repetition
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub requests: u64,
-    /// Repetitions
+    /// How often the whole is repeated
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
     /// Bytes of a value
@@ -73,9 +73,9 @@ pub struct Bench {
     pub pids: Vec<i32>,
 }
 
-/// Whom to ask.
+/// Which servers a bench asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum At {
+pub enum BenchTarget {
     /// The shard's leader
     Leader,
     /// Another server that holds the shard
@@ -119,7 +119,7 @@ pub struct CheckPerf {
     pub quiet: bool,
 }
 
-/// Where `check perf` writes, unless told otherwise. Nobody else has a reason to.
+/// Where `check perf` writes by default. Nobody else has a reason to.
 pub const CHECK_PREFIX: &str = "/heddle-check:perf";
 
 /// How much `check perf` writes: the loads of `etcdctl check perf`.

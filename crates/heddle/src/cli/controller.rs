@@ -20,7 +20,7 @@ EXAMPLES
       --tls-cert tls/c1.example.org.pem --tls-key tls/c1.example.org.key --tls-ca tls/ca.pem
 
 EXIT STATUS
-  0  it was told to end (SIGTERM or SIGINT) and has handed over what it led
+  0  it got SIGTERM or SIGINT and has handed over what it led
   2  it could not start, or had to stop; the message says why, and nothing that was confirmed is lost
 
 FILES
@@ -82,7 +82,7 @@ pub struct Controller {
     /// Log in with the token in this file when joining, where users are checked; or with that in `HEDDLE_TOKEN`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub token_file: Option<PathBuf>,
-    /// Note who did what in this file, one line of JSON each, without values
+    /// Write an audit log of clients' requests to this file, one line of JSON each, without values
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Audit log")]
     pub audit_log: Option<PathBuf>,
     /// What is noted

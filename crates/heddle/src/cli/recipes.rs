@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueHint};
 use tree::{LeaseId, Path};
 
-use super::actions::{Place, long_duration};
+use super::actions::{LocationArgs, long_duration};
 
 #[derive(Debug, Subcommand)]
 pub enum LeaseAction {
@@ -97,7 +97,7 @@ EXIT STATUS
   127  there is no such COMMAND")]
 pub struct Lock {
     #[command(flatten)]
-    pub at: Place,
+    pub at: LocationArgs,
     /// Others get the lock if this program is not heard of for so long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = long_duration)]
     pub ttl: Duration,
@@ -109,11 +109,11 @@ pub struct Lock {
 #[derive(Debug, Args)]
 pub struct Elect {
     #[command(flatten)]
-    pub at: Place,
+    pub at: LocationArgs,
     /// Stand for election under this name, and stay elected until interrupted
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     pub name: Option<String>,
-    /// Print who is elected, whenever that changes, until interrupted: --timeout does not count
+    /// Print the winner of each election until interrupted: --timeout does not count
     #[arg(long)]
     pub listen: bool,
     /// Another is elected if this program is not heard of for so long

@@ -30,7 +30,7 @@ pub enum UserAction {
     /// NAME is the common name of the user's certificate, `uid:` and the number of a user of this machine (for connections
     /// within it, without TLS), or any name for a user with a token. A token is shown once; the cluster keeps its hash.
     Add {
-        /// Its name
+        /// Name of the user
         name: String,
         /// A role (may be given several times)
         #[arg(long = "role", value_name = "ROLE")]
@@ -44,28 +44,28 @@ pub enum UserAction {
     },
     /// Take a user away; it may do nothing any more, on open connections either
     Delete {
-        /// The user
+        /// Name of the user
         name: String,
     },
     /// List the users
     List,
     /// Give a user a role
     Grant {
-        /// The user
+        /// Name of the user
         name: String,
-        /// The role
+        /// Name of the role
         role: String,
     },
     /// Take a role from a user
     Revoke {
-        /// The user
+        /// Name of the user
         name: String,
-        /// The role
+        /// Name of the role
         role: String,
     },
     /// Draw a new token, and print it; the one before is worth nothing any more
     Token {
-        /// The user
+        /// Name of the user
         name: String,
         /// It expires after this, as in 12h or 30d
         #[arg(long, value_name = "TIME", value_parser = span)]
@@ -80,12 +80,12 @@ pub enum UserAction {
 pub enum RoleAction {
     /// Make a role that may do nothing yet
     Add {
-        /// Its name
+        /// Name of the role
         name: String,
     },
     /// Take a role away, from its users too
     Delete {
-        /// The role
+        /// Name of the role
         name: String,
     },
     /// List the roles, and what they may do
@@ -103,7 +103,7 @@ pub enum RoleAction {
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {
-    /// The role
+    /// Name of the role
     pub role: String,
     /// What, with commas between
     #[arg(value_name = "OPERATION,..")]

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::cluster::explain;
 use crate::cli::users::Audited;
 use crate::cli::{Controller, ControllerCommand, Format, Reads, Shards};
-use crate::output::{Rows, print_json, put, tell};
+use crate::output::{Rows, print_json, put, put_best_effort};
 
 /// How much clocks may differ in speed where reads are by lease; the help says so.
 const LEASE_DRIFT_PER_MILLE: u64 = 50;
@@ -108,7 +108,7 @@ fn announce(options: &ControllerOptions, ready: &Ready, format: Format) {
         ),
     };
     // Whoever started it may not listen any more; the cluster does.
-    tell(&text);
+    put_best_effort(&text);
     if !restarted && options.join.is_empty() && format == Format::Table {
         let _ = writeln!(
             std::io::stderr(),

@@ -8,7 +8,7 @@ use miette::{Report, miette};
 use serde_json::json;
 use topology::NodeId;
 
-use super::settle::settle;
+use super::convergence::wait_converged;
 use super::{explain, file, measure};
 use crate::cli::{Daemon, Down, Exec, Format, Up};
 use crate::output::{Rows, print_json, put};
@@ -48,7 +48,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         }
     };
     if !args.no_wait {
-        settle(&instance)?;
+        wait_converged(&instance)?;
     }
     match format {
         Format::Table => put(&format!("{name} is up: {applied}\n"))?,

@@ -11,36 +11,36 @@ use topology::{NodeKind, Rerouting, Routes};
 
 use super::instance::{connect, definition, running};
 use super::{explain, file};
-use crate::cli::{Format, Show, What};
+use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     let rows = match &args.from {
-        Some(path) if Path::new(path).is_file() => of_file(&file::read(Path::new(path))?.1, args.what, path)?,
-        name => of_instance(&connect(&running(name.as_deref())?)?, args.what)?,
+        Some(path) if Path::new(path).is_file() => of_file(&file::read(Path::new(path))?.1, args.topic, path)?,
+        name => of_instance(&connect(&running(name.as_deref())?)?, args.topic)?,
     };
     put(&rows.render(format))
 }
 
-fn of_file(fabric: &Fabric, what: What, path: &str) -> Result<Rows, Report> {
-    match what {
-        What::Nodes => Ok(nodes(fabric)),
-        What::Links => Ok(links(fabric, None)),
-        What::Flows | What::Counters | What::Bonds => {
+fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report> {
+    match topic {
+        ShowTopic::Nodes => Ok(nodes(fabric)),
+        ShowTopic::Links => Ok(links(fabric, None)),
+        ShowTopic::Flows | ShowTopic::Counters | ShowTopic::Bonds => {
             Err(miette!(help = format!("heddle up {path}"), "flows, counters and bonds are those of a running network"))
         }
     }
 }
 
-fn of_instance(instance: &Instance, what: What) -> Result<Rows, Report> {
+fn of_instance(instance: &Instance, topic: ShowTopic) -> Result<Rows, Report> {
     let fabric = definition(instance)?;
-    Ok(match what {
-        What::Nodes => nodes(&fabric),
-        What::Links => links(&fabric, Some(&instance.counters().map_err(explain)?)),
-        What::Flows => flows(&fabric, &instance.counters().map_err(explain)?),
-        What::Bonds => bonds(&instance.counters().map_err(explain)?),
-        What::Counters => counters(&instance.counters().map_err(explain)?),
+    Ok(match topic {
+        ShowTopic::Nodes => nodes(&fabric),
+        ShowTopic::Links => links(&fabric, Some(&instance.counters().map_err(explain)?)),
+        ShowTopic::Flows => flows(&fabric, &instance.counters().map_err(explain)?),
+        ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
+        ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
     })
 }
 

@@ -200,8 +200,8 @@ impl Frames {
             if is_v6 { (ICMPV6, &[128, 129, 1, 2, 135]) } else { (ICMP, &[8, 0, 3, 11, 5, 13]) };
         let kind = self.one_of(kinds);
         let identifier = if self.rng.below(6) == 0 { vec![0, 0] } else { self.bytes(2) };
-        let told = if is_v6 { self.ipv6(0) } else { self.ipv4(0) };
-        (protocol, [vec![kind, 0, 0, 0], identifier, self.bytes(2), told].concat())
+        let quoted = if is_v6 { self.ipv6(0) } else { self.ipv4(0) };
+        (protocol, [vec![kind, 0, 0, 0], identifier, self.bytes(2), quoted].concat())
     }
 
     fn vxlan(&mut self, depth: u32) -> Vec<u8> {

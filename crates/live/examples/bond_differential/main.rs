@@ -1,4 +1,4 @@
-//! One stream of frames and carrier events through the kernel's bond and through ours: which member each frame leaves on.
+//! One stream of frames and carrier events through the kernel's bond and through Heddle's: which member each frame leaves on.
 //!
 //!     bond_differential [FRAMES] [SEED] [OPTION]
 //!
@@ -134,7 +134,7 @@ fn compare_all(frames: usize, seed: u64, only: &str) -> Result<usize> {
 
 fn compare(case: &Case, frames: usize, seed: u64, shown: &mut usize) -> Result<Tally> {
     let mut kernel = Kernel::new(&format!("mode {} {}", case.mode.name(), case.options), case.primary, case.members)?;
-    let mut ours = make_ours(case)?;
+    let mut bond = make_bond(case)?;
     let (mut stream, mut events) = (Frames::new(seed), Rng::new(seed).fork(1));
     let mut up = vec![true; case.members];
     let (mut tally, mut turns) = (Tally::default(), Turns::new(case));
@@ -144,7 +144,7 @@ fn compare(case: &Case, frames: usize, seed: u64, shown: &mut usize) -> Result<T
             up[member] = !up[member];
             kernel.carrier(member, up[member])?;
             let carrier = if up[member] { Carrier::up(10_000) } else { Carrier::DOWN };
-            ours.carrier(Time::from_ns(number as u64), MemberId::new(member), carrier);
+            bond.carrier(Time::from_ns(number as u64), MemberId::new(member), carrier);
             tally.events += 1;
         }
         let frame = stream.make();
@@ -152,8 +152,8 @@ fn compare(case: &Case, frames: usize, seed: u64, shown: &mut usize) -> Result<T
         if there != 0 && !is_same {
             return Err(format!("frame {number} was changed on its way: {frame:02x?}").into());
         }
-        let successor = turns.next(&ours, &frame, &up);
-        let here = bits(ours.transmit_frame(Time::from_ns(number as u64), &mut frame.clone()));
+        let successor = turns.next(&bond, &frame, &up);
+        let here = bits(bond.transmit_frame(Time::from_ns(number as u64), &mut frame.clone()));
         tally.frames += 1;
         if here == there {
             tally.equal += 1;
@@ -173,7 +173,7 @@ fn compare(case: &Case, frames: usize, seed: u64, shown: &mut usize) -> Result<T
     Ok(tally)
 }
 
-fn make_ours(case: &Case) -> Result<Bond> {
+fn make_bond(case: &Case) -> Result<Bond> {
     let mut options: Vec<&str> = case.options.split_whitespace().collect();
     options.extend(case.primary.iter().flat_map(|name| ["primary", *name]));
     let pairs: Vec<(&str, &str)> =
@@ -216,9 +216,9 @@ impl Turns {
     }
 
     /// Counts a frame. Where the driver sends it, if that may differ from where we do.
-    fn next(&mut self, ours: &Bond, frame: &[u8], up: &[bool]) -> Option<u32> {
+    fn next(&mut self, bond: &Bond, frame: &[u8], up: &[bool]) -> Option<u32> {
         // Without any member the bond has no carrier, and the kernel drops what is sent to it before the driver is asked.
-        if !self.in_turn || !up.contains(&true) || Summary::of(ours.config(), frame).kind == Kind::Igmp {
+        if !self.in_turn || !up.contains(&true) || Summary::of(bond.config(), frame).kind == Kind::Igmp {
             return None;
         }
         self.count += 1;

@@ -34,7 +34,7 @@ pub const STREAMS_MAX: u32 = 128;
 /// What a sender shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Streaming {
-    /// Where to.
+    /// The address that datagrams go to.
     pub to: SocketAddr,
     /// How many streams; [`STREAMS_MAX`] at most.
     pub streams: u32,
@@ -42,7 +42,7 @@ pub struct Streaming {
     pub window: u32,
     /// Payload of each, bytes. The socket's send buffer has as many.
     pub bytes: usize,
-    /// For how long.
+    /// How long it lasts.
     pub lasts: Duration,
 }
 
@@ -146,13 +146,13 @@ fn wait_for_credit(streams: &[Stream], longest: Span) -> Result<(), Error> {
 /// What a receiver shall expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sinking {
-    /// Its port.
+    /// The port that it listens at.
     pub port: u16,
     /// The senders' [`Streaming::window`].
     pub window: u32,
     /// How long after the first message it begins to measure.
     pub warm_up: Duration,
-    /// For how long it measures.
+    /// How long it measures.
     pub measured: Duration,
     /// When it gives up, whatever has come.
     pub patience: Duration,

@@ -45,7 +45,7 @@ impl Edge {
     /// Says what the log does not, once the minute is over.
     pub(super) fn log_what_was_left_out(&mut self, now: Time, index: BondEndId) {
         let Some(quota) = &mut self.state.quotas[index] else { return };
-        if let Some(lines) = quota.settle(now) {
+        if let Some(lines) = quota.take_left_out(now) {
             tracing::warn!(
                 "{}: {lines} more changes in a minute are not in this log: its partner changes its mind too often",
                 self.bond_name(index)

@@ -15,7 +15,7 @@ pub fn state(plan: &Plan, index: BondEndId, end: &End<Packet>, now: Time) -> Bon
     let members = end.bond().members().map(|(id, member)| {
         let (sends, why) = why(end, id, now);
         let why = match end.peer().and_then(|peer| peer.why(now, id)) {
-            Some(peer) => format!("{why}; {peer}; order on arrival {}", end.order()),
+            Some(peer) => format!("{why}; {peer}; resequencing {}", end.resequencing()),
             None => why,
         };
         MemberState {
@@ -51,29 +51,29 @@ fn why(end: &End<Packet>, id: MemberId, now: Time) -> (bool, String) {
         }
         (false, ..) => (false, "its link is down".to_owned()),
         (true, Mode::ActiveBackup, Some(active)) if active == id => {
-            (true, "it is the active one".to_owned() + &told(bond, id))
+            (true, "it is the active one".to_owned() + &announced(bond, id))
         }
         (true, Mode::ActiveBackup, Some(active)) => {
             let name = bond.member(active).map_or("another", bond::Member::name);
             (false, format!("it waits while {name} is the active one"))
         }
         (true, Mode::BalanceTlb | Mode::BalanceAlb, Some(active)) if active == id => {
-            (true, "its link is up; it also receives for the bond".to_owned() + &told(bond, id))
+            (true, "its link is up; it also receives for the bond".to_owned() + &announced(bond, id))
         }
-        (true, ..) => (true, "its link is up".to_owned() + &told(bond, id)),
+        (true, ..) => (true, "its link is up".to_owned() + &announced(bond, id)),
     }
 }
 
-/// What peers are told, where that is not the one address of the host.
-fn told(bond: &bond::Bond, id: MemberId) -> String {
+/// What is announced to peers, where that is not the one address of the host.
+fn announced(bond: &bond::Bond, id: MemberId) -> String {
     match (bond.config().mode, bond.mac()) {
         (Mode::BalanceAlb, _) => {
-            let told = bond.peers().filter(|(.., member)| *member == id).count();
-            format!("; {told} addresses of peers are told its address")
+            let peers = bond.peers().filter(|(.., member)| *member == id).count();
+            format!("; its address is announced to {peers} addresses of peers")
         }
         (Mode::ActiveBackup, Some(mac)) if bond.config().answers_by_member() => {
             let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
-            format!("; peers are told its address, {mac}")
+            format!("; its address, {mac}, is announced to peers")
         }
         _ => String::new(),
     }

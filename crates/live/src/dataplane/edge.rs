@@ -124,7 +124,7 @@ impl Edge {
         }
     }
 
-    /// Hands a frame to a host. Where frames are MTUs, those that come one right after the other are joined, as a network card would: one
+    /// Hands a frame to a host. Where frames are MTUs, those that come one right after the other are coalesced, as a network card would: one
     /// call and one walk through the host's TCP for all of them.
     #[inline]
     pub(super) fn hand_to_host(&mut self, key: PortKey, packet: Packet) {
@@ -345,7 +345,9 @@ impl Driver for Edge {
 
     #[cold]
     fn hand_over(&mut self, now: Time, port: NetPort, packet: Packet) {
-        let Owner::One(worker) = self.plan.wire_owner(port) else { unreachable!("each worker has its own wire there") };
+        let Owner::One(worker) = self.plan.egress_owner(port) else {
+            unreachable!("each worker has an egress of its own there")
+        };
         self.hand_to(worker, Passage { at: now, way: Way::Out, port, packet });
     }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use datapath::StormControl;
-use vswitch::fragments::{Fragments, Joined};
-use vswitch::segmentation::Joiner;
+use vswitch::fragments::{Coalesced, Fragments};
+use vswitch::segmentation::Coalescer;
 
 use super::burst::{RxBurst, TxFrames};
 use crate::control::PortTraffic;
@@ -34,7 +34,7 @@ pub struct HostPort {
 #[derive(Debug, Default)]
 struct Joining {
     /// Segments of one flow.
-    joiner: Joiner,
+    coalescer: Coalescer,
     /// Of the segments, without virtio-net headers.
     bytes: u64,
     /// Fragments of datagrams; only on their way into a TAP, since other devices carry no frames longer than their MTU.
@@ -47,7 +47,7 @@ impl Joining {
     /// Takes a frame if it goes with those that are there, or if it is the first.
     #[inline]
     fn offer(&mut self, frame: &[u8]) -> bool {
-        let is_taken = self.joiner.offer(frame);
+        let is_taken = self.coalescer.offer(frame);
         self.bytes += if is_taken { (frame.len() - VNET_HEADER) as u64 } else { 0 };
         is_taken
     }
@@ -89,7 +89,7 @@ impl HostPort {
     }
 
     fn with(attached: &Attached, sockets: Vec<Box<dyn Port>>, is_transmit_only: bool) -> Self {
-        // Who only transmits is in a network without rates, and joins nothing.
+        // Who only transmits is in a network without rates, and coalesces nothing.
         let devices = if is_transmit_only { 0 } else { sockets.len().max(1) };
         let joining = (0..devices).map(|_| Joining::default()).collect();
         Self {
@@ -183,7 +183,7 @@ impl HostPort {
             }
         }
         let joining = &self.joining[device];
-        let waits = joining.joiner.pieces() > 0 || !joining.fragments.is_empty() || self.socket_waits(device);
+        let waits = joining.coalescer.pieces() > 0 || !joining.fragments.is_empty() || self.socket_waits(device);
         waits && self.is_news(device)
     }
 
@@ -194,7 +194,7 @@ impl HostPort {
         self.sockets.is_empty() && self.joining[device].fragments.offer(frame)
     }
 
-    /// Writes what has been joined for a device, and has its port send what waits there.
+    /// Writes what has been coalesced for a device, and has its port send what waits there.
     #[inline]
     pub fn hand_over(&mut self, device: usize) {
         self.joining[device].is_announced = false;
@@ -205,13 +205,13 @@ impl HostPort {
     }
 
     fn write_joined(&mut self, device: usize) {
-        let Joining { joiner, bytes, fragments, .. } = &mut self.joining[device];
-        while let Some(Joined { frame, frames, bytes }) = fragments.take() {
+        let Joining { coalescer, bytes, fragments, .. } = &mut self.joining[device];
+        while let Some(Coalesced { frame, frames, bytes }) = fragments.take() {
             let written = self.attached.write(&mut self.sockets, device, frame);
             self.traffic.count_received(written.is_ok(), frames, bytes);
         }
-        let (packets, bytes) = (joiner.pieces() as u64, std::mem::take(bytes));
-        if let Some(segment) = joiner.take() {
+        let (packets, bytes) = (coalescer.pieces() as u64, std::mem::take(bytes));
+        if let Some(segment) = coalescer.take() {
             let written = self.attached.write(&mut self.sockets, device, segment);
             self.traffic.count_received(written.is_ok(), packets, bytes);
         }

@@ -196,7 +196,7 @@ impl Worker {
         let tables = self.plan.tables();
         let to_far_end = || Forwarding { to: tables.map.far_node(port), hash: FlowHash(0) };
         let is_in_bond = || tables.map.bond(port).is_some();
-        if !self.graph.wires[port].link().is_some_and(Link::is_up) {
+        if !self.graph.egress[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
             self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
             return self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);

@@ -8,6 +8,7 @@
 mod bond_log;
 mod bond_state;
 mod burst;
+mod convergence;
 mod edge;
 mod flight;
 mod flows;
@@ -17,7 +18,6 @@ mod parts;
 mod plan;
 mod poller;
 mod pool;
-mod settling;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -30,8 +30,8 @@ use topology::{BondEndId, LinkId, NodeId, Rerouting};
 use crate::Error;
 use crate::clock::Clock;
 use crate::control::Counters;
+use crate::convergence::UnconvergedBond;
 use crate::device::{Attached, Replacement};
-use crate::settling::Unsettled;
 pub use burst::{RxBurst, TxFrames};
 use edge::Handed;
 use parts::Parts;
@@ -192,10 +192,10 @@ impl DataPlane {
     }
 
     /// Ends of bonds that do not carry all that they can, in the fabric's order.
-    pub fn unsettled(&self) -> Vec<Unsettled> {
-        let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask_for_unsettled).collect();
+    pub fn unconverged(&self) -> Vec<UnconvergedBond> {
+        let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask_for_unconverged).collect();
         // A worker that panicked does not answer; the daemon ends on that elsewhere.
-        let mut bonds: Vec<(BondEndId, Unsettled)> = replies.iter().flat_map(Receiver::iter).flatten().collect();
+        let mut bonds: Vec<(BondEndId, UnconvergedBond)> = replies.iter().flat_map(Receiver::iter).flatten().collect();
         bonds.sort_by_key(|(index, _)| *index);
         bonds.into_iter().map(|(_, bond)| bond).collect()
     }
@@ -216,9 +216,9 @@ impl Handle {
         answer
     }
 
-    fn ask_for_unsettled(&self) -> Receiver<Vec<(BondEndId, Unsettled)>> {
+    fn ask_for_unconverged(&self) -> Receiver<Vec<(BondEndId, UnconvergedBond)>> {
         let (reply, answer) = mpsc::channel();
-        let _ = self.commands.send(Command::Unsettled(reply));
+        let _ = self.commands.send(Command::Unconverged(reply));
         self.poller.notify();
         answer
     }

@@ -80,7 +80,7 @@ impl Parts {
     /// Deals them out to the plan's workers.
     pub fn split(self, plan: &Plan) -> Vec<Self> {
         let Self { graph, mut edge } = self;
-        let owners = (|node| plan.owner(node), |port| plan.wire_owner(port));
+        let owners = (|node| plan.owner(node), |port| plan.egress_owner(port));
         let graphs = graph.split(plan.tables(), plan.workers(), owners.0, owners.1);
         let workers = graphs.into_iter().enumerate();
         let mut shares: Vec<Self> =
@@ -102,7 +102,7 @@ impl Parts {
         for passage in edge.flight.drain() {
             let owner = match passage.way {
                 Way::In => plan.arrival_owner(passage.port),
-                Way::Out => plan.wire_owner(passage.port),
+                Way::Out => plan.egress_owner(passage.port),
             };
             let worker = match owner {
                 Owner::One(worker) => worker,
@@ -146,7 +146,7 @@ impl Parts {
         let ports = port_map(old, new);
         let mut retimings: TiVec<NetPort, _> = vec![None; ports.len()].into();
         for (was, is) in ports.iter_enumerated().filter_map(|(was, is)| Some((was, (*is)?))) {
-            if let (Some(old), Some(new)) = (self.graph.wires[was].link_mut(), parts.graph.wires[is].link_mut()) {
+            if let (Some(old), Some(new)) = (self.graph.egress[was].link_mut(), parts.graph.egress[is].link_mut()) {
                 std::mem::swap(old, new);
                 if new.spec() != old.spec() {
                     retimings[was] = Some(new.reconfigure(now, old.spec()));
@@ -181,7 +181,7 @@ impl Parts {
                 new.host_table().learn(host, device, mac);
             }
         }
-        parts.graph.tell_new_ends(new.tables(), now);
+        parts.graph.report_new_ends(new.tables(), now);
         let mut is_new: TiVec<BondEndId, bool> = vec![true; parts.graph.ends.len()].into();
         for (index, mut end) in self.graph.ends.into_iter_enumerated().filter_map(|(at, end)| Some((at, end?))) {
             if let Some(is) = same_bond((old, new), index, &nodes, &ports) {
@@ -338,11 +338,11 @@ impl Report {
             port.count_losses();
         }
         let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
-        let wires = directions.filter_map(|at| Some((at, graph.wires[plan.map().leaving(at)].link()?)));
+        let links = directions.filter_map(|at| Some((at, graph.egress[plan.map().leaving(at)].link()?)));
         let ends = graph.ends.iter_enumerated();
         let ports = edge.ports.iter().enumerate();
         Self {
-            links: wires.map(|(at, link)| (at, link.is_up(), link.counters())).collect(),
+            links: links.map(|(at, link)| (at, link.is_up(), link.counters())).collect(),
             ports: ports.filter_map(|(at, port)| Some((at, port.as_ref()?.traffic))).collect(),
             forwarded: forwarded(&edge.forwarded),
             flows: edge.flows.report(),

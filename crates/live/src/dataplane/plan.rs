@@ -146,9 +146,9 @@ impl Plan {
         self.arrival_owners[port]
     }
 
-    /// Which workers have the wire that leaves from a port. What a switch sends leaves by each, unless who takes it is in one place or it
+    /// Which workers have the egress of a port. What a switch sends leaves by each, unless who takes it is in one place or it
     /// leaves by a bond.
-    pub fn wire_owner(&self, port: NetPort) -> Owner {
+    pub fn egress_owner(&self, port: NetPort) -> Owner {
         let owner = Owner::One(self.owner(self.map().node(port)));
         let is_switch = !self.map().is_host(self.map().node(port));
         match self.arrival_owner(port) {

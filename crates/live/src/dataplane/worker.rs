@@ -19,8 +19,8 @@ use super::plan::Plan;
 use super::poller::{Poller, PortKey, READY_MAX, Ready};
 use super::pool::{Depot, Packet};
 use crate::clock::Clock;
+use crate::convergence::UnconvergedBond;
 use crate::device::Replacement;
-use crate::settling::Unsettled;
 use crate::thread_priority;
 
 /// The shortest time that a worker sleeps. What is due within it is run together at its end, late by that much at most: setting a
@@ -45,7 +45,7 @@ pub enum Command {
     /// Tell what was counted.
     Report(Sender<Report>),
     /// Tell which ends of bonds do not carry all that they can, each with its number in the fabric.
-    Unsettled(Sender<Vec<(BondEndId, Unsettled)>>),
+    Unconverged(Sender<Vec<(BondEndId, UnconvergedBond)>>),
     /// Take the carrier from a link, or give it back.
     SetLink {
         /// Its number in the fabric.
@@ -173,7 +173,7 @@ impl Worker {
             match command {
                 // Who asked may have gone.
                 Command::Report(reply) => drop(reply.send(self.report())),
-                Command::Unsettled(reply) => drop(reply.send(self.unsettled(self.now()))),
+                Command::Unconverged(reply) => drop(reply.send(self.unconverged(self.now()))),
                 Command::SetLink { link, up, done } => {
                     self.take_handed();
                     let now = self.now();

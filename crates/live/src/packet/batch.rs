@@ -36,7 +36,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// None yet.
+    /// A batch without frames.
     pub fn new() -> Self {
         Self { bytes: vec![0; BYTES_MAX].into(), ends: [0; FRAMES_MAX], frames: 0, unsent: Unsent::default() }
     }

@@ -285,7 +285,7 @@ fn describe_admin(admin: &Admin, details: &mut Map<String, Value>) -> (&'static 
     }
 }
 
-/// In words, without hashes.
+/// A command in words, without hashes.
 fn access_command(command: &AccessCommand) -> String {
     match command {
         AccessCommand::AddRole { role } => format!("add role {role}"),

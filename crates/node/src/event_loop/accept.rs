@@ -37,7 +37,7 @@ impl EventLoop {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_short(&error) => {
-                    // Who connects waits in the kernel, and the sweep comes back to it.
+                    // A new connection waits in the kernel, and the sweep comes back to it.
                     if !std::mem::replace(&mut self.is_short, true) {
                         tracing::warn!("cannot accept a connection: {error}; those who connect have to wait");
                     }
@@ -74,7 +74,7 @@ impl EventLoop {
     /// A long request is not waited for, nor read, if it comes from nobody known.
     ///
     /// # Errors
-    /// Why the connection is to be closed. The client is told as well.
+    /// Why the connection is to be closed. The client hears of it as well.
     pub(super) fn check_long_request(&mut self, connection: &mut Connection) -> Result<(), String> {
         let Kind::Client { client, .. } = connection.kind else { return Ok(()) };
         let Some((length, start)) = connection.stream.announced().filter(|(length, start)| {
@@ -100,7 +100,7 @@ impl EventLoop {
         Err(reason)
     }
 
-    /// A client is told what is wrong with its request. Only what is no request at all costs it the connection.
+    /// A client hears what is wrong with its request. Only what is no request at all costs it the connection.
     ///
     /// # Errors
     /// Why the connection is to be closed.

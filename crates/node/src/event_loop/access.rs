@@ -1,4 +1,4 @@
-//! Who a client is, and what is noted of what it does.
+//! Identifies clients, and notes what they do.
 
 use std::net::SocketAddr;
 
@@ -7,24 +7,24 @@ use placement::access::Credentials;
 use store::protocol::{ClientMessage, Response, ServerMessage, Token};
 use store::{About, Caller, ClientId, Input, RequestId};
 
-use super::{Connection, EventLoop, OURSELVES};
+use super::{Connection, EventLoop, OWN_CLIENT};
 use crate::remote::RemoteHost;
 use crate::subject::common_name;
 use crate::token;
 
 impl EventLoop {
     /// The server's own requests are nobody else's to allow.
-    pub(super) fn identify_ourselves(&mut self, now: Time) {
-        self.parts.server.handle(now, Input::Caller { client: OURSELVES, caller: Caller::Server });
-        self.tell_wall_clock(now);
+    pub(super) fn identify_self(&mut self, now: Time) {
+        self.parts.server.handle(now, Input::Caller { client: OWN_CLIENT, caller: Caller::Server });
+        self.report_wall_clock(now);
     }
 
     /// Tokens expire by the clock on the wall.
-    pub(super) fn tell_wall_clock(&mut self, now: Time) {
+    pub(super) fn report_wall_clock(&mut self, now: Time) {
         self.parts.server.handle(now, Input::WallClock(token::wall_seconds()));
     }
 
-    /// Tells the server what a client has shown.
+    /// Reports to the server what a client has shown.
     pub(super) fn identify(
         &mut self,
         now: Time,
@@ -89,14 +89,14 @@ impl EventLoop {
         Some(ServerMessage::Response(Response { sequence: request.sequence, leader: None, result: Err(error) }))
     }
 
-    /// A client is answered, or told that its watch has ended.
+    /// A client is answered, or notified that its watch has ended.
     pub(super) fn note_answer(&mut self, client: ClientId, about: &About, message: &ServerMessage) {
         let (Some(audit), ServerMessage::Response(response)) = (&mut self.parts.audit, message) else { return };
         match about {
             About::Request(id) => audit.end((client, *id), self.parts.server.user(client), &response.result),
             About::EndOfWatch { session, at } => {
                 let connection = self.clients.get(&client).and_then(|token| self.connections.get(token));
-                // Who has gone has ended it himself.
+                // A client that has gone has ended it itself.
                 let Some(connection) = connection else { return };
                 let (address, watch) = (connection.stream.peer(), (*session, response.sequence));
                 audit.end_of_watch(client, &address, watch, at, &response.result);
@@ -105,7 +105,7 @@ impl EventLoop {
         }
     }
 
-    /// A client has sent a token that is worth nothing, and was told so.
+    /// A client has sent a token that is worth nothing, and was refused.
     pub(super) fn bad_token(&mut self, now: Time, client: ClientId) {
         let Some(&token) = self.clients.get(&client) else { return };
         if let Some(connection) = self.connections.get(&token) {

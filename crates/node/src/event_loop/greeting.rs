@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, and whether it may be.
+//! Identifies what is at the other end of a connection, and decides whether it may be there.
 //!
 //! ```text
 //!   dialer                                        acceptor
@@ -21,7 +21,7 @@ use store::protocol::{
     Admin, Answer, ClientMessage, Error, FRAME_MAX, Hello, Proof, Request, RequestBody, Response, Role, ServerMessage,
     VERSION, VERSION_MIN, VERSION_WITH_PROOF, Welcome, spoken_by_refuser,
 };
-use store::{ClientId, Input, Secret, Standing};
+use store::{ClientId, Input, Membership, Secret};
 
 use super::peer_refusals::{Reason, Refused};
 use super::{Connection, EventLoop, Kind};
@@ -37,7 +37,7 @@ pub(super) struct Handshake {
     transcript: Transcript,
     /// The secret that was proved with, at the one who connects.
     secret: Option<Secret>,
-    /// Which version is spoken then.
+    /// The version that is spoken then.
     version: u32,
 }
 
@@ -71,7 +71,7 @@ impl EventLoop {
         self.parts.server.map().secret().or(self.parts.secrets.active()).copied()
     }
 
-    /// The version that all servers speak. Who has joined knows it before he has the map.
+    /// The version that all servers speak. A server that has joined knows it before it has the map.
     fn spoken(&self) -> u32 {
         let known = if self.demanded().is_some() { VERSION_WITH_PROOF } else { VERSION_MIN };
         self.parts.server.protocol().max(known)
@@ -103,7 +103,7 @@ impl EventLoop {
         end
     }
 
-    /// Somebody says who he is.
+    /// A connection identifies itself.
     pub(super) fn greeted(
         &mut self,
         now: Time,
@@ -151,10 +151,10 @@ impl EventLoop {
     }
 
     fn check_addressee(&self, cluster: u64, server: ServerId, to: ServerId) -> Result<(), Refused> {
-        let (own, ours) = (self.parts.server.id(), self.parts.cluster);
-        if cluster != ours {
+        let (own, own_cluster) = (self.parts.server.id(), self.parts.cluster);
+        if cluster != own_cluster {
             let text = format!(
-                "server {own} belongs to cluster {ours:016x}, not to {cluster:016x}: is an address of another cluster in use?"
+                "server {own} belongs to cluster {own_cluster:016x}, not to {cluster:016x}: is an address of another cluster in use?"
             );
             return Err(Refused::new(Reason::Cluster, text));
         }
@@ -247,7 +247,7 @@ impl EventLoop {
     /// Whether this connection may be that of this server, but for the proof.
     fn check_peer(&self, server: ServerId, connection: &Connection) -> Result<(), Refused> {
         let own = self.parts.server.id();
-        if self.parts.server.standing(server) == Standing::Removed {
+        if self.parts.server.membership(server) == Membership::Removed {
             let text = format!("server {server} was removed from the cluster: its data folder may be deleted");
             return Err(Refused::new(Reason::Removed, text));
         }
@@ -265,15 +265,15 @@ impl EventLoop {
         })
     }
 
-    /// A peer's certificate has to be a server's, and for the host where that server is: so says the map, or what was told at joining.
-    /// A server that is not known yet (it joined while this one was away, and may be the only one that can tell) proves by the secret
+    /// A peer's certificate has to be a server's, and for the host where that server is: so says the map, or the answer at joining.
+    /// A server that is not known yet (it joined while this one was away, and may be the only one that knows it) proves by the secret
     /// that it was let in; its certificate may not be that of a server that was removed.
     fn check_certificate(&self, tls: &Tls, server: ServerId, stream: &Stream) -> Result<(), String> {
         let map = self.parts.server.map();
         let in_map = map.members().get(&server).map(|member| member.address.as_str());
         let address = in_map.or_else(|| self.peers.address(server)).map(host);
         tls.check_server(stream.certificates(), address)?;
-        if self.parts.server.standing(server) != Standing::Unknown {
+        if self.parts.server.membership(server) != Membership::Unknown {
             return Ok(());
         }
         let stays = |removed: &str| map.members().values().any(|member| host(&member.address) == removed);
@@ -360,7 +360,7 @@ impl EventLoop {
                 let handshake = self.handshakes.remove(&token).ok_or("it answers a proof that was not sent")?;
                 let right = match (&handshake.secret, &proof) {
                     (Some(secret), Some(proof)) => handshake.transcript.verify(secret, Side::Acceptor, proof),
-                    // It holds no secret, or not ours: as long as there need not be one.
+                    // It holds no secret, or another one: as long as there need not be one.
                     (_, None) => self.demanded().is_none(),
                     (None, Some(_)) => false,
                 };
@@ -383,7 +383,7 @@ impl EventLoop {
         }
     }
 
-    /// Whose process we have connected to; with TLS its certificate was checked by then.
+    /// Checks which user's process is at the other end; with TLS its certificate was checked by then.
     fn check_acceptor(&self, connection: &Connection) -> Result<(), String> {
         if self.parts.tls.is_some() { Ok(()) } else { check_owner(&connection.stream) }
     }
@@ -440,6 +440,6 @@ impl EventLoop {
 
 /// Whether the other end is a process of our user, or of root.
 fn check_owner(stream: &Stream) -> Result<(), String> {
-    let (ours, theirs) = stream.ends().map_err(|error| format!("it has closed: {error}"))?;
-    owner::check_other_end(stream, ours, theirs)
+    let (local, remote) = stream.ends().map_err(|error| format!("it has closed: {error}"))?;
+    owner::check_other_end(stream, local, remote)
 }

@@ -50,7 +50,7 @@ impl EventLoop {
     pub(super) fn input_ended(&mut self, now: Time, token: Token) {
         let Some(connection) = self.connections.get(&token) else { return };
         let Kind::Client { client, .. } = connection.kind else {
-            // Who only looks whether somebody listens is refused nothing.
+            // A client that only looks whether somebody listens is refused nothing.
             return self.end(now, token, "closed by the other side", false);
         };
         let half = self.half_closed.all.entry(token);

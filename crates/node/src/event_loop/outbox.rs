@@ -1,4 +1,4 @@
-//! What the server says, on its way out; and how much of it, and of what others say, waits here. The server is told, since
+//! What the server says, on its way out; and how much of it, and of what others say, waits here. The server hears of it, since
 //! it decides how much memory it holds for whom.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use store::peer::Envelope;
 use store::protocol::{Error as Refusal, FrameError, Response, ServerMessage};
 use store::{About, ClientId, Input};
 
-use super::{EventLoop, Kind, OURSELVES, greeting};
+use super::{EventLoop, Kind, OWN_CLIENT, greeting};
 use crate::refusals;
 
 /// So many bytes for a client are sent before the turn is over.
@@ -52,7 +52,7 @@ impl Waiting {
 }
 
 impl EventLoop {
-    pub(super) fn tell_peer(&mut self, to: ServerId, envelope: &Envelope) {
+    pub(super) fn send_to_peer(&mut self, to: ServerId, envelope: &Envelope) {
         let token = self.peers.token(to);
         let Some((token, connection)) = token.and_then(|token| Some((token, self.connections.get_mut(&token)?))) else {
             self.waiting.dropped_envelopes += 1;
@@ -76,13 +76,13 @@ impl EventLoop {
         }
     }
 
-    pub(super) fn tell_client(&mut self, now: Time, client: ClientId, message: &ServerMessage, about: &About) {
-        if client == OURSELVES
+    pub(super) fn send_to_client(&mut self, now: Time, client: ClientId, message: &ServerMessage, about: &About) {
+        if client == OWN_CLIENT
             && let ServerMessage::Response(Response { result: Err(error), .. }) = message
         {
             tracing::warn!("our own request: {error}");
         }
-        if client != OURSELVES {
+        if client != OWN_CLIENT {
             self.note_answer(client, about, message);
         }
         let Some(&token) = self.clients.get(&client) else {
@@ -104,7 +104,7 @@ impl EventLoop {
             let ServerMessage::Response(response) = message else {
                 // The server cuts events so that they fit; a call's input has a bound.
                 tracing::error!("a message of {bytes} bytes for a client was dropped");
-                self.close(now, token, "it cannot be told what it has to know");
+                self.close(now, token, "what it has to know cannot be sent to it");
                 return;
             };
             let result = Err(Refusal::TooLarge(bytes as u64));

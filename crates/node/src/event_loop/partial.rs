@@ -8,7 +8,7 @@ use mio::Token;
 use super::{EventLoop, Kind};
 use crate::remote::RemoteHost;
 
-/// Who holds a part of a frame: a user, or where none is known, a host.
+/// The holder of a part of a frame: a user, or where none is known, a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     User(String),
@@ -43,7 +43,7 @@ impl EventLoop {
     pub(super) fn greediest(&self) -> Option<Token> {
         let parts: Vec<Part> = (self.waiting.partial.iter())
             .filter_map(|(&token, &(since, bytes))| {
-                // Who holds nothing but an empty buffer has sent nothing that does not come to an end.
+                // A holder of nothing but an empty buffer has sent nothing that does not come to an end.
                 let connection = self.connections.get(&token).filter(|it| it.stream.pending() > 0)?;
                 let user = match connection.kind {
                     Kind::Client { client, .. } => self.parts.server.user(client),

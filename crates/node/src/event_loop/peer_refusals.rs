@@ -1,4 +1,4 @@
-//! Who was refused as a peer, or as one who wants to become one: counted by reason, and logged, though not more often than is of use.
+//! Peers, and servers that want to become peers, that were refused: counted by reason, and logged, though not more often than is of use.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use machine::{Span, Time};
 /// Refusals that are logged in one [`PERIOD`]; the others are only counted.
 const LOGGED_MAX: u64 = 20;
 
-/// See [`LOGGED_MAX`].
+/// The period in which [`LOGGED_MAX`] refusals are logged.
 const PERIOD: Span = Span::from_secs(10);
 
 /// Why somebody was refused.
@@ -30,7 +30,7 @@ pub(super) enum Reason {
 impl Reason {
     const ALL: [Self; 6] = [Self::Cluster, Self::Version, Self::Removed, Self::User, Self::Certificate, Self::Secret];
 
-    /// As a label of metrics.
+    /// The label of it in metrics.
     fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -90,7 +90,7 @@ impl PeerRefusals {
         }
     }
 
-    /// By reason, all of them.
+    /// How often each reason occurred.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let count = |reason: Reason| (reason.name(), self.counts.get(&reason).copied().unwrap_or_default());
         Reason::ALL.into_iter().map(count).collect()

@@ -1,4 +1,4 @@
-//! Whose turn it is: what connections have sent is taken in by shares.
+//! Gives connections their turns: what they have sent is taken in by shares.
 //!
 //! A turn of the loop takes a share of each connection that has something, answers, and begins anew; what is left of a
 //! connection waits behind all others. So a request waits for one share of each connection that was there before, however much
@@ -119,7 +119,7 @@ impl EventLoop {
     /// Takes in a share of what a connection has sent; gives what that cost.
     fn receive(&mut self, now: Time, token: Token, cause: Cause, share: usize) -> usize {
         if !cause.is_over && self.holds_back(token) {
-            // It may take more of what it is told.
+            // It may take more of what is sent to it.
             self.dirty.push(token);
             return 0;
         }
@@ -191,7 +191,7 @@ impl EventLoop {
         Ok(received)
     }
 
-    /// What a client was told and has not been sent.
+    /// Messages to a client that have not been sent.
     fn unread_bytes(&self, kind: Kind) -> usize {
         if let Kind::Client { client, .. } = kind { self.parts.server.unread_bytes(client) } else { 0 }
     }

@@ -13,66 +13,66 @@ use crate::address::check_name;
 pub enum AccessCommand {
     /// Makes a role that may do nothing yet.
     AddRole {
-        /// Its name.
+        /// The name of the role.
         role: String,
     },
     /// Takes a role away, from its users too.
     DeleteRole {
-        /// Which.
+        /// The name of the role.
         role: String,
     },
     /// Allows a role something.
     Grant {
-        /// Which.
+        /// The name of the role.
         role: String,
-        /// What.
+        /// The grant that is meant.
         grant: Grant,
     },
     /// Allows it no more: these operations of exactly this scope.
     Revoke {
-        /// Which role.
+        /// The name of the role.
         role: String,
-        /// What.
+        /// The grant that is meant.
         grant: Grant,
     },
     /// Makes a user.
     AddUser {
         /// Its name: the common name of its certificate, `uid:` and a number, or any for one with a token.
         user: String,
-        /// Its roles.
+        /// The roles that the user has.
         roles: BTreeSet<String>,
         /// Its token, if it has one.
         token: Option<Token>,
     },
     /// Takes a user away. Its connections may do nothing any more.
     DeleteUser {
-        /// Which.
+        /// The name of the user.
         user: String,
     },
     /// Gives a user a role.
     Assign {
-        /// Whom.
+        /// The name of the user.
         user: String,
-        /// Which.
+        /// The name of the role.
         role: String,
     },
     /// Takes a role from a user.
     Unassign {
-        /// From whom.
+        /// The name of the user.
         user: String,
-        /// Which.
+        /// The name of the role.
         role: String,
     },
     /// Gives a user a token instead of the one it had, or takes that away.
     SetToken {
-        /// Whom.
+        /// The name of the user.
         user: String,
-        /// Which.
+        /// The token, by its digest; none takes the old one away.
         token: Option<Token>,
     },
     /// Lets a server of this name join.
     Invite {
-        /// Its name.
+        /// The name of the server.
         server: String,
         /// How it shows who it is.
         invitation: Invitation,

@@ -105,17 +105,17 @@ impl FromStr for Operation {
     }
 }
 
-/// On what.
+/// What a grant is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
     /// A path and what is below it.
     Data {
-        /// In which datastore; none: in both.
+        /// The datastore; none means both.
         datastore: Option<Datastore>,
-        /// The path.
+        /// The path that the grant begins at.
         path: Path,
     },
-    /// RPCs.
+    /// Remote procedures.
     Rpc {
         /// One RPC (`people:add-person`), all of a module (`people:`), or all (empty).
         name: String,
@@ -166,9 +166,9 @@ impl fmt::Display for Scope {
 /// What a role may do on one scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// On what.
+    /// What it is for.
     pub scope: Scope,
-    /// What.
+    /// The operations that it allows.
     pub operations: BTreeSet<Operation>,
 }
 
@@ -204,16 +204,16 @@ impl Grant {
 pub enum Need<'a> {
     /// Something of data; for a subtree, all of it.
     Data {
-        /// What.
+        /// The operation that is asked for.
         operation: Operation,
-        /// Where.
+        /// The location that is accessed.
         at: &'a Location,
     },
     /// Something of an RPC.
     Rpc {
-        /// What.
+        /// The operation that is asked for.
         operation: Operation,
-        /// Its name.
+        /// The name that is asked for.
         name: &'a str,
         /// The path that routes it.
         path: Option<&'a Path>,

@@ -1,11 +1,11 @@
-//! Whose token a hash is.
+//! Finds the user that a token's hash belongs to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Invitation, TokenHash, User};
 
-/// Who may log in by a token.
+/// The users that may log in by a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// The user of this name.

@@ -1,4 +1,4 @@
-//! Who may do what: roles, users, and how users show who they are.
+//! Access control: roles, users, and how users identify themselves.
 //!
 //! Part of the map, so that every server has it and all change alike. It holds hashes of tokens, never tokens; it does
 //! not travel in a status of the cluster, since [`Map`](crate::Map) leaves it out of what it serializes and writes it
@@ -26,7 +26,7 @@ use holders::{Holder, Holders};
 pub const ROOT: &str = "root";
 /// Most roles besides [`ROOT`].
 pub const ROLES_MAX: usize = 256;
-/// Most users.
+/// How many users there may be.
 pub const USERS_MAX: usize = 4_096;
 /// Most roles of one user.
 pub const USER_ROLES_MAX: usize = 32;
@@ -50,22 +50,22 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether it has not expired. Who does not know the time takes no token that expires.
+    /// Whether it has not expired. A server that does not know the time takes no token that expires.
     fn is_good(&self, now_s: Option<u64>) -> bool {
         self.expires_s.is_none_or(|expires| now_s.is_some_and(|now| now < expires))
     }
 }
 
-/// A user.
+/// A user as the cluster knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Its roles.
+    /// The roles that the user has.
     pub roles: BTreeSet<String>,
     /// By which it may log in. By a certificate it may always.
     pub token: Option<Token>,
 }
 
-/// Somebody who may join the cluster.
+/// A server that may join the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
     /// By which it shows that it is the one.
@@ -81,20 +81,20 @@ pub struct Credentials {
     pub certificate: Option<String>,
     /// SHA-256 of the token that it has sent.
     pub token: Option<TokenHash>,
-    /// Who it is for the kernel of this machine, if the connection stays within it.
+    /// The user by the kernel of this machine, if the connection stays within it.
     pub uid: Option<u32>,
 }
 
-/// For whom credentials are good.
+/// The party that credentials are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity<'a> {
-    /// Nobody that is known.
+    /// The credentials are good for nobody that is known.
     Nobody,
-    /// This user.
+    /// A user who has logged in, by name.
     User(&'a str),
     /// A server that was invited and may join.
     Invited {
-        /// Its name.
+        /// The name that it was invited under.
         name: &'a str,
         /// The server whose place it takes, if any.
         replaces: Option<ServerId>,
@@ -139,7 +139,7 @@ impl Access {
         &self.roles
     }
 
-    /// The users.
+    /// All users, by name.
     pub fn users(&self) -> &BTreeMap<String, User> {
         &self.users
     }
@@ -167,7 +167,7 @@ impl Access {
         good.map_or(Identity::Nobody, |(identity, _)| identity)
     }
 
-    /// Whose token this is, expired or not.
+    /// The user that this token belongs to, expired or not.
     fn holder(&self, hash: &TokenHash) -> Option<(Identity<'_>, Token)> {
         let (identity, token) = match self.holders.get(hash)? {
             Holder::User(name) => {

@@ -49,7 +49,7 @@ impl Map {
     /// Begins to move `prefixes`; the caller has checked all that could be refused.
     pub(super) fn begin_moves(&mut self, prefixes: impl IntoIterator<Item = Prefix>, to: ShardId) -> Vec<MoveId> {
         let moves = prefixes.into_iter().map(|prefix| self.push_move(prefix, to, false)).collect();
-        let gone = self.settle();
+        let gone = self.advance();
         assert!(gone.is_empty(), "a move that begins takes no shard away");
         moves
     }
@@ -64,7 +64,7 @@ impl Map {
     }
 
     /// Starts every move whose turn has come, and removes shards that have nothing left. Returns the removed ones.
-    pub(super) fn settle(&mut self) -> Vec<ShardId> {
+    pub(super) fn advance(&mut self) -> Vec<ShardId> {
         let queued = |it: &&Move| it.phase == Phase::Queued;
         let waiting: Vec<MoveId> = self.moves.values().filter(queued).map(|it| it.id).collect();
         for id in waiting {
@@ -143,7 +143,7 @@ impl Map {
         self.merge(&prefix);
         let outcome = self.set_phase(id, Phase::Dropping);
         // Moves that wait show where they will go from, and that may have changed.
-        let gone = self.settle();
+        let gone = self.advance();
         assert!(gone.is_empty(), "the old owner has yet to drop what it held");
         Ok(outcome)
     }
@@ -167,7 +167,7 @@ impl Map {
             return Ok(Outcome::unchanged(Effect::Unchanged));
         }
         self.moves.remove(&id);
-        let gone = self.settle();
+        let gone = self.advance();
         Ok(Outcome::changed(if gone.is_empty() { Effect::Move(id) } else { Effect::ShardsGone(gone) }))
     }
 }

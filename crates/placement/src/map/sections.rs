@@ -18,7 +18,7 @@ const PROTOCOL: u32 = 1;
 const SECRET: u32 = 2;
 /// [`Map::removed_addresses`], as a map.
 const REMOVED: u32 = 3;
-/// [`Map::access`].
+/// The section of [`Map::access`].
 const ACCESS: u32 = 16;
 
 impl Map {

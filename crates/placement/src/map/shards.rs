@@ -16,8 +16,8 @@ impl Map {
         let gone = match strategy {
             Strategy::Distributed => Vec::new(),
             Strategy::Single => {
-                let ours = self.shards.values().filter(|shard| shard.automatic && !shard.deleting);
-                self.delete_all(&ours.map(|shard| shard.id).collect::<Vec<_>>())?
+                let automatic = self.shards.values().filter(|shard| shard.automatic && !shard.deleting);
+                self.delete_all(&automatic.map(|shard| shard.id).collect::<Vec<_>>())?
             }
         };
         self.strategy = strategy;
@@ -163,7 +163,7 @@ impl Map {
         for prefix in back {
             self.push_move(prefix, ShardId::DEFAULT, true);
         }
-        Ok(self.settle())
+        Ok(self.advance())
     }
 
     pub(super) fn set_replicas(&mut self, id: ShardId, replicas: Replicas) -> Result<Outcome, Refusal> {

@@ -20,13 +20,13 @@ pub struct RemoteCall {
     pub attempt: AttemptId,
     /// For which incarnation of this server it was meant.
     pub receiver: u64,
-    /// The procedure.
+    /// The name of the procedure.
     pub name: String,
-    /// The data.
+    /// The data that the call is about, if any.
     pub path: Option<Path>,
     /// What it gets.
     pub input: Bytes,
-    /// After this nobody waits.
+    /// The time after which nobody waits any more.
     pub timeout: Span,
 }
 

@@ -9,9 +9,9 @@ use rpc::{Config, DeliveryId, Input, Message, Output, ProviderId, Rpc};
 /// What the network does to a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// In hundred.
+    /// Messages of a hundred that are lost.
     pub lost: u32,
-    /// In hundred.
+    /// Messages of a hundred that come twice.
     pub doubled: u32,
     /// A message takes this long at least.
     pub delay: Span,
@@ -25,7 +25,7 @@ pub struct Net {
     pub now: Time,
     pub servers: BTreeMap<ServerId, Rpc>,
     pub faults: Faults,
-    /// From whom to whom nothing passes.
+    /// Pairs of servers between which nothing passes, in that direction.
     pub cut: BTreeSet<(ServerId, ServerId)>,
     /// What came out besides messages: when, where.
     pub events: VecDeque<(Time, ServerId, Output)>,
@@ -123,7 +123,7 @@ impl Net {
             }
         }
         let under_way = self.delivered.iter().filter(|(at, ..)| *at == server).count();
-        assert_eq!(self.servers[&server].deliveries_under_way(), under_way, "a delivery ended and nobody was told");
+        assert_eq!(self.servers[&server].deliveries_under_way(), under_way, "a delivery ended and nobody was answered");
     }
 
     fn send(&mut self, from: ServerId, to: ServerId, message: &Message) {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use machine::{Rng, ServerId, Span, Time};
 use placement::ShardId;
 use store::message::{Kind, LogEntry, Members, RaftMessage, SnapshotMeta};
-use store::peer::{Ask, Envelope, Item, Leads, Told};
+use store::peer::{Ask, Envelope, Item, Leads, PeerAnswer};
 use store::snapshots::Chunk;
 
 /// What a liar says.
@@ -46,7 +46,7 @@ pub struct Byzantine {
     /// Numbers of others' questions and transfers.
     numbers: VecDeque<u64>,
     /// How many lies were told.
-    pub told: u64,
+    pub lies_told: u64,
 }
 
 impl Byzantine {
@@ -55,7 +55,7 @@ impl Byzantine {
         let until = Time::ZERO + active;
         let seen = BTreeMap::from([(ShardId::META, (1, 1)), (ShardId::DEFAULT, (1, 1))]);
         let (kept, numbers) = (BTreeMap::new(), VecDeque::new());
-        Self { server, lies, until, rng, seen, kept, numbers, told: 0 }
+        Self { server, lies, until, rng, seen, kept, numbers, lies_told: 0 }
     }
 
     /// What comes to it.
@@ -100,7 +100,7 @@ impl Byzantine {
             }
             kept.push_back(item.clone());
             match self.rng.below(8) {
-                0 => self.told += 1,
+                0 => self.lies_told += 1,
                 1 | 2 => {
                     let changed = self.changed(item.clone());
                     items.push(changed);
@@ -161,7 +161,7 @@ impl Byzantine {
 
     /// A message with a field changed. Bounded lies change it so that nobody believes it.
     fn changed(&mut self, item: Item) -> Item {
-        self.told += 1;
+        self.lies_told += 1;
         let Item::Raft { group, mut message } = item else { return self.forged() };
         if self.lies == Lies::Bounded {
             match self.rng.below(8) {
@@ -227,7 +227,7 @@ impl Byzantine {
 
     /// Something that its server never said.
     fn forged(&mut self) -> Item {
-        self.told += 1;
+        self.lies_told += 1;
         let group = self.group();
         match self.rng.below(12) {
             0..=3 => Item::Raft { group, message: self.forged_message(group) },
@@ -251,7 +251,7 @@ impl Byzantine {
                 };
                 Item::Ask { id: self.rng.bits(), group, ask }
             }
-            _ => Item::Told { id: self.some_number(), group, told: Ok(Told::Done) },
+            _ => Item::Answer { id: self.some_number(), group, answer: Ok(PeerAnswer::Done) },
         }
     }
 
@@ -328,12 +328,12 @@ impl Byzantine {
 
     fn forged_told(&mut self, group: ShardId) -> Item {
         let id = if self.lies == Lies::Any { self.some_number() } else { self.rng.bits() };
-        let told = match self.rng.below(3) {
-            0 => Told::Index(self.odd(10)),
-            1 => Told::Placed(Ok(placement::Effect::Unchanged)),
-            _ => Told::Done,
+        let answer = match self.rng.below(3) {
+            0 => PeerAnswer::Index(self.odd(10)),
+            1 => PeerAnswer::Placed(Ok(placement::Effect::Unchanged)),
+            _ => PeerAnswer::Done,
         };
-        Item::Told { id, group, told: Ok(told) }
+        Item::Answer { id, group, answer: Ok(answer) }
     }
 
     fn forged_chunk(&mut self, group: ShardId) -> Chunk {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
 use store::status::{GroupStatus, RaftRole};
-use store::{Founding, Standing};
+use store::{Founding, Membership};
 use tree::DigestCache;
 
 use super::admin::ADMINISTRATOR;
@@ -331,7 +331,7 @@ impl World {
     fn needed(&self) -> Option<ServerId> {
         let members = || self.core.nodes.values().filter(|node| !node.is_leaving).filter_map(Node::server);
         let mut removed = self.core.nodes.values().filter(|node| node.is_leaving).map(|node| node.id);
-        removed.find(|id| members().any(|server| server.standing(*id) == Standing::Leaving))
+        removed.find(|id| members().any(|server| server.membership(*id) == Membership::Leaving))
     }
 
     /// Whether one of these leads a shard, and nobody else votes in it.
@@ -453,7 +453,7 @@ impl World {
             disk_bytes_max: self.disk_bytes_max,
             recovered_ms: recovered.as_ns() / 1_000_000,
             steps: check.steps,
-            lies: self.core.byzantine.as_ref().map_or(0, |liar| liar.told),
+            lies: self.core.byzantine.as_ref().map_or(0, |liar| liar.lies_told),
             findings: self.core.findings,
             trace: self.core.trace,
         }

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use machine::Time;
 
 use super::Model;
-use super::search::{Call, Found, Search};
+use super::search::{Call, Search, SearchResult};
 
 /// Steps that one attempt to leave operations out may take.
 const STEPS_AN_ATTEMPT: u64 = 200_000;
@@ -32,9 +32,9 @@ pub struct Counterexample<K> {
 /// An operation for the reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Who asked.
+    /// The client that asked.
     pub client: u32,
-    /// When.
+    /// When it asked.
     pub invoked: Time,
     /// When it was told.
     pub returned: Time,
@@ -162,7 +162,7 @@ impl<'a, 'k, M: Model> Shrink<'a, 'k, M> {
         let mut search = Search::new(self.model, self.key, &calls, STEPS_AN_ATTEMPT.min(self.steps_left));
         let found = search.run();
         self.steps_left = self.steps_left.saturating_sub(search.steps());
-        matches!(found, Found::None)
+        matches!(found, SearchResult::None)
     }
 
     /// A call that is needed, as it was recorded.

@@ -13,7 +13,7 @@ use super::{Check, Limits, Model, Operation};
 /// What a client asks of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// One leaf.
+    /// Reads one leaf.
     Get(Leaf),
     /// Both leaves as they are at one moment.
     List,
@@ -38,13 +38,13 @@ pub struct Condition {
 /// What a condition expects of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// No value.
+    /// The leaf must have no value.
     Absent,
-    /// Any value.
+    /// The leaf must have a value.
     Present,
     /// The value of this entity tag. Clients only use one that a linearizable operation told them before.
     Tag(u64),
-    /// This value.
+    /// The leaf must have this value.
     Value(u64),
 }
 
@@ -59,9 +59,9 @@ pub enum Change {
     Replace(Leaf, u64),
     /// Sets both leaves in one transaction.
     PutBoth {
-        /// Leaf `a`.
+        /// The value for leaf `a`.
         a: u64,
-        /// Leaf `b`.
+        /// The value for leaf `b`.
         b: u64,
     },
     /// Deletes both leaves, or is refused if both are absent.
@@ -73,9 +73,9 @@ pub enum Change {
 /// A leaf of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leaf {
-    /// The first.
+    /// The first leaf of an entry.
     A,
-    /// The second.
+    /// The second leaf of an entry.
     B,
 }
 
@@ -91,7 +91,7 @@ pub struct Input {
 /// A leaf's value and its entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tagged {
-    /// The value.
+    /// The value that was written.
     pub value: u64,
     /// The entity tag.
     pub tag: u64,
@@ -100,7 +100,7 @@ pub struct Tagged {
 /// What a client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Of [`Action::Get`].
+    /// The answer to [`Action::Get`].
     Leaf(Option<Tagged>),
     /// Of [`Action::List`]: `a` and `b`.
     Leaves(Option<Tagged>, Option<Tagged>),
@@ -138,7 +138,7 @@ enum Tag {
     Between(u64, u64),
 }
 
-/// The model.
+/// The model of an entry with two leaves.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntryModel;
 
@@ -216,14 +216,14 @@ impl State {
             (Some((value, Tag::Known(tag))), Some(seen)) => (Tagged { value, tag } == seen).then_some(self),
             (Some((value, Tag::Between(after, before))), Some(seen)) => {
                 let fits = value == seen.value && after < seen.tag && seen.tag < before;
-                fits.then(|| self.told(leaf, seen.tag))
+                fits.then(|| self.answered(leaf, seen.tag))
             }
             _ => None,
         }
     }
 
     /// The state after somebody was told a leaf's tag.
-    fn told(mut self, leaf: Leaf, tag: u64) -> Self {
+    fn answered(mut self, leaf: Leaf, tag: u64) -> Self {
         for other in [Leaf::A, Leaf::B].into_iter().filter(|&other| other == leaf || self.joint) {
             if let Some((_, known)) = &mut self.leaves[other as usize] {
                 *known = Tag::Known(tag);

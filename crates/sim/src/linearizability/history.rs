@@ -5,7 +5,7 @@ use machine::Time;
 /// One operation of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation<I, O> {
-    /// Who asked; only shown to the reader of a counterexample.
+    /// The client that asked; only shown to the reader of a counterexample.
     pub client: u32,
     /// When the client asked.
     pub invoked: Time,
@@ -22,7 +22,7 @@ pub enum Outcome<O> {
     Returned {
         /// When; not before the invocation.
         at: Time,
-        /// What.
+        /// The answer that came.
         output: O,
     },
     /// It gave up, died or still waits: the operation may yet take effect, or never.

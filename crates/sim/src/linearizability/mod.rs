@@ -30,7 +30,7 @@ use std::hash::Hash;
 
 pub use counterexample::{Counterexample, Line};
 pub use history::{History, Operation, Outcome, Ticket};
-use search::{Call, Found, Search};
+use search::{Call, Search, SearchResult};
 
 /// What a single copy of the data would do.
 pub trait Model {
@@ -135,9 +135,9 @@ pub fn check<M: Model>(model: &M, history: &[Operation<M::Input, M::Output>], li
         let found = search.run();
         steps += search.steps();
         match found {
-            Found::Order => {}
-            Found::OutOfSteps => undecided.push(key),
-            Found::None => {
+            SearchResult::Order => {}
+            SearchResult::OutOfSteps => undecided.push(key),
+            SearchResult::None => {
                 illegal = Some(Counterexample::new(model, key, calls));
                 break;
             }
@@ -151,11 +151,11 @@ pub fn check<M: Model>(model: &M, history: &[Operation<M::Input, M::Output>], li
     Check { verdict, operations: history.len() as u64, keys, steps }
 }
 
-type Parts<'a, M> = BTreeMap<<M as Model>::Key, Vec<Call<'a, M>>>;
+type CallsByKey<'a, M> = BTreeMap<<M as Model>::Key, Vec<Call<'a, M>>>;
 
 /// The calls of each key in the order of the history. Reads of unknown outcome say nothing and are left out.
-fn partition<'a, M: Model>(model: &M, history: &'a [Operation<M::Input, M::Output>]) -> Parts<'a, M> {
-    let mut parts = Parts::<M>::new();
+fn partition<'a, M: Model>(model: &M, history: &'a [Operation<M::Input, M::Output>]) -> CallsByKey<'a, M> {
+    let mut parts = CallsByKey::<M>::new();
     for operation in history {
         let (returned, output) = match &operation.outcome {
             Outcome::Returned { at, output } => (Some(*at), Some(output)),

@@ -46,7 +46,7 @@ impl<M: Model> Copy for Call<'_, M> {}
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SearchResult {
     /// Every call that returned was placed.
     Order,
     /// There is no order.
@@ -163,27 +163,27 @@ where
         self.steps
     }
 
-    pub fn run(&mut self) -> Found {
+    pub fn run(&mut self) -> SearchResult {
         let mut cursor = Cursor::Idle(self.events[0].next);
         while self.events[0].next != 0 {
             let Some(call) = self.candidate(&mut cursor) else {
                 match self.take_back() {
                     Some(next) => cursor = next,
-                    None => return Found::None,
+                    None => return SearchResult::None,
                 }
                 continue;
             };
             cursor = match self.place(call, cursor) {
                 Tried::Placed => Cursor::Idle(self.events[0].next),
                 Tried::DoesNotFit => self.following(cursor),
-                Tried::OutOfSteps => return Found::OutOfSteps,
+                Tried::OutOfSteps => return SearchResult::OutOfSteps,
                 Tried::DeadEnd => match self.take_back() {
                     Some(next) => next,
-                    None => return Found::None,
+                    None => return SearchResult::None,
                 },
             };
         }
-        Found::Order
+        SearchResult::Order
     }
 
     /// The candidate at the cursor, which moves on to the next kind at the first return. Nothing if there is no more.

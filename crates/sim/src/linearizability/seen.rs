@@ -3,7 +3,7 @@
 //! A configuration is which calls have been given their moment, and the model's state. It is kept as a digest of 128
 //! bits, as sets of calls are long and configurations many: the digest of a set is the exclusive or of its calls'
 //! tokens (Zobrist, 1970), so that adding or taking one call costs the same whatever the set's size. Two of `n`
-//! configurations share a digest with a chance of about `n * n / 2^129`, below 10^-25 for the two million of the default limit.
+//! configurations share a digest with a probability of about `n * n / 2^129`, below 10^-25 for the two million of the default limit.
 
 use std::hash::{Hash, Hasher};
 

@@ -8,7 +8,7 @@ use topology::{HostAddress, NodeId, PortId, Topology};
 use vswitch::{Action, Field, FlowKey, PacketOut, Pipeline, Pipelines};
 use wire::{EthernetRepr, LLDP_NEAREST_BRIDGE, LldpRepr, ethertype};
 
-/// Who sends to the virtual server.
+/// The client of the virtual server.
 pub const CLIENT: NodeId = NodeId(0);
 /// A host whose address at [`VIRTUAL_PORT`] is the virtual server's.
 pub const VIRTUAL: NodeId = NodeId(1);

@@ -11,7 +11,7 @@ const ENDPOINTS_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Endpoint {
-    /// `host:port`.
+    /// The `host:port` of the server.
     address: String,
     connection: Option<Connection>,
     /// Connections in a row that brought no message.
@@ -35,7 +35,7 @@ pub(super) struct Endpoints {
     named: usize,
     /// The one that is asked what has no better place; one of those that the user named.
     home: usize,
-    /// Which endpoint a connection belongs to.
+    /// The endpoint that each connection belongs to.
     connections: BTreeMap<ConnectionId, usize>,
     next: u64,
 }

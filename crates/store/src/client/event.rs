@@ -28,34 +28,34 @@ pub enum Input {
     },
     /// The answer to an [`Output::Invoke`].
     Reply {
-        /// From the invocation.
+        /// The connection that the invocation named.
         connection: ConnectionId,
-        /// From the invocation.
+        /// The call that the invocation named.
         call: u64,
         /// The RPC's output, or why it failed.
         result: Result<Vec<u8>, String>,
     },
     /// The connection is there, and the server's `Welcome` accepted it.
     Connected {
-        /// Which.
+        /// The connection that is there now.
         connection: ConnectionId,
         /// The cluster that the server said it is of.
         cluster: u64,
     },
     /// The connection could not be made, or was refused.
     Failed {
-        /// Which.
+        /// The connection that failed.
         connection: ConnectionId,
         /// Why, for errors.
         reason: String,
     },
     /// The connection is lost.
     Closed(ConnectionId),
-    /// From the server.
+    /// A message has come from the server.
     Message {
-        /// By which connection.
+        /// The connection by which it came.
         connection: ConnectionId,
-        /// What.
+        /// The message.
         message: ServerMessage,
     },
     /// Nothing but the passing of time.
@@ -67,23 +67,23 @@ pub enum Input {
 pub enum Output {
     /// Make a connection and say hello; ends in [`Input::Connected`] or [`Input::Failed`].
     Connect {
-        /// Its number.
+        /// The number that the connection gets.
         connection: ConnectionId,
-        /// `host:port`.
+        /// The `host:port` to connect to.
         address: String,
     },
-    /// To the server.
+    /// A message goes to the server.
     Send {
-        /// By which connection.
+        /// The connection by which it goes.
         connection: ConnectionId,
-        /// What.
+        /// The message.
         message: ClientMessage,
     },
     /// Close the connection, or give up making it.
     Disconnect(ConnectionId),
     /// The end of a request; of a watch, only its beginning.
     Answer {
-        /// The request's.
+        /// The token that the request had.
         token: u64,
         /// What came of it.
         result: Result<Answer, Error>,
@@ -99,7 +99,7 @@ pub enum Output {
     WatchEnded {
         /// Of the request that began the watch.
         token: u64,
-        /// Why.
+        /// Why it ended.
         error: Error,
     },
     /// Somebody calls an RPC that was offered: carry it out, bring back [`Input::Reply`].
@@ -108,11 +108,11 @@ pub enum Output {
         connection: ConnectionId,
         /// Goes into the reply.
         call: u64,
-        /// The RPC.
+        /// The name of the RPC.
         name: String,
         /// The path that chose this client.
         path: Option<Path>,
-        /// Its input.
+        /// The input of the call.
         input: Vec<u8>,
     },
 }

@@ -9,7 +9,7 @@ use crate::protocol::{Admin, Consistency, Error, LeaseRequest, RequestBody};
 /// Attempts after which none takes longer than the one before: 2^3 times the first.
 const DOUBLINGS_MAX: u32 = 3;
 
-/// For whom it is.
+/// The party that a request is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Origin {
     /// The user, by his token.
@@ -22,16 +22,16 @@ pub(super) enum Origin {
 
 /// Where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum Progress {
     /// Nowhere: it waits for room in the window, or for the next attempt.
     Pause,
-    /// With a connection.
+    /// A connection has it.
     Connection {
-        /// Which.
+        /// The connection that it was sent on.
         connection: ConnectionId,
         /// When the attempt began.
         since: Time,
-        /// Not before the connection is made.
+        /// Whether it was sent: not before the connection is made.
         sent: bool,
     },
 }
@@ -55,11 +55,11 @@ pub(super) struct Pending {
     pub deadline: Time,
     /// Bytes of values in it.
     pub bytes: usize,
-    /// From request to deadline.
+    /// The time from request to deadline.
     timeout: Span,
     /// It is looked at again by then.
     pub due: Time,
-    pub at: At,
+    pub progress: Progress,
     /// Attempts that came to nothing.
     pub attempts: u32,
     /// Where the last attempt came to nothing.
@@ -81,7 +81,7 @@ impl Pending {
             deadline,
             timeout,
             due: deadline,
-            at: At::Pause,
+            progress: Progress::Pause,
             attempts: 0,
             avoid: None,
             preferred: None,
@@ -91,13 +91,13 @@ impl Pending {
     }
 
     pub fn is_on(&self, which: ConnectionId) -> bool {
-        matches!(self.at, At::Connection { connection, .. } if connection == which)
+        matches!(self.progress, Progress::Connection { connection, .. } if connection == which)
     }
 
     pub fn connection(&self) -> Option<ConnectionId> {
-        match self.at {
-            At::Connection { connection, .. } => Some(connection),
-            At::Pause => None,
+        match self.progress {
+            Progress::Connection { connection, .. } => Some(connection),
+            Progress::Pause => None,
         }
     }
 
@@ -187,7 +187,7 @@ impl Pending {
 
     /// An attempt is over. A server that was sent a write and has not said that nothing comes of it may still do it.
     pub fn attempt_failed(&mut self, error: Option<&Error>) {
-        let was_sent = matches!(self.at, At::Connection { sent: true, .. });
+        let was_sent = matches!(self.progress, Progress::Connection { sent: true, .. });
         self.is_in_doubt |= was_sent && !error.is_some_and(Error::is_undone);
     }
 

@@ -23,7 +23,7 @@ struct Known {
 pub(super) struct Routes {
     /// By the text of a path up to one of its [`ends`].
     prefixes: BTreeMap<Box<str>, Known>,
-    /// `host:port`s.
+    /// The `host:port` of the leader of each shard.
     leaders: BTreeMap<ShardId, String>,
 }
 

@@ -1,4 +1,4 @@
-//! The client against servers that a test plays by hand, and against chance.
+//! The client against servers that a test plays by hand, and against random faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +158,7 @@ fn it_learns_the_leader_and_goes_there() {
 }
 
 #[test]
-fn it_stays_where_it_is_if_told_so() {
+fn it_stays_where_it_is_if_configured_so() {
     let mut bed = Bed::new(ClientConfig { go_to_leader: false, ..ClientConfig::default() });
     for token in 1..4 {
         bed.ask(token, put(1));
@@ -312,7 +312,7 @@ fn what_may_still_be_done_is_said_so_and_nothing_else() {
             assert_eq!(bed.error(1).contains("; it may still be done"), doubtful, "{body:?}: {}", bed.error(1));
         }
     }
-    // Whoever was only ever told that it was not begun knows that it was not.
+    // A client that only ever heard that it was not begun knows that it was not.
     let mut bed = Bed::new(ClientConfig::default());
     bed.handle(Input::Request { token: 1, body: put(1), timeout });
     for _ in 0..15 {
@@ -353,14 +353,14 @@ fn a_watch_in_another_cluster_begins_anew_and_says_so() {
     };
     assert!(events.skipped && events.revision == 4);
     let event = Event { revision: 5, kind: EventKind::Deleted, at: car(1) };
-    let told = WatchEvents {
+    let news = WatchEvents {
         watch: watch.sequence,
         shard: ShardId(1),
         revision: 5,
         skipped: false,
         events: vec![event.clone()],
     };
-    bed.handle(Input::Message { connection: second, message: ServerMessage::Watched(told) });
+    bed.handle(Input::Message { connection: second, message: ServerMessage::Watched(news) });
     assert!(matches!(bed.other.pop(), Some(Output::Event { events, .. }) if events.events == [event]));
 }
 
@@ -374,7 +374,7 @@ fn a_watch_goes_on_where_it_was_and_offers_are_renewed() {
     bed.respond(first, 1, Ok(Answer::Watching { from: BTreeMap::from([(ShardId(1), 3)]) }), None);
     bed.respond(first, 2, Ok(Answer::Done), None);
     bed.sent.clear();
-    let told = |watch, revision| {
+    let news = |watch, revision| {
         let event = |revision| Event { revision, kind: EventKind::Deleted, at: car(1) };
         let events = vec![event(revision - 1), event(revision)];
         ServerMessage::Watched(WatchEvents { watch, shard: ShardId(1), revision, skipped: false, events })
@@ -383,7 +383,7 @@ fn a_watch_goes_on_where_it_was_and_offers_are_renewed() {
         Some(Output::Event { token: 1, events }) => events.events.iter().map(|event| event.revision).collect(),
         other => panic!("{other:?}"),
     };
-    bed.handle(Input::Message { connection: first, message: told(1, 9) });
+    bed.handle(Input::Message { connection: first, message: news(1, 9) });
     assert_eq!(seen(bed.other.pop()), [8, 9]);
     bed.close(first);
     let (second, address, watch) = bed.next();
@@ -402,15 +402,15 @@ fn a_watch_goes_on_where_it_was_and_offers_are_renewed() {
     };
     assert_ne!(last, second);
     bed.respond(last, sequence, Ok(Answer::Watching { from: BTreeMap::from([(ShardId(1), 9)]) }), None);
-    // This replica was behind the first one, and comes to what that one has told.
-    bed.handle(Input::Message { connection: last, message: told(sequence, 9) });
+    // This replica was behind the first one, and comes to what that one has delivered.
+    bed.handle(Input::Message { connection: last, message: news(sequence, 9) });
     assert!(bed.other.is_empty());
-    bed.handle(Input::Message { connection: last, message: told(sequence, 10) });
+    bed.handle(Input::Message { connection: last, message: news(sequence, 10) });
     assert_eq!(seen(bed.other.pop()), [10]);
     bed.sent.clear();
     bed.handle(Input::Unwatch { token: 1 });
     assert!(bed.sent.iter().any(|(_, request)| request.body == RequestBody::Unwatch { watch: sequence }));
-    bed.handle(Input::Message { connection: last, message: told(sequence, 11) });
+    bed.handle(Input::Message { connection: last, message: news(sequence, 11) });
     assert!(bed.other.is_empty());
 }
 

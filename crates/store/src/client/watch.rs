@@ -1,4 +1,4 @@
-//! A watch as the user sees it: what servers tell, each event once, whichever server tells it.
+//! A watch as the user sees it: what servers deliver, each event once, whichever server delivers it.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::protocol::WatchEvents;
 #[derive(Clone, Debug)]
 pub(super) struct Watch {
     pub at: Location,
-    /// Events up to these revisions were told, by shard.
+    /// Events up to these revisions were delivered, by shard.
     pub revisions: BTreeMap<ShardId, u64>,
-    /// Of the revision after that, so many events were told: the rest had not come when the connection was lost.
+    /// Of the revision after that, so many events were delivered: the rest had not come when the connection was lost.
     partial: BTreeMap<ShardId, Partial>,
     /// The sequence of the request that runs it now.
     pub sequence: u64,
@@ -24,25 +24,25 @@ pub(super) struct Watch {
     pub anew: bool,
 }
 
-/// The events of one revision, some of which have been told. They come in the same order from every replica.
+/// The events of one revision, some of which have been delivered. They come in the same order from every replica.
 #[derive(Clone, Copy, Debug, Default)]
 struct Partial {
     revision: u64,
-    /// So many were told to the user.
-    told: u64,
+    /// So many were delivered to the user.
+    delivered: u64,
     /// So many have come on the present connection.
     come: u64,
 }
 
 impl Partial {
-    /// An event has come. Whether the user has not been told of it.
+    /// An event has come. Whether it is new to the user.
     fn is_news(&mut self, revision: u64) -> bool {
         if self.revision != revision {
-            *self = Self { revision, told: 0, come: 0 };
+            *self = Self { revision, delivered: 0, come: 0 };
         }
         self.come += 1;
-        let is_news = self.come > self.told;
-        self.told = self.told.max(self.come);
+        let is_news = self.come > self.delivered;
+        self.delivered = self.delivered.max(self.come);
         is_news
     }
 }
@@ -57,7 +57,7 @@ impl Watch {
         self.sequence = sequence;
         self.connection = Some(connection);
         for partial in self.partial.values_mut() {
-            // Its events are told again from the first.
+            // Its events are delivered again from the first.
             partial.come = 0;
         }
     }
@@ -69,10 +69,10 @@ impl Watch {
         self.anew = true;
     }
 
-    /// What of these events the user has not been told, if anything.
+    /// Those of these events that are new to the user, if any are.
     pub fn news(&mut self, mut events: WatchEvents) -> Option<WatchEvents> {
         let known = self.revisions.entry(events.shard).or_insert(0);
-        // A replica that was behind when the watch was resumed there comes to what another has told already.
+        // A replica that was behind when the watch was resumed there comes to what another has delivered already.
         events.events.retain(|event| event.revision > *known);
         let partial = self.partial.entry(events.shard).or_default();
         if events.skipped {
@@ -90,33 +90,33 @@ mod tests {
 
     use super::*;
 
-    fn told(revision: u64, skipped: bool, events: &[(u64, &str)]) -> WatchEvents {
+    fn batch(revision: u64, skipped: bool, events: &[(u64, &str)]) -> WatchEvents {
         let at = |name: &str| Location::config(Path::parse(&format!("/car:cars/car-entry={name}")).unwrap());
         let event =
             |(revision, name): &(u64, &str)| Event { revision: *revision, kind: EventKind::Deleted, at: at(name) };
         WatchEvents { watch: 1, shard: ShardId(1), revision, skipped, events: events.iter().map(event).collect() }
     }
 
-    fn count(told: Option<WatchEvents>) -> usize {
-        told.map_or(0, |told| told.events.len())
+    fn count(news: Option<WatchEvents>) -> usize {
+        news.map_or(0, |news| news.events.len())
     }
 
     #[test]
-    fn a_revision_that_is_told_again_from_its_first_event_is_heard_once() {
+    fn a_revision_that_is_sent_again_from_its_first_event_is_delivered_once() {
         let at = Location::config(Path::parse("/car:cars").unwrap());
         let mut watch = Watch::new(at, BTreeMap::from([(ShardId(1), 4)]), 1, ConnectionId(1));
-        assert_eq!(count(watch.news(told(4, false, &[(5, "a"), (5, "b")]))), 2);
+        assert_eq!(count(watch.news(batch(4, false, &[(5, "a"), (5, "b")]))), 2);
         assert_eq!(watch.revisions[&ShardId(1)], 4, "it has not all of revision 5");
         // Cut elsewhere by another server, which is where the connection is lost again.
         watch.resumed(2, ConnectionId(2));
-        assert_eq!(watch.news(told(4, false, &[(5, "a")])), None);
+        assert_eq!(watch.news(batch(4, false, &[(5, "a")])), None);
         watch.resumed(3, ConnectionId(3));
-        assert_eq!(count(watch.news(told(4, false, &[(5, "a"), (5, "b"), (5, "c")]))), 1);
-        assert_eq!(count(watch.news(told(6, false, &[(5, "d"), (6, "a")]))), 2);
+        assert_eq!(count(watch.news(batch(4, false, &[(5, "a"), (5, "b"), (5, "c")]))), 1);
+        assert_eq!(count(watch.news(batch(6, false, &[(5, "d"), (6, "a")]))), 2);
         assert_eq!(watch.revisions[&ShardId(1)], 6);
         // After what was skipped everything is news.
-        assert_eq!(count(watch.news(told(6, false, &[(7, "a")]))), 1);
-        assert_eq!(count(watch.news(told(8, true, &[]))), 0);
-        assert_eq!(count(watch.news(told(9, false, &[(9, "a"), (9, "b")]))), 2);
+        assert_eq!(count(watch.news(batch(6, false, &[(7, "a")]))), 1);
+        assert_eq!(count(watch.news(batch(8, true, &[]))), 0);
+        assert_eq!(count(watch.news(batch(9, false, &[(9, "a"), (9, "b")]))), 2);
     }
 }

@@ -42,7 +42,7 @@ impl Group {
             outcome = Some(self.content.apply(entry.index, &entry.data, self.id, effects)?);
         }
         self.raw.mut_store().set_applied(applied);
-        self.tell(entry, outcome, effects);
+        self.answer_asker(entry, outcome, effects);
         Ok(())
     }
 
@@ -71,21 +71,21 @@ impl Group {
         Ok(())
     }
 
-    fn tell(&mut self, entry: &Entry, outcome: Option<Outcome>, effects: &mut Effects) {
+    fn answer_asker(&mut self, entry: &Entry, outcome: Option<Outcome>, effects: &mut Effects) {
         // Proposals at lower indices were of a leader that lost them.
         while let Some((index, _)) = self.proposed.first_key_value()
             && *index < entry.index
         {
             let (_, (_, asker, bytes)) = self.proposed.pop_first().expect("it was just seen");
-            effects.settled_bytes += bytes;
-            effects.told.push((asker, Err(Miss::NotLeader)));
+            effects.released_bytes += bytes;
+            effects.answers.push((asker, Err(Miss::NotLeader)));
         }
         let Some((term, asker, bytes)) = self.proposed.remove(&entry.index) else { return };
-        effects.settled_bytes += bytes;
-        let told = match outcome {
-            Some(outcome) if term == entry.term => Ok(outcome.told()),
+        effects.released_bytes += bytes;
+        let answer = match outcome {
+            Some(outcome) if term == entry.term => Ok(outcome.into_answer()),
             _ => Err(Miss::NotLeader),
         };
-        effects.told.push((asker, told));
+        effects.answers.push((asker, answer));
     }
 }

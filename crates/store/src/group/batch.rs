@@ -1,7 +1,7 @@
 //! Proposals, and their group commit: while one batch of them is under way, those that come wait for it, and go together.
 //!
 //! A batch costs every server a message, a write and a flush, however much is in it; so the more clients there are, the less one of
-//! them costs (decision 38). Who is alone never waits. A batch is under way until it is committed; where the others are far away or slow, for
+//! them costs (decision 38). A proposal that is alone never waits. A batch is under way until it is committed; where the others are far away or slow, for
 //! as long as two writes to this server's own disk take, and a tenth of a second at most: to wait longer saves little.
 
 use bytes::Bytes;
@@ -89,7 +89,7 @@ impl Group {
                 waiting.next_if(fits).inspect(|(data, _)| bytes += data.len().max(1))
             });
             if let Err(refused) = self.append(part.collect()) {
-                settle(refused, Miss::NotNow, effects);
+                give_up(refused, Miss::NotNow, effects);
             }
         }
         self.batch.last = self.last_index();
@@ -118,10 +118,10 @@ impl Group {
         Ok(())
     }
 
-    /// Who waits for a batch is told that there will be none.
+    /// Those who wait for a batch hear that there will be none.
     pub(super) fn refuse_waiting(&mut self, why: Miss, effects: &mut Effects) {
         self.batch.last = 0;
-        settle(std::mem::take(&mut self.batch.waiting), why, effects);
+        give_up(std::mem::take(&mut self.batch.waiting), why, effects);
     }
 
     /// Bytes of proposals that wait.
@@ -132,9 +132,9 @@ impl Group {
     }
 }
 
-fn settle(refused: Vec<(Bytes, Asker)>, why: Miss, effects: &mut Effects) {
+fn give_up(refused: Vec<(Bytes, Asker)>, why: Miss, effects: &mut Effects) {
     for (data, asker) in refused {
-        effects.settled_bytes += counted(&data, asker);
-        effects.told.push((asker, Err(why)));
+        effects.released_bytes += counted(&data, asker);
+        effects.answers.push((asker, Err(why)));
     }
 }

@@ -138,7 +138,7 @@ impl Group {
     fn admit_leader(&mut self, now: Time, from: ServerId, message: &RaftMessage) -> Result<(), Refused> {
         let raft = &self.raw.raft;
         let leads = raft.state == StateRole::Leader;
-        // Who has lied that he leads, and is silent since, must not keep a learner, which never stands for election, from the leader.
+        // A server that has lied that it leads, and is silent since, must not keep a learner, which never stands for election, from the leader.
         let hears = self.quiet_ticks < ELECTION_TICKS as u32 && ![INVALID_ID, from.0].contains(&raft.leader_id);
         if message.term() == raft.term && (leads || hears) {
             return Err(Refused::Rights);

@@ -1,7 +1,7 @@
 //! What is committed: followers hear of it with the next entries, and soon without any.
 //!
 //! An append that says nothing else would cost each follower a step and an answer, and a leader whose clients write one after another
-//! as many messages as the entries do (decision 39). Who asked this leader through a follower is answered behind it, so only those who
+//! as many messages as the entries do (decision 39). A client that asked this leader through a follower is answered behind it, so only those who
 //! watch a follower, or read what is there, may notice.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use placement::ShardId;
 use super::{Asker, Effects, Group};
 use crate::message::RaftMessage;
 
-/// How long followers are not told at most.
+/// How long an announcement to followers may be held back at most.
 const HELD_MAX: Span = Span::from_ms(1);
 
 /// Appends without entries that wait, one a follower.
@@ -82,7 +82,7 @@ impl Group {
         if self.commits.held.is_empty() {
             return;
         }
-        let askers = effects.told[from..].iter().filter_map(|(asker, _)| match asker {
+        let askers = effects.answers[from..].iter().filter_map(|(asker, _)| match asker {
             Asker::There(server, ..) => Some(*server),
             Asker::Here(_) | Asker::Nobody => None,
         });

@@ -1,6 +1,6 @@
 //! When a replica stands for election, and how pre-votes are asked for and answered.
 //!
-//! raft-rs decides about votes; its own clock and chance are not used (decision 6). What is here touches no vote.
+//! raft-rs decides about votes; its own clock and randomness are not used (decision 6). What is here touches no vote.
 
 use machine::{Rng, ServerId, Time};
 use raft::StateRole;
@@ -45,7 +45,7 @@ impl Group {
         let others_vote = self.members().voters.iter().any(|id| *id != self.me.0);
         let may_vote = self.may_vote();
         let raft = &mut self.raw.raft;
-        // Who does not stand for election never forgets who led last.
+        // A replica that does not stand for election never forgets which server led last.
         let is_silent =
             raft.state != StateRole::Leader && !raft.promotable() && raft.election_elapsed >= ELECTION_TICKS;
         self.leaderless_ticks = if raft.leader_id == 0 || is_silent { self.leaderless_ticks + 1 } else { 0 };

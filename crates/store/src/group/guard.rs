@@ -50,10 +50,10 @@ impl Group {
     pub(crate) fn abandon(&mut self, effects: &mut Effects) {
         self.lease.lost(effects);
         self.refuse_waiting(Miss::NotLeader, effects);
-        effects.settled_bytes += self.proposed_bytes();
+        effects.released_bytes += self.proposed_bytes();
         self.replaced_bytes = 0;
         let waiting = std::mem::take(&mut self.proposed).into_values();
-        effects.told.extend(waiting.map(|(_, asker, _)| (asker, Err(Miss::NotLeader))));
+        effects.answers.extend(waiting.map(|(_, asker, _)| (asker, Err(Miss::NotLeader))));
     }
 }
 

@@ -23,7 +23,7 @@ const CONTEXT: u64 = 3 << 3 | 2;
 const KIND: u64 = 1 << 3;
 const NODE: u64 = 2 << 3;
 
-/// Reads a change of members. `None` for bytes that no server of ours has written; unknown fields are among these.
+/// Reads a change of members. `None` for bytes that no Heddle server has written; unknown fields are among these.
 pub(crate) fn parse(bytes: &[u8]) -> Option<ConfChangeV2> {
     if bytes.len() > CHANGE_BYTES_MAX {
         return None;

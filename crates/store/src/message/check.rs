@@ -37,7 +37,7 @@ pub(crate) fn is_entry(group: ShardId, kind: u8, data: &[u8], entries: &mut Entr
 }
 
 impl RaftMessage {
-    /// Whether a server of ours could have sent it, going by the message alone.
+    /// Whether an honest server could have sent it, going by the message alone.
     ///
     /// # Errors
     /// Why not.

@@ -25,7 +25,7 @@ pub enum FrameError {
     /// Longer than [`FRAME_MAX`].
     #[error("a frame of {0} bytes: at most {FRAME_MAX} are allowed (is the other side speaking TLS or HTTP?)")]
     TooLong(usize),
-    /// Not a message of this protocol.
+    /// The bytes are no message of this protocol.
     #[error("a frame that is no message of version {VERSION}: {0}")]
     Malformed(String),
 }

@@ -24,7 +24,7 @@ const REQUEST: u32 = 0;
 pub enum Unreadable {
     /// They are a request with this sequence, and something in it is wrong.
     Request {
-        /// The request's.
+        /// The number that the request had.
         sequence: u64,
         /// What is wrong.
         reason: String,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_path_is_told_of_wherever_it_stands() {
+    fn a_bad_path_is_reported_wherever_it_stands() {
         for body in with_paths() {
             let good = bytes(body.clone());
             assert!(decode_client(&good).is_ok(), "{body:?}");

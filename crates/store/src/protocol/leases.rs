@@ -18,30 +18,30 @@ pub enum LeaseRequest {
     },
     /// It is needed for another time to live. Answered by [`Answer::Kept`](super::Answer::Kept); that time counts from before the request.
     KeepAlive {
-        /// Which.
+        /// The number of the lease.
         lease: LeaseId,
         /// Its home, or a part.
         at: Path,
     },
     /// End it; its values go away. Answered by [`Answer::Written`](super::Answer::Written).
     Revoke {
-        /// Which.
+        /// The number of the lease.
         lease: LeaseId,
         /// Its home, or a part.
         at: Path,
     },
     /// How long it has left, and what goes with it. Answered by [`Answer::Leases`](super::Answer::Leases).
     Show {
-        /// Which.
+        /// The number of the lease.
         lease: LeaseId,
         /// Its home, or a part.
         at: Path,
     },
     /// The leases of a shard. Answered by [`Answer::Leases`](super::Answer::Leases).
     List {
-        /// Which shard.
+        /// The shard that is meant.
         shard: ShardId,
-        /// Those behind this one.
+        /// Only leases behind this one.
         after: Option<LeaseId>,
     },
 }
@@ -62,7 +62,7 @@ impl LeaseRequest {
 /// A lease, or its part in one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// Which.
+    /// The number of the lease.
     pub lease: LeaseId,
     /// Its time to live, in milliseconds.
     pub ttl_ms: u64,

@@ -44,7 +44,7 @@ impl Hello {
     }
 }
 
-/// The version that a server speaks which refuses ours with this text. Servers of version 1 take no other version, and say so in these
+/// The version that a server speaks which refuses the local one with this text. Servers of version 1 take no other version, and say so in these
 /// words; later ones answer with the lower version.
 pub fn spoken_by_refuser(text: &str) -> Option<u32> {
     let (_, rest) = text.split_once("was asked for, this server speaks ")?;

@@ -1,4 +1,4 @@
-//! Who may ask for what.
+//! Checks what callers may ask for.
 //!
 //! While users are checked, a request waits until this server knows that its map is as new as the request: an index of
 //! meta's log, asked of meta's leader once for all that wait, as for a linearizable read. So no right that was taken away
@@ -21,11 +21,11 @@ use placement::{AccessCommand, ShardId};
 use tree::{Change, Condition, Datastore, Location, Path};
 
 use super::memory::request_bytes;
-use super::operations::{Origin, Route, What};
+use super::operations::{Origin, Route, Task};
 use super::places::Party;
 use super::{Asked, ClientId, Output, RequestId, Server};
 use crate::budget::{Kind, Owner};
-use crate::peer::Told;
+use crate::peer::PeerAnswer;
 use crate::protocol::{AccessView, Admin, Answer, Consistency, Error, LeaseRequest, Request, RequestBody};
 
 /// A question to meta's leader is asked anew after this.
@@ -40,7 +40,7 @@ const WATCH_PATIENCE: Span = Span::from_secs(5);
 /// The version of the protocol that knows roles and users.
 const VERSION_WITH_ACCESS: u32 = 2;
 
-/// Who is at the end of a connection.
+/// The caller at the end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// This server's own process: it may do everything.
@@ -80,7 +80,7 @@ pub(super) struct Gate {
     revision: u64,
     /// When the next token of a caller expires, in seconds since 1970.
     expiry_s: Option<u64>,
-    /// See [`Server::rights_judged`].
+    /// Counted as [`Server::rights_judged`] says.
     judged: u64,
     /// Seconds since 1970, at a moment.
     wall: Option<(Time, u64)>,
@@ -108,7 +108,7 @@ impl Gate {
 enum Denial {
     /// The token is worth nothing.
     BadToken,
-    /// Anything else.
+    /// It failed for another reason.
     Other(Error),
 }
 
@@ -164,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Who a client counts as where there is only so much of something.
+    /// The party that a client counts as where something is shared out.
     pub fn party(&self, client: ClientId) -> Party {
         if self.map.access().is_enabled()
             && let Some(user) = self.user(client)
@@ -213,13 +213,13 @@ impl Server {
             return;
         }
         self.gate.asking = Some((now, self.gate.next));
-        self.start(now, Origin::Confirm, Route::Shard(ShardId::META), What::Confirm, now + CONFIRM_TIMEOUT);
+        self.start(now, Origin::Confirm, Route::Shard(ShardId::META), Task::Confirm, now + CONFIRM_TIMEOUT);
     }
 
     /// The answer is there, and the map is as new as it says.
-    pub(super) fn confirmed(&mut self, now: Time, told: &Result<Told, Error>) {
+    pub(super) fn confirmed(&mut self, now: Time, answer: &Result<PeerAnswer, Error>) {
         let Some((asked, covered)) = self.gate.asking.take() else { return };
-        if told.is_err() {
+        if answer.is_err() {
             // It is asked again by [`Server::access_due`].
             return;
         }
@@ -357,7 +357,7 @@ impl Server {
         self.gate.expiry_s = of_callers.filter(|at| now_s.is_none_or(|now_s| now_s < *at)).min();
     }
 
-    /// Watches that may not go on, and what their clients are told. Each path is judged once for each user, however many watches he has.
+    /// Watches that may not go on, and the answers to their clients. Each path is judged once for each user, however many watches he has.
     fn watches_not_allowed(&mut self, now: Time) -> Vec<(ClientId, u64, Error)> {
         let mut verdicts: BTreeMap<(Whose<'_>, &Location), Result<(), Error>> = BTreeMap::new();
         let mut ended = Vec::new();
@@ -591,7 +591,7 @@ fn operation_of(admin: &Admin) -> Operation {
         Admin::Defragment => Operation::Shards,
         Admin::Access => Operation::Users,
         Admin::Placement(command) => match command {
-            // Who may let servers join may invite them.
+            // A user who may let servers join may invite them.
             Command::AddServer { .. }
             | Command::RemoveServer { .. }
             | Command::UpdateAddress { .. }

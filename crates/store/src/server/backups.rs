@@ -10,7 +10,7 @@ use tree::State;
 use super::{Asked, ClientId, Server};
 use crate::budget::{Kind, Owner};
 use crate::protocol::{Answer, Error};
-use crate::read::{Found, Read};
+use crate::read::{Read, ReadResult};
 
 /// Backups under way at a server at most.
 const BACKUPS_MAX: usize = 16;
@@ -60,7 +60,7 @@ impl Server {
         backup.touched = now;
         // A backup is of the present.
         let past = tree::Past::new(0, 0);
-        let Ok(Found::Exported(chunk)) = read.evaluate(&backup.state, &past) else {
+        let Ok(ReadResult::Exported(chunk)) = read.evaluate(&backup.state, &past) else {
             return Err(Error::Invalid("a backup reads all of a shard".into()));
         };
         let is_last = chunk.next.is_none();

@@ -139,10 +139,10 @@ impl Server {
             return self.rpc_reply(now, client, delivery.0, Err(reason));
         }
         let invoke = ServerMessage::Invoke { call: delivery.0, name, path, input: input.to_vec() };
-        self.tell_client(client, invoke, About::News);
+        self.send_to_client(client, invoke, About::News);
     }
 
-    /// What a caller is told of an error. Names that look like his own are shown where everybody may know all that is offered: where users
+    /// The answer of a caller whose call failed. Names that look like his own are shown where everybody may know all that is offered: where users
     /// are checked, what others offer and for which paths is not everybody's business.
     fn with_hint(&self, error: &rpc::Error) -> String {
         let rpc::Error::NoProvider { name, .. } = error else { return error.to_string() };

@@ -6,19 +6,19 @@ use placement::ShardId;
 use tree::Path;
 
 use super::memory::SHORT_ANSWER_BYTES;
-use super::operations::{Operation, Origin, Purpose, Route, Stage, What};
+use super::operations::{Operation, Origin, Purpose, Route, Stage, Task};
 use super::peers::ENTRY_BYTES_MAX;
 use super::removal::Verdict;
 use super::{DISK_BACKLOG_MAX, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
-use crate::peer::{Ask, Item, Told};
+use crate::peer::{Ask, Item, PeerAnswer};
 use crate::protocol::{Answer, Consistency, Error, FRAME_MAX, Leader};
-use crate::read::{Found, Read};
+use crate::read::{Read, ReadResult};
 use crate::server::ClientId;
 use crate::status::Refused;
 
-/// Reads of old revisions that are answered before all else is looked at again; more are told to come back.
+/// Reads of old revisions that are answered before all else is looked at again; more are asked to come back.
 const PAST_READS_MAX: usize = 4;
 
 /// To look at a value costs as much as to copy so many bytes, about.
@@ -26,8 +26,8 @@ const VALUE_BYTES: usize = 64;
 
 impl Server {
     /// Begins an operation.
-    pub(super) fn start(&mut self, now: Time, origin: Origin, route: Route, what: What, deadline: Time) -> u64 {
-        let id = self.operations.add(origin, route, what, deadline);
+    pub(super) fn start(&mut self, now: Time, origin: Origin, route: Route, task: Task, deadline: Time) -> u64 {
+        let id = self.operations.add(origin, route, task, deadline);
         let operation = self.operations.get(id).expect("it was just added");
         self.budget.add(operation.owner(), Kind::Requests, operation.bytes());
         if let Owner::Client(client) = operation.owner() {
@@ -62,25 +62,25 @@ impl Server {
             Route::Path(path) => self.map.route(path),
         };
         operation.shard = shard;
-        let what = operation.what.clone();
-        match what {
-            What::Propose(data) if self.is_held_up(now, id, shard, &data) => {}
-            What::Propose(data) => self.drive_proposal(now, id, shard, data, |data| Ask::Propose(data.into())),
-            What::Force(data) => self.drive_proposal(now, id, shard, data, |data| Ask::Force(data.into())),
-            What::Read(read, _) if read.listed().is_some_and(|path| self.is_spread(path)) => {
+        let task = operation.task.clone();
+        match task {
+            Task::Propose(data) if self.is_held_up(now, id, shard, &data) => {}
+            Task::Propose(data) => self.drive_proposal(now, id, shard, data, |data| Ask::Propose(data.into())),
+            Task::Force(data) => self.drive_proposal(now, id, shard, data, |data| Ask::Force(data.into())),
+            Task::Read(read, _) if read.listed().is_some_and(|path| self.is_spread(path)) => {
                 let error = read.listed().map(|path| self.spans_shards(path)).expect("it lists a path");
                 self.finish(now, id, Err(error));
             }
-            What::Read(read, Consistency::Stale) if self.has_replica(shard) => self.evaluate(now, id, shard, &read),
-            What::Read(read, _) => self.drive_read(now, id, shard, Some(read)),
-            What::Confirm => self.drive_read(now, id, shard, None),
-            What::Lease(ask) => self.drive_lease(now, id, shard, ask),
-            What::MoveLeader(to) => {
+            Task::Read(read, Consistency::Stale) if self.has_replica(shard) => self.evaluate(now, id, shard, &read),
+            Task::Read(read, _) => self.drive_read(now, id, shard, Some(read)),
+            Task::Confirm => self.drive_read(now, id, shard, None),
+            Task::Lease(ask) => self.drive_lease(now, id, shard, ask),
+            Task::MoveLeader(to) => {
                 let here = self.groups.get_mut(&shard).map(|group| group.transfer(to));
                 match here {
                     Some(Ok(())) => {
                         self.dirty.insert(shard);
-                        self.finish(now, id, Ok(Told::Done));
+                        self.finish(now, id, Ok(PeerAnswer::Done));
                     }
                     _ => self.ask_leader(now, id, shard, Ask::MoveLeader(to)),
                 }
@@ -195,26 +195,26 @@ impl Server {
     }
 
     /// A group here has answered.
-    pub(super) fn told(&mut self, now: Time, asker: Asker, result: Result<Told, Miss>) {
+    pub(super) fn group_answered(&mut self, now: Time, asker: Asker, result: Result<PeerAnswer, Miss>) {
         match (asker, result) {
-            (Asker::Here(id), Ok(told)) => self.go_on(now, id, Ok(told)),
+            (Asker::Here(id), Ok(answer)) => self.go_on(now, id, Ok(answer)),
             (Asker::Here(id), Err(_)) => self.operations.set_idle(id),
             (Asker::Nobody, _) => {}
-            (Asker::There(to, group, id), Ok(told)) => self.answer_there(to, id, group, Ok(told)),
+            (Asker::There(to, group, id), Ok(answer)) => self.answer_there(to, id, group, Ok(answer)),
             (Asker::There(to, group, id), Err(miss)) => self.answer_there(to, id, group, Err(elsewhere(miss))),
         }
     }
 
     /// Another server has answered.
-    pub(super) fn told_by(
+    pub(super) fn server_answered(
         &mut self,
         now: Time,
         id: u64,
         (from, group): (ServerId, ShardId),
-        told: Result<Told, Error>,
+        answer: Result<PeerAnswer, Error>,
     ) {
         let Some(operation) = self.operations.get(id) else { return };
-        if !operation.asked.contains(&from) || told.as_ref().is_ok_and(|told| !operation.is_answered_by(told)) {
+        if !operation.asked.contains(&from) || answer.as_ref().is_ok_and(|answer| !operation.is_answered_by(answer)) {
             self.counters.refuse(Refused::Unasked);
             return;
         }
@@ -222,7 +222,7 @@ impl Server {
         if !matches!(operation.stage, Stage::Waiting(until) if until != Time::NEVER) {
             return;
         }
-        match told {
+        match answer {
             Err(error) if error.is_transient() => {
                 if self.peers.leader_of(operation.shard) == Some(from) {
                     self.peers.forget_leader_of(operation.shard);
@@ -230,14 +230,14 @@ impl Server {
                 self.operations.set_idle(id);
             }
             // An index of another log: of the shard that held the path when it was asked first.
-            Ok(Told::Index(_)) if group != operation.shard => {}
-            told => self.go_on(now, id, told),
+            Ok(PeerAnswer::Index(_)) if group != operation.shard => {}
+            answer => self.go_on(now, id, answer),
         }
     }
 
-    fn go_on(&mut self, now: Time, id: u64, told: Result<Told, Error>) {
-        match told {
-            Ok(Told::Index(index)) => {
+    fn go_on(&mut self, now: Time, id: u64, answer: Result<PeerAnswer, Error>) {
+        match answer {
+            Ok(PeerAnswer::Index(index)) => {
                 let Some(operation) = self.operations.get(id) else { return };
                 let shard = operation.shard;
                 if self.groups.get(&shard).is_some_and(|group| group.applied() >= index) {
@@ -246,8 +246,8 @@ impl Server {
                     self.operations.set_applying(id, index);
                 }
             }
-            Ok(Told::Outcome(Err(refusal))) if refusal.is_retryable() => self.operations.set_paused(id, now),
-            told => self.finish(now, id, told),
+            Ok(PeerAnswer::Outcome(Err(refusal))) if refusal.is_retryable() => self.operations.set_paused(id, now),
+            answer => self.finish(now, id, answer),
         }
     }
 
@@ -261,11 +261,11 @@ impl Server {
 
     /// The replica here has all that the operation has to see.
     fn evaluate_now(&mut self, now: Time, id: u64, shard: ShardId) {
-        match self.operations.get(id).map(|operation| operation.what.clone()) {
-            Some(What::Read(read, _)) => self.evaluate(now, id, shard, &read),
-            Some(What::Confirm) => self.finish(now, id, Ok(Told::Done)),
-            Some(What::Lease(ask)) => self.answer_lease(now, id, shard, &ask),
-            Some(What::Propose(_) | What::Force(_) | What::MoveLeader(_)) | None => {}
+        match self.operations.get(id).map(|operation| operation.task.clone()) {
+            Some(Task::Read(read, _)) => self.evaluate(now, id, shard, &read),
+            Some(Task::Confirm) => self.finish(now, id, Ok(PeerAnswer::Done)),
+            Some(Task::Lease(ask)) => self.answer_lease(now, id, shard, &ask),
+            Some(Task::Propose(_) | Task::Force(_) | Task::MoveLeader(_)) | None => {}
         }
     }
 
@@ -295,10 +295,10 @@ impl Server {
         let found = data.map(|(state, past)| read.evaluate(state, past));
         match found {
             // The leader may have been up for longer than this server.
-            Some(Ok(Found::Compacted(_))) if self.may_ask_leader(id, shard) => {
+            Some(Ok(ReadResult::Compacted(_))) if self.may_ask_leader(id, shard) => {
                 self.ask_leader(now, id, shard, Ask::Read(read.clone()));
             }
-            Some(Ok(found)) => self.finish(now, id, Ok(Told::Read(found))),
+            Some(Ok(found)) => self.finish(now, id, Ok(PeerAnswer::Read(found))),
             Some(Err(refusal)) if refusal.is_retryable() => self.operations.set_paused(id, now),
             Some(Err(refusal)) => self.finish(now, id, Err(Error::Refused(refusal))),
             None => self.operations.set_idle(id),
@@ -327,25 +327,25 @@ impl Server {
 
     /// Whether a read that must be fresh was answered by a replica that does not lead.
     fn may_ask_leader(&self, id: u64, shard: ShardId) -> bool {
-        let fresh = |what: &What| matches!(what, What::Read(_, Consistency::Linearizable));
-        self.operations.get(id).is_some_and(|operation| fresh(&operation.what))
+        let fresh = |task: &Task| matches!(task, Task::Read(_, Consistency::Linearizable));
+        self.operations.get(id).is_some_and(|operation| fresh(&operation.task))
             && self.groups.get(&shard).is_some_and(|group| !group.is_leader())
     }
 
-    /// The operation is done: whoever wanted it is told.
-    pub(super) fn finish(&mut self, now: Time, id: u64, told: Result<Told, Error>) {
+    /// The operation is done: whoever wanted it gets the answer.
+    pub(super) fn finish(&mut self, now: Time, id: u64, answer: Result<PeerAnswer, Error>) {
         let Some(operation) = self.remove_operation(id) else { return };
         match operation.origin {
             Origin::Client { client, asked, purpose, .. } => {
                 let leader = self.leader_hint(operation.shard);
-                let told = self.begin_backup(now, client, operation.shard, purpose, told);
-                let result = told.and_then(|told| self.answer(purpose, operation.shard, told));
+                let answer = self.begin_backup(now, client, operation.shard, purpose, answer);
+                let result = answer.and_then(|answer| self.answer(purpose, operation.shard, answer));
                 let result = self.fit_answer(now, client, result);
                 self.respond(client, asked, leader, result);
             }
-            Origin::There(to, there) => self.answer_there(to, there, operation.shard, told),
-            Origin::Move(id, step) => self.move_stepped(now, id, step, told),
-            Origin::Confirm => self.confirmed(now, &told),
+            Origin::There(to, there) => self.answer_there(to, there, operation.shard, answer),
+            Origin::Move(id, step) => self.move_stepped(now, id, step, answer),
+            Origin::Confirm => self.confirmed(now, &answer),
             Origin::Upkeep => {}
         }
     }
@@ -357,13 +357,13 @@ impl Server {
         client: ClientId,
         shard: ShardId,
         purpose: Purpose,
-        told: Result<Told, Error>,
-    ) -> Result<Told, Error> {
-        let Ok(Told::Read(Found::Exported(mut chunk))) = told else { return told };
+        answer: Result<PeerAnswer, Error>,
+    ) -> Result<PeerAnswer, Error> {
+        let Ok(PeerAnswer::Read(ReadResult::Exported(mut chunk))) = answer else { return answer };
         let mut state = self.groups.get(&shard).and_then(|group| group.content.state()).cloned();
         if purpose == Purpose::BackupLasting {
             let lasting = state.map(|state| state.lasting()).ok_or_else(|| self.no_replica(shard))?;
-            if let Found::Exported(first) = Read::everything(None).find(&lasting, &tree::Past::new(0, 0)) {
+            if let ReadResult::Exported(first) = Read::everything(None).find(&lasting, &tree::Past::new(0, 0)) {
                 chunk = first;
             }
             state = Some(lasting);
@@ -375,36 +375,38 @@ impl Server {
             // The operation ends in the same call that read the chunk: this is the content it was read from.
             self.hold_backup(now, client, shard, state);
         }
-        Ok(Told::Read(Found::Exported(chunk)))
+        Ok(PeerAnswer::Read(ReadResult::Exported(chunk)))
     }
 
-    fn answer(&self, purpose: Purpose, shard: ShardId, told: Told) -> Result<Answer, Error> {
-        match told {
-            Told::Outcome(outcome) => match outcome {
+    fn answer(&self, purpose: Purpose, shard: ShardId, answer: PeerAnswer) -> Result<Answer, Error> {
+        match answer {
+            PeerAnswer::Outcome(outcome) => match outcome {
                 Ok(committed) => Ok(Answer::Written { revision: committed.revision }),
                 Err(tree::Refusal::Otherwise { revision, condition, actual }) => {
                     Ok(Answer::Otherwise { revision, condition, actual })
                 }
                 Err(refusal) => Err(Error::Refused(refusal)),
             },
-            Told::Placed(Err(refusal)) => Err(Error::Invalid(refusal.to_string())),
-            Told::Placed(Ok(effect)) if purpose == Purpose::Join => match effect {
+            PeerAnswer::Placed(Err(refusal)) => Err(Error::Invalid(refusal.to_string())),
+            PeerAnswer::Placed(Ok(effect)) if purpose == Purpose::Join => match effect {
                 placement::Effect::Server(server) | placement::Effect::Replaced { new: server, .. } => {
                     let members = self.peers.addresses().clone();
                     Ok(Answer::Joined { cluster: self.config.cluster, server, members })
                 }
                 other => Err(Error::Invalid(format!("the join came to {other:?}"))),
             },
-            Told::Placed(Ok(effect)) => Ok(Answer::Placed(effect)),
-            Told::Read(Found::Answer(answer)) => Ok(answer),
-            Told::Read(Found::Exported(chunk)) => Ok(Answer::Chunk { entries: chunk.entries, next: chunk.next }),
-            Told::Read(Found::Compacted(tree::Compacted { oldest, newest })) => {
+            PeerAnswer::Placed(Ok(effect)) => Ok(Answer::Placed(effect)),
+            PeerAnswer::Read(ReadResult::Answer(answer)) => Ok(answer),
+            PeerAnswer::Read(ReadResult::Exported(chunk)) => {
+                Ok(Answer::Chunk { entries: chunk.entries, next: chunk.next })
+            }
+            PeerAnswer::Read(ReadResult::Compacted(tree::Compacted { oldest, newest })) => {
                 Err(Error::Compacted { oldest, newest })
             }
-            Told::Read(Found::Window(tree::Compacted { oldest, newest })) => {
+            PeerAnswer::Read(ReadResult::Window(tree::Compacted { oldest, newest })) => {
                 Ok(Answer::Window { shard, oldest, newest })
             }
-            Told::Done | Told::Read(Found::Leases(_)) | Told::Index(_) => Ok(Answer::Done),
+            PeerAnswer::Done | PeerAnswer::Read(ReadResult::Leases(_)) | PeerAnswer::Index(_) => Ok(Answer::Done),
         }
     }
 

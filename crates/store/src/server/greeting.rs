@@ -1,4 +1,4 @@
-//! Who may speak as a peer, which version of the protocol all servers speak, and on which secret they agree.
+//! Decides which servers may speak as peers, which version of the protocol all servers speak, and on which secret they agree.
 //!
 //! ```text
 //!   leader of meta                                   each other member
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::{ServerId, Span, Time};
 use placement::ShardId;
 
-use super::operations::{Origin, Route, What};
+use super::operations::{Origin, Route, Task};
 use super::{Output, Server};
 use crate::Secret;
 use crate::peer::Item;
@@ -31,8 +31,8 @@ const DISOWNERS_MAX: usize = placement::MEMBERS_MAX;
 
 /// What another server is, by the map here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// A member.
+pub enum Membership {
+    /// It is a member of the cluster.
     Member,
     /// It was removed, and is in a group here that has not done without it yet.
     Leaving,
@@ -46,7 +46,7 @@ pub enum Standing {
 #[derive(Debug, Default)]
 pub(super) struct Greeting {
     next_raise: Time,
-    /// Who has said that a secret is on its disk, since the connection to it was made.
+    /// Servers that have said that a secret is on their disks, since the connections to them were made.
     kept: BTreeMap<ServerId, [u8; 32]>,
     /// The cluster's secret is lost: alone, this server may put its own in its place.
     secret_lost: bool,
@@ -87,15 +87,15 @@ impl Server {
     }
 
     /// What another server is to this one.
-    pub fn standing(&self, server: ServerId) -> Standing {
+    pub fn membership(&self, server: ServerId) -> Membership {
         if self.map.members().contains_key(&server) {
-            return Standing::Member;
+            return Membership::Member;
         }
         if !self.map.was_removed(server) {
-            return Standing::Unknown;
+            return Membership::Unknown;
         }
         let needed = self.groups.values().any(|group| group.members().has(server));
-        if needed { Standing::Leaving } else { Standing::Removed }
+        if needed { Membership::Leaving } else { Membership::Removed }
     }
 
     /// Once every member speaks a higher version of the protocol than the map says, and holds the secret, the map shall say so. From
@@ -134,13 +134,13 @@ impl Server {
             }
         }
         let command = placement::Command::RaiseProtocol { to, servers, secret: digest };
-        let what = What::Propose(command.encode().into());
-        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), what, now + RAISE_EVERY);
+        let task = Task::Propose(command.encode().into());
+        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), task, now + RAISE_EVERY);
     }
 
     /// A leader of meta hands its secret over. Once the map names one, there is nothing to be agreed on.
     pub(super) fn secret_proposed(&mut self, from: ServerId, secret: Secret) {
-        if self.map.secret().is_none() && self.standing(from) == Standing::Member {
+        if self.map.secret().is_none() && self.membership(from) == Membership::Member {
             self.outputs.push_back(Output::KeepSecret { from, secret });
         }
     }
@@ -152,7 +152,7 @@ impl Server {
         }
     }
 
-    /// A server that was removed while it was away is let in by nobody, and told so. It ends when of each group that it remembers a
+    /// A server that was removed while it was away is let in by nobody, and hears so. It ends when of each group that it remembers a
     /// majority of the others says that it is needed no more.
     pub(super) fn believe_that_disowned(&mut self) {
         if self.greeting.disowned_by.is_empty() {

@@ -45,47 +45,47 @@ pub enum About {
 /// What comes in.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// From another server.
+    /// An envelope has come from another server.
     Peer {
-        /// Who.
+        /// The server that it came from.
         from: ServerId,
-        /// What.
+        /// The envelope.
         envelope: Envelope,
     },
     /// A connection to a peer was made, and this version is spoken on it: the lower one of both servers'.
     PeerSpeaks {
-        /// Who.
+        /// The server that it is about.
         peer: ServerId,
-        /// The version.
+        /// The version that the server speaks.
         version: u32,
     },
     /// A connection to a peer was lost: what was sent lately may not have arrived.
     PeerLost(ServerId),
-    /// From a client.
+    /// A message has come from a client.
     Client {
-        /// Which connection.
+        /// The connection of the client.
         client: ClientId,
         /// Which request of it, if it is one.
         id: RequestId,
-        /// What.
+        /// The message.
         message: ClientMessage,
     },
     /// A client says nothing more, and still reads: what it has asked is answered. It watches and offers nothing any more.
     ClientSilent(ClientId),
-    /// Who is at the end of a client's connection; before anything else that comes by it. Whose connection nobody speaks of has
+    /// Identifies the caller at the end of a client's connection; before anything else that comes by it. A connection that nobody speaks of has
     /// shown nothing.
     Caller {
-        /// Which connection.
+        /// The connection of the client.
         client: ClientId,
-        /// Who.
+        /// The caller behind the connection.
         caller: Caller,
     },
     /// Where a client's connection comes from, by whatever counts as one host; before anything else that comes by it. What there is
     /// only so much of is shared between users, and where these are not known, between hosts.
     Host {
-        /// Which connection.
+        /// The connection of the client.
         client: ClientId,
-        /// From where.
+        /// The host that it came from.
         host: String,
     },
     /// The clock on the wall shows so many seconds since 1970. Without it, no token is good that expires.
@@ -95,30 +95,30 @@ pub enum Input {
     /// So many bytes wait to be sent to a client. The driver says so after it was given an [`Output::Client`], as soon as it
     /// has sent what can be sent, and each time that it has sent more.
     Waiting {
-        /// Which connection; it may have ended.
+        /// The connection of the client; it may have ended.
         client: ClientId,
-        /// How many.
+        /// How many bytes wait.
         bytes: usize,
     },
     /// So many bytes of a kind are held by the driver, for all together.
     Held {
-        /// Of what.
+        /// What the bytes are of.
         kind: crate::budget::Kind,
-        /// How many.
+        /// How many bytes are held.
         bytes: usize,
     },
     /// A [`wal::Write`] has been carried out; all in it will survive a loss of power.
     Written(u64),
     /// A [`wal::Write`] could not be carried out.
     WriteFailed {
-        /// Which.
+        /// The number of the write.
         write: u64,
-        /// Why.
+        /// Why it failed.
         error: wal::DiskError,
     },
     /// An [`Output::KeepSecret`] was carried out.
     SecretKept {
-        /// Who handed it over.
+        /// The server that handed it over.
         from: ServerId,
         /// The secret's digest.
         digest: [u8; 32],
@@ -132,26 +132,26 @@ pub enum Input {
 /// What goes out.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// To another server.
+    /// An envelope goes to another server.
     Peer {
-        /// Whom.
+        /// The server that it goes to.
         to: ServerId,
-        /// What.
+        /// The envelope.
         envelope: Envelope,
     },
-    /// To a client.
+    /// A message goes to a client.
     Client {
-        /// Which connection.
+        /// The connection of the client.
         client: ClientId,
-        /// What.
+        /// The message.
         message: ServerMessage,
-        /// About what.
+        /// What the message is about.
         about: About,
     },
     /// A client has sent a token that is worth nothing: its connection is to be closed, once the answer was sent, and its
     /// address to be watched.
     BadToken(ClientId),
-    /// For the disk.
+    /// A write goes to the disk.
     Disk(wal::Write),
     /// The other servers and their addresses, whenever they change.
     Peers(BTreeMap<ServerId, String>),
@@ -159,9 +159,9 @@ pub enum Output {
     ReplicaStopped(StoppedReplica),
     /// Keep this secret, if it fits its digest, beside those that are there already; then [`Input::SecretKept`].
     KeepSecret {
-        /// Who has handed it over.
+        /// The server that has handed it over.
         from: ServerId,
-        /// The secret.
+        /// The secret that the servers share.
         secret: crate::Secret,
     },
     /// This server must stop: it was removed from the cluster, or its disk failed. The text says what to do.

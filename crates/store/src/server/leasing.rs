@@ -4,12 +4,12 @@ use machine::Time;
 use placement::{Map, Phase, ShardId};
 use tree::{Command, LeaseId, Path, Refusal, SessionId, State};
 
-use super::operations::{Origin, Purpose, Route, What};
+use super::operations::{Origin, Purpose, Route, Task};
 use super::{Asked, ClientId, Server};
 use crate::group::{Asker, Effects, Group};
-use crate::peer::{Ask, LeaseAsk, Told};
+use crate::peer::{Ask, LeaseAsk, PeerAnswer};
 use crate::protocol::{Answer, Error, LEASES_MAX, LeaseRequest, LeaseStatus};
-use crate::read::Found;
+use crate::read::ReadResult;
 
 /// What of a list of leases goes into one answer, about: far less than a frame holds.
 const LIST_BYTES: usize = 1 << 20;
@@ -38,28 +38,28 @@ impl Server {
     ) -> Result<(), Error> {
         self.check_upgraded("leases")?;
         let (session, sequence) = (SessionId(session), asked.sequence);
-        let (route, what) = match request {
+        let (route, task) = match request {
             LeaseRequest::Grant { lease, ttl_ms, home } => {
                 let command = Command::Grant { session, sequence, acknowledged, lease, ttl_ms, home: home.clone() };
-                (Route::Path(home), What::Propose(command.encode().into()))
+                (Route::Path(home), Task::Propose(command.encode().into()))
             }
             LeaseRequest::Revoke { lease, at } => {
                 let command = Command::Revoke { session, sequence, acknowledged, lease, at: at.clone() };
-                (Route::Path(at), What::Propose(command.encode().into()))
+                (Route::Path(at), Task::Propose(command.encode().into()))
             }
             LeaseRequest::KeepAlive { lease, at } => {
-                (Route::Path(at.clone()), What::Lease(LeaseAsk::KeepAlive { lease, at }))
+                (Route::Path(at.clone()), Task::Lease(LeaseAsk::KeepAlive { lease, at }))
             }
-            LeaseRequest::Show { lease, at } => (Route::Path(at.clone()), What::Lease(LeaseAsk::Show { lease, at })),
+            LeaseRequest::Show { lease, at } => (Route::Path(at.clone()), Task::Lease(LeaseAsk::Show { lease, at })),
             LeaseRequest::List { shard, after } => {
                 if shard == ShardId::META || !self.map.shards().contains_key(&shard) {
                     return Err(Error::Invalid(format!("there is no shard {shard} of data")));
                 }
-                (Route::Shard(shard), What::Lease(LeaseAsk::List { after }))
+                (Route::Shard(shard), Task::Lease(LeaseAsk::List { after }))
             }
         };
         let origin = Origin::Client { client, asked, timeout_ms, purpose: Purpose::Plain };
-        self.start(now, origin, route, what, deadline);
+        self.start(now, origin, route, task, deadline);
         Ok(())
     }
 
@@ -84,13 +84,13 @@ impl Server {
             return;
         };
         group.follow_leases(now);
-        let Some(told) = group.tell_lease(now, ask) else {
+        let Some(answer) = group.lease_answer(now, ask) else {
             // It is being ended: what comes of that is known in a moment.
             self.operations.set_paused(id, now);
             return;
         };
-        match told {
-            Ok(answer) => self.finish(now, id, Ok(Told::Read(Found::Answer(answer)))),
+        match answer {
+            Ok(answer) => self.finish(now, id, Ok(PeerAnswer::Read(ReadResult::Answer(answer)))),
             Err(refusal) if refusal.is_retryable() => self.operations.set_paused(id, now),
             Err(refusal) => self.finish(now, id, Err(Error::Refused(refusal))),
         }
@@ -126,7 +126,7 @@ impl Group {
     }
 
     /// None: it cannot be said now.
-    fn tell_lease(&mut self, now: Time, ask: &LeaseAsk) -> Option<Result<Answer, Refusal>> {
+    fn lease_answer(&mut self, now: Time, ask: &LeaseAsk) -> Option<Result<Answer, Refusal>> {
         let state = self.content.state()?;
         match ask {
             LeaseAsk::KeepAlive { lease, at } => {

@@ -15,7 +15,7 @@ const REQUEST_BYTES: usize = 512;
 /// An answer that is no longer is owed in any case: its request has paid for it.
 pub(super) const SHORT_ANSWER_BYTES: usize = REQUEST_BYTES;
 
-/// Watches themselves, without what they have to be told, have this part of the memory at most.
+/// Watches themselves, without the events that wait for them, have this part of the memory at most.
 pub(super) const FOR_WATCHES: usize = 8;
 
 /// While so much waits to be sent to a client, it is sent no events of watches.
@@ -37,16 +37,16 @@ pub(super) struct Pressure {
 impl Operation {
     /// Bytes that it holds, about.
     pub(super) fn bytes(&self) -> usize {
-        use super::operations::What;
+        use super::operations::Task;
         REQUEST_BYTES
-            + match &self.what {
-                What::Propose(data) | What::Force(data) => data.len(),
-                What::Read(Read::Export { except, .. }, _) => except.iter().map(|path| path.as_str().len() + 24).sum(),
-                What::Read(..) | What::MoveLeader(_) | What::Lease(_) | What::Confirm => 0,
+            + match &self.task {
+                Task::Propose(data) | Task::Force(data) => data.len(),
+                Task::Read(Read::Export { except, .. }, _) => except.iter().map(|path| path.as_str().len() + 24).sum(),
+                Task::Read(..) | Task::MoveLeader(_) | Task::Lease(_) | Task::Confirm => 0,
             }
     }
 
-    /// For whom.
+    /// Whose share of the memory it counts in.
     pub(super) fn owner(&self) -> Owner {
         match self.origin {
             Origin::Client { client, .. } => Owner::Client(client),
@@ -62,7 +62,7 @@ impl Server {
         self.budget.usage()
     }
 
-    /// What watches take by themselves of [`Self::memory`], without events that wait to be told: bytes.
+    /// What watches take by themselves of [`Self::memory`], without events that wait to be delivered: bytes.
     pub fn watch_bytes(&self) -> usize {
         self.watches.bytes()
     }
@@ -91,7 +91,7 @@ impl Server {
         self.read_bytes
     }
 
-    /// Bytes that a client has been told and that are not known to be sent.
+    /// Bytes of messages to a client that are not known to be sent.
     pub fn unread_bytes(&self, client: ClientId) -> usize {
         self.budget.of(Owner::Client(client), Kind::Answers)
     }
@@ -101,7 +101,7 @@ impl Server {
         !self.outputs.is_empty()
     }
 
-    /// The driver says how much of what a client was told waits to be sent: each time that it was told something, once all
+    /// The driver says how much of a client's messages waits to be sent: each time that there was a message, once all
     /// that can be sent is sent, and whenever more could be.
     pub(super) fn client_waits(&mut self, client: ClientId, bytes: usize) {
         self.budget.set(Owner::Client(client), Kind::Answers, bytes);
@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// Something for a client. That there is room for it was seen to before.
-    pub(super) fn tell_client(&mut self, client: ClientId, message: ServerMessage, about: About) {
+    pub(super) fn send_to_client(&mut self, client: ClientId, message: ServerMessage, about: About) {
         self.budget.add(Owner::Client(client), Kind::Answers, message_bytes(&message));
         self.outputs.push_back(Output::Client { client, message, about });
     }

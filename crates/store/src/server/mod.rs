@@ -18,7 +18,7 @@
 //! | `trust` | what another server's word is worth |
 //! | `upkeep` | what the leader of meta does for all: moves of prefixes, placement of leaders |
 //! | `leasing` | leases of data, at their shard's leader |
-//! | `watches` | clients that are told of changes |
+//! | `watches` | clients that are notified of changes |
 //! | `places` | who may have how many of the operations, calls and watches |
 //! | `memory` | what is held for clients and peers, and what is said when that is too much |
 //! | `backups` | content that is kept while it is backed up |
@@ -54,7 +54,7 @@ use machine::{Control, Rng, ServerId, Span, Step, Time};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
 pub use access::Caller;
-pub use greeting::Standing;
+pub use greeting::Membership;
 pub use io::{About, ClientId, Input, Output, RequestId};
 pub use open::{Founding, OpenError};
 pub use places::{Party, Places};
@@ -83,10 +83,10 @@ const STALL: Span = Span::from_ms(150);
 /// A server that has more entries than this still to apply is not ready.
 const READY_LAG: u64 = 10_000;
 
-/// Bytes that may wait for the disk before clients are told to come back later.
+/// Bytes that may wait for the disk before clients are asked to come back later.
 const DISK_BACKLOG_MAX: usize = 16 << 20;
 
-/// A server.
+/// A server of the store, as a machine.
 #[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub struct Server {
     config: Config,
@@ -99,7 +99,7 @@ pub struct Server {
     halted: BTreeMap<ShardId, StoppedReplica>,
     /// Replicas that are emptied once, if they stop.
     rebuild: BTreeSet<ShardId>,
-    /// Those that were.
+    /// Replicas that were emptied.
     emptied: BTreeSet<ShardId>,
     /// Groups that Raft may have something to say about.
     dirty: BTreeSet<ShardId>,
@@ -114,7 +114,7 @@ pub struct Server {
     opened: Time,
     /// Reads of old revisions since the last time that all else was looked at.
     past_reads: usize,
-    /// See [`Server::read_bytes`].
+    /// Counted as [`Server::read_bytes`] says.
     read_bytes: u64,
     /// When it was called last, and when it was called again after it had stood still.
     seen: Time,
@@ -151,7 +151,7 @@ pub struct Server {
     rpc: rpc::Rpc,
     /// By number: whose they are, which request of his, and the bytes of the input.
     calls: BTreeMap<u64, (ClientId, Asked, usize)>,
-    /// Whose these are.
+    /// The places of calls.
     call_places: Places,
     next_call: u64,
     /// Calls that providers were asked to carry out and that have not ended: which of them have how many.
@@ -222,7 +222,7 @@ impl Control for Server {
 }
 
 impl Server {
-    /// Who this is.
+    /// The number of this server.
     pub fn id(&self) -> ServerId {
         self.config.server
     }
@@ -351,8 +351,8 @@ impl Server {
 
     /// What groups have brought about.
     fn carry_out(&mut self, now: Time, effects: Effects) {
-        let Effects { items, settled_bytes, told, snapshots, events, changed, placed, applied } = effects;
-        self.budget.give_back(Owner::Server, Kind::Proposals, settled_bytes);
+        let Effects { items, released_bytes, answers, snapshots, events, changed, placed, applied } = effects;
+        self.budget.give_back(Owner::Server, Kind::Proposals, released_bytes);
         for (to, item) in items {
             self.peers.push(to, item);
         }
@@ -363,8 +363,8 @@ impl Server {
         if !placed.is_empty() || changed.contains(&ShardId::META) {
             self.adopt_map(now);
         }
-        for (asker, result) in told {
-            self.told(now, asker, result);
+        for (asker, result) in answers {
+            self.group_answered(now, asker, result);
         }
         for shard in applied {
             self.replica_applied(now, shard);
@@ -387,9 +387,9 @@ impl Server {
         self.timeout.current()
     }
 
-    /// Who leads a shard, as far as is known here.
+    /// The leader of a shard, as far as is known here.
     pub fn leader_of(&self, shard: ShardId) -> Option<ServerId> {
-        // A replica that was left behind remembers an older leader than the one that others tell of.
+        // A replica that was left behind remembers an older leader than the one that others name.
         let here = self.groups.get(&shard).and_then(|group| Some((group.term(), group.leader()?)));
         here.max(self.peers.term_and_leader(shard)).map(|(_, leader)| leader)
     }

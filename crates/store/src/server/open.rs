@@ -32,9 +32,9 @@ pub enum OpenError {
     /// A snapshot file cannot be got from the disk.
     #[error("{file}: the snapshot of shard {shard} cannot be read: {reason}. hint: is the folder complete?")]
     Snapshot {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// Of which shard.
+        /// The shard that it is of.
         shard: ShardId,
         /// What is wrong.
         reason: String,

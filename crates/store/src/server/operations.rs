@@ -19,11 +19,11 @@ use placement::{MoveId, ShardId};
 use tree::Path;
 
 use super::{Asked, ClientId};
-use crate::peer::{LeaseAsk, Told};
+use crate::peer::{LeaseAsk, PeerAnswer};
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
 
-/// Who wants it.
+/// The party that an operation is carried out for.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     Client {
@@ -53,7 +53,7 @@ pub(super) enum Purpose {
     BackupLasting,
 }
 
-/// Which step of a move.
+/// A step of a move.
 #[derive(Clone, Debug)]
 pub(super) enum MoveStep {
     Freeze,
@@ -62,7 +62,7 @@ pub(super) enum MoveStep {
     Export { number: u32 },
     Import { number: u32, next: Option<tree::Cursor> },
     Drop,
-    Settle,
+    Record,
 }
 
 /// Where it goes: data by path, since the path may move meanwhile.
@@ -74,7 +74,7 @@ pub(super) enum Route {
 
 /// What is to be done.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum Task {
     Propose(Bytes),
     /// A removal for meta, whatever becomes of shards that need the server.
     Force(Bytes),
@@ -88,7 +88,7 @@ pub(super) enum What {
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// To be tried.
+    /// It is to be tried.
     Idle,
     /// Somebody was asked; if nothing is heard until then, it is tried again.
     Waiting(Time),
@@ -100,12 +100,12 @@ pub(super) enum Stage {
     Applying(u64),
 }
 
-/// One operation.
+/// An operation under way.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     pub(super) origin: Origin,
     pub(super) route: Route,
-    pub(super) what: What,
+    pub(super) task: Task,
     pub(super) deadline: Time,
     pub(super) stage: Stage,
     /// The shard it went to last.
@@ -143,10 +143,10 @@ impl Operations {
         self.next = number;
     }
 
-    pub(super) fn add(&mut self, origin: Origin, route: Route, what: What, deadline: Time) -> u64 {
+    pub(super) fn add(&mut self, origin: Origin, route: Route, task: Task, deadline: Time) -> u64 {
         self.next += 1;
         let (stage, shard, asked) = (Stage::Idle, ShardId::DEFAULT, VecDeque::new());
-        let operation = Operation { origin, route, what, deadline, stage, shard, asked };
+        let operation = Operation { origin, route, task, deadline, stage, shard, asked };
         self.all.insert(self.next, operation);
         self.next
     }
@@ -281,21 +281,21 @@ impl Operations {
 
 impl Operation {
     /// Whether this can be the answer to what was asked.
-    pub(super) fn is_answered_by(&self, told: &Told) -> bool {
-        match (&self.what, told) {
-            (What::Propose(_) | What::Force(_), Told::Placed(_)) => self.shard == ShardId::META,
-            (What::Propose(_), Told::Outcome(_)) => self.shard != ShardId::META,
-            (What::Read(..), Told::Read(_) | Told::Index(_))
-            | (What::Lease(_), Told::Read(_))
-            | (What::Confirm, Told::Index(_))
-            | (What::MoveLeader(_), Told::Done) => true,
+    pub(super) fn is_answered_by(&self, answer: &PeerAnswer) -> bool {
+        match (&self.task, answer) {
+            (Task::Propose(_) | Task::Force(_), PeerAnswer::Placed(_)) => self.shard == ShardId::META,
+            (Task::Propose(_), PeerAnswer::Outcome(_)) => self.shard != ShardId::META,
+            (Task::Read(..), PeerAnswer::Read(_) | PeerAnswer::Index(_))
+            | (Task::Lease(_), PeerAnswer::Read(_))
+            | (Task::Confirm, PeerAnswer::Index(_))
+            | (Task::MoveLeader(_), PeerAnswer::Done) => true,
             (
-                What::Propose(_)
-                | What::Force(_)
-                | What::Read(..)
-                | What::Lease(_)
-                | What::Confirm
-                | What::MoveLeader(_),
+                Task::Propose(_)
+                | Task::Force(_)
+                | Task::Read(..)
+                | Task::Lease(_)
+                | Task::Confirm
+                | Task::MoveLeader(_),
                 _,
             ) => false,
         }

@@ -10,12 +10,12 @@ use super::{DISK_BACKLOG_MAX, Output, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::message::{COMMAND_ENTRIES_MAX, RaftMessage};
-use crate::peer::{Ask, ENVELOPE_BYTES, Envelope, ITEMS_MAX, Item, Leads, Told};
+use crate::peer::{Ask, ENVELOPE_BYTES, Envelope, ITEMS_MAX, Item, Leads, PeerAnswer};
 use crate::protocol::{Consistency, Error, FRAME_MAX};
 use crate::status::{PeerStatus, Refused};
 
 use super::drive::elsewhere;
-use super::operations::{Origin, Route, What};
+use super::operations::{Origin, Route, Task};
 use super::removal::Verdict;
 
 /// Bytes of these, about.
@@ -35,23 +35,23 @@ const ITEM_BYTES_MAX: usize = FRAME_MAX - (64 << 10);
 pub(super) const ENTRY_BYTES_MAX: usize = 14 << 20;
 
 /// What a read of another server, or what it asks of leases, is taken to cost.
-const FOREIGN_BYTES: usize = 4 << 10;
+const REMOTE_BYTES: usize = 4 << 10;
 
 /// For how long an operation of another server is worth anything.
-const FOREIGN_DEADLINE: Span = Span::from_secs(2);
+const REMOTE_DEADLINE: Span = Span::from_secs(2);
 
 #[derive(Debug, Default)]
 struct Peer {
     items: Vec<Item>,
     /// Bytes of them, about.
     bytes: usize,
-    /// It is being told that it is out of these groups.
+    /// It is being notified that it is out of these groups.
     out_of: BTreeSet<ShardId>,
     heard: Option<Time>,
     /// Its last stamp and when it came.
     stamp: Option<(Time, Time)>,
     round_trip: Option<Span>,
-    /// When the last envelope of ours was sent that it has answered.
+    /// When the last envelope was sent to it that it has answered.
     answered: Option<Time>,
     leads: Leads,
     /// For how long it refuses to elect another leader, and when it said so last.
@@ -84,7 +84,7 @@ pub(super) struct Peers {
     /// Term and leader of each shard, as leaders say.
     leaders: BTreeMap<ShardId, (u64, ServerId)>,
     addresses: BTreeMap<ServerId, String>,
-    /// Who is not in the map here and has spoken: when last, and where it is.
+    /// Servers that are not in the map here and have spoken: when last, and where they are.
     strangers: BTreeMap<ServerId, (Time, String)>,
     /// Items that were too many, or too much.
     pub(super) dropped: u64,
@@ -154,7 +154,7 @@ impl Peers {
         &self.addresses
     }
 
-    /// Gives whether they differ from before. Who is gone is forgotten.
+    /// Gives whether they differ from before. Servers that are gone are forgotten.
     pub(super) fn set_addresses(&mut self, addresses: BTreeMap<ServerId, String>) -> bool {
         let news = addresses != self.addresses;
         self.all.retain(|id, _| addresses.contains_key(id));
@@ -171,7 +171,7 @@ impl Peers {
     fn forget_connection(&mut self, server: ServerId) {
         if let Some(peer) = self.all.get_mut(&server) {
             peer.version = None;
-            // Its clock begins anew when it does: what it said before would tell it of times that never were.
+            // Its clock begins anew when it does: what it said before would be of times that never were.
             peer.stamp = None;
         }
     }
@@ -256,7 +256,7 @@ impl Server {
         match item {
             Item::Raft { group, message } => self.raft_said(now, from, group, message),
             Item::Ask { id, group, ask } => self.asked(now, (from, id), group, ask),
-            Item::Told { id, group, told } => self.told_by(now, id, (from, group), told),
+            Item::Answer { id, group, answer } => self.server_answered(now, id, (from, group), answer),
             Item::Snapshot(chunk) => {
                 if !self.may_fill(from, chunk.group) {
                     self.counters.refuse(Refused::Snapshot);
@@ -343,7 +343,7 @@ impl Server {
 
     /// Whether another operation may begin for another server.
     fn may_start_for(&self, server: ServerId) -> bool {
-        self.operations.len() < self.config.operations_max && self.budget.admits(Owner::Peer(server), FOREIGN_BYTES)
+        self.operations.len() < self.config.operations_max && self.budget.admits(Owner::Peer(server), REMOTE_BYTES)
     }
 
     fn asked(&mut self, now: Time, (from, id): (ServerId, u64), shard: ShardId, ask: Ask) {
@@ -356,12 +356,12 @@ impl Server {
             && shard == ShardId::META
             && self.groups.get(&shard).is_some_and(Group::is_leader)
         {
-            let told = match self.judge_removal(now, data) {
+            let answer = match self.judge_removal(now, data) {
                 Verdict::Go => None,
                 Verdict::Wait => Some(elsewhere(Miss::NotNow)),
                 Verdict::Refuse(why) => Some(why),
             };
-            if let Some(why) = told {
+            if let Some(why) = answer {
                 return self.answer_there(from, id, shard, Err(why));
             }
         }
@@ -369,13 +369,13 @@ impl Server {
             (Ask::Read(_) | Ask::Lease(_), Some(_)) if is_full => Err(Miss::NotNow),
             (Ask::Read(read), Some(_)) => {
                 let origin = Origin::There(from, id);
-                let what = What::Read(read, Consistency::Linearizable);
-                self.start(now, origin, Route::Shard(shard), what, now + FOREIGN_DEADLINE);
+                let task = Task::Read(read, Consistency::Linearizable);
+                self.start(now, origin, Route::Shard(shard), task, now + REMOTE_DEADLINE);
                 Ok(())
             }
             (Ask::Lease(lease), Some(_)) => {
                 let origin = Origin::There(from, id);
-                self.start(now, origin, Route::Shard(shard), What::Lease(lease), now + FOREIGN_DEADLINE);
+                self.start(now, origin, Route::Shard(shard), Task::Lease(lease), now + REMOTE_DEADLINE);
                 Ok(())
             }
             (Ask::Propose(_) | Ask::Force(_), Some(_)) if is_behind => Err(Miss::NotNow),
@@ -389,8 +389,8 @@ impl Server {
                         .inspect(|()| self.budget.add(Owner::Server, Kind::Proposals, bytes))
                 } else {
                     self.counters.malformed += 1;
-                    let told = Err(Error::Invalid("that is no command for this shard".into()));
-                    self.peers.push(from, Item::Told { id, group: shard, told });
+                    let answer = Err(Error::Invalid("that is no command for this shard".into()));
+                    self.peers.push(from, Item::Answer { id, group: shard, answer });
                     Ok(())
                 }
             }
@@ -401,12 +401,12 @@ impl Server {
                 Ok(())
             }
             (Ask::MoveLeader(to), Some(group)) => group.transfer(to).map(|()| {
-                effects.told.push((asker, Ok(Told::Done)));
+                effects.answers.push((asker, Ok(PeerAnswer::Done)));
             }),
             (_, None) => Err(Miss::NotLeader),
         };
         if let Err(miss) = taken {
-            effects.told.push((asker, Err(miss)));
+            effects.answers.push((asker, Err(miss)));
         }
         self.dirty.insert(shard);
         self.carry_out(now, effects);
@@ -471,7 +471,7 @@ impl Server {
             peer.bytes = 0;
             peer.out_of.clear();
             if peer.items.is_empty() || !self.peers.addresses.contains_key(to) {
-                // Nobody knows the way: the map will tell, and Raft repeats.
+                // Nobody knows the address: the map will have it, and Raft repeats.
                 peer.items.clear();
                 continue;
             }
@@ -483,8 +483,8 @@ impl Server {
         }
     }
 
-    pub(super) fn answer_there(&mut self, to: ServerId, id: u64, group: ShardId, told: Result<Told, Error>) {
-        self.peers.push(to, Item::Told { id, group, told });
+    pub(super) fn answer_there(&mut self, to: ServerId, id: u64, group: ShardId, answer: Result<PeerAnswer, Error>) {
+        self.peers.push(to, Item::Answer { id, group, answer });
     }
 }
 
@@ -496,8 +496,8 @@ fn cut(items: Vec<Item>, dropped: &mut u64) -> Vec<Vec<Item>> {
         let mut more = item.weight();
         if more > ITEM_BYTES_MAX {
             *dropped += 1;
-            let Item::Told { id, group, .. } = item else { continue };
-            item = Item::Told { id, group, told: Err(Error::TooLarge(more as u64)) };
+            let Item::Answer { id, group, .. } = item else { continue };
+            item = Item::Answer { id, group, answer: Err(Error::TooLarge(more as u64)) };
             more = item.weight();
         }
         if let Some(part) = parts.last_mut().filter(|_| weight + more <= ENVELOPE_BYTES) {
@@ -536,9 +536,9 @@ mod tests {
     use placement::ShardId;
     use tree::{Location, Path, Refusal, SessionId, SessionRecord};
 
-    use super::{Ask, Envelope, Error, ITEM_BYTES_MAX, Item, Told, cut};
+    use super::{Ask, Envelope, Error, ITEM_BYTES_MAX, Item, PeerAnswer, cut};
     use crate::protocol::{Answer, encode_frame};
-    use crate::read::{Found, Read};
+    use crate::read::{Read, ReadResult};
 
     fn long_path() -> Path {
         Path::parse(&format!("/car:cars/car-entry={}", "x".repeat(900))).expect("a path")
@@ -550,8 +550,8 @@ mod tests {
         Item::Rpc(rpc::Message::Call { attempt, receiver: 1, name, path: None, input, timeout: Span::from_secs(1) })
     }
 
-    fn told(told: Told) -> Item {
-        Item::Told { id: u64::MAX, group: ShardId(u64::MAX), told: Ok(told) }
+    fn answer(answer: PeerAnswer) -> Item {
+        Item::Answer { id: u64::MAX, group: ShardId(u64::MAX), answer: Ok(answer) }
     }
 
     /// The outcomes of a session are refusals with paths: a chunk of a move takes each for 24 bytes.
@@ -560,7 +560,12 @@ mod tests {
         let outcomes = || (0..1_024).map(|sequence| (sequence, refusal())).collect();
         let record = |id| SessionRecord { id: SessionId(id), used: 1, floor: 0, expired: false, outcomes: outcomes() };
         let sessions = (0..10).map(record).collect();
-        told(Told::Read(Found::Exported(tree::Chunk { entries: Vec::new(), sessions, revision: 1, next: None })))
+        answer(PeerAnswer::Read(ReadResult::Exported(tree::Chunk {
+            entries: Vec::new(),
+            sessions,
+            revision: 1,
+            next: None,
+        })))
     }
 
     fn fit(items: Vec<Item>) -> usize {
@@ -587,19 +592,19 @@ mod tests {
         let ask = |id| Item::Ask { id, group: ShardId(1), ask: Ask::Read(read()) };
         assert!(fit((0..20_000).map(ask).collect()) > 4);
         let entries = || (0..8).map(|_| (long_path(), 1, vec![7; (1 << 20) - 2_000])).collect();
-        let list = || told(Told::Read(Found::Answer(Answer::Values { entries: entries(), more: true })));
+        let list = || answer(PeerAnswer::Read(ReadResult::Answer(Answer::Values { entries: entries(), more: true })));
         assert_eq!(fit((0..4).map(|_| list()).collect()), 4);
         let small = |id| Item::Ask { id, group: ShardId(1), ask: Ask::MoveLeader(ServerId(id)) };
-        assert_eq!(fit((0..1_000).map(small).chain([told(Told::Done)]).collect()), 1);
+        assert_eq!(fit((0..1_000).map(small).chain([answer(PeerAnswer::Done)]).collect()), 1);
     }
 
     #[test]
     fn an_answer_that_fits_no_frame_says_so_and_holds_nothing_else_up() {
         let entries = vec![(long_path(), 1, vec![7; ITEM_BYTES_MAX])];
-        let large = told(Told::Read(Found::Answer(Answer::Values { entries, more: false })));
+        let large = answer(PeerAnswer::Read(ReadResult::Answer(Answer::Values { entries, more: false })));
         let mut dropped = 0;
         let parts = cut(vec![call(), large, call()], &mut dropped);
         assert_eq!((parts.len(), parts[0].len(), dropped), (1, 3, 1));
-        assert!(matches!(&parts[0][1], Item::Told { told: Err(Error::TooLarge(_)), .. }));
+        assert!(matches!(&parts[0][1], Item::Answer { answer: Err(Error::TooLarge(_)), .. }));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! As with memory ([`crate::budget`]), nobody is refused for what he has not taken himself: a client may have a quarter of the places,
 //! and its party, which is all clients of one user or host, as many as are still free for all the others, and half of them at
-//! most. So one party that takes all it can get leaves as many to whoever comes. Who has next to none gets one as long as there
+//! most. So one party that takes all it can get leaves as many to whoever comes. A party that has next to none gets one as long as there
 //! are any.
 
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ const SHARE_OF_PARTY: usize = 2;
 /// A party that has less than this part has next to nothing.
 const SMALL: usize = 64;
 
-/// Who takes part.
+/// A party that takes places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// A user by the map.
     User(Arc<str>),
     /// Nobody knows the user, but where he is.
     Host(Arc<str>),
-    /// Not even that.
+    /// A client of which not even the host is known.
     Client(ClientId),
 }
 
@@ -43,7 +43,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// So many places.
+    /// So many places, all of them free.
     pub fn new(max: usize) -> Self {
         Self::with_shares_of(max, max)
     }
@@ -53,12 +53,12 @@ impl Places {
         Self { max, shared, used: 0, clients: BTreeMap::new(), parties: BTreeMap::new() }
     }
 
-    /// Those that are taken.
+    /// How many places are taken.
     pub const fn used(&self) -> usize {
         self.used
     }
 
-    /// Those that a client has.
+    /// How many places a client has.
     pub fn of(&self, client: ClientId) -> usize {
         self.clients.get(&client).map_or(0, |(_, places)| *places)
     }

@@ -30,7 +30,7 @@ const FORGOTTEN: Span = Span::from_secs(5);
 /// The servers whose removal is asked for.
 pub(super) type Questions = BTreeMap<ServerId, Question>;
 
-/// Somebody asks for a removal.
+/// A removal that somebody asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question {
     since: Time,
@@ -44,7 +44,7 @@ pub(super) struct Question {
 pub(super) enum Verdict {
     /// It may be proposed.
     Go,
-    /// Who is there is not known yet.
+    /// It is not known yet which servers are there.
     Wait,
     /// Some shard would lose its majority, or has no leader that could be relied on.
     Refuse(Error),

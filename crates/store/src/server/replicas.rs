@@ -115,7 +115,7 @@ impl Server {
     /// The map as the replica of meta here has it now.
     pub(super) fn adopt_map(&mut self, now: Time) {
         let Some(map) = self.groups.get(&ShardId::META).and_then(|group| group.content.map()) else { return };
-        // A server that has left may have been told of a map that its own replica will never reach.
+        // A server that has left may have heard of a map that its own replica will never reach.
         if map.version() > self.map.version() {
             self.follow_map(now, map.clone(), true);
         }
@@ -503,7 +503,7 @@ impl Server {
         self.disk.place = place;
     }
 
-    /// What waits for a write that found no room, in shards that nobody else can lead, is told so: it need not wait for its end to hear
+    /// What waits for a write that found no room, in shards that nobody else can lead, is answered so: it need not wait for its end to hear
     /// of a majority. Sent again, it is carried out once.
     fn refuse_waiting(&mut self, now: Time, shards: &[ShardId]) {
         let Some(reason) = self.disk_refuses() else { return };
@@ -599,8 +599,8 @@ impl Server {
         self.push_all(out);
     }
 
-    /// Tells everybody what is led from here.
-    pub(super) fn tell_leads(&mut self) {
+    /// Announces to all servers what is led from here.
+    pub(super) fn announce_leads(&mut self) {
         let mut leads = Leads { address: self.address.clone(), ..Leads::default() };
         let mut load = Vec::new();
         for (shard, group) in &mut self.groups {

@@ -7,7 +7,7 @@ use placement::ShardId;
 use tree::{Change, Command, Path, SessionId, Transaction};
 
 use super::leasing::not_upgraded;
-use super::operations::{Origin, Purpose, Route, What};
+use super::operations::{Origin, Purpose, Route, Task};
 use super::{About, Asked, ClientId, RequestId, Server};
 use crate::budget::Kind;
 use crate::protocol::{
@@ -65,7 +65,7 @@ impl Server {
         if self.is_checked(client, &request.body) && self.has_place(client) {
             self.park(now, (client, id), request, deadline);
         } else {
-            // Where there is no room for it, it is told so, checked or not.
+            // Where there is no room for it, it is refused at once, checked or not.
             self.carry_out_request(now, (client, id), request, deadline);
         }
     }
@@ -100,7 +100,7 @@ impl Server {
         result: Result<Answer, Error>,
     ) {
         let response = Response { sequence: asked.sequence, leader, result };
-        self.tell_client(client, ServerMessage::Response(response), About::Request(asked.id));
+        self.send_to_client(client, ServerMessage::Response(response), About::Request(asked.id));
     }
 
     pub(super) fn respond_ok(&mut self, client: ClientId, asked: Asked, answer: Answer) {
@@ -133,7 +133,7 @@ impl Server {
             RequestBody::Get { at, consistency } => {
                 self.count_stale(consistency);
                 let route = Route::Path(at.path.clone());
-                self.start(now, origin, route, What::Read(Read::Get(at), consistency), deadline);
+                self.start(now, origin, route, Task::Read(Read::Get(at), consistency), deadline);
             }
             RequestBody::List { at, after, limit, consistency } => {
                 #[cfg(feature = "planted-bugs")]
@@ -142,7 +142,7 @@ impl Server {
                 }
                 self.count_stale(consistency);
                 let route = Route::Path(at.path.clone());
-                self.start(now, origin, route, What::Read(Read::List { at, after, limit }, consistency), deadline);
+                self.start(now, origin, route, Task::Read(Read::List { at, after, limit }, consistency), deadline);
             }
             RequestBody::Write(transaction) => {
                 let path = self.check_write(now, &transaction, &[]).map_err(plain)?;
@@ -150,7 +150,7 @@ impl Server {
                     self.check_upgraded("leases and these conditions").map_err(plain)?;
                 }
                 let command = Command::Write { session: SessionId(session), sequence, acknowledged, transaction };
-                self.start(now, origin, Route::Path(path), What::Propose(command.encode().into()), deadline);
+                self.start(now, origin, Route::Path(path), Task::Propose(command.encode().into()), deadline);
             }
             RequestBody::Watch { at, from } => {
                 let from = self.watch(now, (client, session, sequence), at, &from)?;
@@ -174,7 +174,7 @@ impl Server {
                 let path = self.check_write(now, &transaction, &otherwise).map_err(plain)?;
                 let session = SessionId(session);
                 let command = Command::WriteOrElse { session, sequence, acknowledged, transaction, otherwise };
-                self.start(now, origin, Route::Path(path), What::Propose(command.encode().into()), deadline);
+                self.start(now, origin, Route::Path(path), Task::Propose(command.encode().into()), deadline);
             }
             RequestBody::GetAt { at, revision, consistency } => {
                 let route = Route::Path(at.path.clone());
@@ -212,7 +212,7 @@ impl Server {
     ) -> Result<(), (Error, Option<ShardId>)> {
         self.check_upgraded("reads of old revisions").map_err(|error| (error, None))?;
         self.count_stale(consistency);
-        self.start(now, origin, route, What::Read(read, consistency), deadline);
+        self.start(now, origin, route, Task::Read(read, consistency), deadline);
         Ok(())
     }
 
@@ -275,7 +275,7 @@ impl Server {
         self.ensuring.insert(module.clone(), now);
         let command = placement::Command::EnsureModule { module };
         let deadline = now + ENSURE_EVERY;
-        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), What::Propose(command.encode().into()), deadline);
+        self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), Task::Propose(command.encode().into()), deadline);
     }
 
     fn admin(
@@ -316,7 +316,7 @@ impl Server {
                     Some(old) => placement::Command::ReplaceServer { old, name, address, metrics: None, nonce },
                 };
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
-                self.start(now, origin(Purpose::Join), meta, What::Propose(command.encode().into()), deadline);
+                self.start(now, origin(Purpose::Join), meta, Task::Propose(command.encode().into()), deadline);
             }
             Admin::Access => {
                 let view = Box::new(self.access_view());
@@ -327,7 +327,7 @@ impl Server {
                     return Err(not_upgraded("forced removals"));
                 }
                 let command = placement::Command::RemoveServer { id };
-                self.start(now, origin(Purpose::Plain), meta, What::Force(command.encode().into()), deadline);
+                self.start(now, origin(Purpose::Plain), meta, Task::Force(command.encode().into()), deadline);
             }
             Admin::Placement(command) if command.is_internal() => {
                 return Err(Error::Invalid("only servers propose such a change".into()));
@@ -338,7 +338,7 @@ impl Server {
                     revision.get_or_insert(self.map.access().revision());
                 }
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
-                self.start(now, origin(Purpose::Plain), meta, What::Propose(command.encode().into()), deadline);
+                self.start(now, origin(Purpose::Plain), meta, Task::Propose(command.encode().into()), deadline);
             }
             Admin::MoveLeader { shard, to } => {
                 let Some(entry) = self.map.shards().get(&shard) else {
@@ -347,7 +347,7 @@ impl Server {
                 if !self.map.desired_replicas(shard).voters.contains(&to) {
                     return Err(Error::Invalid(format!("server {to} has no voting replica of shard {}", entry.name)));
                 }
-                self.start(now, origin(Purpose::Plain), Route::Shard(shard), What::MoveLeader(to), deadline);
+                self.start(now, origin(Purpose::Plain), Route::Shard(shard), Task::MoveLeader(to), deadline);
             }
             Admin::Backup { shard, after: None } => self.backup(now, origin(Purpose::Backup), shard, deadline)?,
             Admin::BackupLasting { shard, after: None } => {
@@ -365,8 +365,8 @@ impl Server {
         if shard == ShardId::META || !self.is_kept_up(shard) {
             return Err(self.no_replica(shard));
         }
-        let what = What::Read(Read::everything(None), Consistency::Linearizable);
-        self.start(now, origin, Route::Shard(shard), what, deadline);
+        let task = Task::Read(Read::everything(None), Consistency::Linearizable);
+        self.start(now, origin, Route::Shard(shard), task, deadline);
         Ok(())
     }
 

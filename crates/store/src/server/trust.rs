@@ -106,15 +106,15 @@ impl Server {
     /// given again.
     fn out_of_meta(&mut self, now: Time, from: ServerId, map: Option<Vec<u8>>, sealed: bool) {
         let me = self.config.server;
-        let Some(Ok(told)) = map.as_deref().map(Map::decode) else {
+        let Some(Ok(claimed)) = map.as_deref().map(Map::decode) else {
             self.counters.refuse(Refused::Membership);
             return;
         };
-        if told.members().contains_key(&me) {
+        if claimed.members().contains_key(&me) {
             return;
         }
-        let is_ours = self.map.members().contains_key(&me);
-        if is_ours || !self.leaving {
+        let is_member = self.map.members().contains_key(&me);
+        if is_member || !self.leaving {
             // The last word of each: maps that were given at different times seldom are the same.
             self.witnesses.insert(from, map.unwrap_or_default());
         }
@@ -128,8 +128,8 @@ impl Server {
         self.out_of_meta |= sealed;
         let given = self.witnesses.get(&from);
         let again = self.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
-        if told.version() > self.map.version() && (!is_ours || again >= self.witnesses_needed(now, from)) {
-            self.follow_map(now, told, again >= 2);
+        if claimed.version() > self.map.version() && (!is_member || again >= self.witnesses_needed(now, from)) {
+            self.follow_map(now, claimed, again >= 2);
         }
     }
 

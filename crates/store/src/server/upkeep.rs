@@ -7,11 +7,11 @@ use placement::{MoveId, ShardId, leadership};
 use tree::Command;
 
 use super::Server;
-use super::operations::{MoveStep, Origin, Route, What};
+use super::operations::{MoveStep, Origin, Route, Task};
 use crate::group::Group;
-use crate::peer::Told;
+use crate::peer::PeerAnswer;
 use crate::protocol::{Consistency, Error};
-use crate::read::{Found, Read};
+use crate::read::{Read, ReadResult};
 
 /// A step of a move is tried for so long before the move is taken up anew.
 const STEP_TIMEOUT: Span = Span::from_secs(5);
@@ -34,7 +34,7 @@ impl Server {
         self.believe_that_disowned();
         self.remove_strays();
         self.rpc_live(now);
-        self.tell_leads();
+        self.announce_leads();
         if self.groups.get(&ShardId::META).is_some_and(Group::is_leader) {
             self.raise_protocol(now);
             self.move_prefixes(now);
@@ -64,8 +64,8 @@ impl Server {
             views.retain(|view| view.pinned.is_some());
         }
         for transfer in self.leadership.plan(now, &views) {
-            let what = What::MoveLeader(transfer.to);
-            self.start(now, Origin::Upkeep, Route::Shard(transfer.shard), what, now + Span::from_secs(1));
+            let task = Task::MoveLeader(transfer.to);
+            self.start(now, Origin::Upkeep, Route::Shard(transfer.shard), task, now + Span::from_secs(1));
         }
     }
 
@@ -95,7 +95,7 @@ impl Server {
             let Some(it) = self.map.moves().get(&id) else { continue };
             let (from, to, prefix, except) = (it.from, it.to, it.territory(), it.except.clone());
             let move_id = id.0;
-            let (step, shard, what) = match step {
+            let (step, shard, task) = match step {
                 placement::Step::Freeze(_) => {
                     (MoveStep::Freeze, from, propose(&Command::Freeze { prefix, except, move_id }))
                 }
@@ -109,46 +109,46 @@ impl Server {
                 }
                 placement::Step::Finish(_) => {
                     let command = placement::Command::FinishMove { id };
-                    (MoveStep::Settle, ShardId::META, What::Propose(command.encode().into()))
+                    (MoveStep::Record, ShardId::META, Task::Propose(command.encode().into()))
                 }
                 placement::Step::Drop(_) => {
                     (MoveStep::Drop, from, propose(&Command::Dropped { prefix, move_id, to: to.0 }))
                 }
             };
-            self.start(now, Origin::Move(id, step), Route::Shard(shard), what, now + STEP_TIMEOUT);
+            self.start(now, Origin::Move(id, step), Route::Shard(shard), task, now + STEP_TIMEOUT);
         }
     }
 
     fn export(&mut self, now: Time, id: MoveId, number: u32, after: Option<tree::Cursor>) {
         let Some(it) = self.map.moves().get(&id) else { return };
         let read = Read::Export { prefix: it.territory(), except: it.except.clone(), after };
-        let what = What::Read(read, Consistency::Linearizable);
+        let task = Task::Read(read, Consistency::Linearizable);
         let route = Route::Shard(it.from);
-        self.start(now, Origin::Move(id, MoveStep::Export { number }), route, what, now + STEP_TIMEOUT);
+        self.start(now, Origin::Move(id, MoveStep::Export { number }), route, task, now + STEP_TIMEOUT);
     }
 
     /// Leases go ahead of the values that they go with.
     fn export_leases(&mut self, now: Time, id: MoveId, after: Option<tree::LeaseId>) {
         let Some(it) = self.map.moves().get(&id) else { return };
         let read = Read::ExportLeases { prefix: it.territory(), except: it.except.clone(), after };
-        let what = What::Read(read, Consistency::Linearizable);
+        let task = Task::Read(read, Consistency::Linearizable);
         let route = Route::Shard(it.from);
-        self.start(now, Origin::Move(id, MoveStep::ExportLeases), route, what, now + STEP_TIMEOUT);
+        self.start(now, Origin::Move(id, MoveStep::ExportLeases), route, task, now + STEP_TIMEOUT);
     }
 
     /// A step of a move has ended.
-    pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, told: Result<Told, Error>) {
+    pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, answer: Result<PeerAnswer, Error>) {
         let Some(it) = self.map.moves().get(&id) else { return };
         let (to, prefix, except) = (it.to, it.territory(), it.except.clone());
-        let settle =
-            |command: placement::Command| (MoveStep::Settle, ShardId::META, What::Propose(command.encode().into()));
-        let next = match (step, told) {
-            (MoveStep::Freeze, Ok(Told::Outcome(Ok(_)))) => {
+        let record =
+            |command: placement::Command| (MoveStep::Record, ShardId::META, Task::Propose(command.encode().into()));
+        let next = match (step, answer) {
+            (MoveStep::Freeze, Ok(PeerAnswer::Outcome(Ok(_)))) => {
                 self.mover.frozen(id);
                 self.next_upkeep = now;
                 return;
             }
-            (MoveStep::ExportLeases, Ok(Told::Read(Found::Leases(chunk)))) => {
+            (MoveStep::ExportLeases, Ok(PeerAnswer::Read(ReadResult::Leases(chunk)))) => {
                 let tree::LeaseChunk { leases, next } = chunk;
                 if leases.is_empty() {
                     self.export(now, id, 0, None);
@@ -157,30 +157,30 @@ impl Server {
                 let command = Command::ImportLeases { move_id: id.0, prefix, except, leases };
                 (MoveStep::ImportLeases { next }, to, propose(&command))
             }
-            (MoveStep::ImportLeases { next: Some(next) }, Ok(Told::Outcome(Ok(_)))) => {
+            (MoveStep::ImportLeases { next: Some(next) }, Ok(PeerAnswer::Outcome(Ok(_)))) => {
                 self.export_leases(now, id, Some(next));
                 return;
             }
-            (MoveStep::ImportLeases { next: None }, Ok(Told::Outcome(Ok(_)))) => {
+            (MoveStep::ImportLeases { next: None }, Ok(PeerAnswer::Outcome(Ok(_)))) => {
                 self.export(now, id, 0, None);
                 return;
             }
-            (MoveStep::Export { number }, Ok(Told::Read(Found::Exported(chunk)))) => {
+            (MoveStep::Export { number }, Ok(PeerAnswer::Read(ReadResult::Exported(chunk)))) => {
                 let tree::Chunk { entries, sessions, revision, next } = chunk;
                 let last = next.is_none();
                 let move_id = id.0;
                 let command = Command::Import { move_id, prefix, except, number, entries, sessions, revision, last };
                 (MoveStep::Import { number, next }, to, propose(&command))
             }
-            (MoveStep::Import { number, next: Some(next) }, Ok(Told::Outcome(Ok(_)))) => {
+            (MoveStep::Import { number, next: Some(next) }, Ok(PeerAnswer::Outcome(Ok(_)))) => {
                 self.export(now, id, number + 1, Some(next));
                 return;
             }
-            (MoveStep::Import { next: None, .. }, Ok(Told::Outcome(Ok(_)))) => {
-                settle(placement::Command::MoveImported { id })
+            (MoveStep::Import { next: None, .. }, Ok(PeerAnswer::Outcome(Ok(_)))) => {
+                record(placement::Command::MoveImported { id })
             }
-            (MoveStep::Drop, Ok(Told::Outcome(Ok(_)))) => settle(placement::Command::MoveDropped { id }),
-            (MoveStep::Settle, Ok(Told::Placed(Ok(_)))) => {
+            (MoveStep::Drop, Ok(PeerAnswer::Outcome(Ok(_)))) => record(placement::Command::MoveDropped { id }),
+            (MoveStep::Record, Ok(PeerAnswer::Placed(Ok(_)))) => {
                 self.next_upkeep = now;
                 return;
             }
@@ -190,11 +190,11 @@ impl Server {
                 return;
             }
         };
-        let (step, shard, what) = next;
-        self.start(now, Origin::Move(id, step), Route::Shard(shard), what, now + STEP_TIMEOUT);
+        let (step, shard, task) = next;
+        self.start(now, Origin::Move(id, step), Route::Shard(shard), task, now + STEP_TIMEOUT);
     }
 }
 
-fn propose(command: &Command) -> What {
-    What::Propose(command.encode().into())
+fn propose(command: &Command) -> Task {
+    Task::Propose(command.encode().into())
 }

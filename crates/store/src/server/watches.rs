@@ -1,7 +1,7 @@
-//! Clients that are told of changes below a path.
+//! Watches: clients that are notified of changes below a path.
 //!
 //! Events are those of the replica here, in the order of the shard's log. A watcher that comes back says which revision of
-//! each shard it saw last, and gets what happened since, or is told that it has to read again.
+//! each shard it saw last, and gets what happened since, or the notice that it has to read again.
 //!
 //! ```text
 //!   applied --> pending, a queue a shard --cut--> messages, while the client reads --> the driver
@@ -26,7 +26,7 @@ struct Watch {
     at: Location,
     /// What it takes of the memory that watches may have, beside events.
     bytes: usize,
-    /// Events to be told, of each shard that it is about. Nearly always that is one: a map would take a kilobyte for it.
+    /// Events to be delivered, of each shard that it is about. Nearly always that is one: a map would take a kilobyte for it.
     pending: Vec<(ShardId, Pending)>,
 }
 
@@ -43,8 +43,8 @@ struct Pending {
     bytes: usize,
     skipped: bool,
     revision: u64,
-    /// The watcher has been told that it has seen everything up to this revision.
-    told: u64,
+    /// The revision up to which it has been announced to the watcher that it has seen everything.
+    announced: u64,
     /// What the watcher has seen, perhaps at a replica that is further than this one.
     seen: u64,
 }
@@ -81,7 +81,7 @@ impl Pending {
         self.events.clear();
         self.skipped = true;
         self.revision = self.revision.max(revision);
-        self.told = self.revision;
+        self.announced = self.revision;
         std::mem::take(&mut self.bytes)
     }
 
@@ -90,7 +90,7 @@ impl Pending {
     }
 
     /// The next message's worth: events of `limit` bytes or one more than fits, and the revision up to which the watcher has
-    /// been told everything by then. In the midst of a revision that is the one before.
+    /// seen everything by then. In the midst of a revision that is the one before.
     fn cut(&mut self, limit: usize) -> (Vec<Event>, u64) {
         let mut events = Vec::new();
         let mut bytes = 0;
@@ -108,8 +108,8 @@ impl Pending {
             (Some(last), Some(_)) => last.revision,
             _ => self.revision,
         };
-        self.told = self.told.max(complete);
-        (events, self.told)
+        self.announced = self.announced.max(complete);
+        (events, self.announced)
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Watches {
     all: BTreeMap<(ClientId, u64), Watch>,
     /// The same by path: a change looks up each path that contains its own, and no other watch.
     by_path: BTreeMap<Box<str>, BTreeSet<(ClientId, u64)>>,
-    /// Those that have something to be told.
+    /// Watches that have news.
     dirty: BTreeSet<(ClientId, u64)>,
 }
 
@@ -144,7 +144,7 @@ impl Watches {
         Some(watch)
     }
 
-    /// Those that an event concerns.
+    /// The watches that an event concerns.
     fn concerned(&self, event: &Event) -> Vec<(ClientId, u64)> {
         let is_concerned = |id: &&(ClientId, u64)| event.concerns(&self.all[id].at);
         if event.kind == EventKind::Reset {
@@ -160,7 +160,7 @@ impl Watches {
         self.all.range((client, 0)..=(client, u64::MAX)).count()
     }
 
-    /// Whose they are.
+    /// The clients that watch.
     pub(super) fn clients(&self) -> impl Iterator<Item = ClientId> {
         self.all.keys().map(|(client, _)| *client)
     }
@@ -198,7 +198,7 @@ impl Server {
     pub(super) fn break_watch(&mut self, client: ClientId, sequence: u64, error: Error) {
         let Some((session, at)) = self.take_watch(client, sequence) else { return };
         let response = Response { sequence, leader: None, result: Err(error) };
-        self.tell_client(client, ServerMessage::Response(response), About::EndOfWatch { session, at });
+        self.send_to_client(client, ServerMessage::Response(response), About::EndOfWatch { session, at });
     }
 
     /// Whether a client may have one more watch, of a path in so many shards.
@@ -243,7 +243,7 @@ impl Server {
             };
             first.seen = since;
             first.revision = first.revision.max(since);
-            first.told = if first.skipped { first.revision } else { since };
+            first.announced = if first.skipped { first.revision } else { since };
             began.insert(*shard, since);
             pending.push((*shard, first));
         }
@@ -313,14 +313,14 @@ impl Server {
                 let revision = group.content.revision();
                 if watch.pending(shard).is_none() {
                     self.watches.dirty.insert(*id);
-                    let first = Pending { skipped: true, revision, told: revision, ..Pending::default() };
+                    let first = Pending { skipped: true, revision, announced: revision, ..Pending::default() };
                     watch.pending.push((shard, first));
                 }
             }
         }
     }
 
-    /// Tells what there is to tell, as far as clients read it.
+    /// Delivers what is new, as far as clients read it.
     pub(super) fn flush_watches(&mut self) {
         for (client, watch) in std::mem::take(&mut self.watches.dirty) {
             self.flush_watch(client, watch);
@@ -351,8 +351,8 @@ impl Server {
             self.budget.give_back(owner, Kind::Watches, before - pending.bytes);
             self.counters.watch_events += events.len() as u64;
             self.counters.watch_skips += u64::from(skipped);
-            let told = WatchEvents { watch, shard: *shard, revision, skipped, events };
-            self.tell_client(client, ServerMessage::Watched(told), About::News);
+            let news = WatchEvents { watch, shard: *shard, revision, skipped, events };
+            self.send_to_client(client, ServerMessage::Watched(news), About::News);
         }
         self.watches.dirty.insert((client, watch));
     }
@@ -397,7 +397,7 @@ mod tests {
 
     fn parts(events: Vec<Event>, limit: usize) -> Vec<(Vec<u64>, u64)> {
         let mut budget = Budget::new(1 << 30);
-        let mut pending = Pending { told: 3, ..Pending::default() };
+        let mut pending = Pending { announced: 3, ..Pending::default() };
         note(&mut budget, ClientId(1), &mut pending, events);
         let mut parts = Vec::new();
         while pending.has_news() {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_part_of_a_revision_says_that_it_was_told() {
+    fn only_the_last_part_of_a_revision_says_that_it_is_complete() {
         let events = [4, 5, 5, 5, 6].map(|revision| event(revision, 1_000)).to_vec();
         let expected = vec![(vec![4, 5], 4), (vec![5, 5], 5), (vec![6], 6)];
         assert_eq!(parts(events.clone(), 2_500), expected);
@@ -485,6 +485,6 @@ mod tests {
         // An event that fits no frame is skipped, however much room there is.
         let (mut budget, mut pending) = (Budget::new(1 << 30), Pending::default());
         note(&mut budget, ClientId(1), &mut pending, [event(9, FRAME_MAX)]);
-        assert_eq!((pending.events.len(), pending.told, budget.of_kind(Kind::Watches)), (0, 9, 0));
+        assert_eq!((pending.events.len(), pending.announced, budget.of_kind(Kind::Watches)), (0, 9, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! A small cluster in memory: servers, their disks, the network between them, and what their clients are told.
+//! A small cluster in memory: servers, their disks, the network between them, and what their clients hear.
 //!
 //! What servers say to each other crosses the network as bytes and arrives within the same millisecond; nothing is lost but what comes
 //! from a server that is cut off or goes to one. Disks write at once. Tests change that with the fields of [`Cluster`].
@@ -22,7 +22,7 @@ use wal::{Log, MemoryDisk};
 
 pub const CLUSTER: u64 = 7;
 
-/// Whose requests they are, unless a test says otherwise.
+/// The client of requests, unless a test says otherwise.
 pub const CLIENT: ClientId = ClientId(1);
 
 /// What a cluster begins with.
@@ -242,7 +242,7 @@ impl Cluster {
                 if let ServerMessage::Response(response) = &message {
                     self.about.push((client, about, response.clone()));
                 }
-                self.tell_client(id, client, message);
+                self.deliver_to_client(id, client, message);
             }
             Output::BadToken(client) => self.bad_tokens.push(client),
             Output::KeepSecret { from, secret } => {
@@ -296,7 +296,7 @@ impl Cluster {
         self.queue.push_back((id, result.map_or_else(failed, |()| Input::Written(write.id))));
     }
 
-    /// These do nothing from now on.
+    /// Chooses the disks that do nothing from now on.
     pub fn stick_disks(&mut self, is_stuck: fn(ServerId, wal::Lane) -> bool) {
         self.stuck = Some(Stuck { is_stuck, writes: Vec::new() });
     }
@@ -308,7 +308,7 @@ impl Cluster {
         }
     }
 
-    fn tell_client(&mut self, id: ServerId, client: ClientId, message: ServerMessage) {
+    fn deliver_to_client(&mut self, id: ServerId, client: ClientId, message: ServerMessage) {
         let mut frame = Vec::new();
         encode_frame(&message, &mut frame).expect("it fits a frame");
         let bytes = self.unread.get_mut(&client).map_or(0, |unread| {

@@ -22,7 +22,7 @@ pub struct Staged {
 /// Some of the leases that go with a prefix to another shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseChunk {
-    /// By their numbers.
+    /// The leases by their numbers.
     pub leases: Vec<LeaseRecord>,
     /// Where to go on; none after the last.
     pub next: Option<LeaseId>,
@@ -126,7 +126,7 @@ impl State {
         move_id: u64,
         leases: &[LeaseRecord],
     ) -> Outcome {
-        if self.is_settled(prefix, move_id) || self.staged.get(prefix).is_some_and(|it| it.move_id > move_id) {
+        if self.is_completed(prefix, move_id) || self.staged.get(prefix).is_some_and(|it| it.move_id > move_id) {
             return Ok(self.committed());
         }
         let belongs =

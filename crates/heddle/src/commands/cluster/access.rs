@@ -81,12 +81,12 @@ impl Access {
         self.client.request(body, self.timeout)
     }
 
-    /// Asks.
+    /// Sends a request and waits for the answer.
     pub fn ask(&self, body: RequestBody) -> Result<Answer, Report> {
         self.try_ask(body).map_err(|error| self.explain(error))
     }
 
-    /// What went wrong, and what may mend it.
+    /// What went wrong, and what may fix it.
     pub fn explain(&self, error: Error) -> Report {
         let Error::Request(request) = &error else { return explain(error) };
         let text = harmless(&request.to_string());

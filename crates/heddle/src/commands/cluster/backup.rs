@@ -18,7 +18,7 @@ use tree::{Cursor, Entry};
 
 use super::access::Access;
 use super::view::View;
-use super::{count, tell};
+use super::{count, print_outcome};
 use crate::cli::{Format, actions};
 
 /// A shard whose server was lost in the midst of it, or data that was moved meanwhile: how often it is begun again.
@@ -54,7 +54,7 @@ pub fn backup(args: &actions::Access, file: &Path, force: bool, quiet: bool, for
     let (file, shards) = (file.display().to_string(), contents.len() as u64);
     let (of_entries, of_shards) = (count(entries, "entry"), count(shards, "shard"));
     let data = [("file", json!(file)), ("shards", json!(shards)), ("entries", json!(entries)), ("bytes", json!(bytes))];
-    tell(format, &format!("Wrote {file}: {of_entries} of {of_shards}, {bytes} bytes"), data)
+    print_outcome(format, &format!("Wrote {file}: {of_entries} of {of_shards}, {bytes} bytes"), data)
 }
 
 /// A bar on standard error, if that is a terminal.

@@ -14,7 +14,7 @@ use tree::{Change, Location, Path, Transaction};
 use super::access::Access;
 use super::{election, explain};
 use crate::Ending;
-use crate::cli::{At, Bench, BenchOperation, Format, actions};
+use crate::cli::{Bench, BenchOperation, BenchTarget, Format, actions};
 use crate::output::{Rows, put};
 
 /// A request that takes longer has failed, unless `--timeout` says otherwise.
@@ -114,9 +114,9 @@ fn row(args: &Bench, operation: Operation, measured: &Measured) -> [Value; COLUM
         operation.name().into(),
         args.clients.into(),
         match args.at {
-            At::Leader => "leader",
-            At::Follower => "follower",
-            At::Any => "any",
+            BenchTarget::Leader => "leader",
+            BenchTarget::Follower => "follower",
+            BenchTarget::Any => "any",
         }
         .into(),
         (sorted.len() as u64 + measured.failed).into(),
@@ -149,9 +149,9 @@ fn load(args: &Bench, access: &Access, operation: Operation) -> Result<Load, Rep
     let status = access.status()?;
     let data = if operation == Operation::Rpc { people() } else { cars() };
     let endpoints = match args.at {
-        At::Leader => vec![leader(&status, &data)?],
-        At::Follower => vec![follower(&status, &data)?],
-        At::Any => status.map.members().values().map(|member| member.address.clone()).collect(),
+        BenchTarget::Leader => vec![leader(&status, &data)?],
+        BenchTarget::Follower => vec![follower(&status, &data)?],
+        BenchTarget::Any => status.map.members().values().map(|member| member.address.clone()).collect(),
     };
     Ok(Load {
         endpoints,
@@ -163,7 +163,7 @@ fn load(args: &Bench, access: &Access, operation: Operation) -> Result<Load, Rep
         keys: u64::MAX,
         below: None,
         every: Duration::ZERO,
-        client: ClientConfig { go_to_leader: args.at == At::Leader, ..ClientConfig::default() },
+        client: ClientConfig { go_to_leader: args.at == BenchTarget::Leader, ..ClientConfig::default() },
         timeout: access.timeout,
     })
 }

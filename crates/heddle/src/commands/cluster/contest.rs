@@ -20,7 +20,7 @@ use super::access::Access;
 use super::data::text_or_hex;
 use super::lease::ttl;
 use super::turn::Wait;
-use super::{explain, tell};
+use super::{explain, print_outcome};
 use crate::Ending;
 use crate::cli::Format;
 use crate::cli::actions;
@@ -47,7 +47,7 @@ enum State {
     /// It has not been started.
     #[default]
     Waits,
-    /// It runs.
+    /// The command runs.
     Runs(Child),
     /// It has ended, or is not to be started any more.
     Over,
@@ -213,7 +213,7 @@ pub fn elect(args: &actions::Access, elect: &Elect, format: Format) -> Result<En
         Turn::Acquired { token, entry } => {
             let data = [("name", json!(name)), ("token", json!(token)), ("entry", json!(entry.path.as_str()))];
             let text = format!("{name} is elected with token {token}, entry {}", entry.path);
-            if let Err(error) = tell(format, &text, data) {
+            if let Err(error) = print_outcome(format, &text, data) {
                 outcome = Err(error);
                 releaser.release();
             }

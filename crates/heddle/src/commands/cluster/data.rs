@@ -13,10 +13,10 @@ use tree::{Change, Entry, Expect, LeaseId, Location, Path, Refusal, Transaction}
 
 use super::access::Access;
 use super::backup::{read_shard, same_places};
-use super::tell;
+use super::print_outcome;
 use crate::Ending;
 use crate::cli::Format;
-use crate::cli::actions::{Call, Freshness, Place};
+use crate::cli::actions::{Call, Freshness, LocationArgs};
 use crate::output::{Rows, print_json, put};
 
 /// In a table, longer values are cut.
@@ -50,7 +50,7 @@ fn consistency(freshness: Freshness) -> Consistency {
 /// Prints a value.
 pub fn get(
     access: &Access,
-    at: &Place,
+    at: &LocationArgs,
     freshness: Freshness,
     revision: Option<u64>,
     format: Format,
@@ -77,7 +77,7 @@ pub fn get(
 /// Lists what is at and below a path.
 pub fn list(
     access: &Access,
-    at: &Place,
+    at: &LocationArgs,
     freshness: Freshness,
     limit: Option<u32>,
     revision: Option<u64>,
@@ -88,7 +88,7 @@ pub fn list(
         Ok(Status { map, .. }) if map.shards_under(&at.path).len() > 1 && revision.is_none() => {
             across(access, &at.location(), &map.shards_under(&at.path), &map, limit)?
         }
-        // Who may not see the shards may read what is in one of them.
+        // A user who may not see the shards may read what is in one of them.
         Ok(_) | Err(Error::Request(store::protocol::Error::Denied(_))) => {
             within(access, &at.location(), consistency(freshness), limit, revision)?
         }
@@ -109,7 +109,7 @@ pub fn list(
 }
 
 /// Path, entity tag and value.
-type Found = (Path, u64, Vec<u8>);
+type ListedEntry = (Path, u64, Vec<u8>);
 
 /// What is at and below a location of one shard, and whether there is more than the limit.
 fn within(
@@ -118,8 +118,8 @@ fn within(
     consistency: Consistency,
     limit: Option<u32>,
     revision: Option<u64>,
-) -> Result<(Vec<Found>, bool), Report> {
-    let mut found: Vec<Found> = Vec::new();
+) -> Result<(Vec<ListedEntry>, bool), Report> {
+    let mut found: Vec<ListedEntry> = Vec::new();
     let mut after = None;
     loop {
         let left = limit.map_or(LIST_MAX, |limit| limit - found.len() as u32).min(LIST_MAX);
@@ -145,8 +145,8 @@ fn across(
     shards: &[ShardId],
     map: &Map,
     limit: Option<u32>,
-) -> Result<(Vec<Found>, bool), Report> {
-    let mut found: Vec<Found> = Vec::new();
+) -> Result<(Vec<ListedEntry>, bool), Report> {
+    let mut found: Vec<ListedEntry> = Vec::new();
     for shard in shards {
         read_shard(access, *shard, |entries| {
             let wanted = entries.into_iter().filter(|entry| at.contains(&entry.at));
@@ -168,10 +168,10 @@ pub fn revisions(access: &Access, path: &Path, format: Format) -> Result<(), Rep
     let body = RequestBody::Window { at: path.clone(), consistency: Consistency::Linearizable };
     let Answer::Window { shard, oldest, newest } = access.ask(body)? else { unreachable!("a window was asked for") };
     let data = [("shard", json!(shard.0)), ("oldest", json!(oldest)), ("newest", json!(newest))];
-    tell(format, &format!("revisions {oldest} to {newest} of shard {shard}"), data)
+    print_outcome(format, &format!("revisions {oldest} to {newest} of shard {shard}"), data)
 }
 
-fn rows_of(found: impl IntoIterator<Item = Found>, characters: usize) -> Rows {
+fn rows_of(found: impl IntoIterator<Item = ListedEntry>, characters: usize) -> Rows {
     let mut rows = Rows::new(&["path", "etag", "value"]);
     for (path, etag, value) in found {
         rows.push([json!(path.as_str()), json!(etag), json!(shown(&value, characters))]);
@@ -244,7 +244,7 @@ pub fn input(text: &str) -> Result<Vec<u8>, Report> {
 /// Writes a value.
 pub fn put_value(
     access: &Access,
-    at: &Place,
+    at: &LocationArgs,
     value: &str,
     condition: Condition,
     lease: Option<LeaseId>,
@@ -272,7 +272,7 @@ pub fn put_value(
 /// Takes values away.
 pub fn delete(
     access: &Access,
-    at: &Place,
+    at: &LocationArgs,
     recursive: bool,
     etag: Option<u64>,
     format: Format,
@@ -301,9 +301,13 @@ fn write(access: &Access, transaction: Transaction, at: &Location, format: Forma
         Ok(Answer::Written { revision }) => {
             let path = json!(at.path.as_str());
             if wrote {
-                tell(format, &format!("etag {revision}"), [("path", path), ("etag", json!(revision))])?;
+                print_outcome(format, &format!("etag {revision}"), [("path", path), ("etag", json!(revision))])?;
             } else {
-                tell(format, &format!("revision {revision}"), [("path", path), ("revision", json!(revision))])?;
+                print_outcome(
+                    format,
+                    &format!("revision {revision}"),
+                    [("path", path), ("revision", json!(revision))],
+                )?;
             }
             Ok(Ending::Passed)
         }

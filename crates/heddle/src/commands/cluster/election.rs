@@ -40,20 +40,20 @@ pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> R
     let access = Access::open(connection)?;
     let patience = connection.timeout_or(PATIENCE);
     warm_up(&access)?;
-    let address = leader(&settled(&access, patience)?, &cars())?;
+    let address = leader(&with_all_voters(&access, patience)?, &cars())?;
     let place = endpoints.iter().position(|endpoint| *endpoint == address);
     let place = place.ok_or_else(|| miette!("the leader, {address}, is not among the endpoints"))?;
     let others: Vec<&String> = endpoints.iter().filter(|endpoint| **endpoint != address).collect();
-    let (told, first) = mpsc::channel();
+    let (to_main, first) = mpsc::channel();
     let (go, starts): (Vec<_>, Vec<_>) = others.iter().map(|_| mpsc::channel::<Instant>()).unzip();
     for (endpoint, start) in others.iter().zip(starts) {
         let writer = writer(&access, endpoint)?;
-        let told = told.clone();
+        let to_main = to_main.clone();
         thread::spawn(move || {
             let Ok(killed) = start.recv() else { return };
             while killed.elapsed() < patience {
                 if writer.request(write(), ATTEMPT).is_ok() {
-                    let _ = told.send(killed.elapsed());
+                    let _ = to_main.send(killed.elapsed());
                     return;
                 }
             }
@@ -70,7 +70,7 @@ pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> R
 }
 
 /// The status once the cars' shard has all the voters that it should have: those who joined a moment ago as well.
-fn settled(access: &Access, patience: Duration) -> Result<Status, Report> {
+fn with_all_voters(access: &Access, patience: Duration) -> Result<Status, Report> {
     let begun = Instant::now();
     loop {
         let status = access.status()?;

@@ -11,7 +11,7 @@ use store::protocol::{Answer, LeaseRequest, LeaseStatus, RequestBody};
 use tree::{LeaseId, Path, Refusal};
 
 use super::access::Access;
-use super::{count, tell};
+use super::{count, print_outcome};
 use crate::Ending;
 use crate::cli::Format;
 use crate::cli::recipes::{LeaseAction, LeaseName};
@@ -35,7 +35,7 @@ fn grant(access: &Access, ttl: Duration, path: &Path, id: Option<LeaseId>, forma
     match access.try_ask(RequestBody::Lease(request)) {
         Ok(_) => {
             let data = [("lease", json!(lease.to_string())), ("ttl-ms", json!(ttl_ms)), ("home", json!(path.as_str()))];
-            tell(format, &lease.to_string(), data)?;
+            print_outcome(format, &lease.to_string(), data)?;
             Ok(Ending::Passed)
         }
         Err(Error::Request(store::protocol::Error::Refused(refusal @ Refusal::LeaseExists { .. }))) => {
@@ -121,7 +121,7 @@ fn revoke(access: &Access, name: &LeaseName, format: Format) -> Result<Ending, R
         ask(access, LeaseRequest::Revoke { lease: name.lease, at })?;
     }
     let data = [("lease", json!(name.lease.to_string())), ("values", json!(values))];
-    tell(format, &format!("Revoked lease {}: {} deleted", name.lease, count(values, "value")), data)?;
+    print_outcome(format, &format!("Revoked lease {}: {} deleted", name.lease, count(values, "value")), data)?;
     Ok(Ending::Passed)
 }
 
@@ -186,7 +186,7 @@ fn keep_alive(access: &Access, name: &LeaseName, once: bool, format: Format) -> 
             }
         }
         let data = [("lease", json!(name.lease.to_string())), ("ttl-ms", json!(ttl_ms))];
-        tell(format, &format!("lease {} lives for {ttl_ms} ms from now", name.lease), data)?;
+        print_outcome(format, &format!("lease {} lives for {ttl_ms} ms from now", name.lease), data)?;
         if once {
             return Ok(Ending::Passed);
         }

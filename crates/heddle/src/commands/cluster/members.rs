@@ -11,7 +11,7 @@ use store::protocol::{Admin, Answer, RequestBody};
 
 use super::access::Access;
 use super::view::{self, View};
-use super::{count, tell, users};
+use super::{count, print_outcome, users};
 use crate::cli::Format;
 
 /// What nobody knows who could put it into a command.
@@ -41,7 +41,7 @@ pub fn add(access: &Access, name: Option<&str>, listen: Option<&str>, format: Fo
     let listen = listen.map_or_else(|| free_address(&map), str::to_owned);
     let command = format!("heddle controller --node {name} --listen {listen} --join {}", join(&map, None));
     let command = invite(access, &name, None)? + &command + &access.certificates();
-    tell(format, &command, [("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))])?;
+    print_outcome(format, &command, [("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))])?;
     if format == Format::Table {
         let guessed = if is_guessed {
             " Its port is the next behind those of the members: two that have not joined yet need two."
@@ -89,7 +89,7 @@ pub fn replace(
     let command = invite(access, name, Some(old.id))? + &command + &access.certificates();
     let data =
         [("old", json!(old.name)), ("name", json!(name)), ("listen", json!(listen)), ("command", json!(command))];
-    tell(format, &command, data)?;
+    print_outcome(format, &command, data)?;
     if format == Format::Table {
         let first =
             if view.is_live(old.id) { format!("{} is running: stop it first. ", old.name) } else { String::new() };
@@ -186,7 +186,7 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
             report
         }
     })?;
-    let settled = access.wait(|| {
+    let converged = access.wait(|| {
         let view = View::take(access)?;
         let is_left = |shard: &placement::ShardId| {
             view.group(*shard)
@@ -195,13 +195,13 @@ pub fn remove(access: &Access, server: &str, force: bool, format: Format) -> Res
         let is_gone = !view.map.members().contains_key(&member.id);
         Ok((is_gone && !view.map.shards().keys().any(is_left)).then_some(view.map.members().len()))
     })?;
-    let data = [("removed", json!(member.name)), ("id", json!(member.id.0)), ("settled", json!(settled.is_some()))];
-    let left = settled.map_or_else(String::new, |left| format!("; {} left", count(left as u64, "server")));
-    if settled.is_none() {
+    let data = [("removed", json!(member.name)), ("id", json!(member.id.0)), ("converged", json!(converged.is_some()))];
+    let left = converged.map_or_else(String::new, |left| format!("; {} left", count(left as u64, "server")));
+    if converged.is_none() {
         eprintln!("Its replicas are being taken over by others: `heddle cluster shards` shows how far that is");
     }
     let sentence = format!("{} is no server of this cluster any more{left}", member.name);
-    tell(format, &sentence, data)?;
+    print_outcome(format, &sentence, data)?;
     if format == Format::Table {
         eprintln!("Its data folder is of no more use: it can join again with an empty one only");
     }

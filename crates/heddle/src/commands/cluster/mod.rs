@@ -126,7 +126,11 @@ fn log_in(client: &Client, token: Option<&LoginToken>) -> Result<(), Report> {
 }
 
 /// Says what was done: a sentence for people, the same as data for programs.
-fn tell<const N: usize>(format: Format, sentence: &str, data: [(&'static str, Value); N]) -> Result<(), Report> {
+fn print_outcome<const N: usize>(
+    format: Format,
+    sentence: &str,
+    data: [(&'static str, Value); N],
+) -> Result<(), Report> {
     match format {
         Format::Table => put(&format!("{}\n", harmless(sentence))),
         Format::Json => {

@@ -20,7 +20,7 @@ use tree::{Change, Entry, Transaction};
 use super::access::Access;
 use super::backup::{at_rest, progress, read_shard};
 use super::view::View;
-use super::{alarms, count, shards, tell};
+use super::{alarms, count, print_outcome, shards};
 use crate::cli::{Format, actions};
 
 /// Shards have to be made first, on all their servers: that takes longer than a request. Unless `--timeout` says otherwise.
@@ -34,7 +34,7 @@ const CHANGES_MAX: usize = 512;
 const CHANGE_BYTES: usize = 1 << 20;
 
 /// What a backup was found to hold.
-struct Found {
+struct BackupContents {
     map: Map,
     /// Bytes of each shard, as servers count them.
     bytes: BTreeMap<ShardId, u64>,
@@ -60,11 +60,11 @@ pub fn restore(args: &actions::Access, file: &Path, quiet: bool, format: Format)
     let (entries, shards) = (contents.values().map(|it| it.entries).sum::<u64>(), contents.len() as u64);
     let (of_entries, of_shards) = (count(entries, "entry"), count(shards, "shard"));
     let sentence = format!("Restored {of_entries} in {of_shards}; all of it was read back and compared");
-    tell(format, &sentence, [("entries", json!(entries)), ("shards", json!(shards))])
+    print_outcome(format, &sentence, [("entries", json!(entries)), ("shards", json!(shards))])
 }
 
 /// Reads the whole file and checks all of it.
-fn check(file: &Path, quiet: bool) -> Result<Found, Report> {
+fn check(file: &Path, quiet: bool) -> Result<BackupContents, Report> {
     let mut map = None;
     let (mut modules, mut bytes) = (BTreeSet::new(), BTreeMap::<ShardId, u64>::new());
     parts(file, quiet, "check", |part| {
@@ -85,7 +85,7 @@ fn check(file: &Path, quiet: bool) -> Result<Found, Report> {
         }
         Ok(())
     })?;
-    Ok(Found { map: map.expect("a backup without a head is refused"), bytes, modules })
+    Ok(BackupContents { map: map.expect("a backup without a head is refused"), bytes, modules })
 }
 
 /// Hands the parts of a backup to `each`.
@@ -147,7 +147,7 @@ fn empty(view: &View) -> Result<(), Report> {
 }
 
 /// Refuses a backup that cannot be within the quotas of the servers that are up.
-fn fits(access: &Access, view: &View, found: &Found) -> Result<(), Report> {
+fn fits(access: &Access, view: &View, found: &BackupContents) -> Result<(), Report> {
     let quota = |alarms: Result<Alarms, String>| alarms.ok().and_then(|alarms| alarms.quota_bytes);
     let quotas = alarms::ask(access, view).into_iter().filter_map(|(id, said)| Some((id, quota(said)?))).collect();
     let Some(Lack { server, bytes, quota }) = lack(&view.map, &quotas, &found.map, &found.bytes) else { return Ok(()) };
@@ -196,7 +196,12 @@ fn lack(here: &Map, quotas: &BTreeMap<ServerId, u64>, old: &Map, bytes_of: &BTre
 }
 
 /// Makes the shards, writes everything, reads it back.
-fn fill(access: &Access, file: &Path, found: &Found, quiet: bool) -> Result<BTreeMap<ShardId, Content>, Report> {
+fn fill(
+    access: &Access,
+    file: &Path,
+    found: &BackupContents,
+    quiet: bool,
+) -> Result<BTreeMap<ShardId, Content>, Report> {
     make_shards(access, found)?;
     let map = same_map(access)?;
     let mut written: BTreeMap<ShardId, Content> = BTreeMap::new();
@@ -232,7 +237,7 @@ fn fill(access: &Access, file: &Path, found: &Found, quiet: bool) -> Result<BTre
 }
 
 /// Makes the shards that the backup's cluster had.
-fn make_shards(access: &Access, found: &Found) -> Result<(), Report> {
+fn make_shards(access: &Access, found: &BackupContents) -> Result<(), Report> {
     let old = &found.map;
     let here = View::take(access)?.map;
     let by_hand = |shard: &&Shard| shard.id > ShardId::DEFAULT && !shard.automatic;
@@ -285,7 +290,7 @@ fn split(prefixes: &BTreeSet<Prefix>) -> (BTreeSet<Prefix>, Vec<Prefix>) {
     (first, prefixes.iter().skip(PREFIXES_PER_SHARD_MAX).cloned().collect())
 }
 
-/// Who is to hold a shard here: servers of the same names, or as many.
+/// The servers that are to hold a shard here: those of the same names, or as many.
 fn replicas(shard: &Shard, old: &Map, here: &Map) -> Replicas {
     let Replicas::Servers(servers) = &shard.replicas else { return shard.replicas.clone() };
     let named = |id| Some(here.member_named(&old.members().get(id)?.name)?.id);
@@ -301,8 +306,8 @@ fn same_map(access: &Access) -> Result<Map, Report> {
     let found = access.wait(|| {
         let view = View::take(access)?;
         let is_old = |status: &store::status::Status| status.map.version() != view.map.version();
-        let unsettled = !view.map.moves().is_empty() || view.servers.values().any(is_old);
-        Ok((!unsettled).then_some(view.map))
+        let is_changing = !view.map.moves().is_empty() || view.servers.values().any(is_old);
+        Ok((!is_changing).then_some(view.map))
     })?;
     found.ok_or_else(|| miette!("the shards were not made within {:?}", access.timeout))
 }
@@ -313,7 +318,7 @@ fn write(access: &Access, entries: Vec<Entry>) -> Result<(), Report> {
     let mut bytes = 0;
     for Entry { at, value } in entries {
         bytes += at.path.as_str().len() + value.bytes.len();
-        // What is there already is not ours to overwrite.
+        // What is there already must not be overwritten.
         transaction.changes.push(Change::Create { at, value: value.bytes });
         if transaction.changes.len() == CHANGES_MAX || bytes >= CHANGE_BYTES {
             access.ask(RequestBody::Write(std::mem::take(&mut transaction)))?;

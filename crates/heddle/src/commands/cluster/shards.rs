@@ -10,9 +10,9 @@ use store::status::Status;
 
 use super::access::Access;
 use super::view::{self, View};
-use super::{status, tell};
+use super::{print_outcome, status};
 use crate::cli::Format;
-use crate::cli::actions::{Parts, ShardAction, Strategy};
+use crate::cli::actions::{ShardAction, ShardScope, Strategy};
 use crate::output::{Rows, put};
 
 /// Lists the shards.
@@ -84,7 +84,7 @@ pub fn change(access: &Access, action: &ShardAction, format: Format) -> Result<(
         ShardAction::Unpin { name } => {
             let id = view::shard(&access.status()?.map, name)?.id;
             access.place(Command::Unpin { id })?;
-            tell(
+            print_outcome(
                 format,
                 &format!("The load decides who leads {name}"),
                 [("shard", json!(name)), ("pinned", json!(null))],
@@ -94,12 +94,12 @@ pub fn change(access: &Access, action: &ShardAction, format: Format) -> Result<(
 }
 
 /// What was named on the command line, as the map has it.
-fn prefixes(parts: &Parts) -> BTreeSet<Prefix> {
+fn prefixes(parts: &ShardScope) -> BTreeSet<Prefix> {
     let modules = parts.modules.iter().map(|module| Prefix::Module(module.clone()));
     modules.chain(parts.prefixes.iter().map(|path| Prefix::from(path.clone()))).collect()
 }
 
-fn create(access: &Access, name: &str, parts: &Parts, replicas: &str, format: Format) -> Result<(), Report> {
+fn create(access: &Access, name: &str, parts: &ShardScope, replicas: &str, format: Format) -> Result<(), Report> {
     let map = access.status()?.map;
     let replicas = view::replicas(&map, replicas)?;
     for prefix in prefixes(parts) {
@@ -116,17 +116,18 @@ fn create(access: &Access, name: &str, parts: &Parts, replicas: &str, format: Fo
     let Effect::Shard { id, moves } = access.place(command)? else {
         unreachable!("a shard that is made has a number");
     };
-    let settled = settled(access, |status| status.map.shards().contains_key(&id) && has_moved(status, &moves))?;
-    let data = [("shard", json!(name)), ("id", json!(id.0)), ("moved", json!(settled))];
-    let sentence = match (parts_in_words(parts), settled) {
+    let converged =
+        wait_converged(access, |status| status.map.shards().contains_key(&id) && has_moved(status, &moves))?;
+    let data = [("shard", json!(name)), ("id", json!(id.0)), ("moved", json!(converged))];
+    let sentence = match (parts_in_words(parts), converged) {
         (None, _) => format!("Shard {name} ({id}) is there, and owns nothing yet"),
         (Some(parts), true) => format!("Shard {name} ({id}) is there, and owns {parts}"),
         (Some(parts), false) => format!("Shard {name} ({id}) is there; {parts} is on its way to it"),
     };
-    tell(format, &sentence, data)
+    print_outcome(format, &sentence, data)
 }
 
-fn parts_in_words(parts: &Parts) -> Option<String> {
+fn parts_in_words(parts: &ShardScope) -> Option<String> {
     let words: Vec<String> = prefixes(parts).iter().map(Prefix::to_string).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
@@ -136,24 +137,24 @@ fn has_moved(status: &Status, moves: &[MoveId]) -> bool {
 }
 
 /// Waits; says that it goes on by itself if it takes longer than `--timeout`.
-fn settled(access: &Access, wanted: impl FnMut(&Status) -> bool) -> Result<bool, Report> {
-    let settled = access.wait_until(wanted)?;
-    if !settled {
+fn wait_converged(access: &Access, wanted: impl FnMut(&Status) -> bool) -> Result<bool, Report> {
+    let converged = access.wait_until(wanted)?;
+    if !converged {
         eprintln!("It goes on by itself: `heddle cluster shards` shows how far it is");
     }
-    Ok(settled)
+    Ok(converged)
 }
 
 fn delete(access: &Access, name: &str, format: Format) -> Result<(), Report> {
     let status = access.status()?;
     let id = view::shard(&status.map, name)?.id;
     access.place(Command::DeleteShard { id })?;
-    let gone = settled(access, |status| !status.map.shards().contains_key(&id))?;
+    let gone = wait_converged(access, |status| !status.map.shards().contains_key(&id))?;
     let sentence = if gone { format!("Shard {name} is gone") } else { format!("Shard {name} is being deleted") };
-    tell(format, &sentence, [("shard", json!(name)), ("gone", json!(gone))])
+    print_outcome(format, &sentence, [("shard", json!(name)), ("gone", json!(gone))])
 }
 
-fn move_parts(access: &Access, name: &str, parts: &Parts, format: Format) -> Result<(), Report> {
+fn move_parts(access: &Access, name: &str, parts: &ShardScope, format: Format) -> Result<(), Report> {
     let Some(words) = parts_in_words(parts) else {
         return Err(miette!(help = "name modules with --module, paths with --prefix", "there is nothing to move"));
     };
@@ -162,7 +163,7 @@ fn move_parts(access: &Access, name: &str, parts: &Parts, format: Format) -> Res
     let moved = move_prefixes(access, prefixes(parts), to)?;
     let sentence =
         if moved { format!("{words} is in shard {name}") } else { format!("{words} is on its way to {name}") };
-    tell(format, &sentence, [("shard", json!(name)), ("moved", json!(moved))])
+    print_outcome(format, &sentence, [("shard", json!(name)), ("moved", json!(moved))])
 }
 
 /// Moves prefixes to a shard; whether they have arrived.
@@ -175,7 +176,7 @@ pub fn move_prefixes(access: &Access, prefixes: impl IntoIterator<Item = Prefix>
     }
     // A server whose map is old may not know of the moves yet; once it knows the last one it knows of all.
     let before = access.status()?.map.version();
-    settled(access, |status| status.map.version() >= before && has_moved(status, &moves))
+    wait_converged(access, |status| status.map.version() >= before && has_moved(status, &moves))
 }
 
 fn set_replicas(access: &Access, name: &str, replicas: &str, format: Format) -> Result<(), Report> {
@@ -199,7 +200,11 @@ fn set_replicas(access: &Access, name: &str, replicas: &str, format: Format) -> 
         eprintln!("It goes on by itself: `heddle cluster shards` shows how far it is");
         format!("{name} is on its way to its new replicas")
     };
-    tell(format, &sentence, [("shard", json!(name)), ("voters", json!(voters)), ("settled", json!(arrived.is_some()))])
+    print_outcome(
+        format,
+        &sentence,
+        [("shard", json!(name)), ("voters", json!(voters)), ("converged", json!(arrived.is_some()))],
+    )
 }
 
 fn set_strategy(access: &Access, strategy: Strategy, format: Format) -> Result<(), Report> {
@@ -211,11 +216,11 @@ fn set_strategy(access: &Access, strategy: Strategy, format: Format) -> Result<(
     };
     access.place(Command::SetStrategy { strategy })?;
     // Shards that the other strategy made go away; a shard that is being deleted is not automatic's any more to wait for.
-    let settled = settled(access, |status| {
+    let converged = wait_converged(access, |status| {
         let leaving = status.map.shards().values().any(|shard| shard.deleting);
         status.map.strategy() == strategy && !leaving
     })?;
-    tell(format, sentence, [("strategy", json!(status::strategy(strategy))), ("settled", json!(settled))])
+    print_outcome(format, sentence, [("strategy", json!(status::strategy(strategy))), ("converged", json!(converged))])
 }
 
 fn pin(access: &Access, name: &str, server: &str, format: Format) -> Result<(), Report> {
@@ -226,7 +231,7 @@ fn pin(access: &Access, name: &str, server: &str, format: Format) -> Result<(), 
     let leads = access.wait(|| Ok((View::take(access)?.leader(id) == Some(member.id)).then_some(())))?.is_some();
     let verb = if leads { "leads" } else { "will lead" };
     let sentence = format!("{} {verb} {name}, whatever the load", member.name);
-    tell(format, &sentence, [("shard", json!(name)), ("pinned", json!(member.name)), ("leads", json!(leads))])
+    print_outcome(format, &sentence, [("shard", json!(name)), ("pinned", json!(member.name)), ("leads", json!(leads))])
 }
 
 /// Lets a server lead a shard.
@@ -271,5 +276,5 @@ pub fn move_leader(access: &Access, shard: &str, server: &str, format: Format) -
         ));
     }
     let data = [("shard", json!(shard.name)), ("leader", json!(member.name))];
-    tell(format, &format!("{} leads {}", member.name, shard.name), data)
+    print_outcome(format, &format!("{} leads {}", member.name, shard.name), data)
 }

@@ -106,13 +106,13 @@ fn read_only(access: &Access, anchor: Option<Location>) -> Result<Result<Answer,
 }
 
 /// A path, with the entity tag and the bytes of what is there.
-type Found = (Path, Option<(u64, Vec<u8>)>);
+type ReadEntry = (Path, Option<(u64, Vec<u8>)>);
 
 fn print(
     held: bool,
     revision: u64,
     failed: Option<(u32, Option<u64>)>,
-    found: &[Found],
+    found: &[ReadEntry],
     format: Format,
 ) -> Result<(), Report> {
     let branch = if held { "then" } else { "else" };

@@ -12,7 +12,7 @@ use store::protocol::{AccessView, Admin, Answer, RequestBody};
 use tree::{Datastore, Path};
 
 use super::access::Access;
-use super::tell;
+use super::print_outcome;
 use crate::cli::Format;
 use crate::cli::actions::Datastore as NamedDatastore;
 use crate::cli::users::{AuthAction, GrantArgs, RoleAction, UserAction};
@@ -31,7 +31,7 @@ fn change(access: &Access, command: AccessCommand) -> Result<(), Report> {
     access.place(Command::Access { revision, command }).map(drop)
 }
 
-/// Who this is for the cluster.
+/// Shows the identity that the cluster knows this client by.
 pub fn whoami(access: &Access, format: Format) -> Result<(), Report> {
     let Answer::Identity { user, roles, is_enabled } = access.ask(RequestBody::WhoAmI)? else {
         unreachable!("who one is was asked")
@@ -48,7 +48,7 @@ pub fn whoami(access: &Access, format: Format) -> Result<(), Report> {
         Some(user) => format!("{user}, with the roles {}{checked}", roles.join(", ")),
         None => format!("nobody{checked}"),
     };
-    tell(format, &sentence, [("user", json!(user)), ("roles", json!(roles)), ("enabled", json!(is_enabled))])
+    print_outcome(format, &sentence, [("user", json!(user)), ("roles", json!(roles)), ("enabled", json!(is_enabled))])
 }
 
 /// Switches the checks on and off.
@@ -59,7 +59,7 @@ pub fn auth(access: &Access, action: &AuthAction, format: Format) -> Result<(), 
                 unreachable!("who one is was asked")
             };
             let sentence = if is_enabled { "users are checked" } else { "users are not checked" };
-            tell(format, sentence, [("enabled", json!(is_enabled))])
+            print_outcome(format, sentence, [("enabled", json!(is_enabled))])
         }
         AuthAction::Enable => {
             change(access, AccessCommand::Enable)?;
@@ -70,11 +70,11 @@ pub fn auth(access: &Access, action: &AuthAction, format: Format) -> Result<(), 
                     behind.join(", ")
                 );
             }
-            tell(format, "users are checked", [("enabled", json!(true)), ("unconfirmed", json!(behind))])
+            print_outcome(format, "users are checked", [("enabled", json!(true)), ("unconfirmed", json!(behind))])
         }
         AuthAction::Disable => {
             change(access, AccessCommand::Disable)?;
-            tell(format, "users are not checked any more", [("enabled", json!(false))])
+            print_outcome(format, "users are not checked any more", [("enabled", json!(false))])
         }
     }
 }
@@ -102,11 +102,11 @@ pub fn draw(expires: Option<Duration>) -> (LoginToken, Token) {
 }
 
 /// Tells a token: it alone on standard output, so that it can go to a file.
-fn tell_token(user: &str, token: &LoginToken, format: Format) -> Result<(), Report> {
+fn print_token(user: &str, token: &LoginToken, format: Format) -> Result<(), Report> {
     if format == Format::Table {
         eprintln!("The token of {user}, which is shown this once: keep it in a file of mode 0600, for --token-file");
     }
-    tell(format, &token.reveal(), [("user", json!(user)), ("token", json!(token.reveal()))])
+    print_outcome(format, &token.reveal(), [("user", json!(user)), ("token", json!(token.reveal()))])
 }
 
 /// Makes and changes users.
@@ -118,23 +118,27 @@ pub fn user(access: &Access, action: &UserAction, format: Format) -> Result<(), 
             let kept = drawn.as_ref().map(|(_, kept)| *kept);
             change(access, AccessCommand::AddUser { user: name.clone(), roles, token: kept })?;
             match drawn {
-                Some((token, _)) => tell_token(name, &token, format),
-                None => tell(format, &format!("{name} is a user"), [("user", json!(name))]),
+                Some((token, _)) => print_token(name, &token, format),
+                None => print_outcome(format, &format!("{name} is a user"), [("user", json!(name))]),
             }
         }
         UserAction::Delete { name } => {
             known_user(access, name)?;
             change(access, AccessCommand::DeleteUser { user: name.clone() })?;
-            tell(format, &format!("{name} is no user any more"), [("user", json!(name))])
+            print_outcome(format, &format!("{name} is no user any more"), [("user", json!(name))])
         }
         UserAction::List => list_users(access, format),
         UserAction::Grant { name, role } => {
             change(access, AccessCommand::Assign { user: name.clone(), role: role.clone() })?;
-            tell(format, &format!("{name} has the role {role}"), [("user", json!(name)), ("role", json!(role))])
+            print_outcome(
+                format,
+                &format!("{name} has the role {role}"),
+                [("user", json!(name)), ("role", json!(role))],
+            )
         }
         UserAction::Revoke { name, role } => {
             change(access, AccessCommand::Unassign { user: name.clone(), role: role.clone() })?;
-            tell(
+            print_outcome(
                 format,
                 &format!("{name} no longer has the role {role}"),
                 [("user", json!(name)), ("role", json!(role))],
@@ -142,12 +146,12 @@ pub fn user(access: &Access, action: &UserAction, format: Format) -> Result<(), 
         }
         UserAction::Token { name, remove: true, .. } => {
             change(access, AccessCommand::SetToken { user: name.clone(), token: None })?;
-            tell(format, &format!("{name} no longer has a token"), [("user", json!(name))])
+            print_outcome(format, &format!("{name} no longer has a token"), [("user", json!(name))])
         }
         UserAction::Token { name, expires, .. } => {
             let (token, kept) = draw(*expires);
             change(access, AccessCommand::SetToken { user: name.clone(), token: Some(kept) })?;
-            tell_token(name, &token, format)
+            print_token(name, &token, format)
         }
     }
 }
@@ -195,21 +199,21 @@ pub fn role(access: &Access, action: &RoleAction, format: Format) -> Result<(), 
                 return Err(miette!("the role {ROOT} is always there, and may do everything"));
             }
             change(access, AccessCommand::AddRole { role: name.clone() })?;
-            tell(format, &format!("{name} is a role"), [("role", json!(name))])
+            print_outcome(format, &format!("{name} is a role"), [("role", json!(name))])
         }
         RoleAction::Delete { name } => {
             if !view(access)?.roles.contains_key(name) && name != ROOT {
                 return Err(miette!(help = "`heddle cluster role list` lists them", "there is no role {name}"));
             }
             change(access, AccessCommand::DeleteRole { role: name.clone() })?;
-            tell(format, &format!("{name} is no role any more"), [("role", json!(name))])
+            print_outcome(format, &format!("{name} is no role any more"), [("role", json!(name))])
         }
         RoleAction::List => list_roles(access, format),
         RoleAction::Grant(args) => {
             let grant = grant(args)?;
             let sentence = format!("{} may {} on {}", args.role, named(&grant.operations), grant.scope);
             change(access, AccessCommand::Grant { role: args.role.clone(), grant })?;
-            tell(format, &sentence, [("role", json!(args.role)), ("granted", json!(true))])
+            print_outcome(format, &sentence, [("role", json!(args.role)), ("granted", json!(true))])
         }
         RoleAction::Revoke(args) => {
             let grant = grant(args)?;
@@ -224,7 +228,7 @@ pub fn role(access: &Access, action: &RoleAction, format: Format) -> Result<(), 
             }
             let sentence = format!("{} may no longer {} on {}", args.role, named(&grant.operations), grant.scope);
             change(access, AccessCommand::Revoke { role: args.role.clone(), grant })?;
-            tell(format, &sentence, [("role", json!(args.role)), ("granted", json!(false))])
+            print_outcome(format, &sentence, [("role", json!(args.role)), ("granted", json!(false))])
         }
     }
 }

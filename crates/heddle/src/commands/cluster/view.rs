@@ -17,7 +17,7 @@ pub struct View {
     pub cluster: u64,
     /// The server that was asked first.
     pub asked: ServerId,
-    /// By server.
+    /// The status of each server that answered.
     pub servers: BTreeMap<ServerId, Status>,
     /// By server: replicas that have stopped.
     pub stopped: BTreeMap<ServerId, Vec<StoppedReplica>>,
@@ -61,14 +61,14 @@ impl View {
         peers.iter().find(|peer| peer.server == server).and_then(|peer| peer.round_trip_us)
     }
 
-    /// Who leads a shard: the leader of the highest term, else whom another server takes for it.
+    /// The leader of a shard: the one with the highest term, else the server that another one takes for it.
     pub fn leader(&self, shard: ShardId) -> Option<ServerId> {
         let leads =
             |(id, group): (ServerId, &GroupStatus)| (group.role == RaftRole::Leader).then_some((group.term, id));
         let leader = self.replicas(shard).filter_map(leads).max().map(|(_, id)| id);
-        let told =
+        let shown =
             |status: &Status| status.leaders.get(&shard).copied().filter(|id| self.map.members().contains_key(id));
-        leader.or_else(|| self.servers.values().find_map(told))
+        leader.or_else(|| self.servers.values().find_map(shown))
     }
 
     /// All replicas of a shard that could be seen.
@@ -112,7 +112,7 @@ pub fn shard<'a>(map: &'a Map, text: &str) -> Result<&'a Shard, Report> {
     })
 }
 
-/// Who is to hold a shard: `all`, a number of servers, or names of servers with commas.
+/// Reads which servers are to hold a shard: `all`, a number of servers, or names of servers with commas.
 pub fn replicas(map: &Map, text: &str) -> Result<Replicas, Report> {
     if text == "all" {
         return Ok(Replicas::All);
@@ -133,7 +133,7 @@ pub fn prefixes(shard: &Shard) -> String {
 /// Moves to or from a shard, in words.
 pub fn moves(map: &Map, shard: ShardId) -> String {
     let name = |id: ShardId| map.shards().get(&id).map_or_else(|| id.to_string(), |shard| shard.name.clone());
-    let told = |it: &Move| format!("{} from {} to {}: {}", it.prefix, name(it.from), name(it.to), it.phase);
+    let shown = |it: &Move| format!("{} from {} to {}: {}", it.prefix, name(it.from), name(it.to), it.phase);
     let concerned = map.moves().values().filter(|it| it.from == shard || it.to == shard);
-    concerned.map(told).collect::<Vec<_>>().join("; ")
+    concerned.map(shown).collect::<Vec<_>>().join("; ")
 }

@@ -12,11 +12,11 @@ use tree::{Event, EventKind, Path};
 use super::access::Access;
 use super::data::{object, shown};
 use crate::cli::Format;
-use crate::cli::actions::Place;
+use crate::cli::actions::LocationArgs;
 use crate::output::put;
 
 /// Follows changes until the cluster ends it, or the user does.
-pub fn watch(access: &Access, at: &Place, from: Option<u64>, format: Format) -> Result<(), Report> {
+pub fn watch(access: &Access, at: &LocationArgs, from: Option<u64>, format: Format) -> Result<(), Report> {
     let location = at.location();
     let from = from.map_or_else(|| Ok(BTreeMap::new()), |revision| in_its_shard(access, &location.path, revision))?;
     let mut watch =
@@ -26,8 +26,8 @@ pub fn watch(access: &Access, at: &Place, from: Option<u64>, format: Format) -> 
     if format == Format::Csv {
         put("revision,shard,event,path,etag,value\n")?;
     }
-    for told in watch.by_ref() {
-        put(&lines(&told, &location.path, format))?;
+    for batch in watch.by_ref() {
+        put(&lines(&batch, &location.path, format))?;
     }
     Err(ended(access, watch.end()))
 }
@@ -59,27 +59,27 @@ fn in_its_shard(access: &Access, path: &Path, revision: u64) -> Result<BTreeMap<
 }
 
 /// One line an event, and one where events were left out.
-fn lines(told: &WatchEvents, watched: &Path, format: Format) -> String {
-    let skipped = told.skipped.then(|| line(told, "skipped", (told.revision, watched), None, format));
+fn lines(batch: &WatchEvents, watched: &Path, format: Format) -> String {
+    let skipped = batch.skipped.then(|| line(batch, "skipped", (batch.revision, watched), None, format));
     let event = |event: &Event| {
         let at = (event.revision, &event.at.path);
         match &event.kind {
-            EventKind::Put { etag, value } => line(told, "put", at, Some((*etag, value)), format),
-            EventKind::Deleted => line(told, "deleted", at, None, format),
-            EventKind::Reset => line(told, "reset", at, None, format),
+            EventKind::Put { etag, value } => line(batch, "put", at, Some((*etag, value)), format),
+            EventKind::Deleted => line(batch, "deleted", at, None, format),
+            EventKind::Reset => line(batch, "reset", at, None, format),
         }
     };
-    skipped.into_iter().chain(told.events.iter().map(event)).collect()
+    skipped.into_iter().chain(batch.events.iter().map(event)).collect()
 }
 
 fn line(
-    told: &WatchEvents,
+    batch: &WatchEvents,
     what: &str,
     (revision, path): (u64, &Path),
     value: Option<(u64, &[u8])>,
     format: Format,
 ) -> String {
-    let shard = told.shard;
+    let shard = batch.shard;
     let (etag, bytes) = value.unzip();
     let text = bytes.map(|bytes| shown(bytes, usize::MAX)).unwrap_or_default();
     match format {
@@ -111,17 +111,17 @@ mod tests {
         let put = EventKind::Put { etag: 7, value: b"a, b".into() };
         let events =
             vec![Event { revision: 7, kind: put, at: at.clone() }, Event { revision: 8, kind: EventKind::Deleted, at }];
-        let told = WatchEvents { watch: 1, shard: ShardId(1), revision: 8, skipped: true, events };
+        let batch = WatchEvents { watch: 1, shard: ShardId(1), revision: 8, skipped: true, events };
         let watched = Path::parse("/car:cars").unwrap();
         assert_eq!(
-            lines(&told, &watched, Format::Table),
+            lines(&batch, &watched, Format::Table),
             "8 skipped /car:cars\n7 put /car:cars/car-entry=1 a, b\n8 deleted /car:cars/car-entry=1\n"
         );
         assert_eq!(
-            lines(&told, &watched, Format::Csv),
+            lines(&batch, &watched, Format::Csv),
             "8,1,skipped,/car:cars,,\n7,1,put,/car:cars/car-entry=1,7,\"a, b\"\n8,1,deleted,/car:cars/car-entry=1,,\n"
         );
-        let json = lines(&told, &watched, Format::Json);
+        let json = lines(&batch, &watched, Format::Json);
         let second: Value = serde_json::from_str(json.lines().nth(1).unwrap()).unwrap();
         let expected = json!({
             "revision": 7, "shard": 1, "event": "put", "path": "/car:cars/car-entry=1", "etag": 7, "value": "a, b"

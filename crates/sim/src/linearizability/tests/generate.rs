@@ -88,7 +88,7 @@ struct Entry {
     past: Vec<Copy>,
     later: Option<(u32, Later)>,
     /// The tag that a client was told last.
-    told: u64,
+    answered: u64,
 }
 
 #[derive(Clone)]
@@ -152,9 +152,9 @@ fn over(
             // Whoever does not return is not told; another client takes its place.
             Phase::Performed(..) if rng.below(50) == 0 => Phase::Idle,
             Phase::Performed(index, output) => {
-                let told = &mut world[history[index].input.entry as usize].told;
+                let answered = &mut world[history[index].input.entry as usize].answered;
                 match output {
-                    Output::Leaf(Some(Tagged { tag, .. })) | Output::Written { revision: tag } => *told = tag,
+                    Output::Leaf(Some(Tagged { tag, .. })) | Output::Written { revision: tag } => *answered = tag,
                     _ => {}
                 }
                 history[index].outcome = Outcome::Returned { at: Time::from_ns(now), output };
@@ -170,7 +170,7 @@ fn action(rng: &mut Rng, value: u64, entry: &mut Entry) -> Action {
     let expect = match rng.below(8) {
         0 => Some(Expect::Absent),
         1 => Some(Expect::Present),
-        2 => Some(Expect::Tag(entry.told)),
+        2 => Some(Expect::Tag(entry.answered)),
         3 => entry.copy.leaf(leaf).map(|leaf| Expect::Value(leaf.value)),
         _ => None,
     };

@@ -172,7 +172,7 @@ fn correct_histories_pass() {
     }
 }
 
-/// Most planted errors show; some by chance are not seen by any client or could have happened without an error.
+/// Most planted errors show; a few happen not to be seen by any client or could have happened without an error.
 fn planted(error: Error, share: f64) {
     const SEEDS: u64 = 100;
     let mut found = 0;

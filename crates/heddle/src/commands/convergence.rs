@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use live::{Instance, SETTLE_MAX, Unsettled};
+use live::{CONVERGENCE_MAX, Instance, UnconvergedBond};
 use miette::{Report, Severity, miette};
 
 use super::explain;
@@ -12,22 +12,22 @@ use super::explain;
 const WARNED_MAX: usize = 6;
 
 /// Waits for bonds, and warns of those that carry less than they should. What is waited for is shown on a terminal.
-pub fn settle(instance: &Instance) -> Result<(), Report> {
+pub fn wait_converged(instance: &Instance) -> Result<(), Report> {
     let mut bar = None;
-    let unsettled = instance.settle(|bonds| show(bar.get_or_insert_with(|| start(bonds.len())), bonds));
+    let unconverged = instance.wait_converged(|bonds| show(bar.get_or_insert_with(|| start(bonds.len())), bonds));
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let unsettled = unsettled.map_err(explain)?;
-    for bond in unsettled.iter().take(WARNED_MAX) {
-        let waited = if bond.is_pending() { format!("after {} s, ", SETTLE_MAX.as_secs()) } else { String::new() };
+    let unconverged = unconverged.map_err(explain)?;
+    for bond in unconverged.iter().take(WARNED_MAX) {
+        let waited = if bond.is_pending() { format!("after {} s, ", CONVERGENCE_MAX.as_secs()) } else { String::new() };
         warn(&miette!(
             severity = Severity::Warning,
             help = "`heddle show bonds` says what becomes of it",
             "{waited}{bond}"
         ));
     }
-    if let Some(more) = unsettled.len().checked_sub(WARNED_MAX).filter(|more| *more > 0) {
+    if let Some(more) = unconverged.len().checked_sub(WARNED_MAX).filter(|more| *more > 0) {
         warn(&miette!(
             severity = Severity::Warning,
             help = "`heddle show bonds` shows them all",
@@ -50,12 +50,12 @@ fn start(ends: usize) -> ProgressBar {
         .with_prefix("bonds")
 }
 
-fn show(bar: &ProgressBar, bonds: &[Unsettled]) {
+fn show(bar: &ProgressBar, bonds: &[UnconvergedBond]) {
     let mut pending = bonds.iter().filter(|bond| bond.is_pending());
     let Some(first) = pending.next() else { return };
     let others = pending.count();
     let more = if others > 0 { format!(" and {others} more") } else { String::new() };
     let why = first.members.iter().find(|member| member.pending).map_or("", |member| &member.why);
-    bar.set_message(format!("{}{more}, {} s at most: {why}", first.name(), SETTLE_MAX.as_secs()));
+    bar.set_message(format!("{}{more}, {} s at most: {why}", first.name(), CONVERGENCE_MAX.as_secs()));
     bar.set_position(bar.length().unwrap_or(0).saturating_sub(1 + others as u64));
 }

@@ -1,7 +1,7 @@
 //! Waiting until bonds carry all that they can.
 //!
-//! Ends in 802.3ad carry nothing until LACP has agreed with the other end. Who has brought a network up wants to use it, and who measures
-//! it wants it whole: so they ask which ends have not settled, until none is left that may still change by itself.
+//! Ends in 802.3ad carry nothing until LACP has agreed with the other end. Whoever has brought a network up wants to use it, and whoever measures
+//! it wants it whole: so they ask which ends have not converged, until none is left that may still change by itself.
 
 use std::fmt;
 use std::thread;
@@ -17,14 +17,14 @@ use crate::{Error, Instance};
 /// only once a partner was heard), then waits 0.5 s for other ports ([`bond::lacp::AGGREGATE_WAIT`]) and is used without LACP. The last half
 /// second is for a busy machine. A partner that needs longer has another reason than that it is just starting: Linux takes 2.9 s when
 /// all cables are put in at once, as it waits 2 s for further ports.
-pub const SETTLE_MAX: Duration = Duration::from_secs(4);
+pub const CONVERGENCE_MAX: Duration = Duration::from_secs(4);
 
 /// How often bonds are asked for while they are waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An end of a bond that does not carry all that it can.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unsettled {
+pub struct UnconvergedBond {
     /// The node that it is at.
     pub node: String,
     /// Its name there.
@@ -32,22 +32,22 @@ pub struct Unsettled {
     /// The node at its other end.
     pub to: String,
     /// Its members that have a carrier and do not send, or have no partner with LACP. At least one.
-    pub members: Vec<UnsettledMember>,
+    pub members: Vec<UnconvergedMember>,
 }
 
 /// A member that does not carry what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnsettledMember {
-    /// `eth0`, ...
+pub struct UnconvergedMember {
+    /// The name of the member: `eth0`, ...
     pub name: String,
     /// Whether that may still change by itself.
     pub pending: bool,
-    /// Why.
+    /// Why it carries nothing, or less than it should.
     pub why: String,
 }
 
-impl Unsettled {
-    /// Whether it may still settle by itself.
+impl UnconvergedBond {
+    /// Whether it may still converge by itself.
     pub fn is_pending(&self) -> bool {
         self.members.iter().any(|member| member.pending)
     }
@@ -58,10 +58,10 @@ impl Unsettled {
     }
 }
 
-impl fmt::Display for Unsettled {
+impl fmt::Display for UnconvergedBond {
     /// A sentence; members with the same reason are named together.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.is_pending() { "has not settled" } else { "carries less than it should" };
+        let what = if self.is_pending() { "has not converged" } else { "carries less than it should" };
         write!(f, "{} (to {}) {what}", self.name(), self.to)?;
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for member in &self.members {
@@ -78,19 +78,19 @@ impl fmt::Display for Unsettled {
 }
 
 impl Instance {
-    /// Waits until all bonds have settled or cannot by themselves, [`SETTLE_MAX`] at most. Returns those that have not, and those
+    /// Waits until all bonds have converged or cannot by themselves, [`CONVERGENCE_MAX`] at most. Returns those that have not, and those
     /// that carry less than they should. `waiting` is shown what is waited for, again and again; never if nothing is.
     ///
     /// # Errors
     /// If the daemon has gone.
-    pub fn settle(&self, mut waiting: impl FnMut(&[Unsettled])) -> Result<Vec<Unsettled>, Error> {
+    pub fn wait_converged(&self, mut waiting: impl FnMut(&[UnconvergedBond])) -> Result<Vec<UnconvergedBond>, Error> {
         let started = Instant::now();
         loop {
-            let unsettled = self.unsettled()?;
-            if started.elapsed() >= SETTLE_MAX || !unsettled.iter().any(Unsettled::is_pending) {
-                return Ok(unsettled);
+            let unconverged = self.unconverged()?;
+            if started.elapsed() >= CONVERGENCE_MAX || !unconverged.iter().any(UnconvergedBond::is_pending) {
+                return Ok(unconverged);
             }
-            waiting(&unsettled);
+            waiting(&unconverged);
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -100,25 +100,25 @@ impl Instance {
 mod tests {
     use super::*;
 
-    fn member(name: &str, pending: bool, why: &str) -> UnsettledMember {
-        UnsettledMember { name: name.to_owned(), pending, why: why.to_owned() }
+    fn member(name: &str, pending: bool, why: &str) -> UnconvergedMember {
+        UnconvergedMember { name: name.to_owned(), pending, why: why.to_owned() }
     }
 
     #[test]
     fn members_with_one_reason_are_named_together() {
         let members =
             vec![member("eth0", false, "one"), member("eth1", false, "another"), member("eth2", false, "one")];
-        let mut bond = Unsettled { node: "s1".into(), bond: "bond0".into(), to: "s2".into(), members };
+        let mut bond = UnconvergedBond { node: "s1".into(), bond: "bond0".into(), to: "s2".into(), members };
         let text = "bond0 of s1 (to s2) carries less than it should; eth0 and eth2: one, eth1: another";
         assert_eq!(bond.to_string(), text);
         bond.members[1].pending = true;
-        assert_eq!(bond.to_string(), text.replace("carries less than it should", "has not settled"));
+        assert_eq!(bond.to_string(), text.replace("carries less than it should", "has not converged"));
     }
 
     /// A bond whose partner has no LACP carries traffic when the wait ends.
     #[test]
     fn it_is_waited_until_a_silent_partner_is_given_up() {
         let given_up = bond::lacp::SHORT_TIMEOUT + bond::lacp::AGGREGATE_WAIT;
-        assert!(SETTLE_MAX > Duration::from_nanos(given_up.as_ns()));
+        assert!(CONVERGENCE_MAX > Duration::from_nanos(given_up.as_ns()));
     }
 }

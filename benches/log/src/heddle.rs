@@ -33,7 +33,7 @@ impl Disk {
         let file = self.open.entry(name.clone()).or_insert_with(|| {
             let path = self.folder.join(name.as_str());
             let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).open(path).expect("the folder is ours")
+            options.read(true).write(true).create(true).truncate(false).open(path).expect("the folder is its own")
         });
         (file, !is_open)
     }
@@ -82,7 +82,7 @@ impl Disk {
 
 impl Folder for Disk {
     fn list(&self) -> Result<Vec<(FileName, u64)>, DiskError> {
-        let entries = fs::read_dir(&self.folder).expect("the folder is ours").map(|entry| entry.expect("readable"));
+        let entries = fs::read_dir(&self.folder).expect("the folder is its own").map(|entry| entry.expect("readable"));
         let file = |entry: fs::DirEntry| {
             let name = FileName::new(entry.file_name().to_str()?).ok()?;
             Some((name, entry.metadata().ok()?.len()))
@@ -96,7 +96,7 @@ impl Folder for Disk {
 }
 
 #[derive(Debug)]
-pub struct Ours {
+pub struct HeddleLog {
     log: wal::Log,
     disk: Disk,
     next: u64,
@@ -112,7 +112,7 @@ pub fn recover(folder: &Path) -> (wal::Log, Recovered) {
     wal::Log::recover(&Disk::new(folder), config(0)).expect("nothing is wrong")
 }
 
-impl Ours {
+impl HeddleLog {
     pub fn new(folder: &Path, allocate_bytes: u64) -> Self {
         let mut disk = Disk::new(folder);
         let (mut log, _) = wal::Log::recover(&disk, config(allocate_bytes)).expect("an empty folder is a new one");
@@ -125,7 +125,7 @@ impl Ours {
     }
 }
 
-impl Log for Ours {
+impl Log for HeddleLog {
     fn prepare(&mut self, workload: Workload, pool: &mut Pool) {
         let first = self.next;
         self.next += workload.entries;
