@@ -10,11 +10,9 @@ mod text;
 mod values;
 mod vary;
 
-pub(crate) use ends::configured;
-pub(crate) use layout::{bonds, names_host, resize};
-pub(crate) use text::{BondText, Members};
-pub(crate) use values::{ModeText, ReorderText};
-pub(crate) use vary::{check_members, check_mode, check_reorder, learns};
+pub(crate) use layout::{bonds, names_host};
+pub use text::BondSetting;
+pub(crate) use text::{BondAxis, BondText};
 
 /// The most members that a file can give a bond: [`bond::MEMBERS_MAX`] is the most that one can have.
 pub(crate) const MOST_MEMBERS: u64 = 8;

@@ -8,15 +8,18 @@ use topology::{HostAddress, NodeId, NodeKind, Rerouting, TiVec};
 use vswitch::Spread;
 
 use crate::addresses::Mac;
-use crate::document::{File, HostText, Links, NodeText, NodeWord, TopologyText};
+use crate::bonds::BondAxis;
+use crate::document::{File, HostText, NodeText, NodeWord, TopologyText};
 use crate::error::{Error, Problems};
 use crate::experiment::{Block, Context};
 use crate::graph::{Graph, IPV4, IPV6};
+use crate::links::Links;
 use crate::names::nearest;
 use crate::read::{Mapping, Name, Read};
 use crate::source::{At, Place, Source};
 use crate::topologies::{Specs, explicit, fat_tree, leaf_spine};
 use crate::tree::{Node, Value};
+use crate::vary::AxisText;
 use crate::{Experiment, Fabric, bonds, devices, links, tree};
 
 /// The most experiments of one file.
@@ -83,8 +86,10 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
 /// The modes that experiments give to all bonds: an option that fits one of them is of use.
 fn varied_modes(file: &File) -> Vec<::bond::config::Mode> {
     let experiments = file.experiments.iter().flat_map(|experiments| &experiments.value.0);
-    let axes = experiments.filter_map(|(_, text)| text.value.vary.as_ref()?.axes.mode.as_ref());
-    axes.flat_map(|modes| &modes.value).map(|mode| mode.value.0).collect()
+    let axes = experiments.filter_map(|(_, text)| text.value.vary.as_ref()).flat_map(|vary| &vary.axes);
+    let modes =
+        axes.filter_map(|axis| if let AxisText::Bond(BondAxis::Mode(modes)) = axis { Some(modes) } else { None });
+    modes.flat_map(|modes| &modes.value).map(|mode| mode.value.0).collect()
 }
 
 /// Whether the file has this key, be it readable or not.
@@ -220,7 +225,7 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     };
     let defaults = file.link_defaults.as_ref();
     if let Some(defaults) = defaults {
-        let any_rate = defaults.value.rate.is_some() || links.iter().any(|link| link.value.rate.is_some());
+        let any_rate = defaults.value.rate.is_some() || links.iter().any(|link| link.value.own.rate.is_some());
         if !any_rate {
             links::note_idle(&defaults.value, LinkSpec::default(), problems);
         }

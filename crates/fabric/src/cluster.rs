@@ -8,11 +8,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use crate::controllers::{Nodes, fits, nodes};
 use crate::error::Problems;
 use crate::names::one_of;
+use crate::overrides::{controllers_settings, load_settings};
+use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
 use crate::read::{Fields, Read, expected, section};
 use crate::source::{At, Place};
 use crate::tree::{Node, Value};
-use crate::{Axis, ClusterLoad, Controllers, ElectionEnd, Fault, FaultAction, Operation, Role, Setting, Target};
+use crate::{
+    Axis, ClusterLoad, Controllers, ControllersSetting, ElectionEnd, Fault, FaultAction, Operation, Role, Target,
+};
 
 /// The longest value, in bytes.
 const LONGEST_VALUE: u64 = 1 << 20;
@@ -23,30 +27,43 @@ const MOST_FAULTS: usize = 1_000;
 /// A day in milliseconds.
 const DAY: u64 = 24 * 3_600_000;
 
-pub(crate) type ValueBytes = Bytes<0, LONGEST_VALUE>;
-pub(crate) type Clients = Whole<1, MOST_CLIENTS>;
+type ValueBytes = Bytes<0, LONGEST_VALUE>;
+type Clients = Whole<1, MOST_CLIENTS>;
 
-section! {
+parameters! {
+    /// What a case sets in the load on the controllers.
+    #[derive(Copy, Eq)]
+    LoadSetting, LoadAxis of ClusterLoad;
+
     /// What is asked of the controllers, and the faults that are injected meanwhile.
     ClusterText {
         /// In this order: `create`, `read`, `update`, `delete`, `rpc` (the routed `add-person`); or `election` alone.
         /// The first four when not given.
-        "operations" => operations: Option<At<Vec<At<Operation>>>>,
+        "operations" => operations: Option<At<Vec<At<Operation>>>>;
         /// How often each operation is asked in a run, by all clients together. 500 when not given; of elections, 1.
-        "requests" => requests: Option<Whole<1, 10_000_000>>,
+        "requests" => requests: Option<Whole<1, 10_000_000>>;
         /// How many clients ask at once. 1 when not given.
-        "clients" => clients: Option<Clients>,
+        "clients" => clients: Option<Clients>, vary {
+            /// How many clients ask the controllers at once.
+            "clients": Clients => Condition Clients(u32), plain, |load, clients| load.clients = *clients
+        };
         /// Who is asked: `leader` (when not given), `follower`, or `any`.
-        "at" => at: Option<At<Role>>,
+        "at" => at: Option<At<Role>>, vary {
+            /// Which controller is asked.
+            "at": Role => Policy At(Role), plain, |load, role| load.at = *role
+        };
         /// Bytes of each value. 200 when not given.
-        "value" => value: Option<ValueBytes>,
+        "value" => value: Option<ValueBytes>, vary {
+            /// Bytes of each value.
+            "value": ValueBytes => Condition Value(u32), plain, |load, bytes| load.value_bytes = *bytes
+        };
         /// Of elections: who is killed. `leader` when not given.
-        "kill" => kill: Option<At<Target>>,
+        "kill" => kill: Option<At<Target>>;
         /// Of elections: what ends them, the first `write` (when not given), or that another node is `leader`. Simulated
         /// only, the latter.
-        "until" => until: Option<At<ElectionEnd>>,
+        "until" => until: Option<At<ElectionEnd>>;
         /// The faults that are injected into the controllers, and when, since the start of the load.
-        "faults" => faults: Option<At<Vec<At<FaultText>>>>,
+        "faults" => faults: Option<At<Vec<At<FaultText>>>>;
     }
 }
 
@@ -172,16 +189,18 @@ pub(crate) fn load(
 
 /// The smallest and the largest cluster among the cases.
 fn sizes(controllers: &Controllers, axes: &[Axis]) -> (u32, u32) {
-    let varied = axes.iter().flat_map(|axis| &axis.values).filter_map(|(_, setting)| match setting {
-        Setting::Nodes(nodes) => Some(*nodes),
-        _ => None,
-    });
-    varied
+    varied_nodes(axes)
         .fold(None, |range: Option<(u32, u32)>, nodes| match range {
             None => Some((nodes, nodes)),
             Some((least, most)) => Some((least.min(nodes), most.max(nodes))),
         })
         .unwrap_or((controllers.nodes, controllers.nodes))
+}
+
+/// The numbers of controllers that cases have, where that varies.
+fn varied_nodes(axes: &[Axis]) -> impl Iterator<Item = u32> {
+    controllers_settings(axes)
+        .filter_map(|setting| if let ControllersSetting::Nodes(nodes) = setting { Some(*nodes) } else { None })
 }
 
 fn operations(text: Option<&At<Vec<At<Operation>>>>, problems: &mut Problems<'_>) -> Option<Vec<Operation>> {
@@ -380,10 +399,10 @@ fn check_sizes(
     places: (Place, Place),
     problems: &mut Problems<'_>,
 ) {
-    let varied = || axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
-    let varies_role = varied().any(|setting| matches!(setting, Setting::At(_)));
-    let asks_follower =
-        if varies_role { varied().any(|s| *s == Setting::At(Role::Follower)) } else { load.at == Role::Follower };
+    let roles: Vec<Role> = load_settings(axes)
+        .filter_map(|setting| if let LoadSetting::At(role) = setting { Some(*role) } else { None })
+        .collect();
+    let asks_follower = if roles.is_empty() { load.at == Role::Follower } else { roles.contains(&Role::Follower) };
     if asks_follower && most < Role::Follower.needs_nodes() {
         problems.add(
             places.1,
@@ -405,15 +424,14 @@ fn check_sizes(
 
 /// Whether every case has the nodes that its shards name.
 fn check_shards(controllers: &Controllers, axes: &[Axis], least: u32, place: Place, problems: &mut Problems<'_>) {
-    let settings = || axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
     let mut varies = false;
-    for setting in settings() {
-        if let Setting::Shards(shards) = setting {
+    for setting in controllers_settings(axes) {
+        if let ControllersSetting::Shards(shards) = setting {
             varies = true;
             fits(shards, least, place, problems);
         }
     }
-    if !varies && settings().any(|setting| matches!(setting, Setting::Nodes(_))) {
+    if !varies && varied_nodes(axes).next().is_some() {
         fits(&controllers.shards, least, place, problems);
     }
 }

@@ -7,6 +7,7 @@ use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::error::Problems;
+use crate::parameters::{Plain, parameters, plain};
 use crate::quantity::{Length, Whole};
 use crate::read::{Fields, Name, Read, expected, section, shown};
 use crate::source::{At, Place};
@@ -24,23 +25,46 @@ const SHORTEST_TIMEOUT: Span = Span::from_ms(10);
 pub(crate) type Nodes = Whole<1, MOST_NODES>;
 type Timeout = Length<false, 60_000>;
 
-section! {
+parameters! {
+    /// What a case sets at the controllers.
+    #[derive(Eq, serde::Deserialize)]
+    ControllersSetting, ControllersAxis of Controllers;
+
     /// The cluster of controllers above the network.
     ControllersText {
         /// How many processes. 1 when not given.
-        "nodes" => nodes: Option<Nodes>,
+        "nodes" => nodes: Option<Nodes>, vary {
+            /// How many controllers.
+            "nodes": Nodes => Policy Nodes(u32), plain, |controllers, nodes| controllers.nodes = *nodes
+        };
         /// How long a follower waits for its leader before it stands for election. `measured` when not given.
-        "election-timeout" => election: Option<ElectionText>,
+        "election-timeout" => election: Option<ElectionText>, vary {
+            /// The controllers' election timeout.
+            "election-timeout": ElectionText => Policy ElectionTimeout(ElectionTimeout), plain,
+            |controllers, timeout| controllers.election = *timeout
+        };
         /// Whether a candidate asks first whether it would be elected, and leaves the leader alone if not. `true` when not
         /// given.
-        "pre-vote" => pre_vote: Option<Flag>,
+        "pre-vote" => pre_vote: Option<Flag>, vary {
+            /// Whether controllers ask first whether they would be elected.
+            "pre-vote": Flag => Policy PreVote(bool), plain,
+            |controllers, asks_first| controllers.pre_vote = *asks_first
+        };
         /// How long messages take between simulated controllers; live ones have the network that they have. A quiet network
         /// of 1 Gbit/s when not given.
-        "delay" => delay: Option<MessageDelayText>,
+        "delay" => delay: Option<MessageDelayText>, vary {
+            /// How long messages take between simulated controllers.
+            "delay": MessageDelayText => Condition MessageDelay(MessageDelay), plain,
+            |controllers, delay| controllers.delay = Some(*delay)
+        };
         /// How the data tree is cut: `single` (when not given), `distributed`, or a list of shards.
-        "shards" => shards: Option<At<ShardsText>>,
+        "shards" => shards: Option<At<ShardsText>>, vary {
+            /// How the data tree is cut into shards.
+            "shards": ShardsText => Policy Shards(ShardPlan), plain,
+            |controllers, shards| controllers.shards.clone_from(shards)
+        };
         /// Whether they talk over TLS. `false` when not given.
-        "tls" => tls: Option<Flag>,
+        "tls" => tls: Option<Flag>;
     }
 }
 
@@ -89,6 +113,14 @@ impl Read for Flag {
                 None
             }
         }
+    }
+}
+
+impl Plain for Flag {
+    type Value = bool;
+
+    fn plain(&self) -> bool {
+        self.0
     }
 }
 
@@ -159,6 +191,14 @@ fn long_enough(time: Span, place: Place, problems: &mut Problems<'_>) -> bool {
     time >= SHORTEST_TIMEOUT
 }
 
+impl Plain for ElectionText {
+    type Value = ElectionTimeout;
+
+    fn plain(&self) -> ElectionTimeout {
+        self.0
+    }
+}
+
 impl JsonSchema for ElectionText {
     fn schema_name() -> Cow<'static, str> {
         "ElectionTimeout".into()
@@ -208,6 +248,14 @@ impl Read for MessageDelayText {
             return None;
         }
         Some(Self(MessageDelay { min, mean }))
+    }
+}
+
+impl Plain for MessageDelayText {
+    type Value = MessageDelay;
+
+    fn plain(&self) -> MessageDelay {
+        self.0
     }
 }
 
@@ -264,6 +312,14 @@ impl Read for ShardsText {
                 None
             }
         }
+    }
+}
+
+impl Plain for ShardsText {
+    type Value = ShardPlan;
+
+    fn plain(&self) -> ShardPlan {
+        self.0.clone()
     }
 }
 

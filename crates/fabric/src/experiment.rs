@@ -6,22 +6,22 @@ use machine::Span;
 use topology::NodeId;
 use transport::{TransportKind, TransportSpec};
 
-use crate::bonds;
+use crate::bonds::BondSetting;
 use crate::cluster::{self, ClusterText};
-use crate::document::{Axes, DelayedAck, Ends, ExperimentText, TrafficText, Vary};
+use crate::document::{Ends, ExperimentText};
 use crate::error::Problems;
 use crate::expect;
 use crate::faults::Run;
 use crate::graph::Graph;
-use crate::names::one_of;
+use crate::overrides::{bond_settings, traffic_settings};
 use crate::pattern::PatternText;
 use crate::quantity::Whole;
-use crate::read::{Name, Written, shown};
+use crate::read::Name;
 use crate::source::{At, Place};
-use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Setting, Traffic, Work};
+use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
+use crate::vary::About;
+use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
 
-/// The most cases of one experiment.
-const MOST_CASES: usize = 10_000;
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;
 /// The most flows of one pattern.
@@ -32,26 +32,6 @@ const ETHERNET: u32 = 14;
 const FRAMING: u32 = 8 + 4 + 12;
 /// Bytes of IPv4 and TCP headers with timestamps.
 const IP_TCP: u32 = 52;
-
-/// The axes of traffic.
-const OF_TRAFFIC: [&str; 14] = [
-    "spread",
-    "routes",
-    "pattern",
-    "transport",
-    "streams",
-    "window",
-    "initial-window",
-    "duplicate-ack-threshold",
-    "links.rate",
-    "links.delay",
-    "links.queue",
-    "mode",
-    "members",
-    "reorder",
-];
-/// The axes of what is asked of the controllers.
-const OF_CLUSTER: [&str; 8] = ["nodes", "shards", "election-timeout", "pre-vote", "delay", "at", "clients", "value"];
 
 /// What experiments are checked against.
 pub(crate) struct Context<'a> {
@@ -77,6 +57,10 @@ impl<'a> Context<'a> {
         Self { graph, mtu, hosts, controllers }
     }
 
+    pub fn graph(&self) -> &Graph {
+        self.graph
+    }
+
     /// Checks one experiment. `None`: it has a problem, which has been noted.
     pub fn experiment(
         &self,
@@ -86,7 +70,10 @@ impl<'a> Context<'a> {
     ) -> Option<Experiment> {
         let (place, sound, text) = (text.place, text.sound, &text.value);
         let axes = match &text.vary {
-            Some(vary) => self.axes(vary, text.cluster.is_some(), problems),
+            Some(vary) => {
+                let about = if text.cluster.is_some() { About::Cluster } else { About::Traffic };
+                vary.resolve(about, self, problems)
+            }
             None => Some(Vec::new()),
         };
         let work = match (&text.traffic, &text.cluster) {
@@ -131,20 +118,14 @@ impl<'a> Context<'a> {
 
     /// Streams multiply the flows of a pattern.
     fn check_flows(&self, text: &At<TrafficText>, traffic: &Traffic, axes: &[Axis], problems: &mut Problems<'_>) {
-        let settings = || axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
-        let streams = settings().filter_map(|setting| if let Setting::Streams(n) = setting { Some(*n) } else { None });
-        let streams = streams.chain([traffic.streams]).max().unwrap_or(1);
+        let streams = varied_streams(axes).chain([traffic.streams]).max().unwrap_or(1);
         let hosts = u64::from(self.graph.topology.hosts);
         let flows = |pattern: &Pattern| match pattern {
             Pattern::AllToAll => hosts * hosts.saturating_sub(1),
             Pattern::Pairs(pairs) => pairs.len() as u64,
             _ => hosts,
         };
-        let patterns = settings().filter_map(|setting| match setting {
-            Setting::Pattern(pattern) => Some(pattern),
-            _ => None,
-        });
-        let most = patterns.chain([&traffic.pattern]).map(flows).max().unwrap_or(0) * u64::from(streams);
+        let most = varied_patterns(axes).chain([&traffic.pattern]).map(flows).max().unwrap_or(0) * u64::from(streams);
         if most > MOST_FLOWS && streams > 1 {
             problems.add(
                 text.place,
@@ -196,13 +177,10 @@ impl<'a> Context<'a> {
         let transport = self.transport(text, problems);
         let rate_fits = check_rate(&text.value, axes.unwrap_or_default(), problems);
         let faults = self.faults(&text.value, axes, duration, problems);
-        let varied = axes.unwrap_or_default().iter().find_map(|axis| match axis.values.first() {
-            Some((_, Setting::Pattern(pattern))) => Some(pattern.clone()),
-            _ => None,
-        });
+        let varied = varied_patterns(axes.unwrap_or_default()).next();
         let pattern = match (&text.value.pattern, varied) {
             (Some(pattern), _) => self.pattern(&pattern.value, pattern.place, problems),
-            (None, Some(varied)) => Some(varied),
+            (None, Some(varied)) => Some(varied.clone()),
             (None, None) => {
                 // Without readable axes it can't be told whether they have a pattern.
                 if axes.is_some() && text.sound {
@@ -230,11 +208,8 @@ impl<'a> Context<'a> {
     ) -> Vec<LinkFault> {
         // Without readable axes it can't be told how many members bonds have.
         let (Some(faults), Some(axes)) = (&text.faults, axes) else { return Vec::new() };
-        let settings = axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
-        let members = settings.filter_map(|setting| match setting {
-            Setting::BondMembers(members) => Some(*members),
-            _ => None,
-        });
+        let members = bond_settings(axes)
+            .filter_map(|setting| if let BondSetting::Members(members) = setting { Some(*members) } else { None });
         let run = Run { graph: self.graph, duration, least_members: members.min() };
         run.faults(faults, problems)
     }
@@ -267,7 +242,8 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn pattern(&self, text: &PatternText, place: Place, problems: &mut Problems<'_>) -> Option<Pattern> {
+    /// A pattern with its hosts; `None`: it has a problem, which has been noted.
+    pub fn pattern(&self, text: &PatternText, place: Place, problems: &mut Problems<'_>) -> Option<Pattern> {
         let hosts = self.graph.topology.hosts;
         if hosts < 2 {
             problems.add(place, "traffic needs two hosts; there is one", "nobody to talk to", "add a host");
@@ -335,72 +311,8 @@ impl<'a> Context<'a> {
         found
     }
 
-    fn axes(&self, vary: &Vary, of_cluster: bool, problems: &mut Problems<'_>) -> Option<Vec<Axis>> {
-        let mut axes = Vec::new();
-        let mut whole = true;
-        for key in &vary.order {
-            match self.axis(key, &vary.axes, problems) {
-                Some((place, axis)) => {
-                    whole &= check_kind(place, key, of_cluster, problems);
-                    whole &= check_axis(place, &axis, problems) && push(&mut axes, axis, place, problems);
-                }
-                None => whole = false,
-            }
-        }
-        whole.then_some(axes)
-    }
-
-    /// The axis `key` with its place; `None` when it can't be read.
-    fn axis(&self, key: &str, axes: &Axes, problems: &mut Problems<'_>) -> Option<(Place, Axis)> {
-        fn of<T>(values: Option<&At<Vec<Written<T>>>>, set: impl FnMut(&Written<T>) -> Option<Setting>) -> Found {
-            let values = values.filter(|values| values.sound)?;
-            let settings: Option<Vec<Setting>> = values.value.iter().map(set).collect();
-            let texts = values.value.iter().map(|value| value.text.clone());
-            Some((values.place, texts.zip(settings?).collect()))
-        }
-        type Found = Option<(Place, Vec<(String, Setting)>)>;
-        let found = match key {
-            "spread" => of(axes.spread.as_ref(), |w| Some(Setting::Spread(w.value.0))),
-            "routes" => of(axes.routes.as_ref(), |w| Some(Setting::Routes(w.value.0))),
-            "pattern" => of(axes.pattern.as_ref(), |w| self.pattern(&w.value, w.place, problems).map(Setting::Pattern)),
-            "transport" => of(axes.transport.as_ref(), |w| Some(Setting::Transport(w.value.0))),
-            "streams" => of(axes.streams.as_ref(), |w| Some(Setting::Streams(w.value.get()))),
-            "window" => of(axes.window.as_ref(), |w| Some(Setting::Window(w.value.get()))),
-            "initial-window" => of(axes.initial_window.as_ref(), |w| Some(Setting::InitialWindow(w.value.get()))),
-            "duplicate-ack-threshold" => {
-                of(axes.duplicate_ack_threshold.as_ref(), |w| Some(Setting::DuplicateAckThreshold(w.value.get())))
-            }
-            "links.rate" => of(axes.link_rate.as_ref(), |w| {
-                self.some_link_has_a_rate(w.place, problems).then_some(Setting::LinkRate(w.value.0))
-            }),
-            "links.delay" => of(axes.link_delay.as_ref(), |w| Some(Setting::LinkDelay(w.value.0))),
-            "links.queue" => of(axes.link_queue.as_ref(), |w| {
-                self.some_link_has_a_rate(w.place, problems).then_some(Setting::LinkQueue(w.value.get()))
-            }),
-            "mode" => of(axes.mode.as_ref(), |w| {
-                bonds::check_mode(self.graph, w.value.0, w.place, problems).then_some(Setting::BondMode(w.value.0))
-            }),
-            "members" => of(axes.members.as_ref(), |w| {
-                let members = w.value.get();
-                bonds::check_members(self.graph, members, w.place, problems).then_some(Setting::BondMembers(members))
-            }),
-            "reorder" => of(axes.reorder.as_ref(), |w| {
-                bonds::check_reorder(self.graph, w.place, problems).then_some(Setting::Reorder(w.value.into()))
-            }),
-            "nodes" => of(axes.nodes.as_ref(), |w| Some(Setting::Nodes(w.value.get()))),
-            "shards" => of(axes.shards.as_ref(), |w| Some(Setting::Shards(w.value.0.clone()))),
-            "election-timeout" => of(axes.election_timeout.as_ref(), |w| Some(Setting::ElectionTimeout(w.value.0))),
-            "pre-vote" => of(axes.pre_vote.as_ref(), |w| Some(Setting::PreVote(w.value.0))),
-            "delay" => of(axes.delay.as_ref(), |w| Some(Setting::MessageDelay(w.value.0))),
-            "at" => of(axes.at.as_ref(), |w| Some(Setting::At(w.value))),
-            "clients" => of(axes.clients.as_ref(), |w| Some(Setting::Clients(w.value.get()))),
-            "value" => of(axes.value.as_ref(), |w| Some(Setting::Value(w.value.0))),
-            _ => None,
-        };
-        found.map(|(place, values)| (place, Axis { key: key.to_owned(), values }))
-    }
-
-    fn some_link_has_a_rate(&self, place: Place, problems: &mut Problems<'_>) -> bool {
+    /// Whether a rate or a queue of links can be varied; notes it at `place` if not.
+    pub fn some_link_has_a_rate(&self, place: Place, problems: &mut Problems<'_>) -> bool {
         let any = self.graph.topology.links.iter().any(|link| link.spec.rate_bps.is_some());
         if !any {
             problems.add(
@@ -417,12 +329,9 @@ impl<'a> Context<'a> {
 /// Whether what has a rate can have one: only UDP is sent so. Notes it if not.
 fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) -> bool {
     let Some(rate) = &text.rate else { return true };
-    let settings = || axes.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting);
-    let varied = settings().filter_map(|setting| match setting {
-        Setting::Transport(kind) => Some(*kind),
-        _ => None,
-    });
-    let mut kinds: Vec<TransportKind> = varied.collect();
+    let mut kinds: Vec<TransportKind> = traffic_settings(axes)
+        .filter_map(|setting| if let TrafficSetting::Transport(kind) = setting { Some(*kind) } else { None })
+        .collect();
     if kinds.is_empty() {
         kinds.push(text.transport.map_or(TransportKind::Sack, |kind| kind.0));
     }
@@ -435,8 +344,7 @@ fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) ->
         );
         return false;
     }
-    let streams = settings().any(|setting| matches!(setting, Setting::Streams(n) if *n > 1));
-    if streams || text.streams.is_some_and(|streams| streams.get() > 1) {
+    if varied_streams(axes).any(|streams| streams > 1) || text.streams.is_some_and(|streams| streams.get() > 1) {
         problems.add(
             rate.place,
             "a pair of hosts has one flow at a constant rate, not several streams",
@@ -446,6 +354,18 @@ fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) ->
         return false;
     }
     true
+}
+
+/// The patterns that cases have, where that varies.
+fn varied_patterns(axes: &[Axis]) -> impl Iterator<Item = &Pattern> {
+    traffic_settings(axes)
+        .filter_map(|setting| if let TrafficSetting::Pattern(pattern) = setting { Some(pattern) } else { None })
+}
+
+/// The numbers of streams that cases have, where that varies.
+fn varied_streams(axes: &[Axis]) -> impl Iterator<Item = u32> {
+    traffic_settings(axes)
+        .filter_map(|setting| if let TrafficSetting::Streams(streams) = setting { Some(*streams) } else { None })
 }
 
 /// Notes that an experiment does two things, or nothing.
@@ -463,28 +383,9 @@ fn one_work(place: Place, both: bool, problems: &mut Problems<'_>) {
     problems.add(place, message, label, hint);
 }
 
-/// Whether the axis is one of what the experiment does.
-fn check_kind(place: Place, key: &str, of_cluster: bool, problems: &mut Problems<'_>) -> bool {
-    let (own, other): (&[&str], _) = if of_cluster {
-        (&OF_CLUSTER, "is of traffic, this experiment asks the controllers")
-    } else {
-        (&OF_TRAFFIC, "is of controllers, this experiment has traffic")
-    };
-    let fits = own.contains(&key);
-    if !fits {
-        let hint = format!("vary {}", one_of(own.iter().copied()));
-        problems.add(place, format!("`{key}` {other}"), "changes nothing", hint);
-    }
-    fits
-}
-
 /// Lists of pairs are copied into every case: their product is what takes memory.
 fn check_pairs(text: &At<TrafficText>, traffic: &Traffic, axes: &[Axis], problems: &mut Problems<'_>) {
-    let varied = axes.iter().flat_map(|axis| &axis.values).filter_map(|(_, setting)| match setting {
-        Setting::Pattern(pattern) => Some(pattern),
-        _ => None,
-    });
-    let longest = varied.chain([&traffic.pattern]).map(|pattern| match pattern {
+    let longest = varied_patterns(axes).chain([&traffic.pattern]).map(|pattern| match pattern {
         Pattern::Pairs(pairs) => pairs.len(),
         _ => 0,
     });
@@ -498,38 +399,4 @@ fn check_pairs(text: &At<TrafficText>, traffic: &Traffic, axes: &[Axis], problem
             "vary less, or name fewer pairs",
         );
     }
-}
-
-fn check_axis(place: Place, axis: &Axis, problems: &mut Problems<'_>) -> bool {
-    if axis.values.is_empty() {
-        problems.add(
-            place,
-            format!("`{}` has no values", axis.key),
-            "empty",
-            "write at least one value, or remove the key",
-        );
-        return false;
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    let twice = axis.values.iter().find(|(text, _)| !seen.insert(text));
-    if let Some((text, _)) = twice {
-        problems.add(place, format!("`{}` is in `{}` twice", shown(text), axis.key), "twice", "remove one");
-    }
-    twice.is_none()
-}
-
-/// Adds an axis unless that makes too many cases.
-fn push(axes: &mut Vec<Axis>, axis: Axis, place: Place, problems: &mut Problems<'_>) -> bool {
-    axes.push(axis);
-    let cases = axes.iter().try_fold(1_usize, |cases, axis| cases.checked_mul(axis.values.len()));
-    let fits = cases.is_some_and(|cases| cases <= MOST_CASES);
-    if !fits {
-        problems.add(
-            place,
-            format!("with this axis there are more than {MOST_CASES} cases"),
-            "too many combinations",
-            "vary less, or make several experiments",
-        );
-    }
-    fits
 }

@@ -1,72 +1,216 @@
-//! What links do to packets: the file's values with their defaults.
+//! Links as they are written, and what they do to packets. A key of theirs is one row of [`keys!`].
 
 use link::LinkSpec;
 use machine::Span;
+use schemars::{JsonSchema, SchemaGenerator};
 
-use crate::document::{LinkClasses, LinkText};
+use crate::document::Ends;
 use crate::error::Problems;
+use crate::parameters::{Plain, parameters, plain};
+use crate::quantity::{Bytes, Length, Rate, Whole};
+use crate::read::{Fields, Read, section};
+use crate::source::At;
 use crate::topologies::Specs;
+use crate::tree::{Node, Value};
 
 /// The queue of a link with a rate that says nothing about it: Linux's default (`txqueuelen`).
 const DEFAULT_QUEUE: u32 = 1_000;
 
+/// The longest queue, in packets.
+const LONGEST_QUEUE: u64 = 1_000_000;
+
+type Delay = Length<true, 10_000>;
+type Queue = Whole<1, LONGEST_QUEUE>;
+/// No link layer that IP runs over has more.
+type Overhead = Bytes<0, 1_024>;
+
+/// On which links a key has an effect.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    /// On all.
+    EveryLink,
+    /// Of `rate` itself: the file gives any link one; a case changes it where there is one.
+    LinksThatHaveIt,
+    /// On those on which packets take time: nothing waits, and bytes take no time, where there is no rate.
+    LinksWithRate,
+}
+
+impl On {
+    /// Whether it says something about a link that is written so.
+    fn is_read(self, spec: &LinkSpec) -> bool {
+        self != Self::LinksWithRate || spec.rate_bps.is_some()
+    }
+
+    /// Whether a case changes it on such a link.
+    fn is_varied(self, spec: &LinkSpec) -> bool {
+        self == Self::EveryLink || spec.rate_bps.is_some()
+    }
+}
+
+/// The keys of links. A row has the key with its description, what reads it, on which links it has an effect and what it sets there; what is
+/// noted where it is written in vain; and its axis of `vary`. `rate` comes first, since others depend on it.
+macro_rules! keys {
+    ($(
+        $(#[doc = $doc:literal])*
+        $key:literal => $field:ident: $text:ty, $on:ident, $set:expr
+        $(, in vain: $message:literal, $label:literal)?, vary {
+            #[doc = $axis_doc:literal]
+            $axis_key:literal => #[$variant_attribute:meta] $variant:ident($value:ty)
+        };
+    )*) => {
+        parameters! {
+            /// What a case sets on links.
+            #[derive(Copy, Eq, serde::Deserialize)]
+            LinkSetting, LinkAxis of LinkSpec;
+
+            /// What a link does to packets, in each direction.
+            LinkText {
+                $(
+                    $(#[doc = $doc])*
+                    $key => $field: Option<At<$text>>, vary {
+                        #[doc = $axis_doc]
+                        $axis_key: $text => Condition #[$variant_attribute] $variant($value),
+                        |text, context, problems| {
+                            let is_of_use =
+                                On::$on == On::EveryLink || context.some_link_has_a_rate(text.place, problems);
+                            if is_of_use { plain(text, context, problems) } else { None }
+                        },
+                        |spec, value| {
+                            let set: fn(&mut LinkSpec, $value) = $set;
+                            if On::$on.is_varied(spec) {
+                                set(spec, *value);
+                            }
+                        }
+                    };
+                )*
+            }
+        }
+
+        impl LinkText {
+            /// What is written here, and where nothing is, what `defaults` say.
+            fn or(&self, defaults: &Self) -> Self {
+                Self { $($field: self.$field.as_ref().or(defaults.$field.as_ref()).cloned(),)* }
+            }
+
+            fn spec(&self) -> LinkSpec {
+                let mut spec = LinkSpec::default();
+                $(
+                    let set: fn(&mut LinkSpec, $value) = $set;
+                    if let Some(text) = self.$field.as_ref().filter(|_| On::$on.is_read(&spec)) {
+                        set(&mut spec, text.value.plain());
+                    }
+                )*
+                spec
+            }
+
+            /// Notes what is written in vain on a link without a rate.
+            fn note_idle(&self, problems: &mut Problems<'_>) {
+                $($(
+                    if let Some(text) = &self.$field {
+                        problems.add(text.place, $message, $label, concat!("add `rate:`, or remove `", $key, ":`"));
+                    }
+                )?)*
+            }
+        }
+    };
+}
+
+keys! {
+    /// Bits a second. Without it: as fast as the machine goes.
+    "rate" => rate: Rate, LinksThatHaveIt, |spec, rate| {
+        spec.rate_bps = Some(rate);
+        spec.queue_packets.get_or_insert(DEFAULT_QUEUE);
+    }, vary {
+        /// Rate of every link that has one.
+        "links.rate" => #[serde(rename = "link-rate")] Rate(u64)
+    };
+    /// Propagation delay. None when not given.
+    "delay" => delay: Delay, EveryLink, |spec, delay| spec.delay = delay, vary {
+        /// Delay of every link.
+        "links.delay" => #[serde(rename = "link-delay")] Delay(Span)
+    };
+    /// How many packets wait behind the one in transmission. 1000 when not given (Linux's default).
+    "queue" => queue: Queue, LinksWithRate, |spec, packets| spec.queue_packets = Some(packets),
+    in vain: "a queue without a rate: nothing ever waits on a link without a rate", "no rate to wait for", vary {
+        /// Queue of every link that has one.
+        "links.queue" => #[serde(rename = "link-queue")] Queue(u32)
+    };
+    /// Bytes that each packet takes on the wire besides its own; Ethernet's preamble, checksum and gap are 24. None when not given.
+    "overhead" => overhead: Overhead, LinksWithRate, |spec, bytes| spec.overhead_bytes = bytes,
+    in vain: "an overhead without a rate: bytes take no time on a link without a rate", "no rate to count it at", vary {
+        /// Bytes that each packet takes on the wire besides its own, on every link that has a rate.
+        "links.overhead" => #[serde(rename = "link-overhead")] Overhead(u32)
+    };
+}
+
+section! {
+    /// What the links of a topology do to packets, in each direction.
+    LinkClasses {
+        ..all: LinkText,
+        /// What links between a host and a switch do otherwise.
+        "hosts" => hosts: Option<At<LinkText>>,
+        /// What links between two switches do otherwise.
+        "switches" => switches: Option<At<LinkText>>,
+    }
+}
+
+section! {
+    /// A link between two nodes.
+    LinkEntry {
+        /// The two nodes that it joins.
+        "between" => between: At<Ends>,
+    }
+    ..own: LinkText
+}
+
+/// Links of a topology, or one by one.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum Links {
+    /// With `topology`.
+    Classes(Box<LinkClasses>),
+    /// With `nodes`.
+    List(Vec<At<LinkEntry>>),
+}
+
+impl Read for Links {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        match node.value {
+            Value::List(_) => Vec::read(node, problems).map(Self::List),
+            _ => LinkClasses::read(node, problems).map(|classes| Self::Classes(Box::new(classes))),
+        }
+    }
+}
+
 /// What a link does that is written as `own` where `defaults` hold.
 pub(crate) fn merged(own: &LinkText, defaults: Option<&LinkText>) -> LinkSpec {
-    let rate = own.rate.as_ref().or(defaults.and_then(|d| d.rate.as_ref()));
-    let delay = own.delay.as_ref().or(defaults.and_then(|d| d.delay.as_ref()));
-    let queue = own.queue.as_ref().or(defaults.and_then(|d| d.queue.as_ref()));
-    let overhead = own.overhead.as_ref().or(defaults.and_then(|d| d.overhead.as_ref()));
-    LinkSpec {
-        rate_bps: rate.map(|rate| rate.value.0),
-        delay: delay.map_or(Span::ZERO, |delay| delay.value.0),
-        // Nothing waits on a link without a rate.
-        queue_packets: rate.map(|_| queue.map_or(DEFAULT_QUEUE, |queue| queue.value.get())),
-        overhead_bytes: rate.and(overhead).map_or(0, |overhead| overhead.value.0),
+    match defaults {
+        None => own.spec(),
+        Some(defaults) => own.or(defaults).spec(),
     }
 }
 
 /// Notes what is written in vain for a link on which nothing takes time.
 pub(crate) fn note_idle(own: &LinkText, spec: LinkSpec, problems: &mut Problems<'_>) {
-    if let (Some(overhead), None) = (&own.overhead, spec.rate_bps) {
-        problems.add(
-            overhead.place,
-            "an overhead without a rate: bytes take no time on a link without a rate",
-            "no rate to count it at",
-            "add `rate:`, or remove `overhead:`",
-        );
-    }
-    if let (Some(queue), None) = (&own.queue, spec.rate_bps) {
-        problems.add(
-            queue.place,
-            "a queue without a rate: nothing ever waits on a link without a rate",
-            "no rate to wait for",
-            "add `rate:`, or remove `queue:`",
-        );
+    if spec.rate_bps.is_none() {
+        own.note_idle(problems);
     }
 }
 
 /// The links of a topology.
 pub(crate) fn classes(classes: &LinkClasses, problems: &mut Problems<'_>) -> Specs {
-    let all = LinkText {
-        rate: classes.rate.clone(),
-        delay: classes.delay.clone(),
-        queue: classes.queue.clone(),
-        overhead: classes.overhead.clone(),
-    };
-    let mut class = |own: Option<&LinkText>| match own {
-        None => merged(&all, None),
-        Some(own) => {
-            let spec = merged(own, Some(&all));
+    let all = &classes.all;
+    let mut class = |own: Option<&At<LinkText>>| match own {
+        None => all.spec(),
+        Some(At { value: own, .. }) => {
+            let spec = merged(own, Some(all));
             note_idle(own, spec, problems);
             spec
         }
     };
-    let specs = Specs {
-        hosts: class(classes.hosts.as_ref().map(|at| &at.value)),
-        switches: class(classes.switches.as_ref().map(|at| &at.value)),
-    };
+    let specs = Specs { hosts: class(classes.hosts.as_ref()), switches: class(classes.switches.as_ref()) };
     if specs.hosts.rate_bps.is_none() && specs.switches.rate_bps.is_none() {
-        note_idle(&all, specs.hosts, problems);
+        note_idle(all, specs.hosts, problems);
     }
     specs
 }

@@ -3,13 +3,15 @@
 use machine::Span;
 use serde::{Deserialize, Serialize, Serializer};
 use topology::{BondEnd, BondEndId, LinkId, NodeId, Rerouting, TiVec, Topology};
-use transport::{TransportKind, TransportSpec};
+use transport::TransportSpec;
 use vswitch::Spread;
 
 mod bond;
 mod cluster;
 pub use bond::*;
 pub use cluster::*;
+
+use crate::{Overrides, Setting};
 
 /// A checked network and its experiments.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,57 +210,6 @@ pub struct Axis {
     pub values: Vec<(String, Setting)>,
 }
 
-/// What one value of an axis sets.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Setting {
-    /// `spread`
-    Spread(Spread),
-    /// `routes`
-    Routes(Rerouting),
-    /// `pattern`
-    Pattern(Pattern),
-    /// `transport`
-    Transport(TransportKind),
-    /// `window`, in segments
-    Window(u32),
-    /// `initial-window`, in segments
-    InitialWindow(u32),
-    /// `duplicate-ack-threshold`
-    DuplicateAckThreshold(u32),
-    /// `streams`: flows of each pair
-    Streams(u32),
-    /// `links.rate`: of every link that has a rate
-    LinkRate(u64),
-    /// `links.delay`: of every link
-    LinkDelay(Span),
-    /// `links.queue`: of every link that has a queue
-    LinkQueue(u32),
-    /// `mode`: of every bond
-    #[serde(serialize_with = "bond::mode_name")]
-    BondMode(::bond::config::Mode),
-    /// `members`: of every bond
-    BondMembers(u32),
-    /// `reorder`: at every bond
-    Reorder(Reordering),
-    /// `nodes`: how many controllers
-    Nodes(u32),
-    /// `shards`
-    Shards(ShardPlan),
-    /// `election-timeout`
-    ElectionTimeout(ElectionTimeout),
-    /// `pre-vote`
-    PreVote(bool),
-    /// `delay`: between simulated controllers
-    MessageDelay(MessageDelay),
-    /// `at`
-    At(Role),
-    /// `clients`
-    Clients(u32),
-    /// `value`, in bytes
-    Value(u32),
-}
-
 /// One combination of an experiment's axes, ready to run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
@@ -269,47 +220,6 @@ pub struct Case {
     pub work: Work,
     /// What this case changes in the fabric.
     pub overrides: Overrides,
-}
-
-/// What one case changes in the fabric. The default changes nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Overrides {
-    /// How packets are spread.
-    pub spread: Option<Spread>,
-    /// Whether routes lead around links that are down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rerouting: Option<Rerouting>,
-    /// Rate of every link that has one, bits a second.
-    pub rate_bps: Option<u64>,
-    /// Delay of every link.
-    pub delay: Option<Span>,
-    /// Queue of every link that has one.
-    pub queue_packets: Option<u32>,
-    /// Mode of every bond.
-    #[serde(skip_serializing_if = "Option::is_none", with = "bond::mode_by_name")]
-    pub bond_mode: Option<::bond::config::Mode>,
-    /// How many members every bond has.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bond_members: Option<u32>,
-    /// Whether bonds put arrivals back in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Reordering>,
-    /// How many controllers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<u32>,
-    /// How the data tree is cut.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shards: Option<ShardPlan>,
-    /// The controllers' election timeout.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub election: Option<ElectionTimeout>,
-    /// Whether controllers ask before they stand for election.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pre_vote: Option<bool>,
-    /// How long messages take between simulated controllers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message_delay: Option<MessageDelay>,
 }
 
 /// A claim about a metric that decides the exit status.

@@ -3,6 +3,7 @@
 use machine::Span;
 
 use crate::error::Problems;
+use crate::parameters::Plain;
 use crate::read::{Read, expected, shown};
 use crate::tree::{Node, Value};
 use crate::units::{self, Fault};
@@ -22,6 +23,14 @@ impl<const MIN: u64, const MAX: u64> Read for Whole<MIN, MAX> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let value = whole_number(node, problems)?;
         in_range(value, MIN, MAX, "", node, problems).then_some(Self(value))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Plain for Whole<MIN, MAX> {
+    type Value = u32;
+
+    fn plain(&self) -> u32 {
+        self.get()
     }
 }
 
@@ -89,6 +98,14 @@ impl Read for Rate {
     }
 }
 
+impl Plain for Rate {
+    type Value = u64;
+
+    fn plain(&self) -> u64 {
+        self.0
+    }
+}
+
 /// A rate in packets a second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRate(pub u64);
@@ -126,6 +143,14 @@ impl<const ZERO: bool, const MAX_MS: u64> Read for Length<ZERO, MAX_MS> {
     }
 }
 
+impl<const ZERO: bool, const MAX_MS: u64> Plain for Length<ZERO, MAX_MS> {
+    type Value = Span;
+
+    fn plain(&self) -> Span {
+        self.0
+    }
+}
+
 /// A size in bytes, with or without its unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<const MIN: u64, const MAX: u64>(pub u32);
@@ -135,6 +160,14 @@ impl<const MIN: u64, const MAX: u64> Read for Bytes<MIN, MAX> {
         let read = |text: &str| text.replace('_', "").parse().or_else(|_| units::size(text));
         let size = quantity(node, read, "a size like `1448B` or `9KiB`", "B, kB, KiB", problems)?;
         in_range(size, MIN, MAX, " B", node, problems).then_some(Self(size as u32))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Plain for Bytes<MIN, MAX> {
+    type Value = u32;
+
+    fn plain(&self) -> u32 {
+        self.0
     }
 }
 

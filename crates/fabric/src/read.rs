@@ -71,19 +71,30 @@ impl<'a> Fields<'a> {
 
     pub fn field<T: Field>(&self, key: &str, problems: &mut Problems<'_>) -> Option<T> {
         match self.entries.iter().find(|entry| entry.key == key) {
-            Some(Entry { key_place, value: Node { value: Value::Null, .. }, .. }) => {
-                problems.add(
-                    *key_place,
-                    format!("`{key}` has no value"),
-                    "nothing follows",
-                    "write a value or remove the key",
-                );
-                None
-            }
-            Some(entry) => T::present(&entry.value, problems),
+            Some(entry) => value_of(entry, problems).and_then(|value| T::present(value, problems)),
             None => T::absent(key, self.section, problems),
         }
     }
+
+    /// All entries, in the order of the file.
+    pub fn entries(&self) -> &'a [Entry] {
+        self.entries
+    }
+}
+
+/// What follows a key; notes it if that is nothing.
+pub(crate) fn value_of<'a>(entry: &'a Entry, problems: &mut Problems<'_>) -> Option<&'a Node> {
+    if matches!(entry.value.value, Value::Null) {
+        let key = shown(&entry.key);
+        problems.add(
+            entry.key_place,
+            format!("`{key}` has no value"),
+            "nothing follows",
+            "write a value or remove the key",
+        );
+        return None;
+    }
+    Some(&entry.value)
 }
 
 /// `{ pattern: staggered(0.5, 0.3) }` is two entries to YAML, since a comma ends a value in braces.
@@ -121,21 +132,54 @@ pub(crate) fn expected(node: &Node, what: &str, problems: &mut Problems<'_>) {
     );
 }
 
-/// A section of the file: a struct whose fields have the given keys.
+/// A section of the file: a struct whose fields are read from the entries of a map.
+pub(crate) trait Section: Sized {
+    /// The keys, in the order of the declaration.
+    fn keys() -> Vec<&'static str>;
+    /// Reads the fields, among those of other sections perhaps.
+    fn fields(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Option<Self>;
+}
+
+/// A section of the file: a struct whose fields have the given keys. With `..field: Other` the keys of another section stand among its own:
+/// before them, or after them where that stands behind the braces.
 macro_rules! section {
-    ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $field_doc:literal])* $key:literal => $field:ident: $type:ty,)* }) => {
+    (
+        $(#[doc = $doc:literal])*
+        $name:ident {
+            $(.. $first:ident: $first_type:ty,)?
+            $($(#[doc = $field_doc:literal])* $key:literal => $field:ident: $type:ty,)*
+        } $(.. $last:ident: $last_type:ty)?
+    ) => {
         $(#[doc = $doc])*
         #[derive(Clone, Debug, JsonSchema)]
         #[schemars(deny_unknown_fields)]
         pub(crate) struct $name {
+            $(#[schemars(flatten)] pub $first: $first_type,)?
             $($(#[doc = $field_doc])* #[schemars(rename = $key)] pub $field: $type,)*
+            $(#[schemars(flatten)] pub $last: $last_type,)?
+        }
+
+        impl crate::read::Section for $name {
+            fn keys() -> Vec<&'static str> {
+                let mut keys: Vec<&'static str> = Vec::new();
+                $(keys.extend(<$first_type as crate::read::Section>::keys());)?
+                keys.extend([$($key),*]);
+                $(keys.extend(<$last_type as crate::read::Section>::keys());)?
+                keys
+            }
+
+            fn fields(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Option<Self> {
+                $(let $first = <$first_type as crate::read::Section>::fields(fields, problems);)?
+                $(let $field = fields.field($key, problems);)*
+                $(let $last = <$last_type as crate::read::Section>::fields(fields, problems);)?
+                Some(Self { $($first: $first?,)? $($field: $field?,)* $($last: $last?,)? })
+            }
         }
 
         impl Read for $name {
             fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-                let fields = Fields::open(node, &[$($key),*], problems)?;
-                $(let $field = fields.field($key, problems);)*
-                Some(Self { $($field: $field?,)* })
+                let fields = Fields::open(node, &<Self as crate::read::Section>::keys(), problems)?;
+                <Self as crate::read::Section>::fields(&fields, problems)
             }
         }
     };
@@ -175,17 +219,7 @@ impl<K: Read, V: Read> Read for Mapping<K, V> {
         let read = |entry: &Entry, problems: &mut Problems<'_>| {
             let key_node = Node { place: entry.key_place, value: Value::Scalar(entry.key.clone()) };
             let key = At::read(&key_node, problems);
-            if matches!(entry.value.value, Value::Null) {
-                let key = shown(&entry.key);
-                problems.add(
-                    entry.key_place,
-                    format!("`{key}` has no value"),
-                    "nothing follows",
-                    "write a value or remove the key",
-                );
-                return None;
-            }
-            let value = At::read(&entry.value, problems);
+            let value = At::read(value_of(entry, problems)?, problems);
             Some((key?, value?))
         };
         Some(Self(entries.iter().filter_map(|entry| read(entry, problems)).collect()))

@@ -1,8 +1,11 @@
 //! The file as a tree of scalars, lists and maps, each with its place. YAML's rules end here.
 
+use std::borrow::Cow;
+
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::budget::BudgetBreach;
-use serde_saphyr::{Error as Yaml, Location, Spanned};
+use serde_saphyr::granit_parser::ErrorKind;
+use serde_saphyr::{DefaultMessageFormatter, Error as Yaml, ExternalMessageSource, Localizer, Location, Spanned};
 
 use crate::error::Problems;
 use crate::source::{Place, Source};
@@ -97,22 +100,24 @@ fn lines_are_short(text: &str, problems: &mut Problems<'_>) -> bool {
 }
 
 /// Says what YAML says, in our form.
-fn note(error: &serde_saphyr::Error, source: &Source, problems: &mut Problems<'_>) {
+fn note(error: &Yaml, source: &Source, problems: &mut Problems<'_>) {
     let place = error.location().map_or(Place::default(), |at| locate(at, &source.text));
-    let text = error.render_with_options(serde_saphyr::render_options! { snippets: serde_saphyr::SnippetMode::Off });
-    // The place is shown by the label already.
-    let text = text.split(" at line ").next().unwrap_or(&text).trim_end_matches('.').to_owned();
-    let limits = "a fabric file is one document, nested less than 24 deep, with few aliases";
+    let formatter = DefaultMessageFormatter.with_localizer(&WithoutPlaces);
+    let text = error.render_with_options(serde_saphyr::render_options! {
+        formatter: &formatter,
+        snippets: serde_saphyr::SnippetMode::Off,
+    });
+    let text = text.trim_end_matches('.');
     match error {
         Yaml::MultipleDocuments { .. } | Yaml::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
             problems.add(place, "there is more than one document", "a second one", "make a file of each");
         }
-        Yaml::Budget { .. } | Yaml::AliasError { .. } => {
-            problems.add(place, format!("this goes beyond what is read: {text}"), "here", limits);
-        }
-        _ if text.contains("limit exceeded") => {
-            problems.add(place, format!("this goes beyond what is read: {text}"), "here", limits);
-        }
+        _ if is_beyond_limits(error) => problems.add(
+            place,
+            format!("this goes beyond what is read: {text}"),
+            "here",
+            "a fabric file is one document, nested less than 24 deep, with few aliases",
+        ),
         Yaml::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().unwrap_or("this");
             problems.add(
@@ -128,6 +133,39 @@ fn note(error: &serde_saphyr::Error, source: &Source, problems: &mut Problems<'_
             "here",
             "check indentation (spaces, no tabs), brackets, and the space after each colon",
         ),
+    }
+}
+
+/// Whether the text has more of something than is read, or deeper.
+fn is_beyond_limits(error: &Yaml) -> bool {
+    match error {
+        Yaml::Budget { .. }
+        | Yaml::AliasReplayCounterOverflow { .. }
+        | Yaml::AliasReplayLimitExceeded { .. }
+        | Yaml::AliasExpansionLimitExceeded { .. }
+        | Yaml::AliasReplayStackDepthExceeded { .. } => true,
+        Yaml::ExternalMessage { source, .. } => {
+            matches!(&**source, ExternalMessageSource::Parser(error) if *error.kind() == ErrorKind::RecursionLimitExceeded)
+        }
+        Yaml::AliasError { error, .. } => is_beyond_limits(error),
+        _ => false,
+    }
+}
+
+/// YAML's own words without places: the label shows the place.
+struct WithoutPlaces;
+
+impl Localizer for WithoutPlaces {
+    fn attach_location<'a>(&self, text: Cow<'a, str>, _: Location) -> Cow<'a, str> {
+        text
+    }
+
+    fn alias_defined_at(&self, _: Location) -> String {
+        String::new()
+    }
+
+    fn alias_used_at(&self, _: Location) -> String {
+        String::new()
     }
 }
 

@@ -11,6 +11,7 @@ use vswitch::Spread;
 
 use crate::error::Problems;
 use crate::names::{did_you_mean, one_of};
+use crate::parameters::Plain;
 use crate::read::{Read, expected, shown};
 use crate::tree::{Node, Value};
 use crate::{DriverKind, ElectionEnd, Metric, Operation, Role, Statistic};
@@ -104,6 +105,14 @@ impl<T: Keyword> Read for Choice<T> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let known: Vec<(&str, T)> = T::ALL.iter().map(|value| (value.name(), *value)).collect();
         one_word(node, T::WHAT, &known, problems).map(Self)
+    }
+}
+
+impl<T: Keyword> Plain for Choice<T> {
+    type Value = T;
+
+    fn plain(&self) -> T {
+        self.0
     }
 }
 
@@ -201,6 +210,14 @@ words!(Role, "Role", "a node to ask", {
     "follower" => Role::Follower,
     "any" => Role::Any,
 });
+
+impl Plain for Role {
+    type Value = Self;
+
+    fn plain(&self) -> Self {
+        *self
+    }
+}
 
 impl DriverKind {
     /// As the file writes it.

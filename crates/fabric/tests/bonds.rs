@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bond::config::{ArpValidate, Config, HashPolicy, LacpRate, Mode};
-use fabric::{Bond, EndKind, Fabric, Overrides, ReorderSpec, Reordering, Source, parse};
+use fabric::{Bond, BondSetting, EndKind, Fabric, Overrides, ReorderSpec, Reordering, Source, parse};
 use machine::Span;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
@@ -301,17 +301,19 @@ fn cases_change_mode_members_and_order_of_all_bonds() {
 
 #[test]
 fn overrides_are_read_as_they_are_written() {
-    let overrides = Overrides {
-        bond_mode: Some(Mode::Ad8023),
-        bond_members: Some(2),
-        reorder: Some(Reordering::With(ReorderSpec::default())),
-        ..Overrides::default()
-    };
+    let overrides = Overrides::from([
+        BondSetting::Mode(Mode::Ad8023),
+        BondSetting::Members(2),
+        BondSetting::Reorder(Reordering::With(ReorderSpec::default())),
+    ]);
     let text = serde_json::to_string(&overrides).expect("JSON");
-    assert!(text.contains("\"bond_mode\":\"802.3ad\""), "{text}");
+    assert!(text.contains("{\"bond-mode\":\"802.3ad\"}"), "{text}");
     assert_eq!(serde_json::from_str::<Overrides>(&text).expect("the same"), overrides);
-    assert_eq!(serde_json::from_str::<Overrides>("{}").expect("nothing"), Overrides::default());
-    assert!(serde_json::from_str::<Overrides>("{\"bond_mode\":\"round\"}").is_err());
+    assert_eq!(serde_json::from_str::<Overrides>("[]").expect("nothing"), Overrides::default());
+    for wrong in ["[{\"bond-mode\":\"round\"}]", "[{\"bond-mood\":\"802.3ad\"}]"] {
+        let error = serde_json::from_str::<Overrides>(wrong).expect_err("it is no setting");
+        assert!(error.to_string().contains("expected a setting of a fabric"), "{error}");
+    }
 }
 
 #[test]
@@ -593,10 +595,10 @@ proptest! {
         let members: u32 = counts.iter().flatten().map(|count| count - 1).sum();
         prop_assert_eq!(fabric.topology.links.len(), plain.topology.links.len() + members as usize);
         for count in then {
-            fabric = fabric.with(&Overrides { bond_members: Some(count), ..Overrides::default() });
+            fabric = fabric.with(&Overrides::from([BondSetting::Members(count)]));
             check_layout(&fabric);
             // A file's links with as many members are the same, whichever way they came about.
-            prop_assert_eq!(&fabric, &first.with(&Overrides { bond_members: Some(count), ..Overrides::default() }));
+            prop_assert_eq!(&fabric, &first.with(&Overrides::from([BondSetting::Members(count)])));
         }
         let (of_plain, of_bonded) = (Routes::compute(&plain.topology), Routes::compute(&fabric.topology));
         for at in (0..fabric.topology.nodes.len() as u32).map(NodeId) {

@@ -161,9 +161,10 @@ fn elections_are_one_a_run_and_of_the_leader() {
     let load = load(&fabric);
     assert!(load.is_election());
     assert_eq!((load.requests, load.victim), (1, Target::Leader));
-    let timeouts: Vec<_> = fabric.experiments[0].cases().iter().map(|case| case.overrides.election).collect();
-    assert_eq!(timeouts[1], Some(ElectionTimeout::Fixed(Span::from_secs(1))));
-    assert_eq!(timeouts[3], Some(ElectionTimeout::default()));
+    let timeout = |case: &fabric::Case| fabric.with(&case.overrides).controllers.expect("controllers").election;
+    let timeouts: Vec<_> = fabric.experiments[0].cases().iter().map(timeout).collect();
+    assert_eq!(timeouts[1], ElectionTimeout::Fixed(Span::from_secs(1)));
+    assert_eq!(timeouts[3], ElectionTimeout::default());
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn cases_change_the_controllers_and_the_load() {
     assert_eq!((controllers.nodes, &controllers.shards), (1, &ShardPlan::Single));
     assert!(cases.iter().all(|case| {
         let role = case.work.cluster().map(|load| load.at);
-        role != Some(Role::Follower) || case.overrides.nodes != Some(1)
+        role != Some(Role::Follower) || case.overrides.nodes() != Some(1)
     }));
 }
 

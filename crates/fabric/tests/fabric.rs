@@ -6,4 +6,5 @@ mod faults;
 mod files;
 mod hostile;
 mod messages;
+mod parameters;
 mod routes;

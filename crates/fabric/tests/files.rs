@@ -3,7 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use fabric::{Bound, DriverKind, Experiment, Fabric, Metric, Pattern, Source, Template, Traffic, parse, template};
+use fabric::{
+    Bound, DriverKind, Experiment, Fabric, LinkSetting, Metric, Pattern, Source, Template, Traffic, parse, template,
+};
+use link::LinkSpec;
 use machine::Span;
 use serde_json::Value;
 use topology::{LinkId, NodeKind, Rerouting};
@@ -247,8 +250,8 @@ fn the_file_of_the_paper_says_what_the_paper_says() {
     let [case] = matching.as_slice() else { panic!("one case is meant") };
     assert_eq!(case.work.traffic().expect("traffic").pattern, Pattern::Stride(8));
     assert_eq!(
-        (case.work.traffic().expect("traffic").transport.window, case.overrides.spread),
-        (20, Some(Spread::PacketScatter))
+        (case.work.traffic().expect("traffic").transport.window, case.overrides.spread(&fabric)),
+        (20, Spread::PacketScatter)
     );
 }
 
@@ -278,15 +281,14 @@ fn overrides_leave_links_without_a_rate_alone() {
     let fabric = read(
         "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\nlinks: { switches: { rate: 1Gbit } }\n",
     );
-    let overrides = fabric::Overrides { rate_bps: Some(7), queue_packets: Some(3), ..Default::default() };
+    let overrides = fabric::Overrides::from([LinkSetting::Rate(7), LinkSetting::Queue(3), LinkSetting::Overhead(24)]);
     let changed = fabric.with(&overrides);
     assert_eq!(
-        (changed.topology.links[LinkId(0)].spec.rate_bps, changed.topology.links[LinkId(0)].spec.queue_packets),
-        (None, None)
-    );
-    assert_eq!(
-        (changed.topology.links[LinkId(2)].spec.rate_bps, changed.topology.links[LinkId(2)].spec.queue_packets),
-        (Some(7), Some(3))
+        [0, 2].map(|link| changed.topology.links[LinkId(link)].spec),
+        [
+            LinkSpec::default(),
+            LinkSpec { rate_bps: Some(7), queue_packets: Some(3), overhead_bytes: 24, delay: Span::ZERO }
+        ]
     );
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, Setting, Traffic, Work};
+use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, Setting, Traffic, TrafficSetting, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
 use topology::{NodeId, Rerouting};
@@ -222,8 +222,7 @@ fn stand_still(
                 found.push((slot, number));
                 continue;
             }
-            let rerouting = case.overrides.rerouting.unwrap_or(fabric.rerouting);
-            let reroutes = rerouting == Rerouting::Follow && !traffic_of(case).faults.is_empty();
+            let reroutes = case.overrides.rerouting(fabric) == Rerouting::Follow && !traffic_of(case).faults.is_empty();
             let flow = (1..=experiment.repeat).find_map(|repeat| {
                 // A pattern without pairs is reported with the first run that it concerns.
                 let pairs = pairs_of(fabric, case, run_seed(seed, experiment, &labels, repeat)).ok()?;
@@ -282,7 +281,7 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
 fn run_seed(seed: u64, experiment: &Experiment, labels: &Labels, repeat: u32) -> u64 {
     let mut state = mix(seed ^ mix(fnv1a(experiment.name.as_bytes())));
     for axis in &experiment.vary {
-        if axis.values.iter().any(|(_, setting)| matches!(setting, Setting::Pattern(_))) {
+        if axis.values.iter().any(|(_, setting)| matches!(setting, Setting::Traffic(TrafficSetting::Pattern(_)))) {
             let value = labels.get(&axis.key).unwrap_or_default();
             state = mix(state ^ fnv1a(value.as_bytes()));
         }

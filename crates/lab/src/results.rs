@@ -1,6 +1,6 @@
 //! What the runs of a plan amount to: summaries, comparisons, verdicts.
 
-use fabric::{DriverKind, Experiment, Fabric, Metric, Operation, Setting, Work};
+use fabric::{DriverKind, Experiment, Fabric, Metric, Operation, Work};
 use serde::{Deserialize, Serialize};
 use topology::{NodeKind, Side};
 
@@ -477,21 +477,7 @@ fn comparisons(
     values: impl Fn(usize, DriverKind, Metric) -> Vec<f64>,
 ) -> Vec<Comparison> {
     let mut found = Vec::new();
-    let is_policy = |setting: &Setting| {
-        matches!(
-            setting,
-            Setting::Spread(_)
-                | Setting::Routes(_)
-                | Setting::Transport(_)
-                | Setting::Reorder(_)
-                | Setting::Nodes(_)
-                | Setting::Shards(_)
-                | Setting::At(_)
-                | Setting::ElectionTimeout(_)
-                | Setting::PreVote(_)
-        )
-    };
-    for axis in experiment.vary.iter().filter(|axis| axis.values.iter().all(|(_, setting)| is_policy(setting))) {
+    for axis in experiment.vary.iter().filter(|axis| axis.values.iter().all(|(_, setting)| setting.is_policy())) {
         let Some((against, _)) = axis.values.first() else { continue };
         for (case, result) in cases.iter().enumerate() {
             let Some(value) = result.labels.get(&axis.key).filter(|value| value != against) else { continue };

@@ -67,7 +67,7 @@ fn one(
         pipelines: &pipelines,
         fabric: &fabric,
         routes,
-        spread: case.overrides.spread.unwrap_or(fabric.spread),
+        spread: case.overrides.spread(&fabric),
         transport: &traffic_of(case).transport,
         flows: &flows,
         warm_up: experiment.warm_up,
@@ -107,12 +107,7 @@ fn timing(run: &PlannedRun, (wall, cpu): (Instant, Duration)) -> Timing {
 }
 
 fn overridden<'a>(fabric: &'a Fabric, case: &Case) -> Cow<'a, Fabric> {
-    let of_links = fabric::Overrides { spread: None, ..case.overrides.clone() };
-    if of_links == fabric::Overrides::default() {
-        Cow::Borrowed(fabric)
-    } else {
-        Cow::Owned(fabric.with(&case.overrides))
-    }
+    if case.overrides.spread_only() { Cow::Borrowed(fabric) } else { Cow::Owned(fabric.with(&case.overrides)) }
 }
 
 /// The flows with their start: within [`START_WITHIN`] and within the warm-up. An experiment without warm-up starts all

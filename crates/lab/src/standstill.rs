@@ -45,7 +45,7 @@ impl<'a> Standstill<'a> {
     /// Whether some way that packets may take from `from` to `to` has only links without rate and delay.
     fn is_free(&self, overrides: &Overrides, from: NodeId, to: NodeId) -> bool {
         let routes = self.routes.get_or_init(|| Routes::compute(&self.fabric.topology));
-        let is_single = overrides.spread.unwrap_or(self.fabric.spread) == Spread::Single;
+        let is_single = overrides.spread(self.fabric) == Spread::Single;
         let mut seen = vec![from];
         let mut next = 0;
         while let Some(&at) = seen.get(next) {
@@ -67,14 +67,13 @@ impl<'a> Standstill<'a> {
     }
 }
 
-/// As [`Fabric::with`] changes links: a rate only where there is one, the delay everywhere.
 fn takes_no_time(spec: &LinkSpec, overrides: &Overrides) -> bool {
-    let spec = LinkSpec { delay: overrides.delay.unwrap_or(spec.delay), ..*spec };
-    !spec.is_shaped()
+    !overrides.link(*spec).is_shaped()
 }
 
 #[cfg(test)]
 mod tests {
+    use fabric::LinkSetting;
     use machine::Span;
 
     use super::*;
@@ -93,9 +92,9 @@ mod tests {
         assert_eq!(Standstill::new(&fabric).find(&none, &[far, near], false), Some(near));
         assert_eq!(Standstill::new(&fabric).find(&none, &[far], false), None);
         assert_eq!(Standstill::new(&fabric).find(&none, &[far, near], true), Some(near));
-        let delayed = Overrides { delay: Some(Span::from_us(1)), ..none.clone() };
+        let delayed = Overrides::from([LinkSetting::Delay(Span::from_us(1))]);
         assert_eq!(Standstill::new(&fabric).find(&delayed, &[near, far], true), None);
-        let at_once = Overrides { delay: Some(Span::ZERO), rate_bps: Some(1_000), ..none };
+        let at_once = Overrides::from([LinkSetting::Delay(Span::ZERO), LinkSetting::Rate(1_000)]);
         assert_eq!(
             Standstill::new(&fabric).find(&at_once, &[near], false),
             Some(near),

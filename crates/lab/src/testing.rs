@@ -1,6 +1,9 @@
 //! Small fabrics and made-up measurements for the tests of this crate.
 
-use fabric::{Axis, Bound, DriverKind, Expectation, Experiment, Fabric, Metric, Pattern, Setting, Traffic, Work};
+use fabric::{
+    Axis, Bound, DriverKind, Expectation, Experiment, Fabric, Metric, NetworkSetting, Pattern, Traffic, TrafficSetting,
+    Work,
+};
 use link::LinkSpec;
 use machine::{Rng, Span};
 use topology::{HostAddress, NodeId, Rerouting, Side, TiVec, Topology};
@@ -92,11 +95,13 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
         vary: vec![
             Axis {
                 key: "pattern".to_owned(),
-                values: patterns.map(|(text, pattern)| (text.to_owned(), Setting::Pattern(pattern))).to_vec(),
+                values: patterns
+                    .map(|(text, pattern)| (text.to_owned(), TrafficSetting::Pattern(pattern).into()))
+                    .to_vec(),
             },
             Axis {
                 key: "spread".to_owned(),
-                values: spreads.map(|(text, spread)| (text.to_owned(), Setting::Spread(spread))).to_vec(),
+                values: spreads.map(|(text, spread)| (text.to_owned(), NetworkSetting::Spread(spread).into())).to_vec(),
             },
         ],
         duration: Span::from_ms(100),
@@ -124,7 +129,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
             let mut rng = Rng::new(run.seed).fork(99 + run.driver as u64);
             let (index, cases) = &plan.cases[run.at.0];
             let case = &cases[run.at.1];
-            let scatter = case.overrides.spread == Some(Spread::PacketScatter);
+            let scatter = case.overrides.spread(fabric) == Spread::PacketScatter;
             let base = if scatter { 70e6 } else { 52e6 };
             let is_sim = run.driver == DriverKind::Sim;
             let flows = pairs_of(fabric, case, run.seed).unwrap().into_iter().map(|(from, to)| FlowRecord {

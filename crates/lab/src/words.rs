@@ -1,82 +1,102 @@
 //! What goes on in an experiment, in words.
 
 use crate::tuning;
-use fabric::{ClusterLoad, ElectionEnd, Experiment, Pattern, Role, Target, Work};
+use fabric::{
+    ClusterLoad, ElectionEnd, Experiment, LoadSetting, Pattern, Role, Setting, Target, Traffic, TrafficSetting, Work,
+};
 use transport::{TransportKind, TransportSpec};
 
 /// What a reader must know to compare with another's figures.
 pub(crate) fn of(experiment: &Experiment) -> String {
     match &experiment.work {
-        Work::Traffic(_) => traffic_in_words(experiment),
+        Work::Traffic(traffic) => traffic_in_words(experiment, traffic),
         Work::Cluster(load) => load_in_words(experiment, load),
     }
 }
 
 fn load_in_words(experiment: &Experiment, load: &ClusterLoad) -> String {
-    let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);
+    let ClusterLoad { operations: _, requests, clients, at, value_bytes, victim, until, faults } = load;
+    let varies = |is: fn(&LoadSetting) -> bool| {
+        settings(experiment).any(|setting| matches!(setting, Setting::Load(setting) if is(setting)))
+    };
     if load.is_election() {
-        let whom = match load.victim {
+        let whom = match victim {
             Target::Node(number) => format!("node n{number}"),
             Target::Leader | Target::All => "leader".to_owned(),
             Target::Follower => "follower".to_owned(),
         };
-        let times = if load.requests == 1 { "once".to_owned() } else { format!("{} times", load.requests) };
-        let end = match load.until {
+        let times = if *requests == 1 { "once".to_owned() } else { format!("{requests} times") };
+        let end = match until {
             ElectionEnd::Write => "to the first write",
             ElectionEnd::Leader => "until another leads",
         };
         return format!("from killing (SIGKILL) the {whom} {end}, {times} a run");
     }
     let mut words = Vec::new();
-    if !varies("clients") {
-        words.push(if load.clients == 1 { "one client".to_owned() } else { format!("{} clients", load.clients) });
+    if !varies(|setting| matches!(setting, LoadSetting::Clients(_))) {
+        words.push(if *clients == 1 { "one client".to_owned() } else { format!("{clients} clients") });
     }
-    words.push(format!("{} requests of each operation", load.requests));
-    if !varies("at") {
-        let whom = match load.at {
+    words.push(format!("{requests} requests of each operation"));
+    if !varies(|setting| matches!(setting, LoadSetting::At(_))) {
+        let whom = match at {
             Role::Leader => "at the leader",
             Role::Follower => "at a follower",
             Role::Any => "at all nodes in turn",
         };
         words.push(whom.to_owned());
     }
-    if !varies("value") {
-        words.push(format!("values of {} bytes", load.value_bytes));
+    if !varies(|setting| matches!(setting, LoadSetting::Value(_))) {
+        words.push(format!("values of {value_bytes} bytes"));
     }
-    if !load.faults.is_empty() {
-        words.push(format!("{} faults", load.faults.len()));
+    if !faults.is_empty() {
+        words.push(format!("{} faults", faults.len()));
     }
     words.join(", ")
 }
 
+/// What the axes of an experiment set.
+fn settings(experiment: &Experiment) -> impl Iterator<Item = &Setting> {
+    experiment.vary.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting)
+}
+
 /// The conclusion turns on window, threshold and headers.
-fn traffic_in_words(experiment: &Experiment) -> String {
-    let Work::Traffic(traffic) = &experiment.work else { return String::new() };
-    let varies = |key: &str| experiment.vary.iter().any(|axis| axis.key == key);
-    let TransportSpec { window, initial_window, duplicate_ack_threshold, segment_bytes, header_bytes, .. } =
-        traffic.transport;
+fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
+    let Traffic { pattern, transport, streams, rate_pps, faults } = traffic;
+    let &TransportSpec {
+        kind,
+        window,
+        initial_window,
+        duplicate_ack_threshold,
+        delayed_ack,
+        segment_bytes,
+        header_bytes,
+        rto_min: _,
+    } = transport;
+    let varies = |is: fn(&TrafficSetting) -> bool| {
+        settings(experiment).any(|setting| matches!(setting, Setting::Traffic(setting) if is(setting)))
+    };
     let mut words = Vec::new();
-    let mut say = |key: &str, text: String| {
-        if !varies(key) {
+    let mut say = |is: fn(&TrafficSetting) -> bool, text: String| {
+        if !varies(is) {
             words.push(text);
         }
     };
-    say("pattern", pattern_name(&traffic.pattern));
-    say("transport", transport_name(traffic.transport.kind).to_owned());
-    if traffic.streams > 1 {
-        say("streams", format!("{} streams a pair", traffic.streams));
+    say(|setting| matches!(setting, TrafficSetting::Pattern(_)), pattern_name(pattern));
+    say(|setting| matches!(setting, TrafficSetting::Transport(_)), transport_name(kind).to_owned());
+    if *streams > 1 {
+        say(|setting| matches!(setting, TrafficSetting::Streams(_)), format!("{streams} streams a pair"));
     }
     // UDP has neither windows nor acknowledgements.
-    let all_udp = traffic.transport.kind == TransportKind::Udp && !varies("transport");
-    if let (true, Some(rate)) = (all_udp, traffic.rate_pps) {
+    let all_udp = kind == TransportKind::Udp && !varies(|setting| matches!(setting, TrafficSetting::Transport(_)));
+    if let (true, Some(rate)) = (all_udp, rate_pps) {
         words.push(format!("{rate} datagrams a second in packets of {} bytes", segment_bytes + header_bytes));
     } else if all_udp {
-        let message = tuning::udp_message_bytes(&traffic.transport);
+        let message = tuning::udp_message_bytes(transport);
         words.push(format!(
             "messages of {message} bytes in {segment_bytes}-byte fragments with {header_bytes} bytes of headers"
         ));
     }
-    match traffic.faults.len() {
+    match faults.len() {
         0 => {}
         1 => words.push("one fault of a link".to_owned()),
         faults => words.push(format!("{faults} faults of links")),
@@ -84,16 +104,20 @@ fn traffic_in_words(experiment: &Experiment) -> String {
     if all_udp {
         return words.join(", ");
     }
-    let mut say = |key: &str, text: String| {
-        if !varies(key) {
+    let mut say = |is: fn(&TrafficSetting) -> bool, text: String| {
+        if !varies(is) {
             words.push(text);
         }
     };
-    say("window", format!("window {window}"));
-    say("initial-window", format!("initial window {initial_window}"));
-    say("duplicate-ack-threshold", format!("threshold {duplicate_ack_threshold}"));
-    let ack = traffic.transport.delayed_ack;
-    words.push(ack.map_or_else(|| "every segment acknowledged".to_owned(), |after| format!("delayed ACKs {after}")));
+    say(|setting| matches!(setting, TrafficSetting::Window(_)), format!("window {window}"));
+    say(|setting| matches!(setting, TrafficSetting::InitialWindow(_)), format!("initial window {initial_window}"));
+    say(
+        |setting| matches!(setting, TrafficSetting::DuplicateAckThreshold(_)),
+        format!("threshold {duplicate_ack_threshold}"),
+    );
+    words.push(
+        delayed_ack.map_or_else(|| "every segment acknowledged".to_owned(), |after| format!("delayed ACKs {after}")),
+    );
     words.push(format!("{segment_bytes}-byte segments with {header_bytes} bytes of headers"));
     words.join(", ")
 }

@@ -521,8 +521,10 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use fabric::LinkSetting;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn lines_come_whole_however_the_bytes_come() {
@@ -574,7 +576,7 @@ mod tests {
 
         #[test]
         fn what_is_encoded_decodes(name in ".*", text in ".*", rate in any::<Option<u64>>()) {
-            let overrides = Overrides { rate_bps: rate, ..Overrides::default() };
+            let overrides = rate.map_or_else(Overrides::default, |rate| Overrides::from([LinkSetting::Rate(rate)]));
             let request = Request::Apply { name, text, overrides };
             let line = encode(&request);
             prop_assert!(!line[..line.len() - 1].contains(&b'\n'));

@@ -1,7 +1,7 @@
 //! Bonds that carry real TCP of real programs.
 
 use crate::bed::{self, Bed, Running, output, source};
-use fabric::{Overrides, Reordering};
+use fabric::{BondSetting, Overrides, Reordering};
 use live::Instance;
 
 /// Two hosts with two links each, of 20 Mbit/s; one member takes 900 us longer than the other, more than a frame takes.
@@ -20,7 +20,7 @@ bonds:
 ";
 
 fn overrides(mode: &str, reorder: Reordering) -> Overrides {
-    Overrides { bond_mode: Some(mode.parse().expect("it is a mode")), reorder: Some(reorder), ..Overrides::default() }
+    Overrides::from([BondSetting::Mode(mode.parse().expect("it is a mode")), BondSetting::Reorder(reorder)])
 }
 
 /// Takes the member of `host`'s bond with this number down, or up.
@@ -261,7 +261,7 @@ fn members_that_are_probed_live_by_answers() {
         "mode: 0, arp-ip-target: 10.0.0.2",
         "mode: 2, arp-ip-target: 10.0.0.2, ends: { s1: { arp-validate: active } }",
     ] {
-        network.apply(&with(options), &Overrides { reorder: Some(Reordering::On), ..Overrides::default() }).unwrap();
+        network.apply(&with(options), &Overrides::from([BondSetting::Reorder(Reordering::On)])).unwrap();
         // Time enough to miss answers, were there none.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
         assert!(bed::soon(all_up), "{options}: {:?}", links("h1"));

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::bed::{self, Bed, GuestTap, output, source};
-use fabric::Overrides;
+use fabric::{BondSetting, Overrides};
 use live::Instance;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
@@ -280,7 +280,7 @@ fn devices_come_go_and_change_places() {
         bed::wait_until("it has its devices again", || up() == [true, false]);
         pings(&network, "h1", "10.0.0.2");
         // Other members than devices: refused, and nothing changes.
-        let overrides = Overrides { bond_members: Some(4), ..Overrides::default() };
+        let overrides = Overrides::from([BondSetting::Members(4)]);
         let error = network.apply(&source(BOND), &overrides).unwrap_err();
         assert_eq!(error.to_string(), "host `guest` has 4 links and 2 devices, expected one for each link");
         let loopback = source(&ONE.replace("dev0", "lo"));

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::bed::{self, Bed, output, source};
-use fabric::Overrides;
+use fabric::{LinkSetting, Overrides};
 
 const PAIR: &str = "
 name: pair
@@ -77,7 +77,7 @@ fn links_have_their_rate_and_delay() {
     assert!(counters.flows.iter().any(|flow| flow.reordering.segments > 1_000), "{:?}", counters.flows);
 
     // A case of a plan changes rates while the network is up.
-    let half = Overrides { rate_bps: Some(20_000_000), ..Overrides::default() };
+    let half = Overrides::from([LinkSetting::Rate(20_000_000)]);
     let applied = network.apply(&source(SLOW), &half).unwrap();
     assert_eq!((applied.changed.len(), applied.kept), (2, 3), "{applied:?}");
     carry_no_faster(&network, 20e6);
@@ -93,7 +93,7 @@ fn a_faster_link_sends_what_waits_at_its_new_rate() {
     let crowd = bed::Running::start(crowd);
     let crowded = || network.counters().unwrap().links[0].forward.packets >= 30;
     assert!(bed::soon(crowded), "the link is crowded");
-    let fast = Overrides { rate_bps: Some(1_000_000_000), ..Overrides::default() };
+    let fast = Overrides::from([LinkSetting::Rate(1_000_000_000)]);
     network.apply(&source(&slow), &fast).unwrap();
     bed::ping(&network, "h1", &[], 2, "h2");
     drop(crowd);

@@ -1,7 +1,7 @@
 //! Workers that share switches: where nothing waits on links, each has all of them, and hosts are dealt out.
 
 use crate::bed::{self, Bed, source};
-use fabric::Overrides;
+use fabric::{LinkSetting, Overrides};
 use live::Instance;
 
 /// Five hosts at one switch: `h1`, `h2` and `h3` are one worker's, `h4` is the other's, and so is all that only it sends. `h5` has a bond: what goes to it
@@ -117,7 +117,7 @@ fn a_link_that_is_pulled_takes_nothing_from_any_worker() {
 #[test]
 fn a_network_gets_rates_and_loses_them() {
     let Some((_bed, network)) = star() else { return };
-    let slow = Overrides { rate_bps: Some(50_000_000), ..Overrides::default() };
+    let slow = Overrides::from([LinkSetting::Rate(50_000_000)]);
     for overrides in [&slow, &Overrides::default(), &slow, &Overrides::default()] {
         network.apply(&source(STAR), overrides).unwrap();
         for (from, to) in [("h1", "h4"), ("h4", "h5"), ("h5", "h2")] {

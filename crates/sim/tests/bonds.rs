@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Fabric, LinkFault, Overrides, Reordering, Source};
+use fabric::{BondSetting, Fabric, LinkFault, Overrides, Reordering, Source};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario, run};
 use topology::{Routes, Side};
@@ -81,12 +81,8 @@ fn goodput(outcome: &Outcome) -> f64 {
 }
 
 fn case(mode: &str, members: u32, reorder: Reordering) -> Overrides {
-    Overrides {
-        bond_mode: Some(mode.parse().expect("it is a mode")),
-        bond_members: Some(members),
-        reorder: Some(reorder),
-        ..Overrides::default()
-    }
+    let mode = BondSetting::Mode(mode.parse().expect("it is a mode"));
+    Overrides::from([mode, BondSetting::Members(members), BondSetting::Reorder(reorder)])
 }
 
 #[test]
@@ -229,7 +225,7 @@ fn members_that_are_probed_live_by_answers() {
                     "host: h1, members: 2, mode: {mode}, arp_interval: 20ms, arp_ip_target: {target}, arp_validate: {validate} "
                 );
                 let text = PAIR.replace("host: h1, members: 2 ", &options);
-                fabric(&text, &Overrides { reorder: Some(Reordering::On), ..Overrides::default() })
+                fabric(&text, &Overrides::from([BondSetting::Reorder(Reordering::On)]))
             };
             let fabric = probing("10.0.0.2");
             let faults = [fault(&fabric, 100, 1, false), fault(&fabric, 200, 1, true), fault(&fabric, 350, 2, false)];
@@ -296,7 +292,7 @@ fn balance_alb_receives_by_all_members() {
     assert!(packets.iter().all(|packets| *packets > total / 4), "{packets:?}");
     assert!(outcome.flows.iter().all(|flow| flow.reordering.reordered == 0));
     // As against balance-tlb, which receives by the active one.
-    let overrides = Overrides { bond_mode: Some("balance-tlb".parse().unwrap()), ..Overrides::default() };
+    let overrides = Overrides::from([BondSetting::Mode("balance-tlb".parse().unwrap())]);
     let fabric = fabric.with(&overrides);
     let outcome = from_all_peers(&fabric, TransportKind::Sack, None, &[]);
     assert!(goodput(&outcome) < 970.0, "{} Mbit/s over the active member", goodput(&outcome));

@@ -26,7 +26,7 @@ pub(super) struct Settings {
 }
 
 /// The configuration of an end in `mode`: options that the mode has no use for are left out.
-pub(crate) fn configured(mode: Mode, options: &[BondOption]) -> Config {
+pub(super) fn configured(mode: Mode, options: &[BondOption]) -> Config {
     let mut config = Config::new(mode);
     for option in options {
         // Values were checked when the file was read; what is refused here is refused for the mode.

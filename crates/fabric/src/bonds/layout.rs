@@ -331,7 +331,7 @@ impl Names {
 }
 
 /// Gives every bond so many members. Links and ports that are not further members of bonds keep their numbers.
-pub(crate) fn resize(topology: &mut Topology, members: usize) {
+pub(super) fn resize(topology: &mut Topology, members: usize) {
     let firsts = topology.bonds.iter_enumerated().filter(|(id, end)| *id < end.partner);
     let firsts: Vec<BondEndId> = firsts.map(|(id, _)| id).collect();
     let group = |id: &BondEndId| Group { links: topology.bond_links(*id).collect(), members };

@@ -3,48 +3,74 @@
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use bond::config::{AdSelect, ArpAllTargets, FailOverMac, HashPolicy, LacpRate, PrimaryReselect};
+use bond::config::{AdSelect, ArpAllTargets, FailOverMac, HashPolicy, LacpRate, Mode, PrimaryReselect};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::MOST_MEMBERS;
+use super::layout::resize;
 use super::values::{IsOption as _, Millis, ModeText, RebalanceText, ReorderText, Seconds, Switch, Targets, Word};
-use crate::OptionValue;
+use super::vary::{change_mode, change_reordering, check_members, check_mode, check_reorder};
 use crate::addresses::Mac;
 use crate::document::Ends;
 use crate::error::Problems;
+use crate::parameters::parameters;
 use crate::quantity::Whole;
 use crate::read::{Fields, Mapping, Name, Read, Text, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Entry, Node, Value};
+use crate::{Fabric, OptionValue, Reordering};
 
 /// How many members.
-pub(crate) type Members = Whole<1, MOST_MEMBERS>;
+type Members = Whole<1, MOST_MEMBERS>;
 
-section! {
-    /// Which links are bonded.
-    Which {
-        /// The two nodes whose links are the members. Or else `host`.
-        "between" => between: Option<At<Ends>>,
-        /// A host, and the node that it is linked to.
-        "host" => host: Option<At<Name>>,
-        /// How many links, instead of the one that there is. When not given, the parallel links between the two are the
-        /// members.
-        "members" => members: Option<At<Members>>,
-        /// What is otherwise at one end, by node.
-        "ends" => ends: Option<Mapping<Name, EndText>>,
-    }
-}
+parameters! {
+    /// What a case sets at both ends of all bonds.
+    #[derive(Copy, Eq, serde::Deserialize)]
+    BondSetting, BondAxis of Fabric;
 
-section! {
     /// What is at an end besides the kernel's options.
     Own {
         /// Its name, unique at its node. `bond0`, `bond1`, ... when not given.
-        "name" => name: Option<At<Name>>,
+        "name" => name: Option<At<Name>>;
         /// Who sends, by name or number. `balance-rr` when not given. In `active-backup`, `balance-tlb` and `balance-alb` at
         /// a host, the switch's end needs no bond.
-        "mode" => mode: Option<At<ModeText>>,
+        "mode" => mode: Option<At<ModeText>>, vary {
+            /// Mode of every bond.
+            "mode": ModeText => Condition #[serde(rename = "bond-mode", with = "crate::model::mode_by_name")] Mode(Mode),
+            |text, context, problems| {
+                let mode = text.value.0;
+                check_mode(context.graph(), mode, text.place, problems).then_some(mode)
+            },
+            |fabric, mode| change_mode(fabric, *mode)
+        };
         /// Puts arrivals back in order. `off` when not given.
-        "reorder" => reorder: Option<At<ReorderText>>,
+        "reorder" => reorder: Option<At<ReorderText>>, vary {
+            /// Whether bonds put arrivals back in order. `on` is as the file says, where it says so.
+            "reorder": ReorderText => Policy Reorder(Reordering),
+            |text, context, problems| check_reorder(context.graph(), text.place, problems).then_some(text.value.into()),
+            |fabric, reordering| change_reordering(fabric, *reordering)
+        };
+    }
+
+    /// Which links are bonded.
+    Which {
+        /// The two nodes whose links are the members. Or else `host`.
+        "between" => between: Option<At<Ends>>;
+        /// A host, and the node that it is linked to.
+        "host" => host: Option<At<Name>>;
+        /// How many links, instead of the one that there is. When not given, the parallel links between the two are the
+        /// members.
+        "members" => members: Option<At<Members>>, vary {
+            /// How many members every bond has.
+            "members": Members => Condition #[serde(rename = "bond-members")] Members(u32),
+            |text, context, problems| {
+                let members = text.value.get();
+                check_members(context.graph(), members, text.place, problems).then_some(members)
+            },
+            |fabric, members| resize(&mut fabric.topology, *members as usize)
+        };
+        /// What is otherwise at one end, by node.
+        "ends" => ends: Option<Mapping<Name, EndText>>;
     }
 }
 

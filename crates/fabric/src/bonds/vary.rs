@@ -3,21 +3,37 @@
 use bond::config::Mode;
 use topology::{BondEndId, NodeId, Topology};
 
-use super::configured;
-use super::ends::{End, lacks_links, lacks_primary, leaves_switch_alone, mismatch};
-use crate::EndKind;
+use super::ends::{End, configured, lacks_links, lacks_primary, leaves_switch_alone, mismatch};
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::source::Place;
+use crate::{EndKind, Fabric, Reordering};
+
+/// Puts all bonds into `mode`. Options of the file that it has no use for are left out in it.
+pub(super) fn change_mode(fabric: &mut Fabric, mode: Mode) {
+    let Fabric { topology, bonds, .. } = fabric;
+    for (id, bond) in bonds.iter_mut_enumerated() {
+        let end = &topology.bonds[id];
+        bond.config = configured(mode, &bond.options);
+        bond.end = learns(topology, end.node, topology.bonds[end.partner].node, mode);
+    }
+}
+
+/// Has all bonds put arrivals back in order so.
+pub(super) fn change_reordering(fabric: &mut Fabric, reordering: Reordering) {
+    for bond in &mut fabric.bonds {
+        bond.reorder = reordering.applied_to(bond.reorder);
+    }
+}
 
 /// What is at the end of a bond that a case puts into `mode`.
-pub(crate) fn learns(topology: &Topology, node: NodeId, far: NodeId, mode: Mode) -> EndKind {
+fn learns(topology: &Topology, node: NodeId, far: NodeId, mode: Mode) -> EndKind {
     let learns = !topology.is_host(node) && topology.is_host(far) && leaves_switch_alone(mode);
     if learns { EndKind::Learning } else { EndKind::Bonded }
 }
 
 /// Whether all bonds can be in `mode`; notes it at `place` if not.
-pub(crate) fn check_mode(graph: &Graph, mode: Mode, place: Place, problems: &mut Problems<'_>) -> bool {
+pub(super) fn check_mode(graph: &Graph, mode: Mode, place: Place, problems: &mut Problems<'_>) -> bool {
     check_some(graph, place, problems) && pairs(&graph.topology).all(|ends| fits(graph, ends, mode, place, problems))
 }
 
@@ -59,7 +75,7 @@ fn fits(graph: &Graph, ids: [BondEndId; 2], mode: Mode, place: Place, problems: 
 }
 
 /// Whether all bonds can have so many members; notes it at `place` if not.
-pub(crate) fn check_members(graph: &Graph, members: u32, place: Place, problems: &mut Problems<'_>) -> bool {
+pub(super) fn check_members(graph: &Graph, members: u32, place: Place, problems: &mut Problems<'_>) -> bool {
     if !check_some(graph, place, problems) {
         return false;
     }
@@ -78,7 +94,7 @@ pub(crate) fn check_members(graph: &Graph, members: u32, place: Place, problems:
 }
 
 /// Whether there is a bond to put arrivals in order; notes it at `place` if not.
-pub(crate) fn check_reorder(graph: &Graph, place: Place, problems: &mut Problems<'_>) -> bool {
+pub(super) fn check_reorder(graph: &Graph, place: Place, problems: &mut Problems<'_>) -> bool {
     check_some(graph, place, problems)
 }
 

@@ -195,12 +195,6 @@ fn mode_of<S: Serializer>(config: &::bond::config::Config, serializer: S) -> Res
     serializer.serialize_str(config.mode.name())
 }
 
-/// A mode by its name.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(crate) fn mode_name<S: Serializer>(mode: &::bond::config::Mode, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(mode.name())
-}
-
 fn by_name<S: Serializer>(options: &[BondOption], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(options.len()))?;
     for BondOption { name, value } in options {
@@ -209,20 +203,20 @@ fn by_name<S: Serializer>(options: &[BondOption], serializer: S) -> Result<S::Ok
     map.end()
 }
 
-/// A mode by its name, in what drivers and results exchange.
+/// A mode by its name.
 pub(crate) mod mode_by_name {
     use std::borrow::Cow;
 
+    use ::bond::config::Mode;
     use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer};
 
-    #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
-    pub fn serialize<S: Serializer>(mode: &Option<::bond::config::Mode>, serializer: S) -> Result<S::Ok, S::Error> {
-        mode.map(::bond::config::Mode::name).serialize(serializer)
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub fn serialize<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(mode.name())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<::bond::config::Mode>, D::Error> {
-        let text = Option::<Cow<'_, str>>::deserialize(deserializer)?;
-        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Mode, D::Error> {
+        Cow::<'_, str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use topology::{Node, NodeId, Topology};
 
 use crate::bonds::{BondText, names_host};
-use crate::document::{LinkEntry, LinkText, NodeText, NodeWord};
+use crate::document::{NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph;
-use crate::links::{merged, note_idle};
+use crate::links::{LinkEntry, LinkText, merged, note_idle};
 use crate::names::nearest;
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
@@ -47,8 +47,8 @@ pub(crate) fn explicit(
     let mut whole = true;
     for link in links {
         let ends = ends(&link.value, &ids, &topology, problems);
-        let spec = merged(&link.value.spec(), defaults.map(|d| &d.value));
-        note_idle(&link.value.spec(), spec, problems);
+        let spec = merged(&link.value.own, defaults.map(|d| &d.value));
+        note_idle(&link.value.own, spec, problems);
         match ends {
             Some((a, b)) => _ = topology.connect(a, b, spec),
             None => whole = false,
@@ -198,18 +198,6 @@ fn check_connected(topology: &Topology, nodes: &At<Mapping<Name, NodeText>>, pro
         format!("add a link between the part of `{lost}` and the rest"),
     );
     false
-}
-
-impl LinkEntry {
-    /// Without its ends.
-    fn spec(&self) -> LinkText {
-        LinkText {
-            rate: self.rate.clone(),
-            delay: self.delay.clone(),
-            queue: self.queue.clone(),
-            overhead: self.overhead.clone(),
-        }
-    }
 }
 
 #[cfg(test)]

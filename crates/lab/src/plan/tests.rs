@@ -1,3 +1,4 @@
+use fabric::LinkSetting;
 use vswitch::Spread;
 
 use super::*;
@@ -195,7 +196,8 @@ fn an_expectation_that_live_runs_cannot_know_is_an_error() {
 #[test]
 fn a_pattern_without_pairs_names_its_case() {
     let mut fabric = fabric();
-    fabric.experiments[0].vary[0].values[0] = ("stride(8)".to_owned(), Setting::Pattern(fabric::Pattern::Stride(8)));
+    fabric.experiments[0].vary[0].values[0] =
+        ("stride(8)".to_owned(), TrafficSetting::Pattern(fabric::Pattern::Stride(8)).into());
     let error = plan(&fabric, &Options::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -223,7 +225,7 @@ fn unshaped() -> Fabric {
         link.spec = link::LinkSpec::default();
     }
     let delays = [("0s", Span::ZERO), ("10us", Span::from_us(10))];
-    let values = delays.map(|(text, delay)| (text.to_owned(), Setting::LinkDelay(delay))).to_vec();
+    let values = delays.map(|(text, delay)| (text.to_owned(), LinkSetting::Delay(delay).into())).to_vec();
     fabric.experiments[0].vary = vec![fabric::Axis { key: "links.delay".to_owned(), values }];
     fabric.experiments[0].expect[0].only.clear();
     fabric
@@ -233,7 +235,7 @@ fn unshaped() -> Fabric {
 fn udp_runs_live_as_tcp_does() {
     let mut fabric = fabric();
     let kinds = [("udp", transport::TransportKind::Udp), ("sack", transport::TransportKind::Sack)];
-    let values = kinds.map(|(text, kind)| (text.to_owned(), Setting::Transport(kind))).to_vec();
+    let values = kinds.map(|(text, kind)| (text.to_owned(), TrafficSetting::Transport(kind).into())).to_vec();
     fabric.experiments[0].vary = vec![fabric::Axis { key: "transport".to_owned(), values }];
     fabric.experiments[0].expect[0].only.clear();
     let both_drivers = plan(&fabric, &both()).unwrap();

@@ -1,0 +1,110 @@
+//! The `traffic:` block of an experiment as it is written.
+
+use std::borrow::Cow;
+
+use machine::Span;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use transport::TransportKind;
+
+use crate::error::Problems;
+use crate::faults::LinkFaultText;
+use crate::parameters::{parameters, plain};
+use crate::pattern::PatternText;
+use crate::quantity::{Bytes, Length, PacketRate, Whole};
+use crate::read::{Fields, Read};
+use crate::source::At;
+use crate::tree::{Node, Value};
+use crate::words::Choice;
+use crate::{Pattern, Traffic};
+
+/// A minute in milliseconds.
+const MINUTE: u64 = 60_000;
+
+type Streams = Whole<1, 128>;
+type Window = Whole<1, 1_000_000>;
+type InitialWindow = Whole<1, 1_000>;
+type DuplicateAcks = Whole<1, 1_000>;
+
+parameters! {
+    /// What a case sets in the traffic of an experiment.
+    TrafficSetting, TrafficAxis of Traffic;
+
+    /// Who talks to whom, and how.
+    TrafficText {
+        /// `random`, `stride(i)`, `staggered(p, q)`, `permutation`, `incast(n)`, `all-to-all` or `pairs: [[h1, h2], ..]`.
+        /// Not needed where `vary` has it.
+        "pattern" => pattern: Option<At<PatternText>>, vary {
+            /// Who talks to whom.
+            "pattern": PatternText => Condition Pattern(Pattern),
+            |text, context, problems| context.pattern(&text.value, text.place, problems),
+            |traffic, pattern| traffic.pattern.clone_from(pattern)
+        };
+        /// Loss recovery of TCP, or `udp`. `sack` when not given.
+        "transport" => transport: Option<Choice<TransportKind>>, vary {
+            /// Loss recovery of TCP.
+            "transport": Choice<TransportKind> => Policy Transport(TransportKind), plain,
+            |traffic, kind| traffic.transport.kind = *kind
+        };
+        /// So many flows between the two hosts of each pair, measured together. 1 when not given.
+        "streams" => streams: Option<Streams>, vary {
+            /// How many flows each pair of hosts has.
+            "streams": Streams => Condition Streams(u32), plain, |traffic, streams| traffic.streams = *streams
+        };
+        /// With `udp`: numbered datagrams of one segment, so many a second from each host that sends, at an even pace (`10 kpps`). It is
+        /// measured which of them are lost, and the longest time in which none arrives. As fast as it goes when not given.
+        "rate" => rate: Option<At<PacketRate>>;
+        /// Links that go down and come up meanwhile. Bonds hear of it at once, and routes unless they are `fixed`.
+        "faults" => faults: Option<At<Vec<At<LinkFaultText>>>>;
+        /// Receive window in segments; it bounds what is in flight. 256 when not given.
+        "window" => window: Option<Window>, vary {
+            /// Receive window in segments.
+            "window": Window => Condition Window(u32), plain, |traffic, segments| traffic.transport.window = *segments
+        };
+        /// Initial window in segments. 10 when not given (RFC 6928).
+        "initial-window" => initial_window: Option<InitialWindow>, vary {
+            /// Initial window in segments.
+            "initial-window": InitialWindow => Condition InitialWindow(u32), plain,
+            |traffic, segments| traffic.transport.initial_window = *segments
+        };
+        /// Duplicate ACKs that call for a fast retransmit. 3 when not given (RFC 5681).
+        "duplicate-ack-threshold" => duplicate_ack_threshold: Option<DuplicateAcks>, vary {
+            /// Duplicate ACKs that call for a fast retransmit.
+            "duplicate-ack-threshold": DuplicateAcks => Condition DuplicateAckThreshold(u32), plain,
+            |traffic, acks| traffic.transport.duplicate_ack_threshold = *acks
+        };
+        /// The longest an ACK waits for a second segment, or `none`: one ACK a segment. 40ms when not given.
+        "delayed-ack" => delayed_ack: Option<DelayedAck>;
+        /// Payload bytes of a full segment. When not given, what fits the MTU: 1448 of 1500.
+        "segment" => segment: Option<At<Bytes<1, 65_535>>>;
+        /// Bytes of headers of each packet on the link. 66 when not given: Ethernet 14, IPv4 20, TCP 20, timestamps 12. Where a
+        /// link's rate is to mean what it means in Ethernet, 24 more: preamble 8, checksum 4, gap 12.
+        "header" => header: Option<Bytes<0, 1_000>>;
+        /// The least retransmission timeout. 200ms when not given.
+        "rto-min" => rto_min: Option<Length<false, MINUTE>>;
+    }
+}
+
+/// A time below RFC 1122's limit, or `none`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DelayedAck(pub Option<Span>);
+
+type AckDelay = Length<false, 500>;
+
+impl Read for DelayedAck {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) if text == "none" => Some(Self(None)),
+            _ => AckDelay::read(node, problems).map(|time| Self(Some(time.0))),
+        }
+    }
+}
+
+impl JsonSchema for DelayedAck {
+    fn schema_name() -> Cow<'static, str> {
+        "DelayedAck".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "const": "none" }, generator.subschema_for::<AckDelay>()] })
+    }
+}

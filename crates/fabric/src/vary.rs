@@ -1,0 +1,207 @@
+//! The axes of experiments: `vary:` as it is written, and what its values set.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::bonds::BondAxis;
+use crate::cluster::LoadAxis;
+use crate::controllers::ControllersAxis;
+use crate::document::NetworkAxis;
+use crate::error::Problems;
+use crate::experiment::Context;
+use crate::links::LinkAxis;
+use crate::names::one_of;
+use crate::parameters::Values;
+use crate::read::{Fields, Read, shown, value_of};
+use crate::source::Place;
+use crate::traffic::TrafficAxis;
+use crate::tree::Node;
+use crate::{Axis, Setting};
+
+/// The most cases of one experiment.
+const MOST_CASES: usize = 10_000;
+
+/// What an experiment is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    Traffic,
+    Cluster,
+}
+
+/// The axes by the sections that declare them, and the experiments that they are for.
+macro_rules! axes {
+    ($($group:ident($axis:ident) for $about:ident;)*) => {
+        /// One axis as written.
+        #[derive(Clone, Debug)]
+        pub(crate) enum AxisText {
+            $($group($axis),)*
+        }
+
+        impl AxisText {
+            fn read(key: &str, node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+                $(if let Some(found) = $axis::read(key, node, problems) {
+                    return found.map(Self::$group);
+                })*
+                None
+            }
+
+            const fn key(&self) -> &'static str {
+                match self {
+                    $(Self::$group(axis) => axis.key(),)*
+                }
+            }
+
+            const fn about(&self) -> About {
+                match self {
+                    $(Self::$group(_) => About::$about,)*
+                }
+            }
+
+            /// What its values set; `None`: that has a problem, which has been noted.
+            fn resolve(&self, context: &Context<'_>, problems: &mut Problems<'_>) -> Option<Values<Setting>> {
+                match self {
+                    $(Self::$group(axis) => axis.resolve(context, problems).map(Values::into),)*
+                }
+            }
+        }
+
+        /// All keys, with what their experiments are about.
+        fn keys() -> impl Iterator<Item = (About, &'static str)> {
+            let groups = [$((About::$about, $axis::KEYS),)*];
+            groups.into_iter().flat_map(|(about, keys)| keys.iter().map(move |key| (about, *key)))
+        }
+
+        fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+            [$($axis::schemas(generator),)*].concat()
+        }
+    };
+}
+axes! {
+    Network(NetworkAxis) for Traffic;
+    Traffic(TrafficAxis) for Traffic;
+    Link(LinkAxis) for Traffic;
+    Bond(BondAxis) for Traffic;
+    Controllers(ControllersAxis) for Cluster;
+    Load(LoadAxis) for Cluster;
+}
+
+impl<S: Into<Setting>> Values<S> {
+    fn into(self) -> Values<Setting> {
+        let settings = self.settings.into_iter().map(|(text, setting)| (text, setting.into())).collect();
+        Values { place: self.place, settings }
+    }
+}
+
+/// What changes from case to case.
+#[derive(Clone, Debug)]
+pub(crate) struct Vary {
+    /// In the order of the file.
+    pub axes: Vec<AxisText>,
+    /// Whether all of it could be read.
+    sound: bool,
+}
+
+impl Read for Vary {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let keys: Vec<&str> = keys().map(|(_, key)| key).collect();
+        let fields = Fields::open(node, &keys, problems)?;
+        let (mut axes, mut sound, mut whole) = (Vec::new(), true, true);
+        for entry in fields.entries() {
+            if !keys.contains(&entry.key.as_str()) {
+                sound = false;
+            } else if let Some(value) = value_of(entry, problems) {
+                let axis = AxisText::read(&entry.key, value, problems);
+                sound &= axis.is_some();
+                axes.extend(axis);
+            } else {
+                whole = false;
+            }
+        }
+        whole.then_some(Self { axes, sound })
+    }
+}
+
+impl JsonSchema for Vary {
+    fn schema_name() -> Cow<'static, str> {
+        "Vary".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let properties: serde_json::Map<String, serde_json::Value> =
+            schemas(generator).into_iter().map(|(key, schema)| (key.to_owned(), schema.into())).collect();
+        json_schema!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": properties,
+            "description": "What changes from case to case.",
+        })
+    }
+}
+
+impl Vary {
+    /// The axes of an experiment about this; `None`: there is a problem, which has been noted.
+    pub fn resolve(&self, about: About, context: &Context<'_>, problems: &mut Problems<'_>) -> Option<Vec<Axis>> {
+        let mut axes = Vec::new();
+        let mut whole = self.sound;
+        for text in &self.axes {
+            let Some(Values { place, settings: values }) = text.resolve(context, problems) else {
+                whole = false;
+                continue;
+            };
+            let axis = Axis { key: text.key().to_owned(), values };
+            whole &= check_about(place, text, about, problems);
+            whole &= check_values(place, &axis, problems) && push(&mut axes, axis, place, problems);
+        }
+        whole.then_some(axes)
+    }
+}
+
+/// Whether the axis changes something in an experiment about this.
+fn check_about(place: Place, axis: &AxisText, about: About, problems: &mut Problems<'_>) -> bool {
+    let fits = axis.about() == about;
+    if !fits {
+        let other = match about {
+            About::Cluster => "is of traffic, this experiment asks the controllers",
+            About::Traffic => "is of controllers, this experiment has traffic",
+        };
+        let own = keys().filter(|(of, _)| *of == about).map(|(_, key)| key);
+        let hint = format!("vary {}", one_of(own));
+        problems.add(place, format!("`{}` {other}", axis.key()), "changes nothing", hint);
+    }
+    fits
+}
+
+fn check_values(place: Place, axis: &Axis, problems: &mut Problems<'_>) -> bool {
+    if axis.values.is_empty() {
+        problems.add(
+            place,
+            format!("`{}` has no values", axis.key),
+            "empty",
+            "write at least one value, or remove the key",
+        );
+        return false;
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    let twice = axis.values.iter().find(|(text, _)| !seen.insert(text));
+    if let Some((text, _)) = twice {
+        problems.add(place, format!("`{}` is in `{}` twice", shown(text), axis.key), "twice", "remove one");
+    }
+    twice.is_none()
+}
+
+/// Adds an axis unless that makes too many cases.
+fn push(axes: &mut Vec<Axis>, axis: Axis, place: Place, problems: &mut Problems<'_>) -> bool {
+    axes.push(axis);
+    let cases = axes.iter().try_fold(1_usize, |cases, axis| cases.checked_mul(axis.values.len()));
+    let fits = cases.is_some_and(|cases| cases <= MOST_CASES);
+    if !fits {
+        problems.add(
+            place,
+            format!("with this axis there are more than {MOST_CASES} cases"),
+            "too many combinations",
+            "vary less, or make several experiments",
+        );
+    }
+    fits
+}
