@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bond::Transmit;
 use link::{Link, LinkSpec, Verdict};
-use machine::Time;
+use machine::{Rebase, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
 
@@ -143,6 +143,13 @@ impl Wire {
     /// The same, to be changed.
     pub fn link_mut(&mut self) -> Option<&mut Link> {
         (self.kind != Kind::Elsewhere).then_some(&mut self.link)
+    }
+}
+
+impl Rebase for Wire {
+    fn rebase(&mut self, by: Span) {
+        let Self { far: _, kind: _, link } = self;
+        link.rebase(by);
     }
 }
 

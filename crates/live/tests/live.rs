@@ -3,6 +3,7 @@
 mod addresses;
 mod bed;
 mod bonds;
+mod clock;
 mod crash;
 mod external_addresses;
 mod external_host;
