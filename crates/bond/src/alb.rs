@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 use wire::{ArpOperation, ArpRepr, is_group};
 
 use crate::accept::Resolution;
@@ -219,5 +219,20 @@ impl Peer {
             }
             _ => None,
         }
+    }
+}
+
+impl Rebase for Alb {
+    fn rebase(&mut self, by: Span) {
+        let Self { peers, next } = self;
+        peers.rebase(by);
+        next.rebase(by);
+    }
+}
+
+impl Rebase for Peer {
+    fn rebase(&mut self, by: Span) {
+        let Self { local: _, remote: _, vlan: _, mac: _, member: _, announcements_left: _, used } = self;
+        used.rebase(by);
     }
 }

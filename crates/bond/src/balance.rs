@@ -4,7 +4,7 @@
 //! Invariant: a bucket moves only after nothing was sent in it for the gap, so that what was sent before is gone from
 //! the old member's queue; only when its member is not usable any more it moves at once.
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 
 use crate::config::Rebalance;
 use crate::transmit::Table;
@@ -161,5 +161,20 @@ impl Balance {
     /// What moved since the last call.
     pub(crate) const fn take_moved(&mut self) -> Option<Remapped> {
         self.moved.take()
+    }
+}
+
+impl Rebase for Balance {
+    fn rebase(&mut self, by: Span) {
+        let Self { options: _, members: _, buckets, wanted: _, moved: _, next } = self;
+        buckets.rebase(by);
+        next.rebase(by);
+    }
+}
+
+impl Rebase for Bucket {
+    fn rebase(&mut self, by: Span) {
+        let Self { member: _, bytes: _, last_sent } = self;
+        last_sent.rebase(by);
     }
 }

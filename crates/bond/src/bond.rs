@@ -1,5 +1,7 @@
 //! One end of a bond: its members, what happens to them, and what follows.
 
+mod rebase;
+
 use std::collections::VecDeque;
 
 use machine::{Rng, Span, Step, Time};

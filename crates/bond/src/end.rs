@@ -19,7 +19,7 @@
 mod external;
 mod learning;
 
-use machine::{Rng, Step, Time};
+use machine::{Rebase, Rng, Span, Step, Time};
 use wire::{EthernetPacket, LLDP_NEAREST_BRIDGE, ethertype};
 
 use crate::config::{Config, Mode};
@@ -377,6 +377,16 @@ fn hello(frame: &[u8]) -> Option<&[u8]> {
 
 /// `actor_port_prio` of the Linux bonding document.
 const DEFAULT_PORT_PRIORITY: u16 = 255;
+
+impl<P> Rebase for End<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self { bond, lacp, next: _, reorder, external, partner_uses: _, is_stale: _, counters: _ } = self;
+        bond.rebase(by);
+        lacp.rebase(by);
+        reorder.rebase(by);
+        external.rebase(by);
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -34,7 +34,7 @@ mod why;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{Step, Time};
+use machine::{Rebase, Span, Step, Time};
 use wire::{
     EthernetRepr, LacpInfo, LacpPacket, LacpRepr, LacpState, MarkerPacket, MarkerRepr, SLOW_PAYLOAD, SLOW_PROTOCOLS,
     ethertype, slow_subtype,
@@ -441,4 +441,25 @@ fn frame(src: [u8; 6], emit: impl FnOnce(&mut [u8])) -> [u8; FRAME] {
     header.emit(&mut frame);
     emit(&mut frame[header.buffer_len()..]);
     frame
+}
+
+impl Rebase for Lacp {
+    fn rebase(&mut self, by: Span) {
+        let Self {
+            settings: _,
+            ports,
+            active: _,
+            unclaimed_since,
+            members: _,
+            members_changed: _,
+            events: _,
+            events_dropped: _,
+            dirty: _,
+            draining: _,
+            deadline,
+        } = self;
+        ports.rebase(by);
+        unclaimed_since.rebase(by);
+        deadline.rebase(by);
+    }
 }

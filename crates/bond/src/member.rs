@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use machine::Time;
+use machine::{Rebase, Span, Time};
 
 use crate::MEMBERS_MAX;
 
@@ -187,6 +187,14 @@ impl Member {
     /// Whether it counts as usable: with carrier, or without it for less than `downdelay`.
     pub(crate) const fn is_usable(&self) -> bool {
         matches!(self.link, LinkState::Up | LinkState::Fail)
+    }
+}
+
+impl Rebase for Member {
+    fn rebase(&mut self, by: Span) {
+        let Self { name: _, permanent_mac: _, mac: _, carrier: _, link: _, deadline, failures: _, changed_at } = self;
+        deadline.rebase(by);
+        changed_at.rebase(by);
     }
 }
 

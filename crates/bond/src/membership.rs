@@ -9,7 +9,7 @@
 
 use std::net::Ipv4Addr;
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 use wire::{EthernetPacket, Ipv4Packet, ethertype};
 
 use crate::{Bond, ControlFrame};
@@ -212,6 +212,13 @@ impl Bond {
         for report in reports {
             self.send(active, report);
         }
+    }
+}
+
+impl Rebase for Memberships {
+    fn rebase(&mut self, by: Span) {
+        let Self { groups: _, left: _, next } = self;
+        next.rebase(by);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 
 use crate::accept::Resolution;
 use crate::announce::Own;
@@ -233,5 +233,22 @@ impl Bond {
     /// A bond without known addresses probes from the unspecified one, and is answered there.
     fn is_own(&self, address: IpAddr) -> bool {
         self.own.iter().any(|own| own.ip == address) || (self.own.is_empty() && address.is_unspecified())
+    }
+}
+
+impl Rebase for Monitor {
+    fn rebase(&mut self, by: Span) {
+        let Self { next, signs, prober: _ } = self;
+        next.rebase(by);
+        signs.rebase(by);
+    }
+}
+
+impl Rebase for Signs {
+    fn rebase(&mut self, by: Span) {
+        let Self { sent, heard, targets } = self;
+        sent.rebase(by);
+        heard.rebase(by);
+        targets.rebase(by);
     }
 }

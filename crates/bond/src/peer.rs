@@ -19,7 +19,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use machine::{Span, Step, Time};
+use machine::{Rebase, Span, Step, Time};
 use wire::{EthernetRepr, LLDP_NEAREST_BRIDGE, LldpPacket, LldpRepr, ethertype};
 
 use crate::lacp::pace::Pace;
@@ -430,5 +430,29 @@ impl Port {
         let expiry = self.heard.map_or(Time::NEVER, |heard| heard.until);
         let loop_end = if self.looped_until > now { self.looped_until } else { Time::NEVER };
         hello.min(expiry).min(loop_end)
+    }
+}
+
+impl Rebase for Peer {
+    fn rebase(&mut self, by: Span) {
+        let Self { identity: _, ports, agreed: _ } = self;
+        ports.rebase(by);
+    }
+}
+
+impl Rebase for Port {
+    fn rebase(&mut self, by: Span) {
+        let Self { mac: _, up: _, heard, looped_until, due, sent, counters: _ } = self;
+        heard.rebase(by);
+        looped_until.rebase(by);
+        due.rebase(by);
+        sent.rebase(by);
+    }
+}
+
+impl Rebase for Heard {
+    fn rebase(&mut self, by: Span) {
+        let Self { hello: _, until } = self;
+        until.rebase(by);
     }
 }

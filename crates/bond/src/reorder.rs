@@ -187,8 +187,9 @@ pub struct Counters {
     pub waiting_peak: u32,
     /// The longest that a packet waited.
     pub hold_max: Span,
-    /// All waits together: divided by `offered`, what the repair costs a packet on average.
-    pub hold_total: Span,
+    /// All waits together, in picoseconds: divided by `offered`, what the repair costs a packet on average. Where thousands of packets wait at a time, 64 bits
+    /// would last a few hours.
+    pub hold_total_ps: u128,
     /// Waits by their length: the first bucket those under 1 us, bucket `n` those from 2^(n-1) us to under 2^n us, the last all others.
     pub holds: [u64; HOLD_BUCKETS],
 }
@@ -196,12 +197,12 @@ pub struct Counters {
 impl Counters {
     /// How much longer a packet is on its way, on average over all.
     pub fn hold_mean(&self) -> Span {
-        Span::from_ps(self.hold_total.as_ps() / self.offered.max(1))
+        Span::from_ps(u64::try_from(self.hold_total_ps / u128::from(self.offered.max(1))).unwrap_or(u64::MAX))
     }
 
     fn released(&mut self, hold: Span) {
         self.hold_max = self.hold_max.max(hold);
-        self.hold_total = self.hold_total + hold;
+        self.hold_total_ps += u128::from(hold.as_ps());
         let us = hold.as_ns() / 1_000;
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
         self.holds[bucket.min(HOLD_BUCKETS - 1)] += 1;

@@ -4,4 +4,5 @@ mod external;
 mod lacp;
 mod machine;
 mod peer;
+mod rebase;
 mod reorder;

@@ -2,7 +2,7 @@
 
 use bond::end::{Output, Partner, Plan};
 use bond::{Accept, End, LearningPorts, MemberId, Mode, Transmit};
-use machine::{Step, Time};
+use machine::{Rebase, Span, Step, Time};
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::Forwarding;
 use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
@@ -80,6 +80,19 @@ impl<P> EndState<P> {
         if let Role::Bonded(end) = &mut self.role {
             end.flush(now, out);
         }
+    }
+}
+
+impl<P> Rebase for EndState<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self { role, has_external_partner: _, armed, announced, stale_until } = self;
+        match role {
+            Role::Bonded(end) => end.rebase(by),
+            Role::Learning(_) | Role::External => {}
+        }
+        armed.rebase(by);
+        announced.rebase(by);
+        stale_until.rebase(by);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 use topology::{NetPort, NodeId};
 use vswitch::spread::FlowHash;
 use vswitch::{FLOOD, Forwarding, is_for_bridges};
@@ -48,6 +48,20 @@ impl StormControl {
     /// Whether one more may pass, of so many; it is counted.
     pub fn take(&mut self, now: Time, allowed: u32) -> bool {
         self.0.take(now, INTERVAL, allowed)
+    }
+}
+
+impl Rebase for Passed {
+    fn rebase(&mut self, by: Span) {
+        let Self { since, packets: _ } = self;
+        since.rebase(by);
+    }
+}
+
+impl Rebase for StormControl {
+    fn rebase(&mut self, by: Span) {
+        let Self(passed) = self;
+        passed.rebase(by);
     }
 }
 

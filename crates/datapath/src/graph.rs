@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bond::Transmit;
 use link::{Link, LinkSpec, Verdict};
-use machine::Time;
+use machine::{Rebase, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
 
@@ -148,6 +148,13 @@ impl Egress {
     /// The same, to be changed.
     pub fn link_mut(&mut self) -> Option<&mut Link> {
         (self.kind != EgressKind::Elsewhere).then_some(&mut self.link)
+    }
+}
+
+impl Rebase for Egress {
+    fn rebase(&mut self, by: Span) {
+        let Self { far: _, kind: _, link } = self;
+        link.rebase(by);
     }
 }
 

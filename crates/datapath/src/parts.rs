@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use machine::{Rebase, Span};
 use topology::{NetPort, NodeId};
 
 use crate::graph::{Egress, Graph, Tables};
@@ -82,5 +83,29 @@ impl<P> Graph<P> {
     /// Takes the place of a graph, some of whose packets go on here: what is for everybody and is on its way by a tree of `old` goes no further.
     pub const fn supersede(&mut self, old: &Self) {
         self.generation = old.generation + 1;
+    }
+}
+
+/// Packets have no moments, and timers are the driver's: after this, [`Graph::start`] asks for them anew.
+impl<P> Rebase for Graph<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self {
+            routes: _,
+            egress,
+            switches: _,
+            pipelines,
+            ends,
+            released: _,
+            pending: _,
+            generation: _,
+            actions: _,
+            passed,
+            spread: _,
+            paths: _,
+        } = self;
+        egress.raw.rebase(by);
+        pipelines.rebase(by);
+        ends.raw.rebase(by);
+        passed.rebase(by);
     }
 }

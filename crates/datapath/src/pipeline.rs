@@ -1,6 +1,6 @@
 //! Switches that do more than to forward: what their pipelines say is carried out here.
 
-use machine::{Span, Step, Time};
+use machine::{Rebase, Span, Step, Time};
 use topology::{NetPort, NodeId, PortId};
 use vswitch::{Action, FLOOD, Field, FlowKey, Forwarding, Pipeline};
 use wire::is_group;
@@ -22,6 +22,14 @@ pub struct Installed {
 impl Installed {
     pub(crate) fn new(pipeline: Box<dyn Pipeline>) -> Self {
         Self { pipeline, armed: Time::NEVER }
+    }
+}
+
+impl Rebase for Installed {
+    fn rebase(&mut self, by: Span) {
+        let Self { pipeline, armed } = self;
+        pipeline.rebase(by);
+        armed.rebase(by);
     }
 }
 

@@ -51,7 +51,7 @@ pub struct OrderRecord {
 pub(crate) fn order_between(before: &Counters, after: &Counters) -> OrderRecord {
     let grown = |count: fn(&Counters) -> u64| count(after).saturating_sub(count(before));
     let offered = grown(|counters| counters.offered);
-    let waited = Span::from_ps(grown(|counters| counters.hold_total.as_ps()));
+    let waited = Span::from_ps(after.hold_total_ps.saturating_sub(before.hold_total_ps) as u64);
     OrderRecord {
         offered,
         held: grown(|counters| counters.held),
@@ -263,7 +263,7 @@ mod tests {
             reordering: Some(Counters {
                 offered,
                 held: offered / 2,
-                hold_total: Span::from_us(wait_us),
+                hold_total_ps: u128::from(wait_us) * 1_000_000,
                 hold_max: Span::from_us(90),
                 ..Counters::default()
             }),

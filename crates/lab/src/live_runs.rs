@@ -319,7 +319,7 @@ fn blank(flow: &LiveFlow, goodput_bps: f64) -> FlowRecord {
 
 fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
     let (before, after) = (&did.before, &did.after);
-    let over = Span::from_ps(after.at.as_ps().saturating_sub(before.at.as_ps()));
+    let over = Span::from_ns(after.at.as_ns().saturating_sub(before.at.as_ns()));
     let links = links(fabric, &before.links, &after.links, over);
     let order = |id: BondEndId| {
         let end = &fabric.topology.bonds[id];
@@ -381,7 +381,7 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
         bytes: after.bytes.saturating_sub(before.bytes),
         drops: after.drops.saturating_sub(before.drops),
         cut: after.cut.saturating_sub(before.cut),
-        busy: Span::from_ps(after.busy.as_ps().saturating_sub(before.busy.as_ps())),
+        busy: after.busy.wrapping_sub(before.busy),
         queue_peak: after.queue_peak,
     }
 }

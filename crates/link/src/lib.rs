@@ -9,6 +9,7 @@
 //! a link is up is never asked on the path of a packet: one without carrier looks like one whose queue is always full.
 #![forbid(unsafe_code)]
 
+mod rebase;
 mod spec;
 
 use std::collections::VecDeque;
@@ -71,7 +72,8 @@ pub struct Counters {
     /// Packets lost because the carrier went: offered without one, or under way when it went.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u64,
-    /// Time spent transmitting what was accepted (zero without a rate).
+    /// Time spent transmitting what was accepted (zero without a rate). It is counted modulo 2^64 ps (213 days): [`Span::wrapping_sub`] gives what lies
+    /// between two readings.
     pub busy: Span,
     /// The most packets that waited at once.
     pub queue_peak: u32,
@@ -84,7 +86,7 @@ impl Counters {
         self.bytes += other.bytes;
         self.drops += other.drops;
         self.cut += other.cut;
-        self.busy = self.busy + other.busy;
+        self.busy = self.busy.wrapping_add(other.busy);
         self.queue_peak = self.queue_peak.max(other.queue_peak);
     }
 }
@@ -210,7 +212,7 @@ impl Link {
     fn count(&mut self, bytes: u32, busy: Span) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
-        self.busy = self.busy + busy;
+        self.busy = self.busy.wrapping_add(busy);
     }
 
     /// What it does to packets, when it has a carrier.

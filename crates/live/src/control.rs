@@ -6,7 +6,7 @@
 use std::fmt;
 
 use fabric::Overrides;
-use machine::Span;
+use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::convergence::UnconvergedBond;
@@ -227,7 +227,7 @@ impl fmt::Display for Applied {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// When this was read, since the process came up.
-    pub at: Span,
+    pub at: nanos::Span,
     /// The links, in the order of [`topology::Topology::links`].
     pub links: Vec<LinkCounters>,
     /// The ports of hosts, in the order of the hosts.
@@ -443,11 +443,11 @@ impl Refusals {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerCounters {
     /// Time in which it did not sleep.
-    pub busy: Span,
+    pub busy: nanos::Span,
     /// Frames of a shaped network that were handed to hosts.
     pub delivered: u64,
     /// How much later than due they were handed over, all together: divided by `delivered`, the mean.
-    pub late_total: Span,
+    pub late_total: nanos::Span,
     /// The latest one.
     pub late_max: Span,
 }

@@ -24,6 +24,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 use vswitch::Pipelines;
 
+pub use crate::clock::LIMIT as CLOCK_LIMIT;
 use crate::control::{self, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, StartupStatus, VERSION};
 use crate::namespace::Namespace;
 use crate::network::Network;
@@ -47,12 +48,14 @@ pub struct Options {
     /// End when standard input ends: the client that started it holds the other end, so it ends with that client however that
     /// one dies.
     pub ephemeral: bool,
+    /// How long its clock is to have run already, for tests of what happens after months.
+    pub clock_age: Duration,
 }
 
 impl Options {
     /// For a network of this name, whose switches have no pipelines.
     pub fn new(instance: &str, ephemeral: bool) -> Self {
-        Self { instance: instance.to_owned(), pipelines: Pipelines::default(), ephemeral }
+        Self { instance: instance.to_owned(), pipelines: Pipelines::default(), ephemeral, clock_age: Duration::ZERO }
     }
 }
 
@@ -165,6 +168,7 @@ impl Daemon {
         let null = fs::File::options().write(true).open("/dev/null").map_err(Error::path("/dev/null", "open it"))?;
         nix::unistd::dup2_stdout(&null).map_err(Error::system("close standard output"))?;
         tracing::info!("up");
+        keep_clock(&self.shared)?;
         loop {
             match self.wait()? {
                 Event::Client => match self.listener.accept() {
@@ -393,6 +397,22 @@ fn watch_devices(shared: &Arc<Shared>) {
     if let Err(error) = started {
         tracing::error!("carriers of devices are not watched: {error}");
     }
+}
+
+/// Starts the thread that sets the network's clock back now and then.
+fn keep_clock(shared: &Arc<Shared>) -> Result<(), Error> {
+    let shared = Arc::clone(shared);
+    let until_next = move || {
+        let mut guard = shared.network.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.as_mut().map(Network::set_clock_back)
+    };
+    let keep = move || {
+        while let Some(wait) = until_next() {
+            thread::sleep(wait);
+        }
+    };
+    let started = thread::Builder::new().name("clock".to_owned()).spawn(keep);
+    started.map(drop).map_err(|source| Error::System { step: "start the thread that keeps the clock", source })
 }
 
 fn refusal(error: &Error) -> Reply {

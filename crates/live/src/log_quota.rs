@@ -1,6 +1,6 @@
 //! How much may be written into the log about what somebody else can change at will: an end of a bond, a device's carrier.
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 
 /// Lines of one thing in a minute. A bond of eight members that comes up, or loses all of them and has them back, needs half of them.
 const LINES_MAX: u32 = 60;
@@ -43,6 +43,13 @@ impl LogQuota {
     /// How many lines were left out in a minute that is over at `now`; they are reported once.
     pub fn take_left_out(&mut self, now: Time) -> Option<u64> {
         (now >= self.due()).then(|| std::mem::take(&mut self.left_out))
+    }
+}
+
+impl Rebase for LogQuota {
+    fn rebase(&mut self, by: Span) {
+        let Self { until, lines: _, left_out: _ } = self;
+        until.rebase(by);
     }
 }
 

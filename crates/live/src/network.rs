@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabric::{Fabric, Overrides, Source};
 use link::LinkSpec;
+use machine::Rebase as _;
 use topology::{BondEnd, LinkId, Node, NodeId, NullDevice, Rerouting, Routes, Side};
 use vswitch::{Pipelines, Spread};
 
@@ -75,7 +77,7 @@ impl Network {
             mark,
             hosts_path,
             hosts_max: (files_max.saturating_sub(FILES_SPARE) / FILES_PER_HOST).min(u64::from(u16::MAX)) as u32,
-            clock: Clock::start(),
+            clock: Clock::start(options.clock_age),
             source: Source { name: String::new(), text: String::new() },
             overrides: Overrides::default(),
             hosts: Vec::new(),
@@ -382,7 +384,7 @@ impl Network {
             shaped: fabric.is_some_and(|fabric| fabric.topology.is_shaped()),
             spread: fabric.map(|fabric| fabric.spread).unwrap_or_default(),
             workers: self.plane.as_ref().map_or(0, DataPlane::workers),
-            uptime_ms: self.clock.now().as_ns() / 1_000_000,
+            uptime_ms: self.clock.uptime().as_ns() / 1_000_000,
         }
     }
 
@@ -397,6 +399,21 @@ impl Network {
         let names = links.iter().map(|link| fabric.topology.numbered_link_name(*link)).collect();
         self.connect(&links);
         Ok(LinksSet { links: names, changed, up })
+    }
+
+    /// Sets the clock back if it is time, and all that goes by it. How long it is until the next time.
+    pub fn set_clock_back(&mut self) -> Duration {
+        loop {
+            let by = match self.clock.set_back() {
+                Ok(by) => by,
+                Err(wait) => return wait,
+            };
+            self.carrier_log.rebase(by);
+            if let Some(plane) = &mut self.plane {
+                plane.set_back(self.clock, by);
+            }
+            tracing::info!("the clock was set back by {} days", by.as_secs_f64() / 86_400.0);
+        }
     }
 
     /// What has been counted.

@@ -5,6 +5,7 @@ mod pipelines;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use fabric::{Overrides, Source};
 use live::{Instance, StartOptions};
@@ -35,11 +36,14 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
             // What tests of pipelines call their networks.
             let pipelines = match instance {
                 "translating" => pipelines::translating(),
-                "greeting" => pipelines::greeting(),
+                "greeting" | "aged" => pipelines::greeting(),
                 "circling" => pipelines::circling(),
                 _ => options.pipelines,
             };
-            let options = live::daemon::Options { pipelines, ..options };
+            // A test of what happens after months calls its network so: its clock is set back in a few seconds, for the first time.
+            let soon = || live::daemon::CLOCK_LIMIT.saturating_sub(Duration::from_secs(8));
+            let clock_age = if instance == "aged" { soon() } else { Duration::ZERO };
+            let options = live::daemon::Options { pipelines, clock_age, ..options };
             live::daemon::serve(&options)?;
         }
         ["up", name, file] => up(name, file)?,

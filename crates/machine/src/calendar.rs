@@ -14,17 +14,22 @@
 //! The bucket width follows the density of events: every [`EPOCH`] pops it is set anew if it is far off.
 
 use core::cmp::Reverse;
+use core::marker::PhantomData;
 use core::mem;
 use std::collections::BinaryHeap;
 
-use crate::Time;
+use crate::time::{Pico, Time, Unit};
 
 /// How many buckets the ring has. Two streams of the lists' heads are hot: those around now, and those one link's delay ahead.
 const BUCKETS: usize = 1 << 14;
-/// Width of a bucket at first, as a power of two of picoseconds: 2^18 ps = 262 ns, right for some ten million events a second.
-const FIRST_SHIFT: u32 = 18;
+/// Width of a bucket at first, as a power of two of units: 2^18 ps = 262 ns, right for some ten million events a second.
+const fn first_shift<U: Unit>() -> u32 {
+    last_shift::<U>() - 22
+}
 /// Wider buckets than 2^40 ps (1 s) would gain nothing.
-const LAST_SHIFT: u32 = 40;
+const fn last_shift<U: Unit>() -> u32 {
+    U::PER_SECOND.ilog2() + 1
+}
 /// Up to so many events of the current bucket are kept in order by looking at each.
 const FEW: usize = 32;
 /// Pops between two looks at the bucket width.
@@ -37,7 +42,8 @@ const NIL: u32 = u32::MAX;
 /// Push and pop cost the same whatever the number of events, and neither allocates once the queue has held as many
 /// events as it will. What is popped is taken out by [`Default`], so that events need not be `Copy`.
 #[derive(Clone, Debug)]
-pub struct Calendar<T> {
+pub struct Calendar<T, U = Pico> {
+    unit: PhantomData<U>,
     /// A bucket is `time >> shift`.
     shift: u32,
     /// No narrower than this: at narrower buckets too much lay beyond the horizon.
@@ -160,17 +166,18 @@ impl Bitmap {
     }
 }
 
-impl<T: Default> Default for Calendar<T> {
+impl<T: Default, U: Unit> Default for Calendar<T, U> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Default> Calendar<T> {
+impl<T: Default, U: Unit> Calendar<T, U> {
     /// An empty queue.
     pub fn new() -> Self {
         Self {
-            shift: FIRST_SHIFT,
+            unit: PhantomData,
+            shift: first_shift::<U>(),
             shift_min: 0,
             at: 0,
             current: Vec::with_capacity(64),
@@ -201,8 +208,8 @@ impl<T: Default> Calendar<T> {
     ///
     /// What nearly every event needs stands here and calls nothing, so that it costs no saving of registers.
     #[inline]
-    pub fn push(&mut self, time: Time, event: T) {
-        let time = time.as_ps();
+    pub fn push(&mut self, time: Time<U>, event: T) {
+        let time = time.units();
         let bucket = time >> self.shift;
         // Ahead by 1 ..= BUCKETS - 1; what lies behind wraps to a large number.
         let is_within_ring = bucket.wrapping_sub(self.at).wrapping_sub(1) < BUCKETS as u64 - 1;
@@ -283,17 +290,17 @@ impl<T: Default> Calendar<T> {
 
     /// Takes the next event.
     #[inline]
-    pub fn pop(&mut self) -> Option<(Time, T)> {
+    pub fn pop(&mut self) -> Option<(Time<U>, T)> {
         self.pop_until(Time::NEVER)
     }
 
     /// Takes the next event unless it lies after `limit`.
     #[inline]
-    pub fn pop_until(&mut self, limit: Time) -> Option<(Time, T)> {
-        if self.current.is_empty() && !self.turn(limit.as_ps()) {
+    pub fn pop_until(&mut self, limit: Time<U>) -> Option<(Time<U>, T)> {
+        if self.current.is_empty() && !self.turn(limit.units()) {
             return None;
         }
-        if self.current.last()?.time > limit.as_ps() {
+        if self.current.last()?.time > limit.units() {
             return None;
         }
         let due = self.current.pop()?;
@@ -301,19 +308,19 @@ impl<T: Default> Calendar<T> {
         if self.epoch.pops == EPOCH {
             self.adapt(due.time);
         }
-        Some((Time::from_ps(due.time), due.event))
+        Some((Time::from_units(due.time), due.event))
     }
 
     /// When the next event is due. Looks only; costs as much as its bucket is full.
-    pub fn next_time(&self) -> Option<Time> {
+    pub fn next_time(&self) -> Option<Time<U>> {
         if let Some(due) = self.current.last() {
-            return Some(Time::from_ps(due.time));
+            return Some(Time::from_units(due.time));
         }
         if let Some(due) = self.after.first() {
-            return Some(Time::from_ps(due.time));
+            return Some(Time::from_units(due.time));
         }
         if self.listed == 0 {
-            return self.far.peek().map(|far| Time::from_ps(far.key.0.0));
+            return self.far.peek().map(|far| Time::from_units(far.key.0.0));
         }
         let slot = self.filled.next((self.at as usize + 1) % BUCKETS);
         let mut node = self.heads[slot];
@@ -322,7 +329,7 @@ impl<T: Default> Calendar<T> {
             earliest = earliest.min(*time);
             node = *next;
         }
-        Some(Time::from_ps(earliest))
+        Some(Time::from_units(earliest))
     }
 
     /// Moves on to what is left of the bucket, or to the next one that holds something, unless it begins after `limit`. False if none is reached.
@@ -403,10 +410,10 @@ impl<T: Default> Calendar<T> {
     fn adapt(&mut self, now: u64) {
         let far = self.far_pushes - self.epoch.far_pushes_before;
         if far > u64::from(EPOCH / 8) {
-            self.shift_min = (self.shift + 1).min(LAST_SHIFT);
+            self.shift_min = (self.shift + 1).min(last_shift::<U>());
         }
         let distance = (now.saturating_sub(self.epoch.start) / u64::from(EPOCH)).max(1);
-        let ideal = (distance.ilog2() + 1).clamp(self.shift_min, LAST_SHIFT);
+        let ideal = (distance.ilog2() + 1).clamp(self.shift_min, last_shift::<U>());
         self.epoch = Epoch { start: now, pops: 0, far_pushes_before: self.far_pushes };
         if ideal.abs_diff(self.shift) >= 2 || self.shift < self.shift_min {
             self.rebuild(ideal, now);
@@ -427,7 +434,7 @@ impl<T: Default> Calendar<T> {
         self.at = now >> shift;
         self.far_at = u64::MAX;
         for Due { time, event } in all {
-            self.push(Time::from_ps(time), event);
+            self.push(Time::from_units(time), event);
         }
         self.epoch = Epoch { far_pushes_before: self.far_pushes, ..epoch };
     }
@@ -436,6 +443,7 @@ impl<T: Default> Calendar<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Time;
     use proptest::prelude::*;
 
     fn drain(calendar: &mut Calendar<u32>) -> Vec<(u64, u32)> {
@@ -445,12 +453,12 @@ mod tests {
     #[test]
     fn equal_times_leave_in_the_order_of_their_pushes_also_across_the_horizon() {
         let mut calendar = Calendar::new();
-        let far = Time::from_ps((BUCKETS as u64 + 7) << FIRST_SHIFT);
+        let far = Time::from_ps((BUCKETS as u64 + 7) << first_shift::<Pico>());
         calendar.push(far, 1_u32);
         calendar.push(far, 2);
         // The first pop moves the horizon beyond `far`.
-        calendar.push(Time::from_ps(20 << FIRST_SHIFT), 0);
-        assert_eq!(calendar.pop(), Some((Time::from_ps(20 << FIRST_SHIFT), 0)));
+        calendar.push(Time::from_ps(20 << first_shift::<Pico>()), 0);
+        assert_eq!(calendar.pop(), Some((Time::from_ps(20 << first_shift::<Pico>()), 0)));
         calendar.push(far, 3);
         assert_eq!(drain(&mut calendar).iter().map(|e| e.1).collect::<Vec<_>>(), [1, 2, 3]);
     }
@@ -565,7 +573,7 @@ mod tests {
             2 => (0_u64..(1 << 36)).prop_map(Op::Push),
             1 => (0_u64..(1 << 50)).prop_map(Op::Push),
             // The edges of buckets and of the horizon.
-            2 => (BUCKETS as u64 - 2..BUCKETS as u64 + 3, 0_u64..2).prop_map(|(n, off)| Op::Push((n << FIRST_SHIFT) - off)),
+            2 => (BUCKETS as u64 - 2..BUCKETS as u64 + 3, 0_u64..2).prop_map(|(n, off)| Op::Push((n << first_shift::<Pico>()) - off)),
             1 => (0_u64..3, 1_u32..90).prop_map(|(ahead, count)| Op::Burst(ahead, count)),
             1 => (0_u64..(1 << 19), 1_u32..90).prop_map(|(ahead, count)| Op::Burst(ahead, count)),
             10 => Just(Op::Pop),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use machine::{Step, Time};
+use machine::{Rebase, Step, Time};
 use topology::{NodeId, PortId, Topology};
 
 use crate::{Field, FlowKey};
@@ -11,8 +11,9 @@ use crate::{Field, FlowKey};
 /// What a switch does with each packet: the pipeline of `OpenFlow`'s model of a switch, and the control machine behind it. A switch without one
 /// forwards along the routes, as [`Action::Normal`] does.
 ///
-/// No clock, no socket: the same pipeline works on frames and on simulated packets.
-pub trait Pipeline: fmt::Debug + Send {
+/// No clock, no socket: the same pipeline works on frames and on simulated packets. What it keeps of the times that it is given goes along when the clock is
+/// set back ([`Rebase`]).
+pub trait Pipeline: fmt::Debug + Send + Rebase {
     /// A packet has come in by this port of the switch: adds what is to be done, in order. Without an action it is dropped.
     ///
     /// A bond is known by the port of its first member.

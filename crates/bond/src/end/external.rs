@@ -4,7 +4,7 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-use machine::{Time, mix};
+use machine::{Rebase, Span, Time, mix};
 use wire::ethertype::{LLDP, SLOW};
 
 use super::{End, Plan, hello};
@@ -210,5 +210,13 @@ impl<P: Framed> End<P> {
             Some(kind) if kind == LLDP.to_be_bytes() => hello(frame).is_some() && speaks(),
             _ => summary.kind == Kind::Slow,
         }
+    }
+}
+
+impl<P> Rebase for External<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self { peer, config: _, is_asked: _, in_turn: _, resequencer } = self;
+        peer.rebase(by);
+        resequencer.rebase(by);
     }
 }

@@ -1,6 +1,6 @@
 //! Churn detection (6.4.17): an end that should come in sync, and does not.
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 
 /// An end that is not in sync for so long churns (6.4.4, `Actor_Churn_Time` and `Partner_Churn_Time`).
 pub const CHURN_TIME: Span = Span::from_secs(60);
@@ -47,5 +47,12 @@ impl Churn {
 
     pub(super) fn deadline(&self) -> Time {
         if self.state == ChurnState::Monitor { self.timer } else { Time::NEVER }
+    }
+}
+
+impl Rebase for Churn {
+    fn rebase(&mut self, by: Span) {
+        let Self { state: _, timer } = self;
+        timer.rebase(by);
     }
 }

@@ -1,6 +1,6 @@
 //! How often something may happen.
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 
 /// At most `N` times in any second.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,13 @@ impl<const N: usize> Pace<N> {
         self.times[self.oldest] = Some(now);
         self.oldest = (self.oldest + 1) % N;
         true
+    }
+}
+
+impl<const N: usize> Rebase for Pace<N> {
+    fn rebase(&mut self, by: Span) {
+        let Self { times, oldest: _ } = self;
+        times.rebase(by);
     }
 }
 

@@ -1,6 +1,6 @@
 //! One port: what it is, what it knows of its partner, and where its machines stand.
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 use wire::{LacpInfo, LacpRepr, LacpState, MarkerRepr};
 
 use super::WAITS_MAX;
@@ -206,5 +206,44 @@ impl Port {
         .filter(|&time| time > now)
         .min()
         .unwrap_or(Time::NEVER)
+    }
+}
+
+impl Rebase for Port {
+    fn rebase(&mut self, by: Span) {
+        let Self {
+            mac: _,
+            carrier: _,
+            actor: _,
+            partner: _,
+            heard: _,
+            receive: _,
+            current_while,
+            periodic: _,
+            periodic_timer,
+            mux: _,
+            wait_while,
+            selected: _,
+            aggregator: _,
+            actor_churn,
+            partner_churn,
+            ntt: _,
+            sent,
+            pending: _,
+            taken,
+            marker: _,
+            answered,
+            looped_until,
+            counters: _,
+        } = self;
+        current_while.rebase(by);
+        periodic_timer.rebase(by);
+        wait_while.rebase(by);
+        actor_churn.rebase(by);
+        partner_churn.rebase(by);
+        sent.rebase(by);
+        taken.rebase(by);
+        answered.rebase(by);
+        looped_until.rebase(by);
     }
 }

@@ -2,7 +2,7 @@
 
 use core::cmp::Ordering;
 
-use machine::Time;
+use machine::{Rebase, Span, Time};
 
 use super::seen::Seen;
 use super::slots::Slots;
@@ -288,6 +288,25 @@ impl<P> Reorder<P> for BySequence<P> {
 
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+}
+
+impl<P> Rebase for BySequence<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self {
+            config: _,
+            members: _,
+            epoch: _,
+            epoch_before: _,
+            next: _,
+            top: _,
+            newest: _,
+            seen: _,
+            slots,
+            stale: _,
+            counters: _,
+        } = self;
+        slots.rebase(by);
     }
 }
 

@@ -1,6 +1,6 @@
 //! In order by TCP's own numbers (RFC 9293): the peer is external.
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 use serde::{Deserialize, Serialize};
 use wire::tcp_flags::{FIN, RST, SYN};
 
@@ -448,6 +448,14 @@ impl<P> Reorder<P> for ByTcp<P> {
 
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+}
+
+impl<P> Rebase for ByTcp<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self { config: _, members: _, flows, slots, waits: _, free: _, skew: _, counters: _ } = self;
+        flows.rebase(by);
+        slots.rebase(by);
     }
 }
 

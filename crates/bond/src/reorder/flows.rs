@@ -1,6 +1,6 @@
 //! The flows that are watched: a table of fixed size, by sets, in which the flow that was idle for longest makes room.
 
-use machine::{Time, mix};
+use machine::{Rebase, Span, Time, mix};
 
 use super::slots::NIL;
 use super::{Error, MEMBERS, ORIGIN};
@@ -153,6 +153,28 @@ impl core::ops::IndexMut<u32> for Flows {
     #[inline]
     fn index_mut(&mut self, at: u32) -> &mut Flow {
         &mut self.entries[at as usize]
+    }
+}
+
+impl Rebase for Flow {
+    fn rebase(&mut self, by: Span) {
+        let Self { expected: _, first: _, last: _, behind: _, carried: _, used, gap, newest: _ } = self;
+        used.rebase(by);
+        gap.rebase(by);
+    }
+}
+
+impl Rebase for Gap {
+    fn rebase(&mut self, by: Span) {
+        let Self { from: _, to: _, since } = self;
+        since.rebase(by);
+    }
+}
+
+impl Rebase for Flows {
+    fn rebase(&mut self, by: Span) {
+        let Self { keys: _, entries, seed: _, recent: _ } = self;
+        entries.rebase(by);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where packets wait: a fixed number of places, threaded by arrival so that the oldest is found at once.
 
-use machine::Time;
+use machine::{Rebase, Span, Time};
 
 /// The end of a list.
 pub(super) const NIL: u32 = u32::MAX;
@@ -77,6 +77,20 @@ impl<P> Slots<P> {
         }
         self.len -= 1;
         (packet, arrived)
+    }
+}
+
+impl<P> Rebase for Slots<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self { places, oldest: _, newest: _, len: _ } = self;
+        places.rebase(by);
+    }
+}
+
+impl<P> Rebase for Slot<P> {
+    fn rebase(&mut self, by: Span) {
+        let Self { packet: _, arrived, older: _, newer: _ } = self;
+        arrived.rebase(by);
     }
 }
 

@@ -1,7 +1,7 @@
 //! balance-tlb's choice: a hash bucket stays on the member that had the most room when the bucket was first used; every
 //! interval all buckets are free again, and weigh as much as they sent in the interval before.
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 
 use super::Table;
 use crate::member::Member;
@@ -106,4 +106,11 @@ fn roomiest(table: &Table, members: &[Option<Member>], loads: &[u64; MEMBERS_MAX
         }
     }
     best.map(|(_, member)| member)
+}
+
+impl Rebase for Tlb {
+    fn rebase(&mut self, by: Span) {
+        let Self { buckets: _, loads: _, unbalanced: _, next } = self;
+        next.rebase(by);
+    }
 }

@@ -49,7 +49,7 @@ fn order_is_repaired_across_the_wrap() {
     assert_eq!(bench.machine.deadline(), None);
     let counters = bench.machine.counters();
     assert_eq!((counters.offered, counters.held, counters.repaired, counters.waiting_peak), (5, 2, 2, 2));
-    assert_eq!((counters.hold_max, counters.hold_total), (Span::from_us(2), Span::from_us(4)));
+    assert_eq!((counters.hold_max, counters.hold_total_ps), (Span::from_us(2), 4_000_000));
     assert_eq!(counters.given_up.total(), 0);
 }
 

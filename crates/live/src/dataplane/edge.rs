@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use bond::end::{Output, Received};
 use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
 use datapath::{Driver, Loss, Owner, Tag, Timer};
-use machine::Time;
+use machine::{Time, nanos};
 use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
 use wire::{VirtioNetPacket, checksum};
@@ -117,7 +117,7 @@ impl Edge {
         let late = now.since(due);
         let counters = &mut self.state.counters;
         counters.delivered += 1;
-        counters.late_total = counters.late_total + late;
+        counters.late_total = counters.late_total + nanos::Span::from_ns(late.as_ns());
         counters.late_max = counters.late_max.max(late);
         if !self.state.flows.observe(now, packet.forwarding.hash, packet.number, packet.ethernet()) {
             self.state.refused.unwatched_flows += 1;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use datapath::Timer;
-use machine::Time;
+use machine::{Rebase, Span, Time};
 use topology::{BondEndId, NetPort};
 
 use super::pool::Packet;
@@ -146,6 +146,22 @@ impl Flight {
     }
 }
 
+impl Rebase for Flight {
+    fn rebase(&mut self, by: Span) {
+        let Self { heap, slots: _, free: _, added: _ } = self;
+        let mut keys = std::mem::take(heap).into_vec();
+        keys.rebase(by);
+        *heap = keys.into();
+    }
+}
+
+impl Rebase for Key {
+    fn rebase(&mut self, by: Span) {
+        let Self { at, number: _, slot: _ } = self;
+        at.rebase(by);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +194,20 @@ mod tests {
             });
         }
         assert_eq!((order, flight.len()), (vec![1, 3, 4, 9, 2], 1));
+    }
+
+    #[test]
+    fn what_is_under_way_keeps_its_order_when_the_clock_is_set_back() {
+        let mut pool = Pool::new(10, 1_000, Depot::default());
+        let mut flight = Flight::default();
+        for (number, ns) in [1_030, 1_010, 1_020, 1_010].into_iter().enumerate() {
+            flight.add(arrival(&mut pool, number, Time::from_ns(ns), 0));
+        }
+        flight.add_timer(Time::NEVER, Due::Log(BondEndId(0)));
+        flight.rebase(Span::from_ns(1_000));
+        assert!(flight.take_due(Time::from_ns(9)).is_none());
+        let order: Vec<_> = flight.drain().map(|it| (it.at.as_ns(), it.packet.forwarding.to.0)).collect();
+        assert_eq!(order, [(10, 1), (10, 3), (20, 2), (30, 0)]);
     }
 
     #[test]

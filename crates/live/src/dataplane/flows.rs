@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time};
 use transport::reordering::Meter;
 use vswitch::spread::FlowHash;
 use vswitch::{FlowKey, tcp_segment};
@@ -131,6 +131,21 @@ impl Flows {
     pub fn report(&self) -> Vec<FlowCounters> {
         let report = |flow: &Flow| FlowCounters { from: flow.from, to: flow.to, reordering: flow.meter.counters() };
         self.watched.iter().map(report).collect()
+    }
+}
+
+impl Rebase for Flows {
+    fn rebase(&mut self, by: Span) {
+        let Self { slots: _, watched, search_at } = self;
+        watched.rebase(by);
+        search_at.rebase(by);
+    }
+}
+
+impl Rebase for Flow {
+    fn rebase(&mut self, by: Span) {
+        let Self { hash: _, from: _, to: _, meter: _, seen } = self;
+        seen.rebase(by);
     }
 }
 

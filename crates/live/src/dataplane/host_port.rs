@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use datapath::StormControl;
+use machine::{Rebase, Span};
 use vswitch::fragments::{Coalesced, Fragments};
 use vswitch::segmentation::Coalescer;
 
@@ -239,5 +240,12 @@ impl HostPort {
             Attached::Tap(tap) => Some(tap),
             Attached::Devices(_) => None,
         }
+    }
+}
+
+impl Rebase for HostPort {
+    fn rebase(&mut self, by: Span) {
+        let Self { attached: _, is_transmit_only: _, sockets: _, joining: _, traffic: _, storm_control } = self;
+        storm_control.rebase(by);
     }
 }

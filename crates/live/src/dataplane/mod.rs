@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
+use machine::{Rebase as _, Span};
 use topology::{BondEndId, LinkId, NodeId, Rerouting};
 
 use crate::Error;
@@ -87,6 +88,14 @@ impl DataPlane {
         let parts = old.carried_over(&self.plan, &plan, attached, self.clock.now());
         *self = Self::run(Arc::new(plan), self.clock, &pollers, parts);
         Ok(())
+    }
+
+    /// Goes on by `clock`, which is its own one set back by `by`. Workers stop for as long as that takes, as they do for a change.
+    pub fn set_back(&mut self, clock: Clock, by: Span) {
+        let pollers: Vec<_> = self.workers.iter().map(|worker| Arc::clone(&worker.poller)).collect();
+        let mut parts = self.stop();
+        parts.rebase(by);
+        *self = Self::run(Arc::clone(&self.plan), clock, &pollers.into(), parts);
     }
 
     /// Stops the workers. What they own, and what they had handed to each other, as one.
@@ -185,7 +194,7 @@ impl DataPlane {
     /// What has been counted so far.
     pub fn counters(&self) -> Counters {
         let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask).collect();
-        let at = self.clock.now() - machine::Time::ZERO;
+        let at = self.clock.uptime();
         // A worker that panicked does not answer; the daemon ends on that elsewhere.
         let reports = replies.into_iter().filter_map(|reply| reply.recv().ok());
         parts::Report::sum(reports, &self.plan, at)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use datapath::{Graph, Owner};
-use machine::{Span, Time};
+use machine::{Rebase, Span, Time, nanos};
 use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, Side, TiSlice, TiVec};
 use vswitch::FLOOD;
 
@@ -225,6 +225,24 @@ impl Parts {
     }
 }
 
+impl Rebase for Parts {
+    fn rebase(&mut self, by: Span) {
+        let Self { graph, edge } = self;
+        graph.rebase(by);
+        edge.rebase(by);
+    }
+}
+
+impl Rebase for EdgeState {
+    fn rebase(&mut self, by: Span) {
+        let Self { ports, flight, forwarded: _, quotas, entered: _, flows, refused: _, counters: _ } = self;
+        ports.rebase(by);
+        flight.rebase(by);
+        quotas.raw.rebase(by);
+        flows.rebase(by);
+    }
+}
+
 fn none<T>(n: usize) -> Vec<Option<T>> {
     (0..n).map(|_| None).collect()
 }
@@ -355,7 +373,7 @@ impl Report {
     }
 
     /// Adds up what all workers have counted.
-    pub fn sum(reports: impl IntoIterator<Item = Self>, plan: &Plan, at: Span) -> Counters {
+    pub fn sum(reports: impl IntoIterator<Item = Self>, plan: &Plan, at: nanos::Span) -> Counters {
         let mut counters = blank_counters(plan, at);
         let mut forwarded = BTreeMap::new();
         for mut report in reports {
@@ -406,7 +424,7 @@ fn forwarded(counts: &[Box<[u64]>]) -> Vec<(usize, usize, u64)> {
 }
 
 /// Counters with all names and no counts.
-fn blank_counters(plan: &Plan, at: Span) -> Counters {
+fn blank_counters(plan: &Plan, at: nanos::Span) -> Counters {
     let fabric = plan.fabric();
     let name = |id: NodeId| fabric.topology.nodes[id].name.clone();
     let links = fabric.topology.links.iter();

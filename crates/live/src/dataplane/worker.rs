@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
 use datapath::Graph;
-use machine::{Span, Time};
+use machine::{Span, Time, nanos};
 use topology::{BondEndId, LinkId, Routes};
 
 use super::RING_FRAMES;
@@ -197,7 +197,7 @@ impl Worker {
 
     fn count_busy(&mut self, now: Time) {
         let counters = &mut self.edge.state.counters;
-        counters.busy = counters.busy + now.since(self.awake_since);
+        counters.busy = counters.busy + nanos::Span::from_ns(now.since(self.awake_since).as_ns());
         self.awake_since = now;
     }
 

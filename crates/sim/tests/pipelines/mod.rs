@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use machine::{Span, Step, Time};
+use machine::{Rebase, Span, Step, Time};
 use topology::{HostAddress, NodeId, PortId, Topology};
 use vswitch::{Action, Field, FlowKey, PacketOut, Pipeline, Pipelines};
 use wire::{EthernetRepr, LLDP_NEAREST_BRIDGE, LldpRepr, ethertype};
@@ -41,6 +41,12 @@ impl Translator {
         let of = [VIRTUAL, SERVER].map(|host| topology.address(host).expect("it is a host").clone());
         let monitor = topology.peers(switch).position(|peer| peer == MONITOR).expect("the monitor is at this switch");
         Self { of, monitor: PortId(monitor as u16) }
+    }
+}
+
+impl Rebase for Translator {
+    fn rebase(&mut self, _: Span) {
+        let Self { of: _, monitor: _ } = self;
     }
 }
 
@@ -113,6 +119,13 @@ impl Greeter {
     }
 }
 
+impl Rebase for Greeter {
+    fn rebase(&mut self, by: Span) {
+        let Self { mac: _, to_switches: _, heard: _, next, outbox: _ } = self;
+        next.rebase(by);
+    }
+}
+
 impl Pipeline for Greeter {
     fn process(&mut self, _: Time, in_port: PortId, key: &FlowKey, actions: &mut Vec<Action>) {
         if key.ethertype == ethertype::LLDP {
@@ -140,6 +153,10 @@ impl Pipeline for Greeter {
 pub fn circling() -> Pipelines {
     #[derive(Debug)]
     struct Second;
+
+    impl Rebase for Second {
+        fn rebase(&mut self, _: Span) {}
+    }
 
     impl Pipeline for Second {
         fn process(&mut self, _: Time, _: PortId, _: &FlowKey, actions: &mut Vec<Action>) {

@@ -1,0 +1,85 @@
+//! A link whose clock is set back.
+
+use machine::{Rebase, Span};
+
+use crate::Link;
+
+impl Rebase for Link {
+    fn rebase(&mut self, by: Span) {
+        let Self {
+            idle_at,
+            byte_ps: _,
+            earliest,
+            starts,
+            spec: _,
+            packets: _,
+            bytes: _,
+            busy: _,
+            queue_peak: _,
+            drops: _,
+            lost: _,
+            last: _,
+            cut: _,
+        } = self;
+        idle_at.rebase(by);
+        earliest.rebase(by);
+        starts.rebase(by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LinkSpec, Verdict};
+    use machine::{Rng, Time};
+
+    #[test]
+    fn a_link_that_was_busy_for_213_days_still_counts() {
+        let mut link = Link::new(LinkSpec { rate_bps: Some(1_000_000_000), ..LinkSpec::default() });
+        link.busy = Span::from_ps(u64::MAX);
+        let before = link.counters();
+        link.offer(Time::ZERO, 1_000);
+        assert_eq!(link.counters().busy.wrapping_sub(before.busy), Span::from_us(8));
+        let mut sum = before;
+        sum.add(&link.counters());
+        assert_eq!(sum.busy.wrapping_sub(before.busy), Span::from_ps(8_000_000 - 1));
+    }
+
+    /// Whatever happens to a link, it goes on alike by a clock that is set back meanwhile.
+    #[test]
+    fn a_link_does_not_see_that_its_clock_is_set_back() {
+        for (seed, rate_bps) in [(1, None), (2, Some(10_000_000)), (3, Some(999_999_937))] {
+            let mut rng = Rng::new(seed);
+            let spec = LinkSpec { rate_bps, delay: Span::from_us(300), queue_packets: Some(5), overhead_bytes: 24 };
+            let (mut link, mut same) = (Link::new(spec), Link::new(spec));
+            let mut now = Time::ZERO + Span::from_secs(10);
+            let mut back = Span::ZERO;
+            for step in 0..20_000 {
+                now += Span::from_ns(u64::from(rng.below(3_000_000)));
+                if rng.below(12) == 0 && now - (Time::ZERO + back) > Span::from_secs(1) {
+                    let by = Span::from_us(u64::from(rng.below(500_000)));
+                    link.rebase(by);
+                    back = back + by;
+                }
+                let shown = Time::ZERO + (now - (Time::ZERO + back));
+                match rng.below(20) {
+                    0 => [&mut link, &mut same].into_iter().for_each(Link::cut),
+                    1 => [&mut link, &mut same].into_iter().for_each(Link::heal),
+                    2 => {
+                        let other = LinkSpec { delay: Span::from_us(u64::from(rng.below(900))), ..spec };
+                        link.reconfigure(shown, other);
+                        same.reconfigure(now, other);
+                    }
+                    _ => {}
+                }
+                let bytes = 40 + rng.below(1_460);
+                let verdict = match link.offer(shown, bytes) {
+                    Verdict::Arrives(at) => Verdict::Arrives(at + back),
+                    Verdict::Dropped => Verdict::Dropped,
+                };
+                assert_eq!(verdict, same.offer(now, bytes), "step {step} of seed {seed}");
+            }
+            assert_eq!(link.counters(), same.counters());
+        }
+    }
+}
