@@ -10,11 +10,11 @@ use store::client::ClientConfig;
 use store::protocol::{Answer, Error};
 
 use super::entries::{self, CARS};
+use super::history;
 use super::history::LiveReader;
 use super::nodes::Nodes;
 use super::recorder::Recorder;
-use super::{conclude, history};
-use crate::cluster_record::ClusterRecord;
+use crate::measure::cluster_record::ClusterRecord;
 
 /// How soon the client asks elsewhere, and again: what is measured is the election, not the client's patience.
 const ATTEMPT: Span = Span::from_ms(50);
@@ -49,7 +49,7 @@ pub(super) fn run(nodes: &mut Nodes, load: &ClusterLoad) -> Result<ClusterRecord
     nodes.wait_until_caught_up()?;
     history::read_all(&mut LiveReader::new(nodes, clock)?, &mut recorder)?;
     let resident = nodes.resident_max_bytes();
-    Ok(ClusterRecord { resident_max_bytes: resident, faults: happened, ..conclude(&recorder) })
+    Ok(ClusterRecord { resident_max_bytes: resident, faults: happened, ..history::conclude(&recorder) })
 }
 
 fn config() -> ClientConfig {

@@ -13,6 +13,7 @@ use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};
 use super::entries::{self, CARS, container};
 use super::nodes::Nodes;
 use super::recorder::Recorder;
+use crate::measure::cluster_record::ClusterRecord;
 
 /// One read after the run.
 const READ: Duration = Duration::from_secs(30);
@@ -21,11 +22,11 @@ const READER: u32 = u32::MAX;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Judged {
-    pub lost_writes: Option<u64>,
-    pub linearizable: Option<bool>,
-    pub counterexample: Option<String>,
-    pub checked: u64,
+struct Judged {
+    lost_writes: Option<u64>,
+    linearizable: Option<bool>,
+    counterexample: Option<String>,
+    checked: u64,
 }
 
 type Told = Operation<Input, Output>;
@@ -127,8 +128,25 @@ fn number_of(path: &tree::Path) -> Option<u32> {
     rest.split('/').next()?.parse().ok()
 }
 
+/// Checks what was recorded, and puts down what came of it.
+pub(super) fn conclude(recorder: &Recorder) -> ClusterRecord {
+    let judged = judge(recorder);
+    ClusterRecord {
+        operations: recorder.operations(),
+        failed: recorder.failed,
+        first_failure: recorder.first_failure.clone(),
+        lost_writes: judged.lost_writes,
+        linearizable: judged.linearizable,
+        counterexample: judged.counterexample,
+        checked: judged.checked,
+        unavailable_max_seconds: recorder.unavailable_max_seconds(),
+        resident_max_bytes: None,
+        faults: Vec::new(),
+    }
+}
+
 /// Checks what was recorded.
-pub(super) fn judge(recorder: &Recorder) -> Judged {
+fn judge(recorder: &Recorder) -> Judged {
     let Some(history) = recorder.history() else {
         return Judged { lost_writes: None, linearizable: None, counterexample: None, checked: 0 };
     };

@@ -5,7 +5,7 @@ use machine::{Span, Time};
 use sim::linearizability::entry::{Input, Output};
 use sim::linearizability::{History, Ticket};
 
-use crate::cluster_record::{Latencies, OperationRecord};
+use crate::measure::cluster_record::{Latencies, OperationRecord};
 
 /// Operations that are remembered to be checked; of longer runs nobody says whether they are linearizable.
 const HISTORY_MAX: usize = 400_000;

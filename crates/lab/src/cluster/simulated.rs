@@ -16,11 +16,11 @@ use sim::linearizability::entry::{Action, Change, Input, Leaf, Output};
 use store::protocol::{Answer, Error, RequestBody};
 
 use super::entries::{self, CARS, container};
+use super::history;
 use super::history::Reader;
 use super::recorder::Recorder;
 use super::script::{Mode, Script};
-use super::{conclude, history};
-use crate::cluster_record::ClusterRecord;
+use crate::measure::cluster_record::ClusterRecord;
 
 /// One way through the network where the file says nothing of it: a switch, two kernels; and what single messages take
 /// longer.
@@ -35,17 +35,6 @@ const TIMEOUT: Span = Span::from_secs(60);
 const PEACE: Span = Span::from_secs(15);
 /// The longest wait for a leader.
 const PATIENCE: Span = Span::from_secs(600);
-
-/// What simulated controllers are not put through.
-pub(super) fn why_not(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
-    if !load.faults.is_empty() {
-        return Some("faults are run live");
-    }
-    if load.operations.contains(&Operation::Rpc) {
-        return Some("routed RPCs are run live");
-    }
-    matches!(controllers.shards, ShardPlan::List(_)).then_some("lists of shards are run live")
-}
 
 /// Runs one case. The same seed gives the same record.
 pub(crate) fn run(
@@ -132,7 +121,7 @@ fn ask(session: &mut Session, load: &ClusterLoad, duration: Span) -> Result<Clus
     session.drive(load.clients as usize, &targets, &mut script)?;
     let (mut recorder, _) = script.0.finish(session.now());
     history::read_all(&mut At { session, server: leader }, &mut recorder)?;
-    Ok(conclude(&recorder))
+    Ok(history::conclude(&recorder))
 }
 
 fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoad) -> Result<ClusterRecord, String> {
@@ -161,7 +150,7 @@ fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoa
     settle(session, controllers)?;
     let server = leader(session)?;
     history::read_all(&mut At { session, server }, &mut recorder)?;
-    Ok(ClusterRecord { faults: happened, ..conclude(&recorder) })
+    Ok(ClusterRecord { faults: happened, ..history::conclude(&recorder) })
 }
 
 /// From the death of a leader until another leads. Nothing is written: where elections follow each other without end,

@@ -12,16 +12,20 @@ use machine::Span;
 use topology::{BondEndId, LinkId, NodeId, Side};
 use transport::{TransportKind, TransportSpec};
 
-use crate::datagrams::{Pace, Stream, Times};
-use crate::faults::Faults;
-use crate::iperf::Measurement;
+use super::datagrams::{self, Pace, Stream, Times};
+use super::faults::Faults;
+use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::iperf::{self, Measurement};
+use super::settling::settle;
+use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
+use super::tuning;
+use crate::error::Error;
+use crate::measure::bonds;
+use crate::measure::environment::Timing;
+use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
+use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
 use crate::progress::Progress;
-use crate::record::{FlowRecord, LinkRecord, Record};
-use crate::results::Timing;
-use crate::simulate::{link_record, node_name};
-use crate::traffic::{self, FlowFailure, Hosts, LIVE_FLOWS_MAX, LiveFlow, Schedule};
-use crate::{Error, Options, bonds, datagrams, tuning};
 
 /// What an idle network needs to forget the run before: queues drain, connections close.
 const REST: Duration = Duration::from_millis(200);
@@ -92,7 +96,7 @@ impl<'a> LiveRuns<'a> {
         let started = Instant::now();
         let fabric = self.fabric.with(&case.overrides);
         self.network.apply(self.source, &case.overrides)?;
-        crate::settling::settle(&self.network, run)?;
+        settle(&self.network, run)?;
         self.tune(&traffic_of(case).transport, fabric.topology.is_shaped())?;
         let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
             experiment: run.experiment.clone(),
@@ -119,7 +123,7 @@ impl<'a> LiveRuns<'a> {
             self.set_links(&fabric, links, true).map_err(|failure| failed(run, failure))?;
         }
         let did = did.map_err(|failure| failed(run, failure))?;
-        let timing = Timing::since(started, run);
+        let timing = run.timing(started);
         Ok((record(&fabric, run, did), timing))
     }
 
@@ -240,7 +244,7 @@ impl<'a> LiveRuns<'a> {
                 .output()
                 .map_err(|error| failed(error.to_string()))?;
             if !output.status.success() {
-                return Err(failed(crate::iperf::shortened(String::from_utf8_lossy(&output.stderr).trim())));
+                return Err(failed(iperf::shortened(String::from_utf8_lossy(&output.stderr).trim())));
             }
         }
         self.tuned = Some((spec.clone(), is_shaped));

@@ -2,21 +2,16 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use fabric::{DriverKind, Metric};
 
-use crate::bonds::BondTable;
-use crate::judge::Verdict;
-use crate::latency::{LatencyTable, other_metrics};
-use crate::metric::{metric_name, metric_unit};
-use crate::plan::{driver_name, quoted};
-use crate::quantity::{self, Scale};
-use crate::record::Labels;
-use crate::results::{CaseResult, ExperimentResult, Results};
-use crate::statistics::Summary;
-
-/// Where nothing is known about the terminal (a pipe), lines may be this long.
-const WIDTH_WITHOUT_TERMINAL: u16 = 140;
+use super::bonds::BondTable;
+use super::latency::{LatencyTable, other_metrics};
+use super::quantity::{self, Scale};
+use crate::grid::{Grid, quoted, terminal_width};
+use crate::labels::Labels;
+use crate::measure::metric::{metric_name, metric_unit};
+use crate::measure::statistics::Summary;
+use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
 
 /// An expectation that is met in more cases than this has one line.
 const VERDICTS_MAX: usize = 4;
@@ -24,65 +19,10 @@ const VERDICTS_MAX: usize = 4;
 /// More rows about bonds than this are left to the report.
 const BOND_ROWS_MAX: usize = 24;
 
-/// Rows and columns of text.
-pub(crate) struct Grid {
-    table: Table,
-    columns: usize,
-}
-
-impl Grid {
-    /// A grid with these headings.
-    pub fn new(headings: &[impl AsRef<str>]) -> Self {
-        let rule = LineStyle::none().fill('─').junction('─');
-        let mut table = Table::new();
-        table.load_style(TableStyle::new().header_separator(rule).bottom_border(rule));
-        table.set_header(headings.iter().map(AsRef::as_ref));
-        Self { table, columns: headings.len() }
-    }
-
-    /// Draws a line between rows.
-    pub fn ruled(mut self) -> Self {
-        let rule = LineStyle::none().fill('─').junction('─');
-        self.table.load_style(TableStyle::new().header_separator(rule).row_separator(rule).bottom_border(rule));
-        self
-    }
-
-    /// Adds a row with one cell a column.
-    pub fn row(&mut self, cells: Vec<String>) {
-        assert_eq!(cells.len(), self.columns, "a row has one cell a column");
-        self.table.add_row(cells);
-    }
-
-    /// The text as wide as it needs, with these columns set to the right.
-    pub fn render(mut self, to_the_right: &[usize]) -> String {
-        self.align(to_the_right);
-        self.text()
-    }
-
-    /// The text folded to at most `width` columns.
-    pub fn render_within(mut self, to_the_right: &[usize], width: u16) -> String {
-        self.align(to_the_right);
-        self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        self.text()
-    }
-
-    fn align(&mut self, to_the_right: &[usize]) {
-        for &column in to_the_right {
-            if let Some(column) = self.table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-    }
-
-    fn text(&self) -> String {
-        self.table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
-    }
-}
-
 impl Results {
     /// The results for the terminal that stdout is, or for a pipe.
     pub fn table(&self) -> String {
-        self.table_within(Table::new().width().unwrap_or(WIDTH_WITHOUT_TERMINAL))
+        self.table_within(terminal_width())
     }
 
     /// The results in lines of at most `width` columns, as far as their words allow.
@@ -110,7 +50,7 @@ impl Results {
                     comparison.policies(),
                     metric_name(comparison.metric),
                     quantity::difference(&comparison.difference),
-                    driver_name(comparison.driver)
+                    comparison.driver.word()
                 );
             }
             for left_out in experiment.left_out() {
@@ -162,8 +102,8 @@ impl Results {
                             let start = [
                                 quoted(&experiment.name),
                                 quoted(&case.labels.to_string()),
-                                driver_name(driver).to_owned(),
-                                metric_key(cell.metric),
+                                driver.word().to_owned(),
+                                cell.metric.word().to_owned(),
                             ];
                             let _ = writeln!(text, "{},{}", start.join(","), csv_numbers(summary));
                         }
@@ -179,14 +119,6 @@ fn csv_numbers(summary: &Summary) -> String {
     let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let Summary { n, min, mean, max, p50, p99, standard_deviation, interval } = summary;
     format!("{n},{mean},{},{min},{p50},{p99},{max},{}", optional(*interval), optional(*standard_deviation))
-}
-
-/// The metric's name in files: `goodput-mean`.
-pub(crate) fn metric_key(metric: Metric) -> String {
-    match serde_json::to_value(metric) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => unreachable!("a metric is written as a string"),
-    }
 }
 
 /// The scale that suits a metric over all cases of an experiment.
@@ -244,7 +176,7 @@ fn latency_table(experiment: &ExperimentResult, latencies: &LatencyTable, both: 
         let mut columns = vec![Vec::new(); headings.len() - 1];
         for row in latencies.rows.iter().filter(|row| row.case == number) {
             let mut line = vec![row.operation.word().to_owned()];
-            line.extend(both.then(|| driver_name(row.driver).to_owned()));
+            line.extend(both.then(|| row.driver.word().to_owned()));
             line.extend(row.cells.iter().cloned());
             line.extend(latencies.published.as_ref().map(|_| row.published.clone().unwrap_or_default()));
             columns.iter_mut().zip(line).for_each(|(column, cell)| column.push(cell));
@@ -368,7 +300,7 @@ fn verdict_lines(experiment: &ExperimentResult) -> String {
     for same in alike(&experiment.verdicts) {
         let Verdict { line, metric, text: claim, .. } = &same[0];
         if is_told_at_once(same) {
-            let _ = writeln!(text, "  met    line {line}: {} {claim}, {} times", metric_key(*metric), same.len());
+            let _ = writeln!(text, "  met    line {line}: {} {claim}, {} times", metric.word(), same.len());
         } else {
             text.push_str(&each_verdict(same));
         }
@@ -396,10 +328,10 @@ fn each_verdict(verdicts: &[Verdict]) -> String {
             text,
             "  {word} line {}: {} {}, {}, {}: {measured}",
             verdict.line,
-            metric_key(verdict.metric),
+            verdict.metric.word(),
             verdict.text,
             verdict.labels,
-            driver_name(verdict.driver)
+            verdict.driver.word()
         );
     }
     text

@@ -4,7 +4,7 @@ use fabric::{Operation, Statistic};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::quantile;
+use crate::measure::statistics::quantile;
 
 /// So many latencies of an operation are kept one by one, in the order of their answers; of more there is the histogram.
 pub const RAW_MAX: usize = 10_000;

@@ -1,7 +1,7 @@
 //! Numbers as people read them: few digits, a unit, and an interval with the same number of decimals.
 
-use crate::metric::Unit;
-use crate::statistics::{Difference, Summary};
+use crate::measure::metric::Unit;
+use crate::measure::statistics::{Difference, Summary};
 
 /// A unit chosen so that the largest of a set of values has one to three digits before the point.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,7 +116,7 @@ fn join(number: &str, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::{paired, summarise};
+    use crate::measure::statistics::{paired, summarise};
 
     #[test]
     fn units_suit_the_largest_value() {

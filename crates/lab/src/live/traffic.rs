@@ -1,12 +1,13 @@
 //! Real traffic: an iperf3 server and client for each flow, started together, collected, and ended by their ids.
 
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::faults::Faults;
-use crate::iperf::{self, Measurement, REPORT_LIMIT};
+use super::faults::Faults;
+use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::iperf::{self, Measurement, REPORT_LIMIT};
 
 /// More flows than this are refused: each is two processes with three pipes, and a process may have 1,024 open files.
 pub(crate) const LIVE_FLOWS_MAX: usize = 256;
@@ -18,25 +19,6 @@ const END_PATIENCE: Duration = Duration::from_secs(20);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Where programs run.
-pub(crate) trait Hosts {
-    /// A command that will run in `host`.
-    fn command(&self, host: &str, program: &str, arguments: &[String]) -> Result<Command, String>;
-}
-
-/// A flow to be.
-#[derive(Clone, Debug)]
-pub(crate) struct LiveFlow {
-    /// The sending host.
-    pub from: String,
-    /// The receiving host.
-    pub to: String,
-    /// The receiver's address.
-    pub address: String,
-    /// The receiver's port: unique among the flows of its host.
-    pub port: u16,
-}
-
 /// How the flows of a run go.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
@@ -46,17 +28,6 @@ pub(crate) struct Schedule {
     pub seconds: u64,
     /// What iperf3 is told about the transport.
     pub arguments: Vec<String>,
-}
-
-/// A flow that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FlowFailure {
-    /// `h1 -> h2`; empty if it was not about one flow.
-    pub flow: String,
-    /// Where the failing program ran.
-    pub host: String,
-    /// What it said.
-    pub message: String,
 }
 
 /// Something that was measured, and what was counted when measuring started and ended.

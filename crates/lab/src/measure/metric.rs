@@ -4,9 +4,9 @@ use fabric::{DriverKind, Metric, Operation, Statistic, Work};
 use serde::Serialize;
 use transport::paced::Outcome;
 
-use crate::cluster_record::ClusterRecord;
-use crate::record::{FlowRecord, Record};
-use crate::statistics;
+use crate::measure::cluster_record::ClusterRecord;
+use crate::measure::record::{FlowRecord, Record};
+use crate::measure::statistics;
 
 /// What a metric's number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -174,7 +174,8 @@ const USUAL_AT_A_RATE: [Metric; 4] = [Metric::Lost, Metric::LongestGap, Metric::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Labels, LinkRecord};
+    use crate::labels::Labels;
+    use crate::measure::record::LinkRecord;
 
     fn flow(goodput_bps: f64, fast: Option<u64>, extent: Option<u32>) -> FlowRecord {
         FlowRecord {

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Error;
-use crate::environment::Environment;
-use crate::record::Record;
+use crate::error::Error;
+use crate::measure::environment::Environment;
+use crate::measure::record::Record;
 use crate::results::Results;
 
 const SAMPLES: &str = "samples.jsonl";

@@ -1,14 +1,13 @@
 //! What one run measured: one type for both drivers.
 
-use fabric::DriverKind;
-use serde::de::{MapAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
+use fabric::{DriverKind, Fabric};
+use machine::Span;
+use serde::{Deserialize, Serialize};
+use topology::{Link, NodeId, NodeKind, Side};
 use transport::paced;
 
-use crate::bonds::BondRecord;
-use crate::cluster_record::ClusterRecord;
+use super::cluster_record::ClusterRecord;
+use crate::labels::Labels;
 
 /// One run, as it stands in a line of `samples.jsonl`. It holds nothing that depends on the machine or the time of day
 /// besides what a live run measured.
@@ -109,95 +108,66 @@ pub struct LinkRecord {
     pub utilisation: Option<f64>,
 }
 
+/// What one end of a bond sent in a run, and how it put in order what came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BondRecord {
+    /// The node at this end.
+    pub node: String,
+    /// The node at the other end.
+    pub to: String,
+    /// The bond's name at this end.
+    pub name: String,
+    /// Bytes that this end sent over each member while it was measured.
+    pub bytes: Vec<u64>,
+    /// Order on arrival at this end, where it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderRecord>,
+}
+
+/// What order on arrival did at one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OrderRecord {
+    /// Frames that came.
+    pub offered: u64,
+    /// Frames that had to wait.
+    pub held: u64,
+    /// What a frame waited on average, those included that did not wait; seconds.
+    pub hold_mean_seconds: f64,
+    /// The longest wait, seconds.
+    pub hold_max_seconds: f64,
+    /// Gaps that were given up.
+    pub given_up: u64,
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Axis and value of a case as written in the file. A JSON object that keeps its order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(pub Vec<(String, String)>);
-
-impl Labels {
-    /// The value on the axis `key`.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
-    }
-
-    /// Whether all of `only` are among them.
-    pub fn contain(&self, only: &[(String, String)]) -> bool {
-        only.iter().all(|(key, value)| self.get(key) == Some(value))
-    }
+/// What the file calls a node.
+pub(crate) fn node_name(fabric: &Fabric, node: NodeId) -> String {
+    fabric.topology.nodes[node].name.clone()
 }
 
-impl std::fmt::Display for Labels {
-    /// The values, which speak for themselves most of the time; bare numbers, truths and maps get their axis.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("all");
-        }
-        for (i, (key, value)) in self.0.iter().enumerate() {
-            let comma = if i > 0 { ", " } else { "" };
-            let is_number = value.starts_with(|c: char| c.is_ascii_digit());
-            if value.contains(": ") && !value.starts_with('[') {
-                // Commas stand between labels.
-                write!(f, "{comma}{key} {}", value.replace(": ", " ").replace(", ", " "))?;
-            } else if is_number || matches!(value.as_str(), "true" | "false") {
-                write!(f, "{comma}{key} {value}")?;
-            } else {
-                write!(f, "{comma}{value}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Serialize for Labels {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (key, value) in &self.0 {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Labels;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object of labels")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Labels(pairs))
-            }
-        }
-        deserializer.deserialize_map(Pairs)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_that_do_not_speak_for_themselves_get_their_axis() {
-        let shown = |labels: &[(&str, &str)]| {
-            Labels(labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()).to_string()
-        };
-        assert_eq!(shown(&[]), "all");
-        assert_eq!(
-            shown(&[("nodes", "3"), ("at", "leader"), ("pre-vote", "false")]),
-            "nodes 3, leader, pre-vote false"
-        );
-        let delay = ("delay", "min: 70ms, mean: 80ms");
-        assert_eq!(shown(&[("election-timeout", "measured"), delay]), "measured, delay min 70ms mean 80ms");
-        assert_eq!(shown(&[("shards", "[name: car, modules: [car]]")]), "[name: car, modules: [car]]");
+/// One direction of a link over the measured time. Both drivers count alike.
+pub(crate) fn link_record(
+    fabric: &Fabric,
+    link: &Link,
+    from: Side,
+    counters: &link::Counters,
+    measured: Span,
+) -> LinkRecord {
+    let is_switch = |side| matches!(fabric.topology.nodes[link.end(side).node].kind, NodeKind::Switch { .. });
+    let share = counters.busy.as_ps() as f64 / (measured.as_ps() as f64).max(1.0);
+    LinkRecord {
+        from: node_name(fabric, link.end(from).node),
+        to: node_name(fabric, link.end(from.other()).node),
+        trunk: is_switch(Side::A) && is_switch(Side::B),
+        packets: counters.packets,
+        bytes: counters.bytes,
+        drops: counters.drops,
+        cut: counters.cut,
+        // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
+        utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
     }
 }

@@ -1,6 +1,7 @@
 //! With real iperf3 processes on this machine's loopback.
 
 use std::cell::Cell;
+use std::process::Command;
 
 use super::*;
 

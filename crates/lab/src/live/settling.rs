@@ -2,7 +2,7 @@
 
 use live::Instance;
 
-use crate::Error;
+use crate::error::Error;
 use crate::plan::PlannedRun;
 
 /// Waits until bonds carry all that they can, [`live::SETTLE_MAX`] at most. A run whose bonds do not goes on; the log says so.

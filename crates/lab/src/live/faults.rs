@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::traffic::FlowFailure;
+use super::flow::FlowFailure;
 
 /// Faults of one run, and how they are carried out.
 pub(crate) struct Faults<'a> {

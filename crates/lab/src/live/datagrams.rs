@@ -11,9 +11,9 @@ use machine::Span;
 use serde::de::DeserializeOwned;
 use transport::paced;
 
-use crate::faults::Faults;
-use crate::iperf;
-use crate::traffic::{FlowFailure, Hosts, LiveFlow};
+use super::faults::Faults;
+use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::iperf;
 
 /// How long a flow may take beyond its time.
 const END_PATIENCE: Duration = Duration::from_secs(10);

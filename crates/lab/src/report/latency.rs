@@ -2,8 +2,8 @@
 
 use fabric::{DriverKind, Metric, Operation, Statistic};
 
-use crate::metric::Unit;
-use crate::quantity::Scale;
+use super::quantity::Scale;
+use crate::measure::metric::Unit;
 use crate::results::{CaseResult, ExperimentResult};
 
 /// The columns when the file names none.
@@ -157,9 +157,10 @@ mod tests {
     use fabric::Fabric;
 
     use super::*;
-    use crate::cluster_record::{ClusterRecord, Latencies, OperationRecord};
+    use crate::measure::cluster_record::{ClusterRecord, Latencies, OperationRecord};
+    use crate::measure::environment::Timing;
     use crate::plan::plan;
-    use crate::results::{Results, Timing};
+    use crate::results::Results;
     use crate::{Options, cluster};
 
     const FILE: &str = "\

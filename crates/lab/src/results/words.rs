@@ -1,8 +1,9 @@
 //! What goes on in an experiment, in words.
 
-use crate::tuning;
 use fabric::{ClusterLoad, ElectionEnd, Experiment, Pattern, Role, Target, Work};
 use transport::{TransportKind, TransportSpec};
+
+use crate::live::tuning;
 
 /// What a reader must know to compare with another's figures.
 pub(crate) fn of(experiment: &Experiment) -> String {

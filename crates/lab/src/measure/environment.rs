@@ -3,9 +3,10 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use fabric::DriverKind;
 use serde::{Deserialize, Serialize};
 
-use crate::results::{SimulatorSpeed, Timing};
+use crate::labels::Labels;
 
 /// The machine, the programs, the command; and how long things took. Kept apart from the samples, which say the same
 /// on every machine.
@@ -31,6 +32,34 @@ pub struct Environment {
     pub simulator: Option<SimulatorSpeed>,
     /// How long each run took, in the order of the records.
     pub timings: Vec<Timing>,
+}
+
+/// How long a run took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// The experiment's name.
+    pub experiment: String,
+    /// The case.
+    pub labels: Labels,
+    /// Which repetition, from 1.
+    pub repeat: u32,
+    /// Who drove it.
+    pub driver: DriverKind,
+    /// By the clock on the wall.
+    pub wall_seconds: f64,
+    /// CPU time of the thread that ran it; simulated runs only.
+    pub cpu_seconds: Option<f64>,
+}
+
+/// How fast the simulator was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SimulatorSpeed {
+    /// One packet or ACK over one link is one packet-hop.
+    pub packet_hops: u64,
+    /// CPU time of all simulated runs together, set-up of each run included.
+    pub cpu_seconds: f64,
+    /// Packet-hops a second on one core.
+    pub per_second: f64,
 }
 
 impl Environment {
