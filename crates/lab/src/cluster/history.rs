@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use machine::Time;
 use node::{BootClock, Client};
-use sim::linearizability::entry::{self, Action, Change, Input, Leaf, Output};
+use sim::linearizability::entry;
 use sim::linearizability::{Limits, Operation, Outcome, Verdict};
 use store::client::ClientConfig;
 use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};
+use workload::entry::{Action, Change, Input, Leaf, Output};
+use workload::{CARS, Cars, Layout, container};
 
-use super::entries::{self, CARS, container};
 use super::nodes::Nodes;
 use super::recorder::Recorder;
 use crate::measure::cluster_record::ClusterRecord;
@@ -80,9 +81,10 @@ pub(super) fn read_all(reader: &mut impl Reader, recorder: &mut Recorder) -> Res
         }
         return Ok(());
     }
+    let cars = Cars::numbered(0);
     for entry in touched {
         let asked = reader.now();
-        match reader.read(entries::request(entry, Action::List, 0)) {
+        match reader.read(cars.request(Input { entry, action: Action::List }, Consistency::Linearizable)) {
             Ok(Answer::Values { entries, .. }) => note(recorder, (asked, reader.now()), entry, &entries),
             Ok(other) => return Err(format!("a list was answered by {other:?}")),
             Err(error) => return Err(format!("reading an entry after the run: {error}")),
@@ -96,7 +98,7 @@ type Values = Vec<(tree::Path, u64, Vec<u8>)>;
 fn note(recorder: &mut Recorder, (asked, told): (Time, Time), entry: u32, leaves: &Values) {
     let ticket = recorder.invoked(READER, asked, Input { entry, action: Action::List });
     // What no client wrote is no answer that the model knows: it stays unknown, and every write of it is lost.
-    if let Some(output) = entries::listed(entry, leaves) {
+    if let Some(output) = Cars::numbered(0).listed(entry, leaves) {
         recorder.returned(ticket, told, output);
     }
 }
@@ -133,8 +135,8 @@ pub(super) fn conclude(recorder: &Recorder) -> ClusterRecord {
     let judged = judge(recorder);
     ClusterRecord {
         operations: recorder.operations(),
-        failed: recorder.failed,
-        first_failure: recorder.first_failure.clone(),
+        failed: recorder.failures.count,
+        first_failure: recorder.failures.first.clone(),
         lost_writes: judged.lost_writes,
         linearizable: judged.linearizable,
         counterexample: judged.counterexample,
@@ -215,7 +217,7 @@ fn effect(told: &Told, leaf: Leaf) -> Option<(Time, Option<Time>, Option<u64>)> 
 #[cfg(test)]
 mod tests {
     use machine::Span;
-    use sim::linearizability::entry::Tagged;
+    use workload::entry::Tagged;
 
     use super::*;
 
@@ -274,8 +276,9 @@ mod tests {
 
     #[test]
     fn entries_are_known_by_their_path() {
-        assert_eq!(number_of(&entries::car(17).path), Some(17));
-        assert_eq!(number_of(&entries::car(17).path.child("b", &[]).unwrap()), Some(17));
+        let car = Cars::numbered(0).entry(17);
+        assert_eq!(number_of(&car.path), Some(17));
+        assert_eq!(number_of(&car.path.child("b", &[]).unwrap()), Some(17));
         assert_eq!(number_of(&container(CARS).path), None);
     }
 }

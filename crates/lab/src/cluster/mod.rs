@@ -10,7 +10,6 @@
 //! A cluster is kept for the next run if that one wants the same controllers and no fault was injected.
 
 mod elections;
-mod entries;
 mod faults;
 mod history;
 mod nodes;
@@ -26,6 +25,7 @@ use std::time::Instant;
 
 use fabric::{Case, ClusterLoad, Fabric, Operation, Work};
 use node::BootClock;
+use workload::{CARS, PEOPLE};
 
 use self::history::LiveReader;
 use self::nodes::Nodes;
@@ -115,8 +115,8 @@ fn one(
 
 /// Asks, has faults happen meanwhile, and looks what is left.
 fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result<ClusterRecord, String> {
-    let module = if load.operations == [Operation::Rpc] { entries::PEOPLE } else { entries::CARS };
-    nodes.make_ready(&[entries::CARS, entries::PEOPLE])?;
+    let module = if load.operations == [Operation::Rpc] { PEOPLE } else { CARS };
+    nodes.make_ready(&[CARS, PEOPLE])?;
     let calm = load.faults.is_empty();
     let leader = if calm { nodes.pin_leader(module)? } else { nodes.leader(module)? };
     let provider = load.operations.contains(&Operation::Rpc).then(|| Provider::start(nodes, leader)).transpose()?;
