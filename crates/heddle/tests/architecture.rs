@@ -2,6 +2,8 @@
 //!
 //! The order of the crates is read from `docs/architecture.md`, so the page and the code cannot part.
 
+mod circles;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

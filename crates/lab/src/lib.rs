@@ -1,11 +1,23 @@
 //! Plans, runs, measures, judges and reports experiments.
 //!
-//! The way through this crate is a straight line:
+//! The way through this crate is a straight line, and no module uses one that stands further on (`heddle`'s test of the architecture holds
+//! that):
 //!
 //! ```text
-//! plan ──> simulate ──────────┐
-//!      └─> traffic, cluster ──┴─> record ──> metric ──> statistics ──> judge ──> table, report, files
+//! measure ──> plan ──> live, cluster, simulate ──> results ──> report
+//!                      └──────────── run ────────────────┘
 //! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `labels`, `pattern`, `grid`, `progress`, `options`, `error` | what everybody needs |
+//! | `measure` | records of runs, their metrics, statistics over them, the machine they ran on |
+//! | `plan` | which runs there are, and which of them no driver can do |
+//! | `live` | real traffic between the hosts of a network |
+//! | `cluster` | controllers that are asked, live and simulated |
+//! | `simulate` | simulated runs side by side |
+//! | `results` | runs summed up, compared, and judged by what the file expects |
+//! | `report` | results as tables, a page, data, and the folder that holds them |
 //!
 //! A [`Plan`] lists runs (experiment x case x repeat x driver), each with its own seed. Both drivers yield the same
 //! [`Record`], so whatever comes after does not know which clock drove the network. Runs that are compared (live and
@@ -16,85 +28,36 @@
 //! machine, or the time of day.
 #![forbid(unsafe_code)]
 
-mod bonds;
 mod cluster;
-mod cluster_record;
-mod datagrams;
-mod environment;
 mod error;
-mod faults;
-mod files;
-pub mod iperf;
-mod judge;
-mod latency;
-mod live_runs;
-mod metric;
+mod grid;
+mod labels;
+mod live;
+mod measure;
+mod options;
 pub mod pattern;
 mod plan;
 mod progress;
-pub mod quantity;
-mod record;
 mod report;
 mod results;
 mod run;
-mod settling;
 mod simulate;
-mod standstill;
-pub mod statistics;
-mod table;
 #[cfg(test)]
 mod testing;
-mod traffic;
-mod tuning;
-mod words;
 
-use std::path::PathBuf;
-
-use fabric::DriverKind;
-
-pub use bonds::{BondRecord, BondResult, OrderRecord};
-pub use cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
-pub use environment::Environment;
+pub use self::live::iperf;
 pub use error::Error;
-pub use files::{REPORT, load};
-pub use judge::Verdict;
-pub use metric::{Unit, metric_name, metric_unit, metric_value};
-pub use plan::{Plan, PlannedRun, plan, quoted};
-pub use record::{FlowRecord, Labels, LinkRecord, Record};
+pub use grid::quoted;
+pub use labels::Labels;
+pub use measure::cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
+pub use measure::environment::{Environment, SimulatorSpeed, Timing};
+pub use measure::metric::{Unit, metric_name, metric_unit, metric_value};
+pub use measure::record::{BondRecord, FlowRecord, LinkRecord, OrderRecord, Record};
+pub use measure::statistics;
+pub use options::Options;
+pub use plan::{Plan, PlannedRun, plan};
+pub use report::{REPORT, load, quantity};
 pub use results::{
-    CaseResult, Cell, Comparison, ExperimentResult, Network, NetworkLink, NetworkNode, Results, SimulatorSpeed, Timing,
+    BondResult, CaseResult, Cell, Comparison, ExperimentResult, Network, NetworkLink, NetworkNode, Results, Verdict,
 };
 pub use run::run;
-
-/// What the command line decides about a run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Which drivers run; each experiment runs on each.
-    pub drivers: Vec<DriverKind>,
-    /// Where chance starts; `None`: the file's seed.
-    pub seed: Option<u64>,
-    /// How many simulated runs go side by side; 0: one on each core.
-    pub threads: usize,
-    /// The folder in which [`Results::write`]'s caller keeps results (`results/NAME`).
-    pub results: PathBuf,
-    /// Only the experiments of these names; empty: all.
-    pub only: Vec<String>,
-    /// The `heddle` program, which live runs start as the network's process.
-    pub program: PathBuf,
-    /// Whether to draw a progress bar on stderr.
-    pub progress: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            drivers: vec![DriverKind::Sim],
-            seed: None,
-            threads: 0,
-            results: PathBuf::from("results"),
-            only: Vec::new(),
-            program: PathBuf::from("heddle"),
-            progress: false,
-        }
-    }
-}

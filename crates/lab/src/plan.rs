@@ -3,17 +3,27 @@
 //! Live and simulated runs of a case have the same pairs of hosts. With `ecmp`, single flows still take other paths live
 //! than simulated: live flows hash the ports that the kernel gave them, which are chosen anew in each run.
 
+pub(crate) mod controllers;
+mod expectations;
+mod standstill;
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, Setting, Traffic, TrafficSetting, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
 use topology::{NodeId, Rerouting};
 
-use crate::record::Labels;
-use crate::standstill::Standstill;
-use crate::table::Grid;
-use crate::{Error, Options, cluster, judge, pattern};
+use self::standstill::Standstill;
+use crate::error::Error;
+use crate::grid::{Grid, quoted};
+use crate::labels::Labels;
+use crate::measure::environment::Timing;
+use crate::options::Options;
+use crate::pattern::{self, NoPairs};
 
 /// What `heddle run` will do.
 #[derive(Clone, Debug, Serialize)]
@@ -60,8 +70,22 @@ pub struct PlannedRun {
     pub(crate) at: (usize, usize),
 }
 
+impl PlannedRun {
+    /// How long it took, if it began then and ends now.
+    pub(crate) fn timing(&self, started: Instant) -> Timing {
+        Timing {
+            experiment: self.experiment.clone(),
+            labels: self.labels.clone(),
+            repeat: self.repeat,
+            driver: self.driver,
+            wall_seconds: started.elapsed().as_secs_f64(),
+            cpu_seconds: None,
+        }
+    }
+}
+
 /// Who sends to whom in a run of traffic: the same for every driver, spread, window and transport.
-pub(crate) fn pairs_of(fabric: &Fabric, case: &Case, seed: u64) -> Result<Vec<(NodeId, NodeId)>, pattern::NoPairs> {
+pub(crate) fn pairs_of(fabric: &Fabric, case: &Case, seed: u64) -> Result<Vec<(NodeId, NodeId)>, NoPairs> {
     pattern::pairs(fabric, &traffic_of(case).pattern, &mut Rng::new(seed).fork(1))
 }
 
@@ -81,7 +105,7 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
     for index in chosen {
         let experiment = &fabric.experiments[index];
         let of_experiment = experiment.cases();
-        judge::check(experiment, &of_experiment)?;
+        expectations::check(experiment, &of_experiment)?;
         cases.push((index, of_experiment));
     }
     let mut runs = Vec::new();
@@ -119,7 +143,7 @@ fn check_controllers(fabric: &Fabric, cases: &[(usize, Vec<Case>)], drivers: &[D
     for (index, of_experiment) in cases {
         for case in of_experiment {
             let Some(load) = case.work.cluster() else { continue };
-            if let Some(reason) = cluster::why_never(&controllers_of(fabric, case), load) {
+            if let Some(reason) = controllers::why_never(&controllers_of(fabric, case), load) {
                 let (experiment, case) = (fabric.experiments[*index].name.clone(), labels_of(case).to_string());
                 return Err(Error::NotLive { experiment, case, reason });
             }
@@ -146,7 +170,7 @@ fn lacks_devices(fabric: &Fabric, case: &Case) -> bool {
 /// Why a case cannot run live; `None`: it can.
 fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
     match &case.work {
-        Work::Cluster(load) => cluster::why_not_live(&controllers_of(fabric, case), load),
+        Work::Cluster(load) => controllers::why_not_live(&controllers_of(fabric, case), load),
         Work::Traffic(_) if lacks_devices(fabric, case) => {
             Some("a bond has other members there than its host has devices of the machine")
         }
@@ -172,7 +196,7 @@ fn only_simulated(
             let Some(reason) = why_not_live(fabric, case) else { continue };
             let labels = labels_of(case);
             let refused = Error::NotLive { experiment: experiment.name.clone(), case: labels.to_string(), reason };
-            if judge::needs(DriverKind::Live, experiment, &labels) {
+            if expectations::needs(DriverKind::Live, experiment, &labels) {
                 return Err(refused);
             }
             first_refused.get_or_insert(refused);
@@ -212,10 +236,12 @@ fn stand_still(
         for (number, case) in of_experiment.iter().enumerate() {
             let labels = labels_of(case);
             if let Work::Cluster(load) = &case.work {
-                let Some(reason) = cluster::why_not_simulated(&controllers_of(fabric, case), load) else { continue };
+                let Some(reason) = controllers::why_not_simulated(&controllers_of(fabric, case), load) else {
+                    continue;
+                };
                 let (experiment, case) = (experiment.name.clone(), labels.to_string());
                 let refused = Error::NotSimulated { experiment, case, reason };
-                if judge::needs(DriverKind::Sim, &fabric.experiments[*index], &labels) {
+                if expectations::needs(DriverKind::Sim, &fabric.experiments[*index], &labels) {
                     return Err(refused);
                 }
                 first_refused.get_or_insert(refused);
@@ -229,7 +255,7 @@ fn stand_still(
                 standstill.find(&case.overrides, &pairs, reroutes)
             });
             let Some((from, to)) = flow else { continue };
-            if drivers == [DriverKind::Sim] || judge::needs(DriverKind::Sim, experiment, &labels) {
+            if drivers == [DriverKind::Sim] || expectations::needs(DriverKind::Sim, experiment, &labels) {
                 let flow = format!("{} -> {}", fabric.topology.nodes[from].name, fabric.topology.nodes[to].name);
                 return Err(Error::StandsStill { experiment: experiment.name.clone(), case: labels.to_string(), flow });
             }
@@ -269,7 +295,7 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
             (pairs.len() * traffic_of(case).streams as usize, lasts)
         }
         Work::Cluster(load) => {
-            let asks = cluster::seconds_of(&controllers_of(fabric, case), load);
+            let asks = controllers::seconds_of(&controllers_of(fabric, case), load);
             (load.clients as usize, lasts.max(asks))
         }
     };
@@ -312,14 +338,14 @@ impl Plan {
         for (run, runs) in self.grouped() {
             let each = Span::from_ps((run.seconds * 1e12).round() as u64).to_string();
             let together = format!("{:.1} s", run.seconds * f64::from(runs));
-            let driver = driver_name(run.driver).to_owned();
+            let driver = run.driver.word().to_owned();
             let (name, case) = (run.experiment.clone(), run.labels.to_string());
             grid.row(vec![name, case, driver, run.flows.to_string(), runs.to_string(), each, together]);
         }
         let mut text = grid.render(&[3, 4, 5, 6]);
         for (slot, number) in &self.not_simulated {
             let case = &self.cases[*slot].1[*number];
-            let _ = writeln!(text, "{}: {}", labels_of(case), why_not_simulated(case.work.cluster().is_some()));
+            let _ = writeln!(text, "{}: {}", labels_of(case), not_simulated_in_words(case.work.cluster().is_some()));
         }
         for (slot, number) in &self.not_live {
             let case = &self.cases[*slot].1[*number];
@@ -334,7 +360,7 @@ impl Plan {
         let mut text = "experiment,case,repeat,driver,seed,flows,seconds\n".to_owned();
         for run in &self.runs {
             let (name, case) = (quoted(&run.experiment), quoted(&run.labels.to_string()));
-            let driver = driver_name(run.driver);
+            let driver = run.driver.word();
             let _ = writeln!(text, "{name},{case},{},{driver},{},{},{}", run.repeat, run.seed, run.flows, run.seconds);
         }
         text
@@ -355,7 +381,7 @@ impl Plan {
 }
 
 /// Why a case has no simulated runs.
-pub(crate) const fn why_not_simulated(asks_controllers: bool) -> &'static str {
+pub(crate) const fn not_simulated_in_words(asks_controllers: bool) -> &'static str {
     if asks_controllers {
         "not simulated: faults, routed RPCs and lists of shards are run live"
     } else {
@@ -371,23 +397,3 @@ pub(crate) const fn not_live_in_words(asks_controllers: bool) -> &'static str {
         "not run live: a host behind devices of the machine takes part, or has another number of them"
     }
 }
-
-/// `live` or `sim`, as on the command line and in files.
-pub(crate) const fn driver_name(driver: DriverKind) -> &'static str {
-    match driver {
-        DriverKind::Live => "live",
-        DriverKind::Sim => "sim",
-    }
-}
-
-/// A CSV field, quoted where it must be.
-pub fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests;

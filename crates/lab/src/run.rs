@@ -2,12 +2,14 @@
 
 use fabric::{DriverKind, Fabric, Source};
 
-use crate::environment::Environment;
-use crate::live_runs::{LiveRuns, look_for_programs};
+use crate::cluster;
+use crate::error::Error;
+use crate::live::{LiveRuns, look_for_programs};
+use crate::measure::environment::Environment;
+use crate::options::Options;
 use crate::plan::{PlannedRun, plan};
 use crate::results::Results;
 use crate::simulate::simulate;
-use crate::{Error, Options, cluster};
 
 /// Plans and runs the experiments of `fabric`, which `source` is the text of, and judges them.
 ///

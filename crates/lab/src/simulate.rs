@@ -9,14 +9,17 @@ use machine::{Rng, Span, Time};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
-use topology::{Link, NodeId, NodeKind, Routes, Side};
+use topology::{Routes, Side};
 use vswitch::Pipelines;
 
+use crate::cluster;
+use crate::error::Error;
+use crate::measure::bonds;
+use crate::measure::environment::Timing;
+use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
+use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
-use crate::record::{FlowRecord, LinkRecord, Record};
-use crate::results::Timing;
-use crate::{Error, Options, bonds, cluster};
 
 /// Flows start within this time of each other. Live, iperf3's clients are started within 30 ms and then exchange their
 /// parameters. It matters: flows in lockstep meet at queues in ways that no real network shows (two-way traffic on one
@@ -103,7 +106,7 @@ fn one_cluster(
 
 fn timing(run: &PlannedRun, (wall, cpu): (Instant, Duration)) -> Timing {
     let cpu_seconds = Some(thread_cpu().saturating_sub(cpu).as_secs_f64());
-    Timing { cpu_seconds, ..Timing::since(wall, run) }
+    Timing { cpu_seconds, ..run.timing(wall) }
 }
 
 fn overridden<'a>(fabric: &'a Fabric, case: &Case) -> Cow<'a, Fabric> {
@@ -190,32 +193,5 @@ fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &[FlowOutcome], seconds: f
         reorder_extent: did.iter().map(|did| did.reordering.extent_max).max(),
         // A flow at a constant rate has no streams beside it.
         datagrams: did.first().and_then(|did| did.datagrams),
-    }
-}
-
-pub(crate) fn node_name(fabric: &Fabric, node: NodeId) -> String {
-    fabric.topology.nodes[node].name.clone()
-}
-
-/// One direction of a link over the measured time. Both drivers count alike.
-pub(crate) fn link_record(
-    fabric: &Fabric,
-    link: &Link,
-    from: Side,
-    counters: &link::Counters,
-    measured: Span,
-) -> LinkRecord {
-    let is_switch = |side| matches!(fabric.topology.nodes[link.end(side).node].kind, NodeKind::Switch { .. });
-    let share = counters.busy.as_ps() as f64 / (measured.as_ps() as f64).max(1.0);
-    LinkRecord {
-        from: node_name(fabric, link.end(from).node),
-        to: node_name(fabric, link.end(from.other()).node),
-        trunk: is_switch(Side::A) && is_switch(Side::B),
-        packets: counters.packets,
-        bytes: counters.bytes,
-        drops: counters.drops,
-        cut: counters.cut,
-        // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
-        utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
     }
 }

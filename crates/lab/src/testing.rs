@@ -10,10 +10,11 @@ use topology::{HostAddress, NodeId, Rerouting, Side, TiVec, Topology};
 use transport::{TransportKind, TransportSpec};
 use vswitch::Spread;
 
-use crate::environment::Environment;
+use crate::labels::Labels;
+use crate::measure::environment::{Environment, SimulatorSpeed, Timing};
+use crate::measure::record::{FlowRecord, LinkRecord, Record};
 use crate::plan::{Plan, pairs_of};
-use crate::record::{FlowRecord, LinkRecord, Record};
-use crate::results::{Results, SimulatorSpeed, Timing};
+use crate::results::Results;
 
 /// A tree of three tiers: `pods` pods of `edges` edge switches with `hosts` hosts each, and one core switch.
 pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric {
@@ -181,7 +182,7 @@ pub(crate) fn empty_record() -> Record {
     Record {
         experiment: "e".to_owned(),
         case: 0,
-        labels: crate::record::Labels::default(),
+        labels: Labels::default(),
         repeat: 1,
         seed: 1,
         driver: DriverKind::Sim,

@@ -28,8 +28,8 @@ fn up(bed: &Bed) -> Instance {
     for _ in 0..10 {
         // Pipelines of its switches greet each other each millisecond.
         let network = bed.up("aged", PAIR);
-        let settled = || network.counters().unwrap().bonds.iter().all(|bond| bond.members.iter().all(|it| it.sends));
-        assert!(bed::soon(settled), "{:?}", network.counters().unwrap().bonds);
+        let converged = || network.counters().unwrap().bonds.iter().all(|bond| bond.members.iter().all(|it| it.sends));
+        assert!(bed::soon(converged), "{:?}", network.counters().unwrap().bonds);
         bed::output(network.command("h1", "ping", ["-c", "1", "-w", "60", "h2"]));
         if !log(bed).contains(SET_BACK) {
             return network;

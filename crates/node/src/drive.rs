@@ -7,7 +7,7 @@ use std::time::Duration;
 use machine::{Rng, Span, Time};
 use mio::{Events, Poll, Registry, Token};
 use store::client::{ClientConfig, Input, Output};
-use store::protocol::{Answer, RequestBody};
+use workload::{Next, Script};
 
 use super::caller::{Caller, Tokens};
 use super::clock::{BootClock, random_bits};
@@ -22,36 +22,9 @@ pub struct Target {
     pub client: ClientConfig,
 }
 
-/// What a client does next.
-#[derive(Clone, Debug)]
-pub enum Next {
-    /// It asks, and gets the answer by [`Script::answered`].
-    Ask {
-        /// Index of the target that it asks.
-        target: usize,
-        /// The request to send.
-        body: RequestBody,
-        /// Its answer comes by then at the latest.
-        timeout: Duration,
-    },
-    /// It is asked again at this time.
-    Until(Time),
-    /// It is asked again when another client has an answer.
-    Wait,
-    /// It has nothing more to do.
-    Done,
-}
-
-/// What clients do. Times are those of the clock that [`drive`] was given.
-pub trait Script {
-    /// A client has nothing to do. `client` counts from 0.
-    fn next(&mut self, client: usize, now: Time) -> Next;
-
-    /// A client has the answer to what it asked last.
-    fn answered(&mut self, client: usize, now: Time, result: Result<Answer, store::protocol::Error>);
-}
-
 /// Lets so many clients follow the script until all are done.
+///
+/// Times are those of `clock`. A client has a connection of its own to each target that it asks.
 ///
 /// # Errors
 /// [`Error::System`] if the event loop fails. Requests that fail are reported to the script.
@@ -96,7 +69,9 @@ pub fn drive(
         let now = clock.now();
         for event in &events {
             if let Some(&(index, target)) = owners.get(&event.token()) {
-                workers[index].callers[target].ready(now, poll.registry(), event.token(), Some(event));
+                if let Some(caller) = &mut workers[index].callers[target] {
+                    caller.ready(now, poll.registry(), event.token(), Some(event));
+                }
                 if touched.last() != Some(&index) {
                     touched.push(index);
                 }
@@ -120,21 +95,27 @@ struct Turn {
     answered: bool,
 }
 
-struct Worker {
-    /// One for each target.
-    callers: Vec<Caller>,
+struct Worker<'a> {
+    targets: &'a [Target],
+    tls: Option<&'a Tls>,
+    /// One for each target that was asked.
+    callers: Vec<Option<Caller>>,
     state: State,
     /// Requests so far.
     asked: u64,
 }
 
-impl Worker {
-    fn new(targets: &[Target], tls: Option<&Tls>) -> Self {
-        let caller = |target: &Target| {
+impl<'a> Worker<'a> {
+    fn new(targets: &'a [Target], tls: Option<&'a Tls>) -> Self {
+        Self { targets, tls, callers: targets.iter().map(|_| None).collect(), state: State::Idle, asked: 0 }
+    }
+
+    fn caller(&mut self, target: usize) -> &mut Caller {
+        self.callers[target].get_or_insert_with(|| {
+            let Target { endpoints, client } = &self.targets[target];
             let session = random_bits();
-            Caller::new(session, target.endpoints.clone(), Rng::new(session), target.client.clone(), tls.cloned())
-        };
-        Self { callers: targets.iter().map(caller).collect(), state: State::Idle, asked: 0 }
+            Caller::new(session, endpoints.clone(), Rng::new(session), client.clone(), self.tls.cloned())
+        })
     }
 
     /// Goes on until the client waits for something.
@@ -155,7 +136,8 @@ impl Worker {
                 State::Paused(until) => until,
                 _ => Time::NEVER,
             };
-            for (target, caller) in self.callers.iter_mut().enumerate() {
+            let callers = self.callers.iter_mut().enumerate();
+            for (target, caller) in callers.filter_map(|(target, caller)| Some((target, caller.as_mut()?))) {
                 for token in caller.unfinished() {
                     caller.ready(clock.now(), registry, token, None);
                 }
@@ -189,8 +171,8 @@ impl Worker {
         self.state = match script.next(index, now) {
             Next::Ask { target, body, timeout } => {
                 self.asked += 1;
-                let timeout = Span::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-                self.callers[target].handle(now, Input::Request { token: self.asked, body, timeout });
+                let token = self.asked;
+                self.caller(target).handle(now, Input::Request { token, body, timeout });
                 State::Asked
             }
             Next::Until(time) => State::Paused(time),

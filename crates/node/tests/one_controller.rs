@@ -9,11 +9,12 @@ use crate::controllers::{
     self, Controller, PATIENCE, at, client, client_with, command, eventually, get, metric, metrics, put, status,
     tls_files,
 };
+use machine::Span;
 use nix::sys::signal::Signal;
-use node::load::{Load, Operation, run};
-use node::{Client, Error, Tls, certificates};
+use node::{Client, Error, Target, Tls, certificates};
 use store::client::ClientConfig;
 use store::protocol::Error as Refused;
+use workload::{LoadConfig, Operation};
 
 fn refusal(command: std::process::Command) -> String {
     let refusal = Controller::try_start(command).err().expect("it has to refuse");
@@ -512,18 +513,16 @@ fn those_who_watch_over_it_can_ask() {
 fn load_is_measured() {
     let data = tempfile::tempdir().unwrap();
     let controller = Controller::start(command("c1", data.path(), &[]));
-    let mut load = Load {
-        endpoints: vec![controller.address.clone()],
+    let on = Target { endpoints: vec![controller.address.clone()], client: ClientConfig::default() };
+    let mut config = LoadConfig {
         clients: 8,
         requests: 403,
         value_bytes: 200,
         operation: Operation::Create,
-        first_key: 0,
-        keys: u64::MAX,
+        keys: u32::MAX,
         below: None,
-        every: Duration::ZERO,
-        client: ClientConfig::default(),
-        timeout: PATIENCE,
+        every: Span::ZERO,
+        timeout: Span::from_ns(PATIENCE.as_nanos() as u64),
     };
     for (operation, failed) in [
         (Operation::Create, 0),
@@ -533,11 +532,15 @@ fn load_is_measured() {
         (Operation::Delete, 0),
         (Operation::Read, 403),
     ] {
-        load.operation = operation;
-        let measured = run(&load, None).unwrap();
-        assert_eq!(measured.failed, failed, "{operation:?}: {:?}", measured.first_failure);
-        assert_eq!(measured.latencies_ns.len() as u64 + measured.failed, 403);
-        assert_eq!(measured.latency_ns.len(), measured.latencies_ns.len() as u64);
+        config.operation = operation;
+        let mut seen = 0;
+        let tally = node::load(&config, &on, None, |answered| {
+            seen = answered;
+            true
+        });
+        let tally = tally.unwrap();
+        assert_eq!(tally.failures.count, failed, "{operation:?}: {:?}", tally.failures.first);
+        assert_eq!((tally.answered(), seen), (403, 403));
     }
     let nobody = Client::connect(&["127.0.0.1:1".to_owned()], None).unwrap();
     let error = put(&nobody, 1, b"x", Duration::from_millis(300)).unwrap_err();

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use machine::Span;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use sim::cluster::{Finding, Kind, Lies, Report, Scenario, run};
+use store::Bug;
 
 /// How many seeds, unless set.
 const SEEDS: u64 = 300;
@@ -104,7 +105,7 @@ fn a_removed_server_with_a_shard_for_itself_hears_of_it_before_the_next_is_remov
 #[test]
 fn messages_of_a_liar_that_nobody_checks_stop_replicas() {
     let mut scenario = Scenario { lies: Some(Lies::Bounded), faults: (0, 3), ..Scenario::default() };
-    scenario.configure = |config| config.planted.unchecked_peers = true;
+    scenario.configure = |config| config.planted = Bug::UncheckedPeers.into();
     must_be_found(&scenario, 40, |finding| matches!(finding, Finding::ReplicaStopped { .. }));
 }
 
@@ -159,7 +160,7 @@ fn planted(kinds: &[Kind], configure: fn(&mut store::Config)) -> Scenario {
 #[test]
 fn a_vote_that_is_not_persisted_is_found() {
     let mut scenario = planted(&[Kind::Kill, Kind::Kill, Kind::Isolate, Kind::Blackout], |config| {
-        config.planted.vote_not_persisted = true;
+        config.planted = Bug::VoteNotPersisted.into();
     });
     scenario.servers = 5;
     scenario.election.fixed = Some(Span::from_ms(100));
@@ -169,14 +170,14 @@ fn a_vote_that_is_not_persisted_is_found() {
 #[test]
 fn a_read_without_a_lease_is_found() {
     let scenario =
-        planted(&[Kind::Isolate, Kind::Split, Kind::Pause], |config| config.planted.read_without_lease = true);
+        planted(&[Kind::Isolate, Kind::Split, Kind::Pause], |config| config.planted = Bug::ReadWithoutLease.into());
     must_be_found(&scenario, 50, is_stale);
 }
 
 #[test]
 fn an_acknowledgement_before_the_sync_is_found() {
     let scenario = planted(&[Kind::PowerLoss, Kind::Blackout, Kind::DiskStall], |config| {
-        config.planted.ack_before_sync = true;
+        config.planted = Bug::AckBeforeSync.into();
     });
     must_be_found(&scenario, 50, is_wrong);
 }
@@ -184,7 +185,7 @@ fn an_acknowledgement_before_the_sync_is_found() {
 #[test]
 fn a_lease_of_the_leaders_own_timeout_is_found() {
     let kinds = [Kind::MoveLeader, Kind::MoveLeader, Kind::Isolate, Kind::OneWay, Kind::Split];
-    let mut scenario = planted(&kinds, |config| config.planted.lease_of_own_timeout = true);
+    let mut scenario = planted(&kinds, |config| config.planted = Bug::LeaseOfOwnTimeout.into());
     scenario.elections_vary = true;
     must_be_found(&scenario, 500, is_stale);
 }
@@ -192,14 +193,14 @@ fn a_lease_of_the_leaders_own_timeout_is_found() {
 #[test]
 fn a_list_without_what_has_moved_is_found() {
     let kinds = [Kind::MovePrefix, Kind::MovePrefix, Kind::MovePrefix, Kind::CreateShard, Kind::Pause, Kind::CutPair];
-    let mut scenario = planted(&kinds, |config| config.planted.list_root_only = true);
+    let mut scenario = planted(&kinds, |config| config.planted = Bug::ListRootOnly.into());
     (scenario.entries, scenario.faults, scenario.quality.late) = (4, (24, 40), Span::from_ms(900));
     must_be_found(&scenario, 100, is_stale);
 }
 
 #[test]
 fn ticks_that_are_counted_after_an_input_are_found() {
-    let mut scenario = planted(&[Kind::PauseAndCut], |config| config.planted.ticks_after_input = true);
+    let mut scenario = planted(&[Kind::PauseAndCut], |config| config.planted = Bug::TicksAfterInput.into());
     scenario.election.fixed = Some(Span::from_ms(400));
     // Leaders have nothing to do, and no lease, until somebody wakes.
     (scenario.clients, scenario.entries, scenario.think) = (24, 1, Span::from_secs(20));

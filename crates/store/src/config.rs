@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use machine::{ServerId, Span};
 use placement::{ShardId, TimeoutConfig};
 
+use crate::planted::Planted;
+
 /// The ticks of Raft's clock in one election timeout: its resolution. A follower refuses votes for this many ticks after
 /// it has heard its leader, and campaigns itself after one to two times as many.
 pub const ELECTION_TICKS: usize = 10;
@@ -61,9 +63,8 @@ pub struct Config {
     pub snapshot_bytes_max: u64,
     /// The secret that this server proposes for the cluster, if the driver has servers prove one.
     pub secret: Option<crate::Secret>,
-    /// Errors planted on purpose, to prove that the simulation finds them.
-    #[cfg(feature = "planted-bugs")]
-    pub planted: PlantedBugs,
+    /// An error on purpose, to prove that the simulation finds it. None can be planted without the feature `planted-bugs`.
+    pub planted: Planted,
 }
 
 /// How reads are made linearizable.
@@ -77,27 +78,6 @@ pub enum Reads {
     },
     /// By a round of heartbeats for each batch of reads (Raft, 6.4): right whatever the clocks do.
     Index,
-}
-
-/// Errors that a simulation must find.
-#[cfg(feature = "planted-bugs")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is an error of its own")]
-pub struct PlantedBugs {
-    /// Term and vote are not written to the disk.
-    pub vote_not_persisted: bool,
-    /// A leader answers reads without a lease.
-    pub read_without_lease: bool,
-    /// Entries are acknowledged before they are synced.
-    pub ack_before_sync: bool,
-    /// A leader takes what it would promise itself for what all voters promise.
-    pub lease_of_own_timeout: bool,
-    /// Only the root of a list is looked at, when the request comes and when it is read: what of it has moved away is left out.
-    pub list_root_only: bool,
-    /// Ticks that were due before an input came are counted after it.
-    pub ticks_after_input: bool,
-    /// raft-rs sees whatever peers send.
-    pub unchecked_peers: bool,
 }
 
 impl Config {
@@ -124,8 +104,7 @@ impl Config {
             rebuild: BTreeSet::new(),
             snapshot_bytes_max: 16 << 30,
             secret: None,
-            #[cfg(feature = "planted-bugs")]
-            planted: PlantedBugs::default(),
+            planted: Planted::default(),
         }
     }
 

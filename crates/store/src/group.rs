@@ -27,6 +27,7 @@ use crate::expiry::Expiry;
 use crate::lease::Lease;
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta, entry_kind};
 use crate::peer::{Item, PeerAnswer};
+use crate::planted::{Bug, Planted};
 use crate::status::{Counters, GroupStatus, RaftRole};
 use crate::storage::Storage;
 
@@ -119,8 +120,7 @@ pub(crate) struct Group {
     pub(crate) snapshot_index: u64,
     /// A snapshot on the disk that Raft knows of and may take.
     received: Option<(Content, wal::SnapshotMark)>,
-    #[cfg(feature = "planted-bugs")]
-    planted: crate::config::PlantedBugs,
+    planted: Planted,
     /// Term, leader and role last reported as changed.
     reported: (u64, u64, StateRole),
     /// Requests since the last report, by the server they came in at.
@@ -221,7 +221,6 @@ impl Group {
             logged,
             snapshot_index: start.index,
             received: None,
-            #[cfg(feature = "planted-bugs")]
             planted: config.planted,
             reported: (0, 0, StateRole::Follower),
             load: BTreeMap::new(),
@@ -385,8 +384,7 @@ impl Group {
             effects.answers.push((asker, Err(Miss::NotLeader)));
             return;
         }
-        #[cfg(feature = "planted-bugs")]
-        if self.planted.read_without_lease {
+        if self.planted.has(Bug::ReadWithoutLease) {
             effects.answers.push((asker, Ok(PeerAnswer::Index(self.raw.raft.raft_log.committed))));
             return;
         }
@@ -415,8 +413,7 @@ impl Group {
     fn lease_span(&self) -> Option<Span> {
         let members = self.members();
         let voters = members.voters.iter().chain(&members.voters_outgoing);
-        #[cfg(feature = "planted-bugs")]
-        if self.planted.lease_of_own_timeout {
+        if self.planted.has(Bug::LeaseOfOwnTimeout) {
             return self.reads.lease_without_bound(self.promises[&self.me]);
         }
         let promised = voters.map(|id| self.promises.get(&ServerId(*id)).copied()).min()??;
@@ -490,11 +487,6 @@ impl Group {
     fn persist(&mut self, ready: &mut raft::Ready, log: &mut wal::Log) -> bool {
         let entries = ready.take_entries();
         let mut write_state = !entries.is_empty();
-        #[cfg(feature = "planted-bugs")]
-        if let Some(state) = ready.hs().filter(|_| self.planted.vote_not_persisted) {
-            self.logged.term = state.term;
-            self.logged.vote = state.vote;
-        }
         if let Some(state) = ready.hs() {
             write_state |= state.term != self.logged.term || state.vote != self.logged.vote;
             self.raw.mut_store().set_hard_state(state.clone());
@@ -506,8 +498,7 @@ impl Group {
             logged.expect("the log's backlog is bounded by what the server takes in");
             self.raw.mut_store().append(&entries);
         }
-        #[cfg(feature = "planted-bugs")]
-        let write_state = write_state && !self.planted.vote_not_persisted;
+        write_state &= !self.planted.has(Bug::VoteNotPersisted);
         if write_state {
             // The commit index alone is not worth a write: a leader sends it again.
             self.logged = self.raw.store().hard_state().clone();
@@ -521,8 +512,7 @@ impl Group {
     }
 
     fn await_disk(&mut self, ready: u64, messages: Vec<Message>, wrote: bool, effects: &mut Effects) {
-        #[cfg(feature = "planted-bugs")]
-        let wrote = wrote && !self.planted.ack_before_sync;
+        let wrote = wrote && !self.planted.has(Bug::AckBeforeSync);
         if !wrote && self.unpersisted.is_empty() {
             self.raw.on_persist_ready(ready);
             self.send(messages, effects);

@@ -44,6 +44,7 @@ mod group;
 mod lease;
 pub mod message;
 pub mod peer;
+mod planted;
 pub mod protocol;
 pub mod read;
 mod secret;
@@ -52,9 +53,8 @@ pub mod snapshots;
 pub mod status;
 mod storage;
 
-#[cfg(feature = "planted-bugs")]
-pub use config::PlantedBugs;
 pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
+pub use planted::{Bug, Planted};
 pub use secret::Secret;
 pub use server::{
     About, Caller, ClientId, Founding, Input, Membership, OpenError, Output, Party, Places, RequestId, Server,

@@ -5,16 +5,16 @@ use std::time::Duration;
 use fabric::{ClusterLoad, Operation};
 use machine::{Span, Time};
 use node::{BootClock, Client};
-use sim::linearizability::entry::{Action, Change, Input, Leaf, Output};
 use store::client::ClientConfig;
-use store::protocol::{Answer, Error};
+use store::protocol::{Answer, Consistency, Error};
+use workload::entry::{Action, Change, Input, Leaf, Output};
+use workload::{CARS, Cars, Layout};
 
-use super::entries::{self, CARS};
+use super::history;
 use super::history::LiveReader;
 use super::nodes::Nodes;
 use super::recorder::Recorder;
-use super::{conclude, history};
-use crate::cluster_record::ClusterRecord;
+use crate::measure::cluster_record::ClusterRecord;
 
 /// How soon the client asks elsewhere, and again: what is measured is the election, not the client's patience.
 const ATTEMPT: Span = Span::from_ms(50);
@@ -49,7 +49,7 @@ pub(super) fn run(nodes: &mut Nodes, load: &ClusterLoad) -> Result<ClusterRecord
     nodes.wait_until_caught_up()?;
     history::read_all(&mut LiveReader::new(nodes, clock)?, &mut recorder)?;
     let resident = nodes.resident_max_bytes();
-    Ok(ClusterRecord { resident_max_bytes: resident, faults: happened, ..conclude(&recorder) })
+    Ok(ClusterRecord { resident_max_bytes: resident, faults: happened, ..history::conclude(&recorder) })
 }
 
 fn config() -> ClientConfig {
@@ -73,8 +73,10 @@ impl Writer<'_> {
     /// When the write was acknowledged.
     fn write(&mut self, value: u64) -> Result<Time, String> {
         let action = Action::Write { condition: None, change: Change::Put(Leaf::A, value) };
-        let ticket = self.recorder.invoked(0, self.clock.now(), Input { entry: self.entry, action });
-        match self.client.request(entries::request(self.entry, action, 0), self.patience) {
+        let input = Input { entry: self.entry, action };
+        let ticket = self.recorder.invoked(0, self.clock.now(), input);
+        let body = Cars::numbered(0).request(input, Consistency::Linearizable);
+        match self.client.request(body, self.patience) {
             Ok(Answer::Written { revision }) => {
                 let now = self.clock.now();
                 self.recorder.returned(ticket, now, Output::Written { revision });

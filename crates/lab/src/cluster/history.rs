@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use machine::Time;
 use node::{BootClock, Client};
-use sim::linearizability::entry::{self, Action, Change, Input, Leaf, Output};
+use sim::linearizability::entry;
 use sim::linearizability::{Limits, Operation, Outcome, Verdict};
 use store::client::ClientConfig;
 use store::protocol::{Answer, Consistency, LIST_MAX, RequestBody};
+use workload::entry::{Action, Change, Input, Leaf, Output};
+use workload::{CARS, Cars, Layout, container};
 
-use super::entries::{self, CARS, container};
 use super::nodes::Nodes;
 use super::recorder::Recorder;
+use crate::measure::cluster_record::ClusterRecord;
 
 /// One read after the run.
 const READ: Duration = Duration::from_secs(30);
@@ -21,11 +23,11 @@ const READER: u32 = u32::MAX;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Judged {
-    pub lost_writes: Option<u64>,
-    pub linearizable: Option<bool>,
-    pub counterexample: Option<String>,
-    pub checked: u64,
+struct Judged {
+    lost_writes: Option<u64>,
+    linearizable: Option<bool>,
+    counterexample: Option<String>,
+    checked: u64,
 }
 
 type Told = Operation<Input, Output>;
@@ -79,9 +81,10 @@ pub(super) fn read_all(reader: &mut impl Reader, recorder: &mut Recorder) -> Res
         }
         return Ok(());
     }
+    let cars = Cars::numbered(0);
     for entry in touched {
         let asked = reader.now();
-        match reader.read(entries::request(entry, Action::List, 0)) {
+        match reader.read(cars.request(Input { entry, action: Action::List }, Consistency::Linearizable)) {
             Ok(Answer::Values { entries, .. }) => note(recorder, (asked, reader.now()), entry, &entries),
             Ok(other) => return Err(format!("a list was answered by {other:?}")),
             Err(error) => return Err(format!("reading an entry after the run: {error}")),
@@ -95,7 +98,7 @@ type Values = Vec<(tree::Path, u64, Vec<u8>)>;
 fn note(recorder: &mut Recorder, (asked, told): (Time, Time), entry: u32, leaves: &Values) {
     let ticket = recorder.invoked(READER, asked, Input { entry, action: Action::List });
     // What no client wrote is no answer that the model knows: it stays unknown, and every write of it is lost.
-    if let Some(output) = entries::listed(entry, leaves) {
+    if let Some(output) = Cars::numbered(0).listed(entry, leaves) {
         recorder.returned(ticket, told, output);
     }
 }
@@ -127,8 +130,25 @@ fn number_of(path: &tree::Path) -> Option<u32> {
     rest.split('/').next()?.parse().ok()
 }
 
+/// Checks what was recorded, and puts down what came of it.
+pub(super) fn conclude(recorder: &Recorder) -> ClusterRecord {
+    let judged = judge(recorder);
+    ClusterRecord {
+        operations: recorder.operations(),
+        failed: recorder.failures.count,
+        first_failure: recorder.failures.first.clone(),
+        lost_writes: judged.lost_writes,
+        linearizable: judged.linearizable,
+        counterexample: judged.counterexample,
+        checked: judged.checked,
+        unavailable_max_seconds: recorder.unavailable_max_seconds(),
+        resident_max_bytes: None,
+        faults: Vec::new(),
+    }
+}
+
 /// Checks what was recorded.
-pub(super) fn judge(recorder: &Recorder) -> Judged {
+fn judge(recorder: &Recorder) -> Judged {
     let Some(history) = recorder.history() else {
         return Judged { lost_writes: None, linearizable: None, counterexample: None, checked: 0 };
     };
@@ -197,7 +217,7 @@ fn effect(told: &Told, leaf: Leaf) -> Option<(Time, Option<Time>, Option<u64>)> 
 #[cfg(test)]
 mod tests {
     use machine::Span;
-    use sim::linearizability::entry::Tagged;
+    use workload::entry::Tagged;
 
     use super::*;
 
@@ -256,8 +276,9 @@ mod tests {
 
     #[test]
     fn entries_are_known_by_their_path() {
-        assert_eq!(number_of(&entries::car(17).path), Some(17));
-        assert_eq!(number_of(&entries::car(17).path.child("b", &[]).unwrap()), Some(17));
+        let car = Cars::numbered(0).entry(17);
+        assert_eq!(number_of(&car.path), Some(17));
+        assert_eq!(number_of(&car.path.child("b", &[]).unwrap()), Some(17));
         assert_eq!(number_of(&container(CARS).path), None);
     }
 }

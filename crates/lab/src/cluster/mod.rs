@@ -10,7 +10,6 @@
 //! A cluster is kept for the next run if that one wants the same controllers and no fault was injected.
 
 mod elections;
-mod entries;
 mod faults;
 mod history;
 mod nodes;
@@ -24,68 +23,22 @@ mod targets;
 use std::path::Path;
 use std::time::Instant;
 
-use fabric::{Case, ClusterLoad, Controllers, ElectionEnd, ElectionTimeout, Fabric, FaultAction, Operation, Work};
+use fabric::{Case, ClusterLoad, Fabric, Operation, Work};
 use node::BootClock;
+use workload::{CARS, PEOPLE};
 
 use self::history::LiveReader;
 use self::nodes::Nodes;
 use self::provider::Provider;
-use self::recorder::Recorder;
 use self::script::{Mode, Script};
-use crate::cluster_record::ClusterRecord;
+use crate::error::Error;
+use crate::measure::cluster_record::ClusterRecord;
+use crate::measure::environment::Timing;
+use crate::measure::record::Record;
+use crate::options::Options;
+use crate::plan::controllers::has_partitions;
 use crate::plan::{Plan, PlannedRun, controllers_of};
 use crate::progress::Progress;
-use crate::record::Record;
-use crate::results::Timing;
-use crate::{Error, Options};
-
-/// About what one request takes, in seconds: for estimates.
-const REQUEST_SECONDS: f64 = 1e-3;
-/// About what it takes until a cluster is ready, in seconds a node: for estimates.
-const START_SECONDS: f64 = 0.5;
-
-/// Why what is asked of these controllers cannot be run at all, if it can't.
-pub(crate) fn why_never(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
-    if controllers.tls && has_partitions(load) {
-        return Some("who talks to whom cannot be told apart under TLS, which a partition needs: write `tls: false`");
-    }
-    (why_not_live(controllers, load).is_some() && why_not_simulated(controllers, load).is_some()).then_some(
-        "`delay` and `until: leader` are simulated only, and faults, routed RPCs and lists of shards are run live only",
-    )
-}
-
-/// Why what is asked of these controllers is not run live, if it is not.
-pub(crate) fn why_not_live(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
-    if controllers.delay.is_some() {
-        return Some("a `delay` between controllers is simulated; live ones have the delays of the network");
-    }
-    (load.until == ElectionEnd::Leader)
-        .then_some("`until: leader` is simulated; live, elections end with the first write")
-}
-
-/// Why what is asked of these controllers cannot be simulated, if it can't.
-pub(crate) fn why_not_simulated(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
-    simulated::why_not(controllers, load)
-}
-
-fn has_partitions(load: &ClusterLoad) -> bool {
-    load.faults.iter().any(|fault| matches!(fault.action, FaultAction::Partition { .. }))
-}
-
-/// About how long a run takes, in seconds: for progress and `heddle plan`.
-pub(crate) fn seconds_of(controllers: &Controllers, load: &ClusterLoad) -> f64 {
-    let start = START_SECONDS * f64::from(controllers.nodes);
-    if load.is_election() {
-        let timeout = match controllers.election {
-            ElectionTimeout::Fixed(timeout) => timeout,
-            ElectionTimeout::Measured { min, .. } => min,
-        };
-        // Between one and two timeouts, and about one until the restarted node has caught up.
-        return start + f64::from(load.requests) * (1.5 * timeout.as_secs_f64() + 1.0);
-    }
-    let asked = f64::from(load.requests) * load.operations.len() as f64;
-    start + asked * REQUEST_SECONDS
-}
 
 /// Runs `runs`, all of which ask controllers, in their order.
 pub(crate) fn run(
@@ -107,7 +60,7 @@ pub(crate) fn run(
             let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
             Error::Controllers { experiment, case, repeat: run.repeat, message }
         })?;
-        measured.push((record(run, cluster, seconds), Timing::since(started, run)));
+        measured.push((record(run, cluster, seconds), run.timing(started)));
         progress.done(run.seconds);
     }
     Ok(measured)
@@ -162,8 +115,8 @@ fn one(
 
 /// Asks, has faults happen meanwhile, and looks what is left.
 fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result<ClusterRecord, String> {
-    let module = if load.operations == [Operation::Rpc] { entries::PEOPLE } else { entries::CARS };
-    nodes.make_ready(&[entries::CARS, entries::PEOPLE])?;
+    let module = if load.operations == [Operation::Rpc] { PEOPLE } else { CARS };
+    nodes.make_ready(&[CARS, PEOPLE])?;
     let calm = load.faults.is_empty();
     let leader = if calm { nodes.pin_leader(module)? } else { nodes.leader(module)? };
     let provider = load.operations.contains(&Operation::Rpc).then(|| Provider::start(nodes, leader)).transpose()?;
@@ -187,24 +140,8 @@ fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result
     nodes.use_entries(used);
     history::read_all(&mut LiveReader::new(nodes, clock)?, &mut recorder)?;
     let resident = nodes.resident_max_bytes();
-    let mut record = conclude(&recorder);
+    let mut record = history::conclude(&recorder);
     record.resident_max_bytes = resident;
     record.faults = happened;
     Ok(record)
-}
-
-fn conclude(recorder: &Recorder) -> ClusterRecord {
-    let judged = history::judge(recorder);
-    ClusterRecord {
-        operations: recorder.operations(),
-        failed: recorder.failed,
-        first_failure: recorder.first_failure.clone(),
-        lost_writes: judged.lost_writes,
-        linearizable: judged.linearizable,
-        counterexample: judged.counterexample,
-        checked: judged.checked,
-        unavailable_max_seconds: recorder.unavailable_max_seconds(),
-        resident_max_bytes: None,
-        faults: Vec::new(),
-    }
 }

@@ -20,8 +20,8 @@ use store::client::ClientConfig;
 use store::protocol::{Admin, Answer, RequestBody};
 use store::status::{RaftRole, Status};
 use tempfile::TempDir;
+use workload::{Cars, Layout, container};
 
-use super::entries::{self, container};
 use super::relay::Relay;
 
 /// A cluster has so long to do what it was told, besides some election timeouts.
@@ -321,7 +321,7 @@ impl Nodes {
     pub fn make_ready(&self, modules: &[&str]) -> Result<(), String> {
         let client = self.client(&self.running(), ClientConfig::default())?;
         for &module in modules {
-            let change = tree::Change::Put { at: container(module), value: entries::value(1, 0).into() };
+            let change = tree::Change::Put { at: container(module), value: Cars::numbered(0).value(1) };
             let write = RequestBody::Write(tree::Transaction::of(change));
             client.request(write, self.patience()).map_err(|error| format!("the first write: {error}"))?;
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use node::{Call, Client};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;
+use workload::{ADD_PERSON, Cars, Layout, PEOPLE, container, person};
 
-use super::entries::{ADD_PERSON, PEOPLE, container, number, person};
 use super::nodes::Nodes;
 
 /// One write of a person.
@@ -40,7 +40,7 @@ impl Provider {
 
 /// Writes the person whose number the input begins with; its bytes are the person's.
 fn add_person(writer: &Client, call: &Call) -> Result<Vec<u8>, String> {
-    let number = number(&call.input).ok_or("the input has no number of a person")?;
+    let number = Cars::numbered(0).number(&call.input).ok_or("the input has no number of a person")?;
     let change = tree::Change::Put { at: person(number), value: call.input.as_slice().into() };
     let write = RequestBody::Write(tree::Transaction::of(change));
     writer.request(write, WRITE).map(|_| Vec::new()).map_err(|error| error.to_string())

@@ -2,10 +2,11 @@
 
 use fabric::Operation;
 use machine::{Span, Time};
-use sim::linearizability::entry::{Input, Output};
 use sim::linearizability::{History, Ticket};
+use workload::entry::{Input, Output};
+use workload::{Failures, Tally};
 
-use crate::cluster_record::{Latencies, OperationRecord};
+use crate::measure::cluster_record::{Latencies, OperationRecord};
 
 /// Operations that are remembered to be checked; of longer runs nobody says whether they are linearizable.
 const HISTORY_MAX: usize = 400_000;
@@ -15,33 +16,23 @@ const HISTORY_MAX: usize = 400_000;
 pub(super) struct Recorder {
     history: History<Input, Output>,
     is_cut: bool,
-    operations: Vec<Timed>,
-    /// Requests that ended in an error, or without an answer.
-    pub failed: u64,
-    /// What the first of them was told.
-    pub first_failure: Option<String>,
+    /// Requests that succeeded, in the order in which their operations are asked.
+    operations: Vec<(Operation, Tally)>,
+    /// Requests of all operations that ended in an error, or without an answer.
+    pub failures: Failures,
     /// Since when writes are asked and none has succeeded.
     waiting_since: Option<Time>,
     unavailable_max: Option<Span>,
 }
 
-#[derive(Debug)]
-struct Timed {
-    operation: Operation,
-    latencies_ns: Vec<u64>,
-    span: Span,
-}
-
 impl Recorder {
     /// For these operations.
     pub fn new(operations: &[Operation]) -> Self {
-        let timed = |&operation: &Operation| Timed { operation, latencies_ns: Vec::new(), span: Span::ZERO };
         Self {
             history: History::new(),
             is_cut: false,
-            operations: operations.iter().map(timed).collect(),
-            failed: 0,
-            first_failure: None,
+            operations: operations.iter().map(|&operation| (operation, Tally::default())).collect(),
+            failures: Failures::default(),
             waiting_since: None,
             unavailable_max: None,
         }
@@ -62,22 +53,20 @@ impl Recorder {
 
     /// A request of this operation took so long.
     pub fn took(&mut self, operation: Operation, latency: Span) {
-        if let Some(timed) = self.operations.iter_mut().find(|timed| timed.operation == operation) {
-            timed.latencies_ns.push(latency.as_ns());
+        if let Some(tally) = self.tally(operation) {
+            tally.took(latency);
         }
     }
 
     /// This operation was asked for so long.
     pub fn lasted(&mut self, operation: Operation, span: Span) {
-        if let Some(timed) = self.operations.iter_mut().find(|timed| timed.operation == operation) {
-            timed.span = timed.span + span;
+        if let Some(tally) = self.tally(operation) {
+            tally.lasted = tally.lasted + span;
         }
     }
 
-    /// A request came to nothing.
-    pub fn fail(&mut self, why: impl FnOnce() -> String) {
-        self.failed += 1;
-        self.first_failure.get_or_insert_with(why);
+    fn tally(&mut self, operation: Operation) -> Option<&mut Tally> {
+        self.operations.iter_mut().find(|(other, _)| *other == operation).map(|(_, tally)| tally)
     }
 
     /// From now on writes are asked; or no longer.
@@ -105,10 +94,10 @@ impl Recorder {
 
     /// In the order in which they were asked.
     pub fn operations(&self) -> Vec<OperationRecord> {
-        let record = |timed: &Timed| OperationRecord {
-            operation: timed.operation,
-            seconds: timed.span.as_secs_f64(),
-            latencies: Latencies::of(&timed.latencies_ns),
+        let record = |(operation, tally): &(Operation, Tally)| OperationRecord {
+            operation: *operation,
+            seconds: tally.lasted.as_secs_f64(),
+            latencies: Latencies::of(&tally.latencies_ns),
         };
         self.operations.iter().map(record).collect()
     }

@@ -5,16 +5,14 @@
 //! on a few entries that all share, with conditions: what goes wrong in between shows in the answers.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use fabric::{ClusterLoad, Operation};
 use machine::{Rng, Span, Time};
-use node::Next;
 use sim::linearizability::Ticket;
-use sim::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
 use store::protocol::{Answer, Consistency, Error, RequestBody};
+use workload::entry::{Action, Change, Condition, Expect, Input, Leaf};
+use workload::{CARS, Cars, Clients, Next, PEOPLE, container};
 
-use super::entries::{self, ADD_PERSON, CARS};
 use super::recorder::Recorder;
 
 /// Where an operation needs no entry of its own, so many are enough.
@@ -24,7 +22,7 @@ const ENTRIES_A_CLIENT: u32 = 2;
 /// Contending clients pause between two requests, so that hours of faults leave a history that can be checked.
 const THINK: Span = Span::from_ms(2);
 /// A request that is not answered by then has failed.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Span = Span::from_secs(10);
 
 /// Who asks what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +43,9 @@ pub(super) struct Script {
     /// The load goes on until then.
     until: Time,
     rng: Rng,
-    next_value: u64,
-    clients: Vec<Client>,
+    clients: Clients<Cars, Note>,
+    /// By client.
+    pauses_until: Vec<Option<Time>>,
     /// The first entry of this round, and how many it has.
     first: u32,
     entries: u32,
@@ -69,24 +68,13 @@ struct Phase {
     begun: Option<Time>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Client {
-    /// Requests so far, those that warm up too.
-    steps: usize,
-    request: Option<Asked>,
-    pauses_until: Option<Time>,
-    /// The entity tags that it was told last, of leaf `a`.
-    tags: BTreeMap<u32, u64>,
-}
-
+/// What is noted of a request.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    at: Time,
+struct Note {
     /// Nothing while it warms up.
     operation: Option<Operation>,
+    /// Otherwise it prepares what follows.
     counts: bool,
-    entry: u32,
-    is_write: bool,
     ticket: Option<Ticket>,
 }
 
@@ -115,8 +103,8 @@ impl Script {
             begun,
             until: begun + lasts,
             rng: Rng::new(u64::from(first) + 1),
-            next_value: 0,
-            clients: vec![Client::default(); load.clients as usize],
+            clients: Clients::new(Cars::numbered(load.value_bytes), load.clients as usize),
+            pauses_until: vec![None; load.clients as usize],
             first,
             entries,
             phases,
@@ -137,30 +125,22 @@ impl Script {
         (self.recorder, self.first + self.entries)
     }
 
-    fn value(&mut self) -> u64 {
-        self.next_value += 1;
-        self.next_value
-    }
-
     /// One read from each target, so that connections are there and leaders are known.
     fn warm_up(&mut self, client: usize, now: Time) -> Next {
-        let target = self.clients[client].steps;
+        let target = self.clients.requests(client);
         let rpc = self.load.operations == [Operation::Rpc];
-        let at = entries::container(if rpc { entries::PEOPLE } else { CARS });
+        let at = container(if rpc { PEOPLE } else { CARS });
         let body = RequestBody::Get { at, consistency: Consistency::Linearizable };
-        self.ask(client, Asked { at: now, operation: None, counts: false, entry: 0, is_write: false, ticket: None });
+        self.clients.ask_else(client, now, Note { operation: None, counts: false, ticket: None });
         Next::Ask { target, body, timeout: TIMEOUT }
     }
 
-    fn ask(&mut self, client: usize, request: Asked) {
-        self.clients[client].request = Some(request);
-        self.clients[client].steps += 1;
-    }
-
     fn is_warm(&self) -> bool {
-        self.clients
-            .iter()
-            .all(|client| client.steps > self.targets || (client.steps == self.targets && client.request.is_none()))
+        let is_warm = |client: usize| {
+            let asked = self.clients.requests(client);
+            asked > self.targets || (asked == self.targets && !self.clients.is_waiting(client))
+        };
+        (0..self.pauses_until.len()).all(is_warm)
     }
 
     fn in_turn(&mut self, client: usize, now: Time) -> Next {
@@ -179,9 +159,9 @@ impl Script {
         }
         let entry = self.first + nth % self.entries;
         let action = match operation {
-            Operation::Create => write(Change::Create(Leaf::A, self.value())),
+            Operation::Create => write(Change::Create(Leaf::A, self.clients.value())),
             Operation::Read => Action::Get(Leaf::A),
-            Operation::Update => write(Change::Replace(Leaf::A, self.value())),
+            Operation::Update => write(Change::Replace(Leaf::A, self.clients.value())),
             Operation::Delete => write(Change::Delete),
             Operation::Rpc | Operation::Election => return self.call(client, now, counts),
         };
@@ -227,17 +207,17 @@ impl Script {
         if now >= self.until && self.load.operations.iter().all(enough) {
             return Next::Done;
         }
-        if let Some(until) = self.clients[client].pauses_until.take() {
+        if let Some(until) = self.pauses_until[client].take() {
             return Next::Until(until);
         }
         if self.asked.is_empty() {
             self.recorder.ask_writes(now, self.load.operations.iter().any(|&it| is_write(it)));
         }
-        let operation = self.load.operations[(client + self.clients[client].steps) % self.load.operations.len()];
+        let operation = self.load.operations[(client + self.clients.requests(client)) % self.load.operations.len()];
         *self.asked.entry(operation).or_default() += 1;
         let entry = self.first + self.rng.below(self.entries);
         let action = match operation {
-            Operation::Create => write(Change::Create(Leaf::A, self.value())),
+            Operation::Create => write(Change::Create(Leaf::A, self.clients.value())),
             Operation::Read if self.rng.below(4) == 0 => Action::List,
             Operation::Read => Action::Get(Leaf::A),
             Operation::Update => self.update(client, entry),
@@ -249,66 +229,36 @@ impl Script {
     }
 
     fn update(&mut self, client: usize, entry: u32) -> Action {
-        let tag = self.clients[client].tags.get(&entry).copied();
-        match (self.rng.below(4), tag) {
-            (0, _) => write(Change::PutBoth { a: self.value(), b: self.value() }),
-            (1, _) => write(Change::Replace(Leaf::A, self.value())),
-            (2, Some(tag)) => Action::Write {
-                condition: Some(Condition { leaf: Leaf::A, expect: Expect::Tag(tag) }),
-                change: Change::Put(Leaf::A, self.value()),
+        let known = self.clients.known(client).get(entry, Leaf::A);
+        match (self.rng.below(4), known) {
+            (0, _) => write(Change::PutBoth { a: self.clients.value(), b: self.clients.value() }),
+            (1, _) => write(Change::Replace(Leaf::A, self.clients.value())),
+            (2, Some(known)) => Action::Write {
+                condition: Some(Condition { leaf: Leaf::A, expect: Expect::Tag(known.tag) }),
+                change: Change::Put(Leaf::A, self.clients.value()),
             },
-            _ => write(Change::Put(Leaf::A, self.value())),
+            _ => write(Change::Put(Leaf::A, self.clients.value())),
         }
     }
 
     fn request(&mut self, client: usize, now: Time, what: (Operation, bool), entry: u32, action: Action) -> Next {
-        let ticket = self.recorder.invoked(client as u32, now, Input { entry, action });
-        let body = entries::request(entry, action, self.load.value_bytes);
-        let (is_write, target) = (matches!(action, Action::Write { .. }), self.target(client));
-        let (operation, counts) = (Some(what.0), what.1);
-        self.ask(client, Asked { at: now, operation, counts, entry, is_write, ticket });
+        let (input, target) = (Input { entry, action }, self.target(client));
+        let ticket = self.recorder.invoked(client as u32, now, input);
+        let note = Note { operation: Some(what.0), counts: what.1, ticket };
+        let body = self.clients.ask(client, now, input, Consistency::Linearizable, note);
         Next::Ask { target, body, timeout: TIMEOUT }
     }
 
     fn call(&mut self, client: usize, now: Time, counts: bool) -> Next {
-        let number = u64::from(self.first) + self.value();
-        let body = RequestBody::Call {
-            name: ADD_PERSON.to_owned(),
-            path: Some(entries::person(number).path),
-            input: entries::value(number, self.load.value_bytes),
-            idempotent: false,
-        };
+        let number = u64::from(self.first) + self.clients.value();
         let target = self.target(client);
-        let operation = Some(Operation::Rpc);
-        self.ask(client, Asked { at: now, operation, counts, entry: 0, is_write: false, ticket: None });
-        Next::Ask { target, body, timeout: TIMEOUT }
+        self.clients.ask_else(client, now, Note { operation: Some(Operation::Rpc), counts, ticket: None });
+        Next::Ask { target, body: self.clients.layout().call(number), timeout: TIMEOUT }
     }
 
     /// All targets in turn, each client beginning at another.
     fn target(&self, client: usize) -> usize {
-        (client + self.clients[client].steps) % self.targets
-    }
-
-    /// What the answer says about the data; nothing if nobody knows.
-    fn told(&mut self, client: usize, asked: &Asked, result: &Result<Answer, Error>) -> Option<Output> {
-        let output = match result {
-            Ok(Answer::Written { revision }) => Output::Written { revision: *revision },
-            Ok(Answer::Value(value)) => {
-                let tagged = |(tag, bytes): &(u64, Vec<u8>)| Some(Tagged { value: entries::number(bytes)?, tag: *tag });
-                Output::Leaf(value.as_ref().and_then(tagged))
-            }
-            Ok(Answer::Values { entries: found, .. }) => entries::listed(asked.entry, found)?,
-            Err(Error::Refused(_)) => Output::Refused,
-            Err(Error::Invalid(_) | Error::SpansShards(_)) => Output::NotDone,
-            Ok(_) | Err(_) => return None,
-        };
-        match output {
-            Output::Leaf(Some(Tagged { tag, .. })) | Output::Leaves(Some(Tagged { tag, .. }), _) => {
-                self.clients[client].tags.insert(asked.entry, tag);
-            }
-            _ => {}
-        }
-        Some(output)
+        (client + self.clients.requests(client)) % self.targets
     }
 }
 
@@ -321,9 +271,9 @@ const fn is_write(operation: Operation) -> bool {
     matches!(operation, Operation::Create | Operation::Update | Operation::Delete)
 }
 
-impl node::Script for Script {
+impl workload::Script for Script {
     fn next(&mut self, client: usize, now: Time) -> Next {
-        if self.clients[client].steps < self.targets {
+        if self.clients.requests(client) < self.targets {
             return self.warm_up(client, now);
         }
         match self.mode {
@@ -333,24 +283,26 @@ impl node::Script for Script {
     }
 
     fn answered(&mut self, client: usize, now: Time, result: Result<Answer, Error>) {
-        let asked = self.clients[client].request.take().expect("an answer follows a request");
-        let Some(operation) = asked.operation else { return };
-        if let Some(output) = self.told(client, &asked, &result) {
-            self.recorder.returned(asked.ticket, now, output);
+        let answered = self.clients.answered(client, now, &result);
+        let Note { operation, counts, ticket } = answered.note;
+        let Some(operation) = operation else { return };
+        if let (Some(input), Some(output)) = (answered.input, answered.output) {
+            self.recorder.returned(ticket, now, output);
+            self.clients.learn(client, input, output);
         }
         // Contending clients are refused all the time: that is an answer.
         let is_refusal = self.mode == Mode::Contended && matches!(result, Err(Error::Refused(_)));
         match &result {
-            Err(error) if !is_refusal => self.recorder.fail(|| format!("{}: {error}", operation.word())),
-            _ if asked.counts => self.recorder.took(operation, now.since(asked.at)),
+            Err(error) if !is_refusal => self.recorder.failures.count(|| format!("{}: {error}", operation.word())),
+            _ if counts => self.recorder.took(operation, answered.latency),
             _ => {}
         }
-        if asked.is_write && result.is_ok() {
+        if result.is_ok() && answered.input.is_some_and(|input| matches!(input.action, Action::Write { .. })) {
             self.recorder.wrote(now);
         }
         match self.mode {
             Mode::InTurn => self.answered_in_turn(now),
-            Mode::Contended => self.clients[client].pauses_until = Some(now + THINK),
+            Mode::Contended => self.pauses_until[client] = Some(now + THINK),
         }
     }
 }

@@ -1,26 +1,23 @@
 //! The same load on simulated controllers: their disks and their network take what a disk with a fast cache and a
 //! network of 1 Gbit/s take, and nothing else goes wrong.
 
-use std::time::Duration;
-
 use fabric::{
     Case, ClusterLoad, Controllers, ElectionEnd, ElectionTimeout, MessageDelay, Operation, Role, ShardPlan, Target,
     Work,
 };
 use machine::{ServerId, Span, Time};
-use node::Next;
 use placement::{Strategy, TimeoutConfig};
-use sim::cluster::session::{self, Session, Setting, Turn};
+use sim::cluster::session::{Session, Setting};
 use sim::cluster::{Quality, Speed};
-use sim::linearizability::entry::{Action, Change, Input, Leaf, Output};
-use store::protocol::{Answer, Error, RequestBody};
+use store::protocol::{Answer, Consistency, RequestBody};
+use workload::entry::{Action, Change, Input, Leaf, Output};
+use workload::{CARS, Cars, Layout, PEOPLE, container};
 
-use super::entries::{self, CARS, container};
+use super::history;
 use super::history::Reader;
 use super::recorder::Recorder;
 use super::script::{Mode, Script};
-use super::{conclude, history};
-use crate::cluster_record::ClusterRecord;
+use crate::measure::cluster_record::ClusterRecord;
 
 /// One way through the network where the file says nothing of it: a switch, two kernels; and what single messages take
 /// longer.
@@ -35,17 +32,6 @@ const TIMEOUT: Span = Span::from_secs(60);
 const PEACE: Span = Span::from_secs(15);
 /// The longest wait for a leader.
 const PATIENCE: Span = Span::from_secs(600);
-
-/// What simulated controllers are not put through.
-pub(super) fn why_not(controllers: &Controllers, load: &ClusterLoad) -> Option<&'static str> {
-    if !load.faults.is_empty() {
-        return Some("faults are run live");
-    }
-    if load.operations.contains(&Operation::Rpc) {
-        return Some("routed RPCs are run live");
-    }
-    matches!(controllers.shards, ShardPlan::List(_)).then_some("lists of shards are run live")
-}
 
 /// Runs one case. The same seed gives the same record.
 pub(crate) fn run(
@@ -62,8 +48,8 @@ pub(crate) fn run(
     }
     settle(&mut session, controllers)?;
     let first = session.running()[0];
-    for module in [CARS, entries::PEOPLE] {
-        let change = tree::Change::Put { at: container(module), value: entries::value(1, 0).into() };
+    for module in [CARS, PEOPLE] {
+        let change = tree::Change::Put { at: container(module), value: Cars::numbered(0).value(1) };
         let answer = session.ask(first, RequestBody::Write(tree::Transaction::of(change)), TIMEOUT);
         if !matches!(answer, Some(Ok(_))) {
             return Err(format!("the first write came to {answer:?}"));
@@ -128,11 +114,11 @@ fn ask(session: &mut Session, load: &ClusterLoad, duration: Span) -> Result<Clus
         Role::Any => servers,
     };
     let begun = session.now();
-    let mut script = Simulated(Script::new(load, Mode::InTurn, targets.len(), 0, (begun, duration)));
+    let mut script = Script::new(load, Mode::InTurn, targets.len(), 0, (begun, duration));
     session.drive(load.clients as usize, &targets, &mut script)?;
-    let (mut recorder, _) = script.0.finish(session.now());
+    let (mut recorder, _) = script.finish(session.now());
     history::read_all(&mut At { session, server: leader }, &mut recorder)?;
-    Ok(conclude(&recorder))
+    Ok(history::conclude(&recorder))
 }
 
 fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoad) -> Result<ClusterRecord, String> {
@@ -161,7 +147,7 @@ fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoa
     settle(session, controllers)?;
     let server = leader(session)?;
     history::read_all(&mut At { session, server }, &mut recorder)?;
-    Ok(ClusterRecord { faults: happened, ..conclude(&recorder) })
+    Ok(ClusterRecord { faults: happened, ..history::conclude(&recorder) })
 }
 
 /// From the death of a leader until another leads. Nothing is written: where elections follow each other without end,
@@ -197,8 +183,9 @@ fn nobody_leads(within: Span) -> String {
 
 fn write(session: &mut Session, recorder: &mut Recorder, server: ServerId, value: u64) -> Result<(), String> {
     let action = Action::Write { condition: None, change: Change::Put(Leaf::A, value) };
-    let ticket = recorder.invoked(0, session.now(), Input { entry: 0, action });
-    match session.ask(server, entries::request(0, action, 0), TIMEOUT) {
+    let input = Input { entry: 0, action };
+    let ticket = recorder.invoked(0, session.now(), input);
+    match session.ask(server, Cars::numbered(0).request(input, Consistency::Linearizable), TIMEOUT) {
         Some(Ok(Answer::Written { revision })) => {
             recorder.returned(ticket, session.now(), Output::Written { revision });
             Ok(())
@@ -224,28 +211,6 @@ impl Reader for At<'_> {
             None => Err("no answer".to_owned()),
         }
     }
-}
-
-/// The script by the simulation's clock.
-struct Simulated(Script);
-
-impl session::Script for Simulated {
-    fn next(&mut self, client: usize, now: Time) -> Turn {
-        match node::Script::next(&mut self.0, client, now) {
-            Next::Ask { target, body, timeout } => Turn::Ask { target, body, timeout: span(timeout) },
-            Next::Until(time) => Turn::Until(time),
-            Next::Wait => Turn::Wait,
-            Next::Done => Turn::Done,
-        }
-    }
-
-    fn answered(&mut self, client: usize, now: Time, result: Result<Answer, Error>) {
-        node::Script::answered(&mut self.0, client, now, result);
-    }
-}
-
-fn span(duration: Duration) -> Span {
-    Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

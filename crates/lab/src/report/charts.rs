@@ -3,14 +3,14 @@
 
 use fabric::{DriverKind, Metric};
 
+use super::html::{driver_class, driver_word};
+use super::latency::latency_scale;
+use super::quantity::{self, Scale};
 use super::svg::{Anchor, Svg};
-use super::{driver_class, driver_word};
-use crate::latency::latency_scale;
-use crate::metric::{metric_name, metric_unit};
-use crate::quantity::{self, Scale};
+use super::table::scale_of;
+use crate::measure::metric::{metric_name, metric_unit};
+use crate::measure::statistics::quantile;
 use crate::results::{ExperimentResult, Results};
-use crate::statistics::quantile;
-use crate::table::scale_of;
 
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 4.0;
@@ -74,7 +74,7 @@ fn nice_step(x: f64) -> f64 {
 
 /// The metric's mean in each case, one bar a driver, with its 99 % interval as a whisker. None if all is zero.
 pub(super) fn bars(experiment: &ExperimentResult, drivers: &[DriverKind], metric: Metric) -> Option<String> {
-    let reach = |case: &crate::CaseResult| {
+    let reach = |case: &crate::results::CaseResult| {
         let summaries = drivers.iter().filter_map(|&driver| case.summary(metric, driver));
         let ours = summaries.map(|s| s.mean + s.interval.unwrap_or(0.0).min(s.mean * WHISKER_ROOM));
         ours.chain(case.published(metric)).fold(0.0, f64::max)
@@ -207,14 +207,14 @@ pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
         .iter()
         .filter_map(|comparison| Some((comparison, comparison.difference.relative?)))
         .collect();
-    let reach = |(comparison, relative): &(&crate::Comparison, f64)| {
+    let reach = |(comparison, relative): &(&crate::results::Comparison, f64)| {
         relative.abs() + comparison.difference.relative_interval.unwrap_or(0.0).min(relative.abs().max(0.05))
     };
     let max = shown.iter().map(reach).fold(0.01, f64::max);
     if shown.is_empty() || !max.is_finite() {
         return None;
     }
-    let label = |comparison: &crate::Comparison| {
+    let label = |comparison: &crate::results::Comparison| {
         let common = if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
         common + &comparison.policies()
     };

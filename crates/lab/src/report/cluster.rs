@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use fabric::{DriverKind, Metric, Operation, Statistic};
 
+use super::charts;
+use super::html::{self, driver_class, driver_key, driver_word};
+use super::latency::{LatencyTable, latency_scale};
+use super::quantity::Scale;
 use super::svg::{Anchor, Svg, escape};
-use super::{charts, driver_class, driver_key, driver_word};
-use crate::latency::{LatencyTable, latency_scale};
-use crate::quantity::Scale;
 use crate::results::{ExperimentResult, Results};
 
 const WIDTH: f64 = 480.0;
@@ -57,7 +58,7 @@ pub(super) fn latency_table(experiment: &ExperimentResult, drivers: &[DriverKind
         }
         rows.push_str("</tr>\n");
     }
-    Some(super::table("", &(head + "</tr>"), &rows))
+    Some(html::table("", &(head + "</tr>"), &rows))
 }
 
 /// For each operation its mean in each case, and every request.

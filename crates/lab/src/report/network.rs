@@ -2,8 +2,9 @@
 
 use fabric::DriverKind;
 
+use super::html::{driver_class, driver_word};
 use super::svg::{Anchor, Svg};
-use crate::record::Record;
+use crate::measure::record::Record;
 use crate::results::{ExperimentResult, Network, Results};
 
 /// Above this many links a drawing is a grey area, and a strip says more.
@@ -164,8 +165,8 @@ pub(super) fn heat_strip(results: &Results, experiment: &ExperimentResult) -> Op
                 if first {
                     svg.text("label", (0.0, y + 12.0), Anchor::Start, name);
                 }
-                let word = super::driver_word(*driver);
-                svg.text(&format!("who {}", super::driver_class(*driver)), (label - 8.0, y + 12.0), Anchor::End, word);
+                let word = driver_word(*driver);
+                svg.text(&format!("who {}", driver_class(*driver)), (label - 8.0, y + 12.0), Anchor::End, word);
             }
             let known = groups[group].iter().filter_map(|&direction| Some((shares[direction]?, direction)));
             let mut cells: Vec<(f64, usize)> = known.collect();

@@ -10,11 +10,12 @@ use machine::{Rng, ServerId, Span, Time};
 use store::ClientId;
 use store::protocol::{Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage};
 use tree::Refusal;
+use workload::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
+use workload::{Known, Layout};
 
 use super::core::{Core, Event};
-use super::data;
+use super::data::{self, Entries};
 use super::report::{Finding, Operations};
-use crate::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
 use crate::linearizability::{History, Ticket};
 
 /// The client that checks at the end that every entry can be written.
@@ -54,8 +55,7 @@ struct Client {
     connections: BTreeMap<ServerId, ClientId>,
     /// Who led the shard of an entry, when somebody said so last.
     leaders: BTreeMap<u32, ServerId>,
-    /// Entity tags that it was told last, by entry and leaf.
-    tags: BTreeMap<(u32, Leaf), Tagged>,
+    known: Known,
     doing: Option<Doing>,
     /// Numbers its alarms: only the last one counts.
     alarm: u64,
@@ -90,7 +90,7 @@ impl Asked {
 
     fn body(self, consistency: Consistency) -> RequestBody {
         match self {
-            Self::Entry(input) => data::request(input.entry, input.action, consistency),
+            Self::Entry(input) => Entries.request(input, consistency),
             Self::Container(module) => data::list_container(module, consistency),
         }
     }
@@ -139,7 +139,7 @@ impl Clients {
                 sequence: 0,
                 connections: BTreeMap::new(),
                 leaders: BTreeMap::new(),
-                tags: BTreeMap::new(),
+                known: Known::default(),
                 doing: None,
                 alarm: 0,
             };
@@ -263,7 +263,7 @@ impl Clients {
         }
         let entry = client.rng.below(core.scenario.entries);
         let leaf = if client.rng.below(2) == 0 { Leaf::A } else { Leaf::B };
-        let known = client.tags.get(&(entry, leaf)).copied();
+        let known = client.known.get(entry, leaf);
         let expect = match client.rng.below(10) {
             0 => Some(Expect::Absent),
             1 => Some(Expect::Present),
@@ -363,13 +363,13 @@ impl Clients {
     /// The answer in the model's words, one for each of [`Asked::inputs`].
     fn outputs(asked: Asked, entries: u32, answer: Answer) -> Result<Vec<Output>, String> {
         match (asked, answer) {
-            (Asked::Entry(input), answer) => Ok(vec![Self::output(input, answer)?]),
+            (Asked::Entry(input), answer) => Ok(vec![Entries.output(input, &answer)?]),
             (Asked::Container(_), Answer::Values { entries: mut found, more: false }) => {
                 let mut outputs = Vec::new();
                 for input in asked.inputs(entries) {
                     let (here, others) = found.into_iter().partition(|(at, ..)| data::is_of(input.entry, at));
                     found = others;
-                    outputs.push(Self::output(input, Answer::Values { entries: here, more: false })?);
+                    outputs.push(Entries.output(input, &Answer::Values { entries: here, more: false })?);
                 }
                 if found.is_empty() {
                     Ok(outputs)
@@ -378,22 +378,6 @@ impl Clients {
                 }
             }
             (_, answer) => Err(format!("{answer:?} is no answer to the {asked}")),
-        }
-    }
-
-    /// The answer in the model's words.
-    fn output(input: Input, answer: Answer) -> Result<Output, String> {
-        let strange = || format!("the answer to {input} holds what no client wrote");
-        match (input.action, answer) {
-            (Action::Get(_), Answer::Value(None)) => Ok(Output::Leaf(None)),
-            (Action::Get(_), Answer::Value(Some((tag, bytes)))) => {
-                Ok(Output::Leaf(Some(data::tagged(tag, &bytes).ok_or_else(strange)?)))
-            }
-            (Action::List, Answer::Values { entries, more: false }) => {
-                data::listed(input.entry, &entries).ok_or_else(strange)
-            }
-            (Action::Write { .. }, Answer::Written { revision }) => Ok(Output::Written { revision }),
-            (_, answer) => Err(format!("{answer:?} is no answer to {input}")),
         }
     }
 
@@ -417,7 +401,7 @@ impl Clients {
                 continue;
             };
             // A condition on what a stale read told is none that the model knows.
-            client.learn(input, output);
+            client.known.learn(input, output);
             self.history.returned(*ticket, core.now, output);
             match output {
                 Output::Written { .. } => self.counts.written += 1,
@@ -491,35 +475,5 @@ impl Client {
         }
         let members = core.members();
         members[self.rng.below(members.len() as u32) as usize]
-    }
-
-    /// Remembers entity tags and values for conditions to come.
-    fn learn(&mut self, input: Input, output: Output) {
-        let mut know = |leaf, seen: Option<Tagged>| match seen {
-            Some(seen) => {
-                self.tags.insert((input.entry, leaf), seen);
-            }
-            None => {
-                self.tags.remove(&(input.entry, leaf));
-            }
-        };
-        match (input.action, output) {
-            (Action::Get(leaf), Output::Leaf(seen)) => know(leaf, seen),
-            (Action::List, Output::Leaves(a, b)) => {
-                know(Leaf::A, a);
-                know(Leaf::B, b);
-            }
-            (Action::Write { change, .. }, Output::Written { revision: tag }) => match change {
-                Change::Create(leaf, value) | Change::Put(leaf, value) | Change::Replace(leaf, value) => {
-                    know(leaf, Some(Tagged { value, tag }));
-                }
-                Change::PutBoth { a, b } => {
-                    know(Leaf::A, Some(Tagged { value: a, tag }));
-                    know(Leaf::B, Some(Tagged { value: b, tag }));
-                }
-                Change::Delete | Change::Remove => {}
-            },
-            _ => {}
-        }
     }
 }

@@ -1,15 +1,12 @@
-//! The entries that clients work on, as paths and transactions.
+//! The entries that clients work on, as paths and bytes.
 
 use store::protocol::{Consistency, RequestBody};
-use tree::{Bytes, Location, Path, Transaction};
-
-use crate::linearizability::entry::{Action, Change, Condition, Expect, Leaf, Output, Tagged};
+use tree::{Bytes, Location, Path};
+use workload::Layout;
+use workload::entry::Leaf;
 
 /// Entries are spread over these modules: module, container, list.
 const LISTS: [(&str, &str, &str); 2] = [("car", "cars", "car-entry"), ("people", "people", "person")];
-
-/// Most values in an entry, and more than that.
-const LIST_LIMIT: u32 = 16;
 
 /// Most values of a module, and more than that.
 const CONTAINER_LIMIT: u32 = 256;
@@ -90,15 +87,6 @@ pub fn number(bytes: &[u8]) -> Option<u64> {
     (rest.len() == more_bytes(number)).then_some(number)
 }
 
-/// What a client sends for an action.
-pub fn request(number: u32, action: Action, consistency: Consistency) -> RequestBody {
-    match action {
-        Action::Get(which) => RequestBody::Get { at: leaf(number, which), consistency },
-        Action::List => RequestBody::List { at: entry(number), after: None, limit: LIST_LIMIT, consistency },
-        Action::Write { condition, change } => RequestBody::Write(transaction(number, condition, change)),
-    }
-}
-
 /// What a client sends to list all entries of a module.
 pub fn list_container(module: u32, consistency: Consistency) -> RequestBody {
     RequestBody::List { at: container(module), after: None, limit: CONTAINER_LIMIT, consistency }
@@ -109,48 +97,32 @@ pub fn is_of(number: u32, at: &Path) -> bool {
     entry(number).path.contains(at)
 }
 
-fn transaction(number: u32, condition: Option<Condition>, change: Change) -> Transaction {
-    let at = |which| leaf(number, which);
-    let changes = match change {
-        Change::Create(which, to) => vec![tree::Change::Create { at: at(which), value: value(to) }],
-        Change::Put(which, to) => vec![tree::Change::Put { at: at(which), value: value(to) }],
-        Change::Replace(which, to) => vec![tree::Change::Replace { at: at(which), value: value(to) }],
-        Change::PutBoth { a, b } => vec![
-            tree::Change::Put { at: at(Leaf::A), value: value(a) },
-            tree::Change::Put { at: at(Leaf::B), value: value(b) },
-        ],
-        Change::Delete => vec![tree::Change::Delete { at: entry(number) }],
-        Change::Remove => vec![tree::Change::Remove { at: entry(number) }],
-    };
-    let conditions = condition.map(|Condition { leaf: which, expect }| tree::Condition {
-        at: at(which),
-        expect: match expect {
-            Expect::Absent => tree::Expect::Absent,
-            Expect::Present => tree::Expect::Present,
-            Expect::Tag(tag) => tree::Expect::Etag(tag),
-            Expect::Value(to) => tree::Expect::Value(value(to)),
-        },
-    });
-    Transaction { conditions: conditions.into_iter().collect(), changes }
-}
+/// How clients write requests and read answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries;
 
-/// A leaf as it was read; nothing if the bytes are none that a client wrote.
-pub fn tagged(tag: u64, bytes: &[u8]) -> Option<Tagged> {
-    Some(Tagged { value: number(bytes)?, tag })
-}
-
-/// An entry as it was read; nothing if there is something in it that no client wrote.
-pub fn listed(number: u32, found: &[(Path, u64, Vec<u8>)]) -> Option<Output> {
-    let mut leaves = [None; 2];
-    for (path, tag, bytes) in found {
-        let which = [Leaf::A, Leaf::B].into_iter().find(|which| leaf(number, *which).path == *path)?;
-        leaves[which as usize] = Some(tagged(*tag, bytes)?);
+impl Layout for Entries {
+    fn entry(&self, number: u32) -> Location {
+        entry(number)
     }
-    Some(Output::Leaves(leaves[0], leaves[1]))
+
+    fn leaf(&self, number: u32, which: Leaf) -> Location {
+        leaf(number, which)
+    }
+
+    fn value(&self, to: u64) -> Bytes {
+        value(to)
+    }
+
+    fn number(&self, bytes: &[u8]) -> Option<u64> {
+        number(bytes)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use workload::entry::{Output, Tagged};
+
     use super::*;
 
     #[test]
@@ -165,8 +137,8 @@ mod tests {
     #[test]
     fn leaves_are_told_apart() {
         let found = vec![(leaf(3, Leaf::B).path, 9, value(7).to_vec())];
-        assert_eq!(listed(3, &found), Some(Output::Leaves(None, Some(Tagged { value: 7, tag: 9 }))));
-        assert_eq!(listed(4, &found), None);
+        assert_eq!(Entries.listed(3, &found), Some(Output::Leaves(None, Some(Tagged { value: 7, tag: 9 }))));
+        assert_eq!(Entries.listed(4, &found), None);
         assert!(container(3).contains(&entry(3)) && !container(2).contains(&entry(3)));
     }
 }

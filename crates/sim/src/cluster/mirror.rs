@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use store::protocol::{Answer, Consistency, Error, RequestBody};
 use tree::{Location, Path};
+use workload::Layout;
+use workload::entry::{Action, Input, Leaf};
 
 use super::data;
-use crate::linearizability::entry::{Action, Leaf};
 
 /// A path's last revision that is known, and its tag; none after its deletion. A replica of the shard that held a path before may
 /// tell of it after one of the shard that holds it now: revisions go on over a move, so the higher one counts.
@@ -65,7 +66,7 @@ impl Mirror {
         let entry = self.unread.pop_first()?;
         let before = LEAVES.map(|leaf| self.known.get(&data::leaf(entry, leaf).path).copied());
         self.reading.insert(sequence, Reading { entry, before });
-        Some(data::request(entry, Action::List, Consistency::Linearizable))
+        Some(data::Entries.request(Input { entry, action: Action::List }, Consistency::Linearizable))
     }
 
     /// Whether that was asked here.

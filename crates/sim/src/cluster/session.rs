@@ -10,6 +10,7 @@ use store::protocol::{Answer, ClientMessage, Error, Request, RequestBody, Server
 use store::status::RaftRole;
 use store::{ClientId, Founding};
 use tree::Path;
+use workload::{Next, Script};
 
 use super::core::{Core, Event, client_of};
 use super::disk::Speed;
@@ -35,35 +36,6 @@ pub struct Setting {
     pub speed: Speed,
     /// Whether candidates ask first whether they would be elected.
     pub pre_vote: bool,
-}
-
-/// What a client does next.
-#[derive(Clone, Debug)]
-pub enum Turn {
-    /// It asks, and is told by [`Script::answered`].
-    Ask {
-        /// Which of the servers that the caller named.
-        target: usize,
-        /// What.
-        body: RequestBody,
-        /// The server gives up after so long.
-        timeout: Span,
-    },
-    /// It is asked again at this time.
-    Until(Time),
-    /// It is asked again when another client has an answer.
-    Wait,
-    /// It has nothing more to do.
-    Done,
-}
-
-/// What clients do.
-pub trait Script {
-    /// A client has nothing to do. `client` counts from 0.
-    fn next(&mut self, client: usize, now: Time) -> Turn;
-
-    /// A client has the answer to what it asked last.
-    fn answered(&mut self, client: usize, now: Time, result: Result<Answer, Error>);
 }
 
 /// A cluster under way. The same seed and calls give the same answers at the same times.
@@ -201,16 +173,16 @@ impl Session {
                     continue;
                 }
                 states[client] = match script.next(client, now) {
-                    Turn::Ask { target, body, timeout } => {
+                    Next::Ask { target, body, timeout } => {
                         self.send(client as u32, sessions[client], servers[target], body, timeout);
                         State::Asked
                     }
-                    Turn::Until(at) => {
+                    Next::Until(at) => {
                         self.core.calendar.push(at.max(now), Event::Wake(client as u32, 0));
                         State::Paused
                     }
-                    Turn::Wait => State::Waiting,
-                    Turn::Done => State::Done,
+                    Next::Wait => State::Waiting,
+                    Next::Done => State::Done,
                 };
             }
             if states.iter().all(|state| *state == State::Done) {

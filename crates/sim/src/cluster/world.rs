@@ -464,9 +464,11 @@ impl World {
 mod tests {
     use store::protocol::{ClientMessage, Consistency, Request};
 
+    use workload::Layout;
+    use workload::entry::{Action, Change, Input};
+
     use super::super::data;
     use super::*;
-    use crate::linearizability::entry::{Action, Change, Input};
 
     /// A client has given up a write, and goes on with another session; the request arrives when all entries have been probed.
     #[test]
@@ -479,7 +481,7 @@ mod tests {
         let change = Change::PutBoth { a: VALUE, b: VALUE + 1 };
         let action = Action::Write { condition: None, change };
         world.clients.history.invoked(9, Time::ZERO, Input { entry: 0, action });
-        let body = data::request(0, action, Consistency::Linearizable);
+        let body = data::Entries.request(Input { entry: 0, action }, Consistency::Linearizable);
         let request = Request { session: 9, sequence: 1, acknowledged: 1, timeout_ms: 1_500, body };
         let (client, message) = (world.core.connect(9), ClientMessage::Request(request));
         let arrives = scenario.active + Span::from_ms(800);

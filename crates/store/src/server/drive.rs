@@ -13,6 +13,7 @@ use super::{DISK_BACKLOG_MAX, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::peer::{Ask, Item, PeerAnswer};
+use crate::planted::Bug;
 use crate::protocol::{Answer, Consistency, Error, FRAME_MAX, Leader};
 use crate::read::{Read, ReadResult};
 use crate::server::ClientId;
@@ -90,11 +91,7 @@ impl Server {
 
     /// Whether a list would have to be gathered from several shards.
     fn is_spread(&self, path: &Path) -> bool {
-        #[cfg(feature = "planted-bugs")]
-        if self.config.planted.list_root_only {
-            return false;
-        }
-        self.map.shards_under(path).len() > 1
+        !self.config.planted.has(Bug::ListRootOnly) && self.map.shards_under(path).len() > 1
     }
 
     /// Whether there is a replica here that can be read.
@@ -284,15 +281,12 @@ impl Server {
             return self.finish(now, id, Err(error));
         }
         let data = self.groups.get(&shard).and_then(|group| group.content.data_and_past());
-        #[cfg(feature = "planted-bugs")]
         let found = data.map(|(state, past)| match read {
-            Read::List { at, .. } if self.config.planted.list_root_only => {
+            Read::List { at, .. } if self.config.planted.has(Bug::ListRootOnly) => {
                 state.serves(&at.path).map(|()| read.find(state, past))
             }
             read => read.evaluate(state, past),
         });
-        #[cfg(not(feature = "planted-bugs"))]
-        let found = data.map(|(state, past)| read.evaluate(state, past));
         match found {
             // The leader may have been up for longer than this server.
             Some(Ok(ReadResult::Compacted(_))) if self.may_ask_leader(id, shard) => {

@@ -62,6 +62,7 @@ pub use places::{Party, Places};
 use crate::budget::{Budget, Kind, Owner};
 use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS};
 use crate::group::{Effects, Group};
+use crate::planted::Bug;
 use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
 use access::Gate;
@@ -275,25 +276,16 @@ impl Server {
     /// Ticks of before an input are not counted after it: a heartbeat would be thought older than it is, and what was promised
     /// with its answer be broken.
     fn catch_up(&mut self, now: Time) {
-        if now >= self.next_tick && self.log.is_ready() && !self.ticks_are_late() {
+        if now >= self.next_tick && self.log.is_ready() && !self.config.planted.has(Bug::TicksAfterInput) {
             self.tick(now);
         }
-    }
-
-    /// Never, unless that error is planted.
-    #[allow(clippy::unused_self, reason = "without planted errors there is nothing to look at")]
-    const fn ticks_are_late(&self) -> bool {
-        #[cfg(feature = "planted-bugs")]
-        return self.config.planted.ticks_after_input;
-        #[cfg(not(feature = "planted-bugs"))]
-        false
     }
 
     /// Raft's clock: as many ticks as are due. After a pause of a whole timeout none: what came meanwhile is to be heard first.
     fn tick(&mut self, now: Time) {
         let tick = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64);
         let stood_still = now >= self.next_tick + Span::from_ps(tick.as_ps() * ELECTION_TICKS as u64);
-        if stood_still && !self.ticks_are_late() {
+        if stood_still && !self.config.planted.has(Bug::TicksAfterInput) {
             self.next_tick = now + tick;
             return;
         }

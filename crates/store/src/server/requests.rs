@@ -10,6 +10,7 @@ use super::leasing::not_upgraded;
 use super::operations::{Origin, Purpose, Route, Task};
 use super::{About, Asked, ClientId, RequestId, Server};
 use crate::budget::Kind;
+use crate::planted::Bug;
 use crate::protocol::{
     Admin, Answer, ClientMessage, Consistency, Error, Leader, Request, RequestBody, Response, ServerMessage,
     WATCHES_MAX,
@@ -136,8 +137,7 @@ impl Server {
                 self.start(now, origin, route, Task::Read(Read::Get(at), consistency), deadline);
             }
             RequestBody::List { at, after, limit, consistency } => {
-                #[cfg(feature = "planted-bugs")]
-                if self.config.planted.list_root_only && self.map.shards_under(&at.path).len() > 1 {
+                if self.config.planted.has(Bug::ListRootOnly) && self.map.shards_under(&at.path).len() > 1 {
                     return Err((self.spans_shards(&at.path), None));
                 }
                 self.count_stale(consistency);

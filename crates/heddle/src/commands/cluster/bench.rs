@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use machine::Span;
 use miette::{Report, miette};
-use node::load::{Load, Measured, Operation, run};
-use node::{Call, Client};
+use node::{Call, Client, Target};
 use serde_json::{Value, json};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;
 use store::status::Status;
 use tree::{Change, Location, Path, Transaction};
+use workload::{ADD_PERSON, CARS, LoadConfig, Operation, PEOPLE, Tally, container};
 
 use super::access::Access;
 use super::{election, explain};
@@ -48,16 +49,12 @@ pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Resu
     let operations: Vec<Operation> = args.operations.iter().map(|operation| (*operation).into()).collect();
     warm_up(&access)?;
     let provider = if operations.contains(&Operation::Rpc) { Some(provide(&access)?) } else { None };
-    let mut totals: Vec<Option<Measured>> = operations.iter().map(|_| None).collect();
+    let mut totals: Vec<Tally> = operations.iter().map(|_| Tally::default()).collect();
     for _ in 0..args.repeat {
         let mut cars = Cars { are_there: false };
         for (operation, total) in operations.iter().zip(&mut totals) {
             cars.prepare(*operation, args, &access)?;
-            let measured = run(&load(args, &access, *operation)?, access.tls()).map_err(explain)?;
-            match total {
-                Some(total) => total.add(&measured),
-                None => *total = Some(measured),
-            }
+            total.add(load(args, &access, *operation, args.clients)?);
         }
         // The next repetition begins like this one, and nothing stays behind.
         cars.prepare(Operation::Create, args, &access)?;
@@ -65,10 +62,10 @@ pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Resu
     drop(provider);
     let mut rows = Rows::new(&COLUMNS);
     let mut ending = Ending::Passed;
-    for (operation, measured) in operations.iter().zip(totals.into_iter().flatten()) {
+    for (operation, measured) in operations.iter().zip(totals) {
         rows.push(row(args, *operation, &measured));
-        if let Some(failure) = &measured.first_failure {
-            eprintln!("{} of {} failed, the first one with: {failure}", measured.failed, operation.name());
+        if let Some(failure) = &measured.failures.first {
+            eprintln!("{} of {} failed, the first one with: {failure}", measured.failures.count, operation.name());
             ending = Ending::Missed;
         }
     }
@@ -91,9 +88,8 @@ impl Cars {
         };
         if needed != self.are_there {
             let change = if needed { Operation::Create } else { Operation::Delete };
-            let load = Load { clients: args.clients.max(PREPARING_CLIENTS), ..load(args, access, change)? };
-            let prepared = run(&load, access.tls()).map_err(explain)?;
-            if let Some(failure) = prepared.first_failure {
+            let prepared = load(args, access, change, args.clients.max(PREPARING_CLIENTS))?;
+            if let Some(failure) = prepared.failures.first {
                 return Err(miette!("cannot prepare for {}: {failure}", operation.name()));
             }
         }
@@ -102,7 +98,7 @@ impl Cars {
     }
 }
 
-fn row(args: &Bench, operation: Operation, measured: &Measured) -> [Value; COLUMNS.len()] {
+fn row(args: &Bench, operation: Operation, measured: &Tally) -> [Value; COLUMNS.len()] {
     let mut sorted = measured.latencies_ns.clone();
     sorted.sort_unstable();
     let ms = |ns: f64| json!((ns / 1e3).round() / 1e3);
@@ -119,8 +115,8 @@ fn row(args: &Bench, operation: Operation, measured: &Measured) -> [Value; COLUM
             BenchTarget::Any => "any",
         }
         .into(),
-        (sorted.len() as u64 + measured.failed).into(),
-        measured.failed.into(),
+        (sorted.len() as u64 + measured.failures.count).into(),
+        measured.failures.count.into(),
         sorted.first().map_or(Value::Null, |ns| ms(*ns as f64)),
         if sorted.is_empty() { Value::Null } else { ms(mean) },
         at_rank(500),
@@ -144,8 +140,8 @@ impl From<BenchOperation> for Operation {
     }
 }
 
-/// What is loaded, at the endpoint that is to be asked.
-fn load(args: &Bench, access: &Access, operation: Operation) -> Result<Load, Report> {
+/// Asks for so much of an operation, at the endpoints that are to be asked.
+fn load(args: &Bench, access: &Access, operation: Operation, clients: u32) -> Result<Tally, Report> {
     let status = access.status()?;
     let data = if operation == Operation::Rpc { people() } else { cars() };
     let endpoints = match args.at {
@@ -153,27 +149,30 @@ fn load(args: &Bench, access: &Access, operation: Operation) -> Result<Load, Rep
         BenchTarget::Follower => vec![follower(&status, &data)?],
         BenchTarget::Any => status.map.members().values().map(|member| member.address.clone()).collect(),
     };
-    Ok(Load {
-        endpoints,
-        clients: args.clients,
+    let client = ClientConfig { go_to_leader: args.at == BenchTarget::Leader, ..ClientConfig::default() };
+    let config = LoadConfig {
+        clients,
         requests: args.requests,
-        value_bytes: args.value_bytes as usize,
+        value_bytes: args.value_bytes,
         operation,
-        first_key: 0,
-        keys: u64::MAX,
+        keys: u32::MAX,
         below: None,
-        every: Duration::ZERO,
-        client: ClientConfig { go_to_leader: args.at == BenchTarget::Leader, ..ClientConfig::default() },
-        timeout: access.timeout,
-    })
+        every: Span::ZERO,
+        timeout: span(access.timeout),
+    };
+    node::load(&config, &Target { endpoints, client }, access.tls(), |_| true).map_err(explain)
+}
+
+pub(super) fn span(duration: Duration) -> Span {
+    Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 pub(super) fn cars() -> Path {
-    Path::parse("/car:cars").expect("it is a path")
+    container(CARS).path
 }
 
 fn people() -> Path {
-    Path::parse("/people:people").expect("it is a path")
+    container(PEOPLE).path
 }
 
 /// Both modules have been written once, so that their shards are there, and nothing is left of earlier runs.
@@ -216,7 +215,7 @@ fn provide(access: &Access) -> Result<Client, Report> {
         let written = writer.request(RequestBody::Write(Transaction::of(put)), timeout);
         written.map(|_| Vec::new()).map_err(|error| error.to_string())
     };
-    let offers = vec![("people:add-person".to_owned(), Some(people()))];
+    let offers = vec![(ADD_PERSON.to_owned(), Some(people()))];
     provider.serve(offers, timeout, add_person).map_err(explain)?;
     Ok(provider)
 }

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use machine::ServerId;
+use machine::{ServerId, Span};
 use miette::{Report, miette};
-use node::load::{Load, Measured, Operation, run_with};
+use node::Target;
 use serde_json::json;
 use store::client::ClientConfig;
 use store::protocol::{Answer, Consistency, RequestBody};
 use store::status::{Health, Latencies};
 use tree::{Change, Location, Path, Transaction};
+use workload::{LoadConfig, Operation, Tally};
 
 use super::access::Access;
+use super::bench::span;
 use super::view::View;
 use super::{explain, health};
 use crate::Ending;
@@ -26,10 +29,10 @@ use crate::output::{Rows, put};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a value, as etcd's check has them.
-const VALUE_BYTES: usize = 1_024;
+const VALUE_BYTES: u32 = 1_024;
 
 /// Different keys that are written: what is there in between is bounded, however long it takes.
-const KEYS: u64 = 4_096;
+const KEYS: u32 = 4_096;
 
 /// The exit status when it was interrupted, as shells have it.
 const BROKEN_OFF: i32 = 130;
@@ -39,6 +42,9 @@ const RATE_PERCENT: f64 = 90.0;
 
 /// No request may take longer.
 const SLOWEST_MS: f64 = 500.0;
+
+/// The longest latency that quantiles tell apart, in nanoseconds.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
 /// Nor may their times differ more.
 const DEVIATION_MS: f64 = 100.0;
@@ -165,24 +171,23 @@ fn load(
     (access, timeout): (&Access, Duration),
     view: &View,
     broken_off: &AtomicBool,
-) -> Result<Measured, Report> {
+) -> Result<Tally, Report> {
     let (clients, per_second) = args.load.size();
     let requests = (args.duration.as_secs_f64() * per_second as f64).ceil().max(1.0) as u64;
-    let load = Load {
-        endpoints: view.map.members().values().map(|member| member.address.clone()).collect(),
+    let config = LoadConfig {
         clients,
         requests,
         value_bytes: VALUE_BYTES,
         operation: Operation::Put,
-        first_key: 0,
         keys: KEYS,
         below: Some(args.prefix.clone()),
-        every: Duration::from_secs(u64::from(clients)) / u32::try_from(per_second).expect("it is a few thousand"),
-        client: ClientConfig::default(),
-        timeout,
+        every: Span::from_ns(1_000_000_000 * u64::from(clients) / per_second),
+        timeout: span(timeout),
     };
+    let endpoints = view.map.members().values().map(|member| member.address.clone()).collect();
+    let on = Target { endpoints, client: ClientConfig::default() };
     let bar = progress(args.quiet, requests);
-    let measured = run_with(&load, access.tls(), |answered| {
+    let measured = node::load(&config, &on, access.tls(), |answered| {
         bar.set_position(answered);
         !broken_off.load(Ordering::Relaxed)
     })
@@ -203,9 +208,9 @@ fn progress(quiet: bool, requests: u64) -> ProgressBar {
     bar
 }
 
-fn judge(measured: &Measured, rate: u64, verdicts: &mut Verdicts) {
-    let failed = measured.failed;
-    let reason = measured.first_failure.as_deref().unwrap_or("none");
+fn judge(measured: &Tally, rate: u64, verdicts: &mut Verdicts) {
+    let failed = measured.failures.count;
+    let reason = measured.failures.first.as_deref().unwrap_or("none");
     let detail = if failed == 0 { "none".to_owned() } else { format!("{failed}, the first one with: {reason}") };
     verdicts.judge(failed == 0, "failed requests", detail);
     let (reached, wanted) = (measured.per_second(), rate as f64 * RATE_PERCENT / 100.0);
@@ -225,7 +230,9 @@ fn judge(measured: &Measured, rate: u64, verdicts: &mut Verdicts) {
     let deviation = variance.sqrt();
     let detail = format!("{deviation:.2} ms, expected {DEVIATION_MS:.0} ms at most");
     verdicts.judge(deviation <= DEVIATION_MS, "standard deviation", detail);
-    let at = |quantile: f64| measured.latency_ns.value_at_quantile(quantile) as f64 / 1e6;
+    let mut histogram = Histogram::<u64>::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are valid");
+    measured.latencies_ns.iter().for_each(|ns| histogram.saturating_record((*ns).max(1)));
+    let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e6;
     verdicts.note("latency", format!("mean {mean:.2} ms, p50 {:.2} ms, p99 {:.2} ms", at(0.5), at(0.99)));
 }
 
@@ -255,18 +262,19 @@ fn log_writes(
 mod tests {
     use super::*;
 
-    fn measured(latencies_ms: &[u64], seconds: u64, failed: u64) -> Measured {
-        let mut latency_ns = hdrhistogram::Histogram::new_with_max(600_000_000_000, 3).unwrap();
-        let latencies_ns: Vec<u64> = latencies_ms.iter().map(|ms| ms * 1_000_000).collect();
-        for ns in &latencies_ns {
-            latency_ns.record(*ns).unwrap();
+    fn measured(latencies_ms: &[u64], seconds: u64, failed: u64) -> Tally {
+        let mut tally = Tally { lasted: Span::from_secs(seconds), ..Tally::default() };
+        for ms in latencies_ms {
+            tally.took(Span::from_ms(*ms));
         }
-        let first_failure = (failed > 0).then(|| "no".to_owned());
-        Measured { latency_ns, latencies_ns, duration: Duration::from_secs(seconds), failed, first_failure }
+        for _ in 0..failed {
+            tally.failures.count(|| "no".to_owned());
+        }
+        tally
     }
 
     /// What did not pass.
-    fn missed(measured: &Measured, rate: u64) -> Vec<String> {
+    fn missed(measured: &Tally, rate: u64) -> Vec<String> {
         let mut verdicts = Verdicts::default();
         judge(measured, rate, &mut verdicts);
         verdicts.all.into_iter().filter(|(result, ..)| *result == "FAIL").map(|(_, what, _)| what).collect()

@@ -1,0 +1,12 @@
+//! Live runs: real traffic between real hosts, over one network that ends with this process.
+
+mod datagrams;
+mod faults;
+mod flow;
+pub mod iperf;
+mod runs;
+mod settling;
+mod traffic;
+pub(crate) mod tuning;
+
+pub(crate) use self::runs::{LiveRuns, look_for_programs};

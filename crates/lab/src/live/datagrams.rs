@@ -1,0 +1,350 @@
+//! Datagrams live, at an even pace or as fast as they go: two `heddle datagrams` for each flow, as iperf3 is run for TCP.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use live::datagrams::stream::Sunk;
+use live::datagrams::{READY, Received, Sent};
+use machine::Span;
+use serde::de::DeserializeOwned;
+use transport::paced;
+
+use super::faults::Faults;
+use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::iperf;
+
+/// How long a flow may take beyond its time.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How long all programs of a run may take to start.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How often processes are looked at.
+const POLL: Duration = Duration::from_millis(10);
+/// The longest thing that one of them says, bytes.
+const REPORT_LIMIT: u64 = 4_096;
+
+/// When the flows of a run are measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub warm_up: Span,
+    pub duration: Span,
+}
+
+/// What the flows of a run are: what their two programs are told, and what each says at its end.
+pub(crate) trait Load {
+    /// The sender's report.
+    type Sent;
+    /// The receiver's report.
+    type Received: DeserializeOwned;
+
+    /// Arguments of the receiver; it may wait so long.
+    fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String>;
+    /// Arguments of the sender.
+    fn sender(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String>;
+    /// What the sender says at its end.
+    fn sent(sender: &mut Running, deadline: Instant) -> Result<Self::Sent, FlowFailure>;
+}
+
+/// Numbered datagrams at an even pace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub rate_pps: u64,
+    /// Payload of each datagram.
+    pub bytes: u32,
+}
+
+/// Messages as fast as credit for them comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    pub streams: u32,
+    /// Messages of a stream that are under way.
+    pub window: u32,
+    /// Payload of each message.
+    pub bytes: u32,
+}
+
+/// What the flows did, and what was counted when measuring started and ended.
+pub(crate) struct Measured<L: Load, C> {
+    pub flows: Vec<(L::Sent, L::Received)>,
+    pub before: C,
+    pub after: C,
+}
+
+/// Runs all flows at once; `program` is `heddle` itself.
+pub(crate) fn run<L: Load, C>(
+    hosts: &impl Hosts,
+    program: &Path,
+    flows: &[LiveFlow],
+    (load, times): (&L, Times),
+    faults: &mut Faults<'_>,
+    mut count: impl FnMut() -> Result<C, FlowFailure>,
+) -> Result<Measured<L, C>, FlowFailure> {
+    let Times { warm_up, duration } = times;
+    let lasts = span(warm_up + duration + paced::TAIL);
+    // Receivers are started one after the other, so the first one waits for all of them.
+    let patience = lasts + END_PATIENCE / 2 + START_PATIENCE;
+    let receivers = flows.iter().map(|flow| {
+        let mut receiver = Running::start(hosts, program, flow, &flow.to, &load.receiver(flow, times, patience))?;
+        receiver.wait_until_it_listens()?;
+        Ok(receiver)
+    });
+    let mut receivers = receivers.collect::<Result<Vec<_>, FlowFailure>>()?;
+    let senders =
+        flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times, patience)));
+    let mut senders = senders.collect::<Result<Vec<_>, FlowFailure>>()?;
+    let warm = Instant::now() + span(warm_up);
+    wait_until(warm);
+    let before = count()?;
+    let wait = |moment| {
+        wait_until(moment);
+        Ok(())
+    };
+    faults.carry_out(warm, wait)?;
+    let end = warm + span(duration);
+    wait_until(end);
+    let after = count()?;
+    let deadline = end + span(paced::TAIL) + END_PATIENCE + START_PATIENCE;
+    let mut measured = Vec::with_capacity(flows.len());
+    for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
+        let sent = L::sent(sender, deadline)?;
+        measured.push((sent, receiver.report(deadline)?));
+    }
+    Ok(Measured { flows: measured, before, after })
+}
+
+fn wait_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+}
+
+fn span(span: Span) -> Duration {
+    Duration::from_nanos(span.as_ns())
+}
+
+impl Pace {
+    /// The numbers of the datagrams that are measured, and how many are sent in all.
+    fn numbers(&self, times: Times) -> (std::ops::Range<u64>, u64) {
+        let at = |time| paced::first_after(self.rate_pps, time);
+        let end = times.warm_up + times.duration;
+        (at(times.warm_up)..at(end), at(end + paced::TAIL))
+    }
+}
+
+impl Load for Pace {
+    type Sent = Sent;
+    type Received = Received;
+
+    fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String> {
+        let (measured, _) = self.numbers(times);
+        let numbers = [
+            ("--port", u64::from(flow.port)),
+            ("--rate", self.rate_pps),
+            ("--from", measured.start),
+            ("--to", measured.end),
+            ("--patience-ms", patience.as_millis() as u64),
+        ];
+        arguments("receive", &numbers)
+    }
+
+    fn sent(sender: &mut Running, deadline: Instant) -> Result<Sent, FlowFailure> {
+        sender.report(deadline)
+    }
+
+    fn sender(&self, flow: &LiveFlow, times: Times, _: Duration) -> Vec<String> {
+        let numbers =
+            [("--rate", self.rate_pps), ("--count", self.numbers(times).1), ("--bytes", u64::from(self.bytes))];
+        arguments_to("send", &numbers, flow)
+    }
+}
+
+impl Load for Stream {
+    /// Senders go on until the last receiver has done, and are ended then.
+    type Sent = ();
+    type Received = Sunk;
+
+    fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String> {
+        let ms = |span: Span| span.as_ns() / 1_000_000;
+        let numbers = [
+            ("--port", u64::from(flow.port)),
+            ("--window", u64::from(self.window)),
+            ("--warm-up-ms", ms(times.warm_up)),
+            ("--for-ms", ms(times.duration)),
+            ("--patience-ms", patience.as_millis() as u64),
+        ];
+        arguments("sink", &numbers)
+    }
+
+    fn sent(_: &mut Running, _: Instant) -> Result<(), FlowFailure> {
+        Ok(())
+    }
+
+    fn sender(&self, flow: &LiveFlow, _: Times, patience: Duration) -> Vec<String> {
+        let numbers = [
+            ("--streams", u64::from(self.streams)),
+            ("--window", u64::from(self.window)),
+            ("--bytes", u64::from(self.bytes)),
+            ("--for-ms", patience.as_millis() as u64),
+        ];
+        arguments_to("stream", &numbers, flow)
+    }
+}
+
+fn arguments_to(what: &str, numbers: &[(&str, u64)], flow: &LiveFlow) -> Vec<String> {
+    let mut arguments = arguments(what, numbers);
+    arguments.push(format!("{}:{}", flow.address, flow.port));
+    arguments
+}
+
+fn arguments(what: &str, numbers: &[(&str, u64)]) -> Vec<String> {
+    let numbers = numbers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]);
+    ["datagrams".to_owned(), what.to_owned()].into_iter().chain(numbers).collect()
+}
+
+/// One program of a flow; it ends with this at the latest.
+pub(crate) struct Running {
+    child: Child,
+    stdout: BufReader<std::io::Take<ChildStdout>>,
+    flow: String,
+    host: String,
+    ended: bool,
+}
+
+impl Running {
+    fn start(
+        hosts: &impl Hosts,
+        program: &Path,
+        flow: &LiveFlow,
+        host: &str,
+        arguments: &[String],
+    ) -> Result<Self, FlowFailure> {
+        let name = format!("{} -> {}", flow.from, flow.to);
+        let failed = |message: String| FlowFailure { flow: name.clone(), host: host.to_owned(), message };
+        let mut command = hosts.command(host, &program.to_string_lossy(), arguments).map_err(failed)?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(format!("{} cannot be started: {error}", program.display())))?;
+        let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".to_owned()))?;
+        let stdout = BufReader::new(stdout.take(REPORT_LIMIT));
+        Ok(Self { child, stdout, flow: name, host: host.to_owned(), ended: false })
+    }
+
+    fn failed(&self, message: String) -> FlowFailure {
+        FlowFailure { flow: self.flow.clone(), host: self.host.clone(), message }
+    }
+
+    /// It says so, or ends: so this ends, too.
+    fn wait_until_it_listens(&mut self) -> Result<(), FlowFailure> {
+        let mut line = String::new();
+        let read = self.stdout.read_line(&mut line);
+        if read.is_ok() && line.trim_end() == READY {
+            Ok(())
+        } else {
+            Err(self.explained("the receiver does not listen"))
+        }
+    }
+
+    /// What it says at its end.
+    fn report<T: DeserializeOwned>(&mut self, deadline: Instant) -> Result<T, FlowFailure> {
+        while !self.ended {
+            self.ended = self.child.try_wait().map_err(|error| self.failed(error.to_string()))?.is_some();
+            if !self.ended && Instant::now() >= deadline {
+                return Err(self.failed("no end when it was due".to_owned()));
+            }
+            if !self.ended {
+                std::thread::sleep(POLL);
+            }
+        }
+        let mut text = String::new();
+        // Half a report is as good as none: the parser will say so.
+        let _ = self.stdout.read_to_string(&mut text);
+        serde_json::from_str(text.trim()).map_err(|_| self.explained("no report"))
+    }
+
+    /// Adds what it wrote as errors.
+    fn explained(&mut self, message: &str) -> FlowFailure {
+        self.end();
+        let mut said = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = stderr.take(REPORT_LIMIT).read_to_end(&mut said);
+        }
+        let said = iperf::shortened(String::from_utf8_lossy(&said).trim());
+        self.failed(if said.is_empty() { message.to_owned() } else { format!("{message}: {said}") })
+    }
+
+    fn end(&mut self) {
+        if !self.ended {
+            // It may have ended in the meantime; then there is nothing to kill.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            self.ended = true;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_after_the_measured_time_is_not_measured() {
+        let pace = Pace { rate_pps: 10_000, bytes: 1_448 };
+        assert_eq!(pace.numbers(times()), (5_000..25_000, 27_000));
+        let line = pace.sender(&flow(), times(), Duration::ZERO).join(" ");
+        assert_eq!(line, "datagrams send --rate 10000 --count 27000 --bytes 1448 10.0.0.2:6000");
+        let line = pace.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
+        assert_eq!(line, "datagrams receive --port 6000 --rate 10000 --from 5000 --to 25000 --patience-ms 7000");
+    }
+
+    #[test]
+    fn a_stream_goes_on_as_long_as_its_receiver_may() {
+        let stream = Stream { streams: 5, window: 4, bytes: 16_060 };
+        let line = stream.sender(&flow(), times(), Duration::from_secs(7)).join(" ");
+        assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 7000 10.0.0.2:6000");
+        let line = stream.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
+        assert_eq!(line, "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --patience-ms 7000");
+    }
+
+    fn times() -> Times {
+        Times { warm_up: Span::from_ms(500), duration: Span::from_secs(2) }
+    }
+
+    fn flow() -> LiveFlow {
+        LiveFlow { from: "h1".into(), to: "h2".into(), address: "10.0.0.2".into(), port: 6_000 }
+    }
+
+    /// A host whose programs say what they like.
+    struct Says(&'static str);
+
+    impl Hosts for Says {
+        fn command(&self, _: &str, _: &str, _: &[String]) -> Result<std::process::Command, String> {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", self.0]);
+            Ok(command)
+        }
+    }
+
+    #[test]
+    fn a_program_that_fails_is_quoted() {
+        let pace = Pace { rate_pps: 10, bytes: 100 };
+        let times = Times { warm_up: Span::ZERO, duration: Span::from_ms(10) };
+        let failure = |says: &'static str| {
+            let mut none = |_| Ok(());
+            let mut faults = Faults::new(Vec::new(), &mut none);
+            run(&Says(says), Path::new("heddle"), &[flow()], (&pace, times), &mut faults, || Ok(())).err()
+        };
+        let failed = failure("echo no port >&2; exit 1").expect("it failed");
+        assert_eq!((&*failed.flow, &*failed.host), ("h1 -> h2", "h2"));
+        assert!(failed.message.contains("does not listen: no port"), "{}", failed.message);
+        let failed = failure("echo ready; echo '{}'").expect("it failed");
+        assert!(failed.message.contains("no report"), "{}", failed.message);
+    }
+}

@@ -1,0 +1,453 @@
+//! Live runs, one after another over one network that ends with this process.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fabric::{Case, DriverKind, Fabric, Overrides, Source};
+use live::control::{Counters, FlowCounters, LinkCounters};
+use live::datagrams::stream::Sunk;
+use live::datagrams::{MOST_BYTES, Received, Sent};
+use live::{Instance, StartOptions};
+use machine::Span;
+use topology::{BondEndId, LinkId, NodeId, Side};
+use transport::{TransportKind, TransportSpec};
+
+use super::datagrams::{self, Pace, Stream, Times};
+use super::faults::Faults;
+use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::iperf::{self, Measurement};
+use super::settling::settle;
+use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
+use super::tuning;
+use crate::error::Error;
+use crate::measure::bonds;
+use crate::measure::environment::Timing;
+use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
+use crate::options::Options;
+use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
+use crate::progress::Progress;
+
+/// What an idle network needs to forget the run before: queues drain, connections close.
+const REST: Duration = Duration::from_millis(200);
+
+/// Ports of receivers: above iperf3's own and below those that Linux gives to clients. Each flow of a network has another
+/// one, so that no counter or lingering socket of an earlier run is taken for its own.
+const PORTS: std::ops::Range<u16> = 5_202..32_768;
+
+/// A network with the means to run traffic in it.
+pub(crate) struct LiveRuns<'a> {
+    network: Instance,
+    source: &'a Source,
+    fabric: &'a Fabric,
+    options: &'a Options,
+    /// What the hosts' TCP is set to, and whether for a shaped network.
+    tuned: Option<(TransportSpec, bool)>,
+    /// The receive buffers that Linux gave the hosts, as in `tcp_rmem`.
+    own_buffers: String,
+    next_port: u16,
+}
+
+/// iperf3's name and version, if it is there. `ip` must be there as well.
+pub(crate) fn look_for_programs() -> Result<String, Error> {
+    let run = |program: &'static str, argument: &str| {
+        let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
+        output.map_err(|source| Error::MissingProgram { program, source })
+    };
+    run("ip", "-V")?;
+    let output = run("iperf3", "--version")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().next().unwrap_or("iperf3").trim().to_owned())
+}
+
+impl Hosts for Instance {
+    fn command(&self, host: &str, program: &str, arguments: &[String]) -> Result<Command, String> {
+        Self::command(self, host, program, arguments.iter().map(String::as_str)).map_err(|error| error.to_string())
+    }
+}
+
+impl<'a> LiveRuns<'a> {
+    /// Brings the network up as the file has it.
+    pub fn start(source: &'a Source, fabric: &'a Fabric, options: &'a Options) -> Result<Self, Error> {
+        let name = format!("run-{}", std::process::id());
+        let start = StartOptions { name, ephemeral: true, program: options.program.clone(), workers: None };
+        let network = Instance::start(&start)?;
+        network.apply(source, &Overrides::default())?;
+        let own_buffers = own_buffers(&network, fabric)?;
+        Ok(Self { network, source, fabric, options, tuned: None, own_buffers, next_port: PORTS.start })
+    }
+
+    /// Runs `runs` in their order, then takes the network down.
+    pub fn run(mut self, plan: &Plan, runs: &[&PlannedRun]) -> Result<Vec<(Record, Timing)>, Error> {
+        let progress = Progress::start(self.options.progress, "live", runs.iter().map(|run| run.seconds));
+        let mut measured = Vec::with_capacity(runs.len());
+        for run in runs {
+            let (index, cases) = &plan.cases[run.at.0];
+            progress.at(format!("{}: {}", run.experiment, run.labels));
+            let experiment = &self.fabric.experiments[*index];
+            measured.push(self.one(&cases[run.at.1], run, (experiment.warm_up, experiment.duration))?);
+            progress.done(run.seconds);
+        }
+        drop(progress);
+        self.network.down()?;
+        Ok(measured)
+    }
+
+    fn one(&mut self, case: &Case, run: &PlannedRun, times: (Span, Span)) -> Result<(Record, Timing), Error> {
+        let started = Instant::now();
+        let fabric = self.fabric.with(&case.overrides);
+        self.network.apply(self.source, &case.overrides)?;
+        settle(&self.network, run)?;
+        self.tune(&traffic_of(case).transport, fabric.topology.is_shaped())?;
+        let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
+            experiment: run.experiment.clone(),
+            case: run.labels.to_string(),
+            reason,
+        })?;
+        if pairs.len() > LIVE_FLOWS_MAX {
+            return Err(too_many(run, pairs.len()));
+        }
+        std::thread::sleep(REST);
+        let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
+        let traffic = traffic_of(case);
+        let links: Vec<Vec<LinkId>> = traffic.faults.iter().map(|fault| fault.links(&fabric)).collect();
+        let mut inject = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
+        let due = traffic.faults.iter().map(|fault| Duration::from_nanos(fault.at.as_ns())).collect();
+        let mut faults = Faults::new(due, &mut inject);
+        let did = match (traffic.rate_pps, traffic.transport.kind) {
+            (Some(rate_pps), _) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
+            (None, TransportKind::Udp) => self.messages(&fabric, case, &flows, times, &mut faults),
+            (None, _) => self.streams(case, &flows, times, &mut faults),
+        };
+        // The next run finds all links up, however this one ended.
+        for links in &links {
+            self.set_links(&fabric, links, true).map_err(|failure| failed(run, failure))?;
+        }
+        let did = did.map_err(|failure| failed(run, failure))?;
+        let timing = run.timing(started);
+        Ok((record(&fabric, run, did), timing))
+    }
+
+    /// Takes links down or up.
+    fn set_links(&self, fabric: &Fabric, links: &[LinkId], up: bool) -> Result<(), FlowFailure> {
+        for &id in links {
+            let link = &fabric.topology.links[id];
+            let (a, b) = (&fabric.topology.nodes[link.a.node].name, &fabric.topology.nodes[link.b.node].name);
+            self.network.set_link(a, b, Some(fabric.topology.link_number(id)), up).map_err(|error| lost(&error))?;
+        }
+        Ok(())
+    }
+
+    /// TCP as fast as it goes.
+    fn streams(
+        &self,
+        case: &Case,
+        flows: &[LiveFlow],
+        times: (Span, Span),
+        faults: &mut Faults<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let traffic = traffic_of(case);
+        let schedule = Schedule {
+            warm_up: whole_seconds(times.0),
+            seconds: whole_seconds(times.1).max(1),
+            arguments: tuning::client_arguments(&traffic.transport, traffic.streams, self.fabric.mtu),
+        };
+        let count = || self.network.counters().map_err(|error| lost(&error));
+        let measured = traffic::run(&self.network, flows, &schedule, faults, count)?;
+        let (before, after) = (measured.before, measured.after);
+        let record = |(flow, did): (&LiveFlow, &Measurement)| {
+            let (reordered, reorder_extent) = reordering(flow, &before.flows, &after.flows).unzip();
+            let (goodput_bps, retransmits) = (did.goodput_bps, did.retransmits);
+            FlowRecord { retransmits, reordered, reorder_extent, ..blank(flow, goodput_bps) }
+        };
+        let flows = flows.iter().zip(&measured.flows).map(record).collect();
+        Ok(Did { flows, seconds: schedule.seconds as f64, not_taken: 0, before, after })
+    }
+
+    /// Datagrams at an even pace. A frame is as long as a simulated one.
+    fn datagrams(
+        &self,
+        case: &Case,
+        rate_pps: u64,
+        flows: &[LiveFlow],
+        (warm_up, duration): (Span, Span),
+        faults: &mut Faults<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let bytes = tuning::datagram_bytes(&traffic_of(case).transport, self.fabric.mtu);
+        let load = (&Pace { rate_pps, bytes }, Times { warm_up, duration });
+        let count = || self.network.counters().map_err(|error| lost(&error));
+        let program = &self.options.program;
+        let measured = datagrams::run(&self.network, program, flows, load, faults, count)?;
+        let record = |(flow, (_, received)): (&LiveFlow, &(Sent, Received))| {
+            let outcome = received.outcome;
+            let bits = (outcome.sent - outcome.lost) as f64 * f64::from(bytes) * 8.0;
+            let reordered = Some(outcome.reordered);
+            FlowRecord { reordered, datagrams: Some(outcome), ..blank(flow, bits / duration.as_secs_f64()) }
+        };
+        Ok(Did {
+            flows: flows.iter().zip(&measured.flows).map(record).collect(),
+            seconds: duration.as_secs_f64(),
+            not_taken: measured.flows.iter().map(|(sent, received)| sent.refused + received.overflowed).sum(),
+            before: measured.before,
+            after: measured.after,
+        })
+    }
+
+    /// Messages of UDP as fast as credit for them comes. They are as long as simulated ones, and so are their fragments where the file's
+    /// segments fill the MTU.
+    fn messages(
+        &self,
+        fabric: &Fabric,
+        case: &Case,
+        flows: &[LiveFlow],
+        (warm_up, duration): (Span, Span),
+        faults: &mut Faults<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let traffic = traffic_of(case);
+        let bytes = tuning::udp_message_bytes(&traffic.transport).min(MOST_BYTES as u32);
+        // Those that leave one host together, or come to one: they share its link's queue.
+        let beside = |flow: &LiveFlow| {
+            let leave = flows.iter().filter(|other| other.from == flow.from).count();
+            let come = flows.iter().filter(|other| other.to == flow.to).count();
+            leave.max(come) as u32
+        };
+        let streams_a_host = flows.iter().map(beside).max().unwrap_or(1) * traffic.streams;
+        let window = tuning::udp_window(fabric, streams_a_host);
+        let load = (&Stream { streams: traffic.streams, window, bytes }, Times { warm_up, duration });
+        let count = || self.network.counters().map_err(|error| lost(&error));
+        let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
+        let record = |(flow, ((), sunk)): (&LiveFlow, &((), Sunk))| {
+            let bits = sunk.messages as f64 * f64::from(bytes) * 8.0;
+            // Whether fragments were reordered cannot be seen from here, and messages are another matter.
+            blank(flow, bits / duration.as_secs_f64())
+        };
+        Ok(Did {
+            flows: flows.iter().zip(&measured.flows).map(record).collect(),
+            seconds: duration.as_secs_f64(),
+            not_taken: measured.flows.iter().map(|((), sunk)| sunk.overflowed).sum(),
+            before: measured.before,
+            after: measured.after,
+        })
+    }
+
+    /// Sets up every host's TCP, if it is not yet as it should be.
+    fn tune(&mut self, spec: &TransportSpec, is_shaped: bool) -> Result<(), Error> {
+        if self.tuned.as_ref().is_some_and(|(tuned, was_shaped)| (tuned, *was_shaped) == (spec, is_shaped)) {
+            return Ok(());
+        }
+        let buffers = if is_shaped { tuning::receive_buffers(spec) } else { self.own_buffers.clone() };
+        for (id, node) in self.fabric.topology.hosts().filter(|(_, node)| !node.is_external()) {
+            let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
+            let Some(address) = self.fabric.topology.address(id) else { continue };
+            let script = tuning::script(spec, address, &buffers);
+            let output = Instance::command(&self.network, &node.name, "sh", ["-c", &script])?
+                .stdin(Stdio::null())
+                .output()
+                .map_err(|error| failed(error.to_string()))?;
+            if !output.status.success() {
+                return Err(failed(iperf::shortened(String::from_utf8_lossy(&output.stderr).trim())));
+            }
+        }
+        self.tuned = Some((spec.clone(), is_shaped));
+        Ok(())
+    }
+
+    fn flow(&mut self, from: NodeId, to: NodeId) -> LiveFlow {
+        let port = self.next_port;
+        self.next_port = if port + 1 < PORTS.end { port + 1 } else { PORTS.start };
+        let address = self.fabric.topology.address(to).map(|address| address.ipv4.to_string()).unwrap_or_default();
+        LiveFlow { from: node_name(self.fabric, from), to: node_name(self.fabric, to), address, port }
+    }
+}
+
+/// What `tcp_rmem` is in a host that nobody has set up yet: every host starts with the same.
+fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
+    let Some((_, host)) = fabric.topology.hosts().find(|(_, node)| !node.is_external()) else {
+        return Ok(tuning::LINUX_BUFFERS.to_owned());
+    };
+    let output = Instance::command(network, &host.name, "cat", ["/proc/sys/net/ipv4/tcp_rmem"])?
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Error::Tuning { host: host.name.clone(), message: error.to_string() })?;
+    Ok(tuning::buffers_in(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// iperf3 takes whole seconds: a fraction counts as one.
+fn whole_seconds(span: Span) -> u64 {
+    span.as_ps().div_ceil(1_000_000_000_000)
+}
+
+fn lost(error: &live::Error) -> FlowFailure {
+    FlowFailure { flow: String::new(), host: String::new(), message: error.to_string() }
+}
+
+fn too_many(run: &PlannedRun, flows: usize) -> Error {
+    let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
+    Error::TooManyLiveFlows { experiment, case, flows, limit: LIVE_FLOWS_MAX }
+}
+
+fn failed(run: &PlannedRun, failure: FlowFailure) -> Error {
+    Error::Flow {
+        experiment: run.experiment.clone(),
+        case: run.labels.to_string(),
+        repeat: run.repeat,
+        flow: failure.flow,
+        host: failure.host,
+        message: failure.message,
+    }
+}
+
+/// What a run did.
+struct Did {
+    flows: Vec<FlowRecord>,
+    seconds: f64,
+    /// What the hosts' own kernels did not take.
+    not_taken: u64,
+    before: Counters,
+    after: Counters,
+}
+
+/// A flow of which no more is known.
+fn blank(flow: &LiveFlow, goodput_bps: f64) -> FlowRecord {
+    FlowRecord {
+        from: flow.from.clone(),
+        to: flow.to.clone(),
+        goodput_bps,
+        retransmits: 0,
+        fast_retransmits: None,
+        timeouts: None,
+        reordered: None,
+        reorder_extent: None,
+        datagrams: None,
+    }
+}
+
+fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
+    let (before, after) = (&did.before, &did.after);
+    let over = Span::from_ns(after.at.as_ns().saturating_sub(before.at.as_ns()));
+    let links = links(fabric, &before.links, &after.links, over);
+    let order = |id: BondEndId| {
+        let end = &fabric.topology.bonds[id];
+        bonds::order_live(&fabric.topology.nodes[end.node].name, &end.name, &before.bonds, &after.bonds)
+    };
+    Record {
+        experiment: run.experiment.clone(),
+        case: run.at.1,
+        labels: run.labels.clone(),
+        repeat: run.repeat,
+        seed: run.seed,
+        driver: DriverKind::Live,
+        seconds: did.seconds,
+        flows: did.flows,
+        bonds: bonds::records(fabric, &links, order),
+        links,
+        packet_hops: None,
+        reordered: None,
+        reorder_extent: None,
+        lost_outside_links: Some(did.not_taken + lost_outside_links(after).saturating_sub(lost_outside_links(before))),
+        late_max_us: after.workers.iter().map(|worker| worker.late_max.as_ns() / 1_000).max(),
+        cluster: None,
+    }
+}
+
+/// Packets that got lost in the machine, up to a reading: no link counted them, and none was down that leads to their host.
+fn lost_outside_links(counters: &Counters) -> u64 {
+    let refused = &counters.refused;
+    let at_ports: u64 = counters.ports.iter().map(|port| port.traffic.drops).sum();
+    refused.no_buffer + refused.ring_full + refused.no_member + refused.malformed + at_ports
+}
+
+/// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
+/// `None` if nobody watched it: the fabric watches shaped networks only, and so many flows.
+fn reordering(flow: &LiveFlow, before: &[FlowCounters], after: &[FlowCounters]) -> Option<(u64, u32)> {
+    let is_ours =
+        |counted: &&FlowCounters| counted.to.port() == flow.port && counted.to.ip().to_string() == flow.address;
+    // The connection that iperf3 steers by has the same destination and hardly a segment.
+    let sum = |counters: &[FlowCounters]| counters.iter().filter(is_ours).map(|c| c.reordering.reordered).sum::<u64>();
+    let extent = after.iter().filter(is_ours).map(|counted| counted.reordering.extent_max).max()?;
+    Some((sum(after).saturating_sub(sum(before)), extent))
+}
+
+fn links(fabric: &Fabric, before: &[LinkCounters], after: &[LinkCounters], over: Span) -> Vec<LinkRecord> {
+    let mut records = Vec::with_capacity(2 * fabric.topology.links.len());
+    for ((link, before), after) in fabric.topology.links.iter().zip(before).zip(after) {
+        let directions = [(Side::A, before.forward, after.forward), (Side::B, before.backward, after.backward)];
+        records.extend(
+            directions.map(|(from, before, after)| link_record(fabric, link, from, &grown(&before, &after), over)),
+        );
+    }
+    records
+}
+
+/// What was counted between two readings.
+fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
+    link::Counters {
+        packets: after.packets.saturating_sub(before.packets),
+        bytes: after.bytes.saturating_sub(before.bytes),
+        drops: after.drops.saturating_sub(before.drops),
+        cut: after.cut.saturating_sub(before.cut),
+        busy: after.busy.wrapping_sub(before.busy),
+        queue_peak: after.queue_peak,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(port: u16, reordered: u64, extent_max: u32) -> FlowCounters {
+        FlowCounters {
+            from: ([10, 0, 0, 1], 40_000).into(),
+            to: ([10, 0, 0, 2], port).into(),
+            reordering: transport::reordering::Counters { segments: 9, reordered, extent_max },
+        }
+    }
+
+    #[test]
+    fn reordering_is_that_of_the_flows_own_port() {
+        let flow = LiveFlow { from: "h1".to_owned(), to: "h2".to_owned(), address: "10.0.0.2".to_owned(), port: 6_000 };
+        let before = [counted(6_000, 5, 2)];
+        let after = [counted(6_000, 12, 4), counted(6_000, 1, 9), counted(6_001, 99, 99)];
+        assert_eq!(reordering(&flow, &before, &after), Some((8, 9)));
+        assert_eq!(reordering(&flow, &before, &after[2..]), None, "nobody watched it");
+    }
+
+    #[test]
+    fn losses_outside_links_are_those_of_buffers_rings_and_ports() {
+        let refused = live::control::Refusals {
+            unknown_destination: 1_000,
+            storm_control: 1_000,
+            malformed: 1,
+            no_buffer: 2,
+            ring_full: 4,
+            spoofed: 1_000,
+            no_route: 1_000,
+            looped: 1_000,
+            no_member: 0,
+            removed: 1_000,
+            unwatched_flows: 1_000,
+        };
+        let traffic = live::control::PortTraffic { drops: 8, sent_packets: 1_000, ..Default::default() };
+        let ports = vec![live::control::PortCounters { host: "h1".to_owned(), traffic }; 2];
+        assert_eq!(lost_outside_links(&Counters { refused, ports, ..Counters::default() }), 23);
+    }
+
+    #[test]
+    fn seconds_are_whole() {
+        let seconds = [0, 1, 999, 1_000, 1_001].map(|ms| whole_seconds(Span::from_ms(ms)));
+        assert_eq!(seconds, [0, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn counters_grow_between_readings() {
+        let reading = |n: u64| link::Counters {
+            packets: n,
+            bytes: n * 100,
+            drops: n / 10,
+            cut: n / 20,
+            busy: Span::from_us(n),
+            queue_peak: 3,
+        };
+        let grown = grown(&reading(100), &reading(250));
+        assert_eq!((grown.packets, grown.bytes, grown.drops, grown.busy), (150, 15_000, 15, Span::from_us(150)));
+    }
+}

@@ -1,0 +1,273 @@
+//! Real traffic: an iperf3 server and client for each flow, started together, collected, and ended by their ids.
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::faults::Faults;
+use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::iperf::{self, Measurement, REPORT_LIMIT};
+
+/// More flows than this are refused: each is two processes with three pipes, and a process may have 1,024 open files.
+pub(crate) const LIVE_FLOWS_MAX: usize = 256;
+
+/// How long a server may take until it listens.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a flow may take beyond its time: connecting, and the last words between client and server.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+/// How often processes are looked at.
+const POLL: Duration = Duration::from_millis(10);
+
+/// How the flows of a run go.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    /// Left out, whole seconds: iperf3 takes no fractions.
+    pub warm_up: u64,
+    /// Measured, whole seconds.
+    pub seconds: u64,
+    /// What iperf3 is told about the transport.
+    pub arguments: Vec<String>,
+}
+
+/// Something that was measured, and what was counted when measuring started and ended.
+pub(crate) struct Measured<C> {
+    pub flows: Vec<Measurement>,
+    pub before: C,
+    pub after: C,
+}
+
+/// Runs all flows at once. `count` is called when the warm-up is over and when the measured time is over, while all flows
+/// still send.
+pub(crate) fn run<C>(
+    hosts: &impl Hosts,
+    flows: &[LiveFlow],
+    schedule: &Schedule,
+    faults: &mut Faults<'_>,
+    mut count: impl FnMut() -> Result<C, FlowFailure>,
+) -> Result<Measured<C>, FlowFailure> {
+    let mut servers = Processes::default();
+    for flow in flows {
+        servers.start(hosts, flow, &flow.to, &server_arguments(flow), Stdio::null())?;
+    }
+    for (server, flow) in servers.running.iter_mut().zip(flows) {
+        server.wait_until_it_listens(flow)?;
+    }
+    // By this clock both counts fall into the time in which every flow sends, unless starting them takes longer than the
+    // warm-up: the first flow's own clock starts a moment later than this one.
+    let start = Instant::now();
+    let mut clients = Processes::default();
+    for flow in flows {
+        clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule), Stdio::piped())?;
+    }
+    let warm = start + Duration::from_secs(schedule.warm_up);
+    clients.watch_until(warm, &mut servers)?;
+    let before = count()?;
+    faults.carry_out(warm, |moment| clients.watch_until(moment, &mut servers))?;
+    let end = warm + Duration::from_secs(schedule.seconds);
+    clients.watch_until(end, &mut servers)?;
+    let after = count()?;
+    let measurements = clients.collect(end + END_PATIENCE, &mut servers)?;
+    Ok(Measured { flows: measurements, before, after })
+}
+
+/// No JSON from the server: the client's report holds what the receiver measured.
+fn server_arguments(flow: &LiveFlow) -> Vec<String> {
+    ["-s", "-1", "-p"].into_iter().map(str::to_owned).chain([flow.port.to_string()]).collect()
+}
+
+fn client_arguments(flow: &LiveFlow, schedule: &Schedule) -> Vec<String> {
+    let mut arguments: Vec<String> = ["--json", "-i", "0", "--connect-timeout", "10000", "-c", flow.address.as_str()]
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let numbers = [("-p", u64::from(flow.port)), ("-t", schedule.seconds), ("-O", schedule.warm_up)];
+    arguments.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_string()]));
+    arguments.extend(schedule.arguments.iter().cloned());
+    arguments
+}
+
+/// One program of a flow.
+struct Process {
+    child: Child,
+    flow: String,
+    host: String,
+    ended: bool,
+    /// Reads what it prints while it runs: a report of many streams is longer than a pipe holds.
+    output: Option<JoinHandle<Vec<u8>>>,
+    /// A client's measurement, once it has been read.
+    report: Option<Measurement>,
+}
+
+/// Programs that end, at the latest, when this is dropped.
+#[derive(Default)]
+struct Processes {
+    running: Vec<Process>,
+}
+
+impl Processes {
+    fn start(
+        &mut self,
+        hosts: &impl Hosts,
+        flow: &LiveFlow,
+        host: &str,
+        arguments: &[String],
+        stdout: Stdio,
+    ) -> Result<(), FlowFailure> {
+        let name = format!("{} -> {}", flow.from, flow.to);
+        let failed = |message: String| FlowFailure { flow: name.clone(), host: host.to_owned(), message };
+        let mut command = hosts.command(host, "iperf3", arguments).map_err(failed)?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(format!("iperf3 cannot be started: {error}")))?;
+        let output = child.stdout.take().map(|stdout| std::thread::spawn(move || read_all(stdout)));
+        let (flow, host) = (name.clone(), host.to_owned());
+        self.running.push(Process { child, flow, host, ended: false, output, report: None });
+        Ok(())
+    }
+
+    /// Sleeps until `deadline` unless a client fails. One that ends with a report has only been a little early.
+    fn watch_until(&mut self, deadline: Instant, servers: &mut Self) -> Result<(), FlowFailure> {
+        while let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            std::thread::sleep(left.min(POLL));
+            for (i, client) in self.running.iter_mut().enumerate() {
+                if client.report.is_none() && client.has_ended()? {
+                    client.read_report(servers.running.get_mut(i))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The reports of all clients, in order.
+    fn collect(&mut self, deadline: Instant, servers: &mut Self) -> Result<Vec<Measurement>, FlowFailure> {
+        let mut measurements = Vec::with_capacity(self.running.len());
+        for (i, client) in self.running.iter_mut().enumerate() {
+            while !client.has_ended()? {
+                if Instant::now() >= deadline {
+                    return Err(client.failed(format!("no end {} s after it was due", END_PATIENCE.as_secs())));
+                }
+                std::thread::sleep(POLL);
+            }
+            measurements.push(client.read_report(servers.running.get_mut(i))?);
+        }
+        Ok(measurements)
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for process in self.running.iter_mut().filter(|process| !process.ended) {
+            // It may have ended in the meantime; then there is nothing to kill.
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
+impl Process {
+    fn failed(&self, message: String) -> FlowFailure {
+        FlowFailure { flow: self.flow.clone(), host: self.host.clone(), message }
+    }
+
+    fn has_ended(&mut self) -> Result<bool, FlowFailure> {
+        if !self.ended {
+            let status = self.child.try_wait().map_err(|error| self.failed(error.to_string()))?;
+            self.ended = status.is_some();
+        }
+        Ok(self.ended)
+    }
+
+    /// What it printed, up to a limit. It has ended, so that reading ends too.
+    fn output(&mut self) -> Vec<u8> {
+        self.output.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
+    }
+
+    /// What it printed as errors, on one line.
+    fn errors(&mut self) -> String {
+        let mut text = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = stderr.take(4_096).read_to_end(&mut text);
+        }
+        iperf::shortened(String::from_utf8_lossy(&text).trim())
+    }
+
+    /// The measurement of a client that has ended, or why there is none.
+    fn read_report(&mut self, server: Option<&mut Self>) -> Result<Measurement, FlowFailure> {
+        if let Some(report) = self.report {
+            return Ok(report);
+        }
+        match iperf::parse(&self.output()) {
+            Ok(report) => Ok(*self.report.insert(report)),
+            Err(error) => Err(self.explained(&error.to_string(), server)),
+        }
+    }
+
+    /// Adds what the programs wrote as errors: a client often knows only that its server hung up.
+    fn explained(&mut self, message: &str, server: Option<&mut Self>) -> FlowFailure {
+        let mut message = message.to_owned();
+        let own = self.errors();
+        if !own.is_empty() {
+            message = format!("{message}; {own}");
+        }
+        if let Some(server) = server
+            && matches!(server.has_ended(), Ok(true))
+        {
+            let theirs = server.errors();
+            if !theirs.is_empty() {
+                message = format!("{message}; the server in {} said: {theirs}", server.host);
+            }
+        }
+        self.failed(message)
+    }
+
+    /// Looks into the kernel's list of sockets of the server's network until its port is there.
+    fn wait_until_it_listens(&mut self, flow: &LiveFlow) -> Result<(), FlowFailure> {
+        let deadline = Instant::now() + LISTEN_PATIENCE;
+        loop {
+            if self.has_ended()? {
+                let errors = self.errors();
+                let said = if errors.is_empty() { "no word".to_owned() } else { errors };
+                return Err(self.failed(format!("the server ended at once: {said}")));
+            }
+            if listens(self.child.id(), flow.port) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(self.failed(format!("the server does not listen after {} s", LISTEN_PATIENCE.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// All that comes, up to a limit.
+fn read_all(stdout: impl Read) -> Vec<u8> {
+    let mut text = Vec::new();
+    // Half a report is as good as none: the parser will say so.
+    let _ = stdout.take(REPORT_LIMIT).read_to_end(&mut text);
+    text
+}
+
+/// Whether the network of process `id` has a listening TCP socket at `port`. Before the process has become iperf3 it is
+/// still in our own network, whose sockets don't count.
+fn listens(id: u32, port: u16) -> bool {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
+    read("comm").trim() == "iperf3" && ["net/tcp6", "net/tcp"].iter().any(|file| has_listener(&read(file), port))
+}
+
+/// Whether a table like `/proc/net/tcp` has a socket in state LISTEN (0A) at `port`.
+fn has_listener(table: &str, port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().is_some_and(|local| local.ends_with(&wanted));
+        local && fields.nth(1) == Some("0A")
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! With real iperf3 processes on this machine's loopback.
+
+use std::cell::Cell;
+use std::process::Command;
+
+use super::*;
+
+/// Everything runs here.
+struct Here;
+
+impl Hosts for Here {
+    fn command(&self, _host: &str, program: &str, arguments: &[String]) -> Result<Command, String> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Ok(command)
+    }
+}
+
+/// Ports that differ between tests, which run side by side, and between runs of them, whose sockets may linger.
+fn flow(name: &str, offset: u32) -> LiveFlow {
+    let port = 20_000 + ((std::process::id() * 16 + offset) % 12_000) as u16;
+    LiveFlow { from: "h1".to_owned(), to: name.to_owned(), address: "127.0.0.1".to_owned(), port }
+}
+
+fn schedule(seconds: u64) -> Schedule {
+    let arguments = ["-C", "reno", "-b", "20M"].map(str::to_owned).to_vec();
+    Schedule { warm_up: 1, seconds, arguments }
+}
+
+/// No fault is injected.
+fn run_in_peace<C>(
+    hosts: &impl Hosts,
+    flows: &[LiveFlow],
+    schedule: &Schedule,
+    count: impl FnMut() -> Result<C, FlowFailure>,
+) -> Result<Measured<C>, FlowFailure> {
+    run(hosts, flows, schedule, &mut Faults::new(Vec::new(), &mut |_| Ok(())), count)
+}
+
+#[test]
+fn faults_come_at_their_times() {
+    // Before measuring begins, so that nothing is seen earlier than it comes.
+    let begin = Instant::now();
+    let times = std::cell::RefCell::new(Vec::new());
+    let mut inject = |number| {
+        times.borrow_mut().push((number, begin.elapsed().as_millis()));
+        Ok(())
+    };
+    let at = [100, 600].map(Duration::from_millis).to_vec();
+    run(&Here, &[flow("h2", 6)], &schedule(1), &mut Faults::new(at, &mut inject), || Ok(())).unwrap();
+    let times = times.into_inner();
+    // Not before their times; how much later is the machine's.
+    assert!(times[1].1 >= 600, "{times:?}");
+    assert_eq!((times[0].0, times[1].0, times.len()), (0, 1, 2));
+}
+
+#[test]
+fn two_flows_are_measured_at_the_same_time() {
+    let (begin, calls) = (Instant::now(), Cell::new(0));
+    let count = || {
+        calls.set(calls.get() + 1);
+        Ok(Instant::now())
+    };
+    let measured = run_in_peace(&Here, &[flow("h2", 0), flow("h3", 1)], &schedule(2), count).unwrap();
+    assert_eq!((measured.flows.len(), calls.get()), (2, 2));
+    // Both in the same window, which begins no sooner than the warm-up is over, and ends no sooner than it should.
+    assert!(measured.before.duration_since(begin) >= Duration::from_secs(1), "{:?}", measured.before);
+    assert!(measured.after > measured.before, "{:?}", measured.after);
+    assert!(measured.after.duration_since(begin) >= Duration::from_secs(3), "{:?}", measured.after);
+    for flow in &measured.flows {
+        assert!(flow.goodput_bps > 0.0 && flow.seconds > 0.0, "{flow:?}");
+    }
+}
+
+/// What iperf3 leaves out of its report is its business; it is told what.
+#[test]
+fn the_warm_up_is_left_out() {
+    let line = client_arguments(&flow("h2", 4), &Schedule { warm_up: 3, ..schedule(2) }).join(" ");
+    assert!(line.contains(" -t 2 -O 3 "), "{line}");
+}
+
+/// The report of so many streams is longer than the 64 KiB that a pipe holds.
+#[test]
+fn a_long_report_is_read_while_it_is_written() {
+    let mut schedule = schedule(1);
+    schedule.arguments = ["-b", "4M", "-P", "100"].map(str::to_owned).to_vec();
+    let measured = run_in_peace(&Here, &[flow("h2", 7)], &schedule, || Ok(())).unwrap();
+    assert!(measured.flows[0].goodput_bps > 0.0);
+}
+
+#[test]
+fn a_server_that_cannot_listen_says_why() {
+    let mut flow = flow("h2", 2);
+    flow.port = 0;
+    let failure = run_in_peace(&Here, &[flow], &schedule(1), || Ok(())).err().unwrap();
+    assert_eq!((failure.flow.as_str(), failure.host.as_str()), ("h1 -> h2", "h2"));
+    assert!(failure.message.contains("the server ended at once: iperf3: "), "{}", failure.message);
+}
+
+#[test]
+fn a_client_that_cannot_connect_says_why() {
+    let mut flow = flow("h2", 3);
+    flow.address = "127.0.0.1.invalid".to_owned();
+    let calls = Cell::new(0);
+    let count = || {
+        calls.set(calls.get() + 1);
+        Ok(())
+    };
+    let failure = run_in_peace(&Here, &[flow], &schedule(600), count).err().unwrap();
+    assert!(calls.get() < 2, "a failure is seen before the ten minutes are over");
+    assert_eq!(failure.host, "h1");
+    assert!(failure.message.contains("iperf3: unable to"), "{}", failure.message);
+}
+
+#[test]
+fn listeners_are_found_in_the_kernels_table() {
+    let table = "  sl  local_address rem_address   st tx_queue\n   \
+                 0: 00000000:1451 00000000:0000 0A 00000000:00000000\n   \
+                 1: 0100007F:1452 0100007F:C000 01 00000000:00000000\n";
+    assert!(has_listener(table, 0x1451));
+    assert!(!has_listener(table, 0x1452), "connected, not listening");
+    assert!(!has_listener(table, 0xC000) && !has_listener("", 1));
+}

@@ -1,0 +1,8 @@
+//! What one run measured, on what; and what can be said of several runs' numbers.
+
+pub(crate) mod bonds;
+pub(crate) mod cluster_record;
+pub(crate) mod environment;
+pub(crate) mod metric;
+pub(crate) mod record;
+pub mod statistics;

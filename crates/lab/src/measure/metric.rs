@@ -1,0 +1,246 @@
+//! Metrics of a record, and how they are called.
+
+use fabric::{DriverKind, Metric, Operation, Statistic, Work};
+use serde::Serialize;
+use transport::paced::Outcome;
+
+use crate::measure::cluster_record::ClusterRecord;
+use crate::measure::record::{FlowRecord, Record};
+use crate::measure::statistics;
+
+/// What a metric's number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Bits a second.
+    BitsPerSecond,
+    /// A number of things.
+    Count,
+    /// 0 to 1, shown as it is.
+    Index,
+    /// 0 to 1, shown in per cent.
+    Share,
+    /// Seconds.
+    Seconds,
+    /// A number of things a second.
+    PerSecond,
+    /// Bytes.
+    Bytes,
+}
+
+/// The metric's value in one run; `None` where the driver cannot know it.
+///
+/// The reordering extent is the largest since the flow's start in live runs, since the end of the warm-up in simulated
+/// ones. Everything else is of the measured time.
+pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
+    let goodputs = || record.flows.iter().map(|flow| flow.goodput_bps);
+    match metric {
+        Metric::GoodputMean => statistics::mean(&goodputs().collect::<Vec<_>>()),
+        Metric::GoodputMin => goodputs().min_by(f64::total_cmp),
+        Metric::GoodputMax => goodputs().max_by(f64::total_cmp),
+        Metric::GoodputSum => Some(goodputs().sum()),
+        Metric::Fairness => statistics::jain(&goodputs().collect::<Vec<_>>()),
+        Metric::Retransmits => total(record, |flow| Some(flow.retransmits)),
+        Metric::FastRetransmits => total(record, |flow| flow.fast_retransmits),
+        Metric::Timeouts => total(record, |flow| flow.timeouts),
+        Metric::Reordered => record.reordered.map(|n| n as f64).or_else(|| total(record, |flow| flow.reordered)),
+        Metric::ReorderExtent => record
+            .reorder_extent
+            .map(f64::from)
+            .or_else(|| record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)),
+        Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
+        Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
+        Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
+        Metric::LongestGap => datagrams(record, |outcome| outcome.longest_gap.as_secs_f64())?.max_by(f64::total_cmp),
+        Metric::UtilisationMean => {
+            let trunks: Vec<f64> =
+                record.links.iter().filter(|link| link.trunk).filter_map(|link| link.utilisation).collect();
+            statistics::mean(&trunks)
+        }
+        Metric::UtilisationMax => record.links.iter().filter_map(|link| link.utilisation).max_by(f64::total_cmp),
+        Metric::Latency(..)
+        | Metric::Throughput(_)
+        | Metric::LostWrites
+        | Metric::Failed
+        | Metric::Linearizable
+        | Metric::UnavailableMax
+        | Metric::ResidentMax => record.cluster.as_ref().and_then(|cluster| cluster_value(cluster, metric)),
+    }
+}
+
+/// What controllers know of themselves; runs of traffic know nothing of it.
+fn cluster_value(cluster: &ClusterRecord, metric: Metric) -> Option<f64> {
+    match metric {
+        Metric::Latency(operation, statistic) => cluster.operation(operation)?.latencies.statistic(statistic),
+        Metric::Throughput(operation) => {
+            let record = cluster.operation(operation)?;
+            (record.seconds > 0.0).then(|| record.latencies.count as f64 / record.seconds)
+        }
+        Metric::LostWrites => cluster.lost_writes.map(|lost| lost as f64),
+        Metric::Failed => Some(cluster.failed as f64),
+        Metric::Linearizable => cluster.linearizable.map(|is| f64::from(u8::from(is))),
+        Metric::UnavailableMax => cluster.unavailable_max_seconds,
+        Metric::ResidentMax => cluster.resident_max_bytes.map(|bytes| bytes as f64),
+        _ => None,
+    }
+}
+
+/// Something of each flow of a constant rate; `None` if there is none.
+fn datagrams(record: &Record, of: impl Fn(&Outcome) -> f64) -> Option<impl Iterator<Item = f64>> {
+    let all: Vec<f64> = record.flows.iter().filter_map(|flow| flow.datagrams.as_ref()).map(of).collect();
+    (!all.is_empty()).then(|| all.into_iter())
+}
+
+/// The sum over the flows; `None` if it is unknown of any.
+fn total(record: &Record, of: impl Fn(&FlowRecord) -> Option<u64>) -> Option<f64> {
+    record.flows.iter().map(of).sum::<Option<u64>>().map(|n| n as f64)
+}
+
+/// Whether runs of `driver` can know the metric at all: a real TCP does not tell from outside why it sent again, and
+/// simulated controllers share one process.
+pub(crate) const fn is_known_to(metric: Metric, driver: DriverKind) -> bool {
+    !matches!(
+        (metric, driver),
+        (Metric::FastRetransmits | Metric::Timeouts, DriverKind::Live) | (Metric::ResidentMax, DriverKind::Sim)
+    )
+}
+
+/// What people call it.
+pub fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::GoodputMean => "goodput, mean",
+        Metric::GoodputMin => "goodput, slowest flow",
+        Metric::GoodputMax => "goodput, fastest flow",
+        Metric::GoodputSum => "goodput, sum",
+        Metric::Fairness => "fairness (Jain)",
+        Metric::Retransmits => "retransmits",
+        Metric::FastRetransmits => "fast retransmits",
+        Metric::Timeouts => "timeouts",
+        Metric::Reordered => "reordered segments",
+        Metric::ReorderExtent => "reordering extent",
+        Metric::Drops => "drops",
+        Metric::Lost => "lost datagrams",
+        Metric::Duplicates => "duplicates",
+        Metric::LongestGap => "longest gap",
+        Metric::UtilisationMean => "trunk utilisation, mean",
+        Metric::UtilisationMax => "busiest link",
+        Metric::LostWrites => "lost writes",
+        Metric::Failed => "failed requests",
+        Metric::UnavailableMax => "longest time without a write",
+        Metric::ResidentMax => "resident memory, largest node",
+        Metric::Linearizable => "linearizable (1: yes)",
+        Metric::Latency(..) | Metric::Throughput(_) => metric.word(),
+    }
+}
+
+/// What its number counts.
+pub const fn metric_unit(metric: Metric) -> Unit {
+    match metric {
+        Metric::GoodputMean | Metric::GoodputMin | Metric::GoodputMax | Metric::GoodputSum => Unit::BitsPerSecond,
+        Metric::Fairness | Metric::Linearizable => Unit::Index,
+        Metric::Latency(..) | Metric::UnavailableMax | Metric::LongestGap => Unit::Seconds,
+        Metric::Throughput(_) => Unit::PerSecond,
+        Metric::ResidentMax => Unit::Bytes,
+        Metric::UtilisationMean | Metric::UtilisationMax => Unit::Share,
+        _ => Unit::Count,
+    }
+}
+
+/// What is shown of an experiment whose file names no metrics.
+pub(crate) fn usual(work: &Work) -> Vec<Metric> {
+    let load = match work {
+        Work::Cluster(load) => load,
+        Work::Traffic(traffic) if traffic.rate_pps.is_some() => return USUAL_AT_A_RATE.to_vec(),
+        Work::Traffic(_) => return USUAL.to_vec(),
+    };
+    let mut metrics: Vec<Metric> = Vec::new();
+    for &operation in &load.operations {
+        let last = if operation == Operation::Election { Statistic::Max } else { Statistic::P99 };
+        metrics.extend([Statistic::Mean, last].map(|statistic| Metric::Latency(operation, statistic)));
+    }
+    metrics.push(Metric::Failed);
+    if !load.faults.is_empty() {
+        metrics.extend([Metric::LostWrites, Metric::Linearizable, Metric::UnavailableMax]);
+    }
+    metrics
+}
+
+/// Of traffic.
+const USUAL: [Metric; 5] =
+    [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops, Metric::UtilisationMean];
+
+/// Of traffic at a constant rate.
+const USUAL_AT_A_RATE: [Metric; 4] = [Metric::Lost, Metric::LongestGap, Metric::Reordered, Metric::Duplicates];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::labels::Labels;
+    use crate::measure::record::LinkRecord;
+
+    fn flow(goodput_bps: f64, fast: Option<u64>, extent: Option<u32>) -> FlowRecord {
+        FlowRecord {
+            from: "h1".into(),
+            to: "h2".into(),
+            goodput_bps,
+            retransmits: 2,
+            fast_retransmits: fast,
+            timeouts: None,
+            reordered: None,
+            reorder_extent: extent,
+            datagrams: None,
+        }
+    }
+
+    fn link(trunk: bool, utilisation: Option<f64>) -> LinkRecord {
+        LinkRecord { from: "a".into(), to: "b".into(), trunk, packets: 1, bytes: 1, drops: 3, cut: 0, utilisation }
+    }
+
+    fn record() -> Record {
+        Record {
+            experiment: "e".into(),
+            case: 0,
+            labels: Labels::default(),
+            repeat: 1,
+            seed: 1,
+            driver: DriverKind::Sim,
+            seconds: 1.0,
+            flows: vec![flow(1e6, Some(1), Some(4)), flow(3e6, Some(2), None)],
+            links: vec![link(true, Some(0.2)), link(true, Some(0.4)), link(false, Some(0.9)), link(true, None)],
+            bonds: Vec::new(),
+            packet_hops: None,
+            reordered: None,
+            reorder_extent: None,
+            lost_outside_links: None,
+            late_max_us: None,
+            cluster: None,
+        }
+    }
+
+    #[test]
+    fn values_come_from_flows_and_links() {
+        let record = record();
+        let value = |metric| metric_value(&record, metric);
+        assert_eq!(value(Metric::GoodputMean), Some(2e6));
+        assert_eq!(value(Metric::GoodputMin), Some(1e6));
+        assert_eq!(value(Metric::GoodputMax), Some(3e6));
+        assert_eq!(value(Metric::GoodputSum), Some(4e6));
+        assert_eq!(value(Metric::Fairness), Some(0.8));
+        assert_eq!(value(Metric::Retransmits), Some(4.0));
+        assert_eq!(value(Metric::FastRetransmits), Some(3.0));
+        assert_eq!(value(Metric::Drops), Some(12.0));
+        assert!((value(Metric::UtilisationMean).unwrap() - 0.3).abs() < 1e-12, "only links between switches count");
+        assert_eq!(value(Metric::UtilisationMax), Some(0.9));
+        assert_eq!(value(Metric::ReorderExtent), Some(4.0));
+    }
+
+    #[test]
+    fn what_is_not_known_is_none_and_not_zero() {
+        let mut record = record();
+        assert_eq!(metric_value(&record, Metric::Timeouts), None);
+        assert_eq!(metric_value(&record, Metric::Reordered), None);
+        record.reordered = Some(7);
+        assert_eq!(metric_value(&record, Metric::Reordered), Some(7.0));
+        record.flows.clear();
+        assert_eq!(metric_value(&record, Metric::GoodputMean), None);
+    }
+}

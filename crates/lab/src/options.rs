@@ -1,0 +1,38 @@
+//! What a run is asked for besides the file.
+
+use std::path::PathBuf;
+
+use fabric::DriverKind;
+
+/// What the command line decides about a run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which drivers run; each experiment runs on each.
+    pub drivers: Vec<DriverKind>,
+    /// Where chance starts; `None`: the file's seed.
+    pub seed: Option<u64>,
+    /// How many simulated runs go side by side; 0: one on each core.
+    pub threads: usize,
+    /// The folder in which [`crate::Results::write`]'s caller keeps results (`results/NAME`).
+    pub results: PathBuf,
+    /// Only the experiments of these names; empty: all.
+    pub only: Vec<String>,
+    /// The `heddle` program, which live runs start as the network's process.
+    pub program: PathBuf,
+    /// Whether to draw a progress bar on stderr.
+    pub progress: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            drivers: vec![DriverKind::Sim],
+            seed: None,
+            threads: 0,
+            results: PathBuf::from("results"),
+            only: Vec::new(),
+            program: PathBuf::from("heddle"),
+            progress: false,
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Results for a terminal, and as data.
+
+use std::fmt::Write as _;
+
+use fabric::{DriverKind, Metric};
+
+use super::bonds::BondTable;
+use super::latency::{LatencyTable, other_metrics};
+use super::quantity::{self, Scale};
+use crate::grid::{Grid, quoted, terminal_width};
+use crate::labels::Labels;
+use crate::measure::metric::{metric_name, metric_unit};
+use crate::measure::statistics::Summary;
+use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
+
+/// An expectation that is met in more cases than this has one line.
+const VERDICTS_MAX: usize = 4;
+
+/// More rows about bonds than this are left to the report.
+const BOND_ROWS_MAX: usize = 24;
+
+impl Results {
+    /// The results for the terminal that stdout is, or for a pipe.
+    pub fn table(&self) -> String {
+        self.table_within(terminal_width())
+    }
+
+    /// The results in lines of at most `width` columns, as far as their words allow.
+    pub fn table_within(&self, width: u16) -> String {
+        let mut text = String::new();
+        for experiment in &self.experiments {
+            let title = if experiment.title.is_empty() { String::new() } else { format!(": {}", experiment.title) };
+            let runs = if experiment.repeat == 1 { "1 run".to_owned() } else { format!("{} runs", experiment.repeat) };
+            let _ = writeln!(text, "{}{title}", experiment.name);
+            if experiment.asks.is_empty() {
+                let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
+            } else {
+                let _ = writeln!(text, "{}; {runs} a case", experiment.traffic);
+            }
+            if experiment.is_measured() {
+                text.push_str(&tables(experiment, &self.drivers, width));
+            }
+            text.push_str(&bond_table(experiment, width));
+            for comparison in &experiment.comparisons {
+                let common =
+                    if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
+                let _ = writeln!(
+                    text,
+                    "  {common}{}: {} {} ({})",
+                    comparison.policies(),
+                    metric_name(comparison.metric),
+                    quantity::difference(&comparison.difference),
+                    comparison.driver.word()
+                );
+            }
+            for left_out in experiment.left_out() {
+                let _ = writeln!(text, "  {left_out}");
+            }
+            for note in self.notes(experiment) {
+                let _ = writeln!(text, "  {note}");
+            }
+            text.push_str(&verdict_lines(experiment));
+            text.push('\n');
+        }
+        if let Some(warning) = self.warning() {
+            let _ = writeln!(text, "{warning}");
+        }
+        text.push_str(&self.closing_line());
+        text
+    }
+
+    fn closing_line(&self) -> String {
+        let (held, all) = self.verdicts().fold((0, 0), |(held, all), (_, v)| (held + u32::from(v.passed), all + 1));
+        let mut line = match all {
+            0 => "no expectations".to_owned(),
+            1 if held == 1 => "the expectation is met".to_owned(),
+            _ if held == all => format!("all {all} expectations are met"),
+            _ => format!("{} of {all} expectations missed", all - held),
+        };
+        if let Some(speed) = self.simulator_speed() {
+            let _ = write!(line, "; simulator: {} packet-hops/s on one core", quantity::rough(speed.per_second));
+        }
+        line + "\n"
+    }
+
+    /// Everything but the samples as JSON.
+    pub fn json(&self) -> String {
+        let mut value = serde_json::to_value(self).expect("results are plain data");
+        value["simulator"] = serde_json::to_value(self.simulator_speed()).expect("plain numbers");
+        serde_json::to_string_pretty(&value).expect("plain data") + "\n"
+    }
+
+    /// One line for each experiment, case, driver and metric (RFC 4180 with LF). Values are in bit/s, counts, and
+    /// shares from 0 to 1; `interval` is half the width of the 99 % confidence interval.
+    pub fn csv(&self) -> String {
+        let mut text = "experiment,case,driver,metric,n,mean,interval,min,p50,p99,max,standard_deviation\n".to_owned();
+        for experiment in &self.experiments {
+            for case in &experiment.cases {
+                for cell in &case.cells {
+                    for &driver in &self.drivers {
+                        if let Some(summary) = cell.summary(driver) {
+                            let start = [
+                                quoted(&experiment.name),
+                                quoted(&case.labels.to_string()),
+                                driver.word().to_owned(),
+                                cell.metric.word().to_owned(),
+                            ];
+                            let _ = writeln!(text, "{},{}", start.join(","), csv_numbers(summary));
+                        }
+                    }
+                }
+            }
+        }
+        text
+    }
+}
+
+fn csv_numbers(summary: &Summary) -> String {
+    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let Summary { n, min, mean, max, p50, p99, standard_deviation, interval } = summary;
+    format!("{n},{mean},{},{min},{p50},{p99},{max},{}", optional(*interval), optional(*standard_deviation))
+}
+
+/// The scale that suits a metric over all cases of an experiment.
+pub(crate) fn scale_of(experiment: &ExperimentResult, metric: Metric) -> Scale {
+    let means = experiment.cases.iter().filter_map(|case| case.cell(metric));
+    let max = means.flat_map(|cell| [&cell.live, &cell.sim]).flatten().map(|summary| summary.mean).fold(0.0, f64::max);
+    Scale::of(metric_unit(metric), max)
+}
+
+/// A heading such as `goodput, mean (Mbit/s)`.
+pub(crate) fn heading(experiment: &ExperimentResult, metric: Metric) -> String {
+    let unit = scale_of(experiment, metric).unit;
+    if unit.is_empty() { metric_name(metric).to_owned() } else { format!("{} ({unit})", metric_name(metric)) }
+}
+
+/// What was measured, by hosts that talk to hosts or by those who ask the controllers.
+fn tables(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+    if experiment.asks.is_empty() {
+        experiment_table(experiment, &experiment.metrics, drivers, width)
+    } else {
+        cluster_tables(experiment, drivers, width)
+    }
+}
+
+/// A column a metric where that fits; otherwise the metrics below each other within each case.
+fn experiment_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind], width: u16) -> String {
+    let wide = wide_table(experiment, metrics, drivers);
+    let fits = wide.lines().all(|line| line.chars().count() <= usize::from(width));
+    if fits { wide } else { long_table(experiment, metrics, drivers, width) }
+}
+
+/// Latencies, then whatever else the experiment shows.
+fn cluster_tables(experiment: &ExperimentResult, drivers: &[DriverKind], width: u16) -> String {
+    let drivers = &experiment.drivers_of(drivers);
+    let mut text = String::new();
+    if let Some(latencies) = LatencyTable::of(experiment, drivers) {
+        text.push_str(&latency_table(experiment, &latencies, drivers.len() > 1, width));
+    }
+    let others = other_metrics(experiment);
+    if !others.is_empty() {
+        text.push_str(&experiment_table(experiment, &others, drivers, width));
+    }
+    text
+}
+
+/// A block a case with a line for each operation.
+fn latency_table(experiment: &ExperimentResult, latencies: &LatencyTable, both: bool, width: u16) -> String {
+    let mut headings = vec!["case".to_owned(), "operation".to_owned()];
+    headings.extend(both.then(|| "driver".to_owned()));
+    let words = headings.len();
+    headings.extend(latencies.headings.iter().chain(&latencies.published).cloned());
+    let grid = Grid::new(&headings);
+    let mut grid = if latencies.has_blocks() { grid.ruled() } else { grid };
+    for (number, case) in experiment.cases.iter().enumerate() {
+        let mut columns = vec![Vec::new(); headings.len() - 1];
+        for row in latencies.rows.iter().filter(|row| row.case == number) {
+            let mut line = vec![row.operation.word().to_owned()];
+            line.extend(both.then(|| row.driver.word().to_owned()));
+            line.extend(row.cells.iter().cloned());
+            line.extend(latencies.published.as_ref().map(|_| row.published.clone().unwrap_or_default()));
+            columns.iter_mut().zip(line).for_each(|(column, cell)| column.push(cell));
+        }
+        let mut row = vec![case.labels.to_string()];
+        row.extend(columns.into_iter().map(|column| column.join("\n")));
+        grid.row(row);
+    }
+    grid.render_within(&(words..headings.len()).collect::<Vec<_>>(), width)
+}
+
+/// What bonds did: a line for each direction that carried data, as far as a terminal has room for it.
+fn bond_table(experiment: &ExperimentResult, width: u16) -> String {
+    let Some(BondTable { headings, rows, figures }) = BondTable::of(experiment) else { return String::new() };
+    let mut grid = Grid::new(&headings);
+    let more = rows.len().saturating_sub(BOND_ROWS_MAX);
+    rows.into_iter().take(BOND_ROWS_MAX).for_each(|row| grid.row(row));
+    let mut text = "bonds: what each sent by its members, and what order on arrival cost at the other end\n".to_owned();
+    text.push_str(&grid.render_within(&(figures..headings.len()).collect::<Vec<_>>(), width));
+    if more > 0 {
+        let _ = writeln!(text, "  {more} more rows in the report");
+    }
+    text
+}
+
+fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind]) -> String {
+    let both = drivers.len() > 1;
+    let mut headings = vec!["case".to_owned()];
+    for &metric in metrics {
+        let name = heading(experiment, metric).replace(' ', "\n");
+        if both {
+            headings.extend([format!("{name}\nlive"), "simulated".to_owned(), "difference".to_owned()]);
+        } else {
+            headings.push(name);
+        }
+        if has_published(experiment, metric) {
+            headings.push("published".to_owned());
+        }
+    }
+    stand_on_one_line(&mut headings);
+    let mut grid = Grid::new(&headings);
+    for case in &experiment.cases {
+        let mut row = vec![case.labels.to_string()];
+        for &metric in metrics {
+            row.extend(cells(experiment, case, metric, drivers));
+            if has_published(experiment, metric) {
+                row.push(published_text(experiment, case, metric));
+            }
+        }
+        grid.row(row);
+    }
+    grid.render(&(1..headings.len()).collect::<Vec<_>>())
+}
+
+/// Puts empty lines above headings of fewer lines than the tallest one.
+fn stand_on_one_line(headings: &mut [String]) {
+    let tallest = headings.iter().map(|heading| heading.matches('\n').count()).max().unwrap_or(0);
+    for heading in headings {
+        *heading = "\n".repeat(tallest - heading.matches('\n').count()) + heading;
+    }
+}
+
+fn long_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind], width: u16) -> String {
+    let both = drivers.len() > 1;
+    let mut headings = vec!["case", "metric"];
+    headings.extend(drivers.iter().map(|driver| match driver {
+        DriverKind::Live => "live",
+        DriverKind::Sim => "simulated",
+    }));
+    if both {
+        headings.push("difference");
+    }
+    let published = metrics.iter().any(|&metric| has_published(experiment, metric));
+    headings.extend(published.then_some("published"));
+    let mut grid = Grid::new(&headings).ruled();
+    for case in &experiment.cases {
+        let mut columns = vec![Vec::new(); headings.len() - 1];
+        for &metric in metrics {
+            columns[0].push(heading(experiment, metric));
+            let mut line = cells(experiment, case, metric, drivers);
+            line.extend(published.then(|| published_text(experiment, case, metric)));
+            for (column, cell) in columns[1..].iter_mut().zip(line) {
+                column.push(cell);
+            }
+        }
+        let mut row = vec![case.labels.0.iter().map(label_line).collect::<Vec<_>>().join("\n")];
+        row.extend(columns.into_iter().map(|column| column.join("\n")));
+        grid.row(row);
+    }
+    grid.render_within(&(2..headings.len()).collect::<Vec<_>>(), width)
+}
+
+/// Whether others have measured the metric in any case.
+pub(crate) fn has_published(experiment: &ExperimentResult, metric: Metric) -> bool {
+    experiment.cases.iter().any(|case| case.published(metric).is_some())
+}
+
+/// What others measured, in the scale of the table; empty where they did not.
+pub(crate) fn published_text(experiment: &ExperimentResult, case: &CaseResult, metric: Metric) -> String {
+    case.published(metric).map_or_else(String::new, |value| scale_of(experiment, metric).plain(value))
+}
+
+fn label_line((key, value): &(String, String)) -> String {
+    Labels(vec![(key.clone(), value.clone())]).to_string()
+}
+
+/// The cells of one metric: one a driver, and the difference if there are two.
+fn cells(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, drivers: &[DriverKind]) -> Vec<String> {
+    let scale = scale_of(experiment, metric);
+    let show = |summary: Option<&Summary>| summary.map_or_else(|| "-".to_owned(), |s| scale.with_interval(s));
+    let mut texts: Vec<String> = drivers.iter().map(|&driver| show(case.summary(metric, driver))).collect();
+    if drivers.len() > 1 {
+        let difference = case.cell(metric).and_then(|cell| cell.difference.as_ref());
+        texts.push(difference.map_or_else(|| "-".to_owned(), quantity::difference));
+    }
+    texts
+}
+
+fn verdict_lines(experiment: &ExperimentResult) -> String {
+    let mut text = String::new();
+    for same in alike(&experiment.verdicts) {
+        let Verdict { line, metric, text: claim, .. } = &same[0];
+        if is_told_at_once(same) {
+            let _ = writeln!(text, "  met    line {line}: {} {claim}, {} times", metric.word(), same.len());
+        } else {
+            text.push_str(&each_verdict(same));
+        }
+    }
+    text
+}
+
+/// What came of one expectation after the other.
+pub(crate) fn alike(verdicts: &[Verdict]) -> impl Iterator<Item = &[Verdict]> {
+    verdicts.chunk_by(|a, b| a.line == b.line && a.metric == b.metric && a.text == b.text)
+}
+
+/// Whether one line is enough.
+pub(crate) fn is_told_at_once(same: &[Verdict]) -> bool {
+    same.len() > VERDICTS_MAX && same.iter().all(|verdict| verdict.passed)
+}
+
+fn each_verdict(verdicts: &[Verdict]) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let word = if verdict.passed { "met   " } else { "MISSED" };
+        let scale = Scale::of(metric_unit(verdict.metric), verdict.measured.unwrap_or(0.0));
+        let measured = verdict.measured.map_or_else(|| "not measured".to_owned(), |mean| scale.with_unit(mean));
+        let _ = writeln!(
+            text,
+            "  {word} line {}: {} {}, {}, {}: {measured}",
+            verdict.line,
+            verdict.metric.word(),
+            verdict.text,
+            verdict.labels,
+            verdict.driver.word()
+        );
+    }
+    text
+}

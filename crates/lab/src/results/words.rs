@@ -1,0 +1,146 @@
+//! What goes on in an experiment, in words.
+
+use fabric::{
+    ClusterLoad, ElectionEnd, Experiment, LoadSetting, Pattern, Role, Setting, Target, Traffic, TrafficSetting, Work,
+};
+use transport::{TransportKind, TransportSpec};
+
+use crate::live::tuning;
+
+/// What a reader must know to compare with another's figures.
+pub(crate) fn of(experiment: &Experiment) -> String {
+    match &experiment.work {
+        Work::Traffic(traffic) => traffic_in_words(experiment, traffic),
+        Work::Cluster(load) => load_in_words(experiment, load),
+    }
+}
+
+fn load_in_words(experiment: &Experiment, load: &ClusterLoad) -> String {
+    let ClusterLoad { operations: _, requests, clients, at, value_bytes, victim, until, faults } = load;
+    let varies = |is: fn(&LoadSetting) -> bool| {
+        settings(experiment).any(|setting| matches!(setting, Setting::Load(setting) if is(setting)))
+    };
+    if load.is_election() {
+        let whom = match victim {
+            Target::Node(number) => format!("node n{number}"),
+            Target::Leader | Target::All => "leader".to_owned(),
+            Target::Follower => "follower".to_owned(),
+        };
+        let times = if *requests == 1 { "once".to_owned() } else { format!("{requests} times") };
+        let end = match until {
+            ElectionEnd::Write => "to the first write",
+            ElectionEnd::Leader => "until another leads",
+        };
+        return format!("from killing (SIGKILL) the {whom} {end}, {times} a run");
+    }
+    let mut words = Vec::new();
+    if !varies(|setting| matches!(setting, LoadSetting::Clients(_))) {
+        words.push(if *clients == 1 { "one client".to_owned() } else { format!("{clients} clients") });
+    }
+    words.push(format!("{requests} requests of each operation"));
+    if !varies(|setting| matches!(setting, LoadSetting::At(_))) {
+        let whom = match at {
+            Role::Leader => "at the leader",
+            Role::Follower => "at a follower",
+            Role::Any => "at all nodes in turn",
+        };
+        words.push(whom.to_owned());
+    }
+    if !varies(|setting| matches!(setting, LoadSetting::Value(_))) {
+        words.push(format!("values of {value_bytes} bytes"));
+    }
+    if !faults.is_empty() {
+        words.push(format!("{} faults", faults.len()));
+    }
+    words.join(", ")
+}
+
+/// What the axes of an experiment set.
+fn settings(experiment: &Experiment) -> impl Iterator<Item = &Setting> {
+    experiment.vary.iter().flat_map(|axis| &axis.values).map(|(_, setting)| setting)
+}
+
+/// The conclusion turns on window, threshold and headers.
+fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
+    let Traffic { pattern, transport, streams, rate_pps, faults } = traffic;
+    let &TransportSpec {
+        kind,
+        window,
+        initial_window,
+        duplicate_ack_threshold,
+        delayed_ack,
+        segment_bytes,
+        header_bytes,
+        rto_min: _,
+    } = transport;
+    let varies = |is: fn(&TrafficSetting) -> bool| {
+        settings(experiment).any(|setting| matches!(setting, Setting::Traffic(setting) if is(setting)))
+    };
+    let mut words = Vec::new();
+    let mut say = |is: fn(&TrafficSetting) -> bool, text: String| {
+        if !varies(is) {
+            words.push(text);
+        }
+    };
+    say(|setting| matches!(setting, TrafficSetting::Pattern(_)), pattern_name(pattern));
+    say(|setting| matches!(setting, TrafficSetting::Transport(_)), transport_name(kind).to_owned());
+    if *streams > 1 {
+        say(|setting| matches!(setting, TrafficSetting::Streams(_)), format!("{streams} streams a pair"));
+    }
+    // UDP has neither windows nor acknowledgements.
+    let all_udp = kind == TransportKind::Udp && !varies(|setting| matches!(setting, TrafficSetting::Transport(_)));
+    if let (true, Some(rate)) = (all_udp, rate_pps) {
+        words.push(format!("{rate} datagrams a second in packets of {} bytes", segment_bytes + header_bytes));
+    } else if all_udp {
+        let message = tuning::udp_message_bytes(transport);
+        words.push(format!(
+            "messages of {message} bytes in {segment_bytes}-byte fragments with {header_bytes} bytes of headers"
+        ));
+    }
+    match faults.len() {
+        0 => {}
+        1 => words.push("one fault of a link".to_owned()),
+        faults => words.push(format!("{faults} faults of links")),
+    }
+    if all_udp {
+        return words.join(", ");
+    }
+    let mut say = |is: fn(&TrafficSetting) -> bool, text: String| {
+        if !varies(is) {
+            words.push(text);
+        }
+    };
+    say(|setting| matches!(setting, TrafficSetting::Window(_)), format!("window {window}"));
+    say(|setting| matches!(setting, TrafficSetting::InitialWindow(_)), format!("initial window {initial_window}"));
+    say(
+        |setting| matches!(setting, TrafficSetting::DuplicateAckThreshold(_)),
+        format!("threshold {duplicate_ack_threshold}"),
+    );
+    words.push(
+        delayed_ack.map_or_else(|| "every segment acknowledged".to_owned(), |after| format!("delayed ACKs {after}")),
+    );
+    words.push(format!("{segment_bytes}-byte segments with {header_bytes} bytes of headers"));
+    words.join(", ")
+}
+
+const fn transport_name(kind: TransportKind) -> &'static str {
+    match kind {
+        TransportKind::Reno => "Reno",
+        TransportKind::NewReno => "NewReno",
+        TransportKind::Sack => "SACK",
+        TransportKind::Udp => "UDP",
+    }
+}
+
+fn pattern_name(pattern: &Pattern) -> String {
+    match pattern {
+        Pattern::Random => "random".to_owned(),
+        Pattern::Stride(i) => format!("stride({i})"),
+        Pattern::Staggered(edge, pod) => format!("staggered({edge}, {pod})"),
+        Pattern::Permutation => "permutation".to_owned(),
+        Pattern::Incast(n) => format!("incast({n})"),
+        Pattern::AllToAll => "all-to-all".to_owned(),
+        Pattern::Pairs(pairs) if pairs.len() == 1 => "one pair of hosts".to_owned(),
+        Pattern::Pairs(pairs) => format!("{} pairs of hosts", pairs.len()),
+    }
+}
