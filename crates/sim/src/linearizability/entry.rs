@@ -42,7 +42,7 @@ pub enum Expect {
     Absent,
     /// The leaf must have a value.
     Present,
-    /// The value of this entity tag. Clients only use one that a linearizable operation told them before.
+    /// The value of this entity tag. Clients only use one that a linearizable operation returned before.
     Tag(u64),
     /// The leaf must have this value.
     Value(u64),
@@ -97,7 +97,7 @@ pub struct Tagged {
     pub tag: u64,
 }
 
-/// What a client is told.
+/// The answer that a client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// The answer to [`Action::Get`].
@@ -109,7 +109,7 @@ pub enum Output {
         /// The entity tag of what was written.
         revision: u64,
     },
-    /// Of [`Action::Write`]: nobody told the client, but somebody saw what it wrote. [`check`] puts it in.
+    /// Of [`Action::Write`]: the client got no answer, but somebody saw what it wrote. [`check`] puts it in.
     Seen {
         /// The entity tag that was seen.
         revision: u64,
@@ -134,7 +134,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Tag {
     Known(u64),
-    /// Nobody was told yet; it lies between these, both excluded.
+    /// Nobody has seen it yet; it lies between these, both excluded.
     Between(u64, u64),
 }
 
@@ -145,7 +145,7 @@ pub struct EntryModel;
 /// Checks a history of entries, in which no value is written twice and none is zero.
 ///
 /// It finds what [`super::check`] finds with an [`EntryModel`], but many writes of unknown outcome cost it little: what
-/// others saw tells which of them took effect.
+/// others saw shows which of them took effect.
 pub fn check(history: &[Operation<Input, Output>], limits: Limits) -> Check<u32> {
     super::check(&EntryModel, &resolve(history), limits)
 }
@@ -157,7 +157,7 @@ impl State {
 
     /// Whether a condition holds.
     ///
-    /// A tag that nobody was told is not one that a client can ask for: clients know tags from the answers of
+    /// A tag that nobody has seen is not one that a client can ask for: clients know tags from the answers of
     /// linearizable operations, which the order has placed before.
     fn holds(&self, condition: Condition) -> bool {
         let leaf = self.leaves[condition.leaf as usize];
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    /// The state after a change that is done and has this revision, if it was told.
+    /// The state after a change that is done and has this revision, if it is known.
     fn changed(mut self, change: Change, revision: Option<u64>) -> Option<Self> {
         if matches!(change, Change::Remove | Change::Delete) && !self.is_present() {
             return Some(self);
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// The state after somebody was told a leaf's tag.
+    /// The state after somebody has seen a leaf's tag.
     fn answered(mut self, leaf: Leaf, tag: u64) -> Self {
         for other in [Leaf::A, Leaf::B].into_iter().filter(|&other| other == leaf || self.joint) {
             if let Some((_, known)) = &mut self.leaves[other as usize] {
