@@ -50,7 +50,7 @@ fn log_to_stderr(verbose: u8) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()))
-        // They would be told to standard error, which panics if that is what is broken.
+        // They would be written to standard error, which panics if that is what is broken.
         .log_internal_errors(false)
         .init();
 }

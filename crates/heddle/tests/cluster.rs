@@ -658,7 +658,7 @@ fn a_controller_starts_anew_before_its_clock_rolls_over_and_keeps_its_data() {
     assert_eq!(cluster(&["get", "/car:cars/car-entry=1"]).trim(), "blue");
 }
 
-/// A client that starts anew for each request asks whom it was told to ask: there the shard's leader should be.
+/// A client that starts anew for each request asks the server that it was configured with: there the shard's leader should be.
 #[test]
 fn a_leader_moves_to_where_requests_come_from() {
     let cluster = Cluster::start(3);

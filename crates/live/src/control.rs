@@ -405,7 +405,7 @@ pub struct Refusals {
     pub no_buffer: u64,
     /// A ring between two workers was full.
     pub ring_full: u64,
-    /// Told everybody that the sender has another host's address (ARP or neighbour discovery).
+    /// Announced to everybody that the sender has another host's address (ARP or neighbour discovery).
     #[serde(default)]
     pub spoofed: u64,
     /// No route to the host: links on the way have no carrier.

@@ -38,7 +38,7 @@ const CLIENTS_MAX: usize = 32;
 /// How long a client may leave a reply unread.
 const REPLY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What `heddle daemon` is told.
+/// The arguments of `heddle daemon`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the network.
@@ -59,13 +59,13 @@ impl Options {
     }
 }
 
-/// Runs a network until it is told to end: the body of the hidden subcommand `daemon`. It is to be called at the start of a process
+/// Runs a network until somebody ends it: the body of the hidden subcommand `daemon`. It is to be called at the start of a process
 /// of its own, before any thread is made, since a process with threads cannot enter a user namespace.
 ///
 /// On standard output it says, once, whether it came up; that is for [`crate::Instance::start`].
 ///
 /// # Errors
-/// Whatever kept it from coming up. The one who started it has been told already.
+/// Whatever kept it from coming up. The one who started it knows already.
 pub fn serve(options: &Options) -> Result<(), Error> {
     match Daemon::come_up(options) {
         Ok(daemon) => {
@@ -79,7 +79,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     }
 }
 
-/// Tells the one who started us. He may be gone.
+/// Reports to the process that started this one. It may be gone.
 fn say(status: &StartupStatus) {
     let mut out = io::stdout();
     let _ = out.write_all(&control::encode(status)).and_then(|()| out.flush());
@@ -419,7 +419,7 @@ fn refusal(error: &Error) -> Reply {
     Reply::Refused { message: error.to_string(), hint: error.hint() }
 }
 
-/// Tells a client why it is cut off.
+/// Says to a client why it is cut off.
 fn refuse(stream: &UnixStream, error: Error) -> Result<(), Error> {
     send(stream, &refusal(&error), &[])?;
     Err(error)

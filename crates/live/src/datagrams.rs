@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(received.overflowed, 0);
     }
 
-    /// Tells of what is written to it.
+    /// Sends a message for each write to it.
     pub(super) struct Said(pub std::sync::mpsc::Sender<()>);
 
     impl Write for Said {

@@ -133,7 +133,7 @@ impl Device {
     /// [`Device::take_port`] is dead then, and the new one is to take its place.
     ///
     /// # Errors
-    /// If that can't be opened. It is tried again after a second, and an error is told once for each device.
+    /// If that can't be opened. It is tried again after a second, and an error is reported once for each device.
     pub fn open_again(&self, outside: &Namespace) -> io::Result<Option<Replacement>> {
         let Some(mut opened) = self.opened() else { return Ok(None) };
         let Some(index) = opened.is_gone(&self.name).then(|| opened.found(&self.name)).flatten() else {
@@ -264,7 +264,7 @@ impl Opened {
         flags & libc::IFF_UP != 0 && self.ethtool_link(name).unwrap_or(flags & libc::IFF_RUNNING != 0)
     }
 
-    /// What the driver says of the carrier: at once, where the flags follow later. `None` if it can't tell.
+    /// What the driver says of the carrier: at once, where the flags follow later. `None` if it doesn't know.
     fn ethtool_link(&self, name: &str) -> Option<bool> {
         /// The kernel's `struct ethtool_value`.
         #[repr(C)]

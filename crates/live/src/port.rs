@@ -43,7 +43,7 @@ pub trait Port: AsFd + Debug + Send {
     /// If the device does not take it: its queue is full, or it is down. The frame is lost then, as on a wire.
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 
-    /// Whether [`Port::flush`] has something to do or to tell.
+    /// Whether [`Port::flush`] has something to do or to report.
     fn is_waiting(&self) -> bool;
 
     /// Sends what waits: to be called at the end of each burst of frames. What was taken by [`Port::write`] since this was called last

@@ -129,7 +129,7 @@ pub fn use_runtime_folder(folder: &Path) {
     OWN.set(Some(folder.to_owned()));
 }
 
-/// What [`use_runtime_folder`] was told.
+/// What [`use_runtime_folder`] has set.
 pub fn own() -> Option<PathBuf> {
     OWN.with_borrow(Clone::clone)
 }

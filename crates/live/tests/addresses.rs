@@ -1,4 +1,4 @@
-//! Which address peers know a host by whose bond has several: with `fail_over_mac` at made hosts, and what hosts behind devices tell.
+//! Which address peers know a host by whose bond has several: with `fail_over_mac` at made hosts, and what hosts behind devices announce.
 
 use std::io::{BufRead, BufReader};
 

@@ -361,7 +361,7 @@ fn peers_of_balance_alb_send_to_different_members() {
     }
 }
 
-/// A question of the host that goes to all shows everybody its active member's address: its bond tells its peers theirs again a tenth of a
+/// A question of the host that goes to all shows everybody its active member's address: its bond announces theirs to its peers again a tenth of a
 /// second later, not when it would look after itself anyway.
 #[test]
 fn balance_alb_announces_again_after_a_question() {

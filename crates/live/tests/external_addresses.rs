@@ -1,5 +1,5 @@
-//! A bond of another program that tells its peers its members' addresses: balance-alb as Linux has it, and active-backup with
-//! `fail_over_mac=active`. What it tells is let through, and what is sent to those addresses comes to it.
+//! A bond of another program that announces its members' addresses to its peers: balance-alb as Linux has it, and active-backup with
+//! `fail_over_mac=active`. What it announces is let through, and what is sent to those addresses comes to it.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ impl Partner {
         Self { shared, thread: Some(thread), macs }
     }
 
-    /// Tells something by ARP about its address, by a device.
+    /// Announces its address by ARP, by a device.
     fn announces(&self, device: usize, to: ([u8; 6], Ipv4Addr), operation: ArpOperation) {
         let message = ArpRepr {
             operation,
@@ -85,7 +85,7 @@ impl Drop for Partner {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there is told by what the test waits for in vain.
+            // A panic there shows by what the test waits for in vain.
             let _ = thread.join();
         }
     }
@@ -184,7 +184,7 @@ fn written(mac: [u8; 6]) -> String {
 const H1: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const H2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-/// Each of two peers is told another member's address, and is received by that member; also when it is told another one later, and when the
+/// Another member's address is announced to each of two peers, which is received by that member; also when another one is announced later, and when the
 /// network around them changes.
 #[test]
 fn a_external_bond_in_balance_alb_receives_by_all_its_members() {

@@ -314,7 +314,7 @@ impl News {
     }
 }
 
-/// Of a TAP the kernel tells others only once a second; its link loses its carrier and has it back before. The kernel tells at once of a
+/// Of a TAP the kernel notifies others only once a second; its link loses its carrier and has it back before. The kernel tells at once of a
 /// device whose carrier somebody asks for: what it holds back is seen at another one that changes at the same time.
 #[test]
 fn the_carrier_of_a_tap_is_seen_before_the_kernel_reports_it() {
@@ -334,7 +334,7 @@ fn the_carrier_of_a_tap_is_seen_before_the_kernel_reports_it() {
             bed::wait_until("the link has followed", || is_up() == up);
             !news.came(index)
         };
-        // Of one change the kernel tells at once, and a busy machine may take a second to see the next: not of each, for a minute.
+        // Of one change the kernel notifies at once, and a busy machine may take a second to see the next: not of each, for a minute.
         assert!(bed::soon(|| is_first(false) | is_first(true)), "the link only ever follows the kernel's word");
     });
 }

@@ -128,7 +128,7 @@ fn who_listens_has_to_be_the_same_user() {
         "{text}"
     );
     assert!(text.contains("hint: run it as that user: `sudo -u nobody heddle ..`"), "{text}");
-    // It was called, and told nothing.
+    // It was called, and got nothing.
     assert!(came.load(Ordering::SeqCst) <= 1);
 }
 

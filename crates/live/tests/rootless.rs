@@ -76,7 +76,7 @@ fn an_ordinary_user_needs_nothing_but_the_tun_device() {
     assert!(down, "{text}");
     assert!(fs::read_dir(folder.path().join("heddle")).unwrap().next().is_none());
 
-    // Without the device he is told what to do.
+    // Without the device he gets a hint what to do.
     fs::set_permissions("/dev/net/tun", fs::Permissions::from_mode(0o600)).unwrap();
     let (up, text) = nobody(&["up", "net", file.to_str().unwrap()]);
     assert!(!up && text.contains("cannot open /dev/net/tun") && text.contains("hint: allow it with"), "{text}");

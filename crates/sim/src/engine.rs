@@ -318,7 +318,7 @@ impl<'a> Engine<'a> {
         direction.is_accepted = true;
     }
 
-    /// A frame has come to a host, which may tell it by which address it reaches another one.
+    /// A frame has come to a host, which may announce by which address it reaches another one.
     #[cold]
     fn hear(&mut self, port: NetPort, packet: Packet) {
         let asker = self.tables.map.node(port);

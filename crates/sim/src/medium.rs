@@ -33,7 +33,7 @@ pub(crate) struct Event {
     pub(crate) at: u32,
 }
 
-/// A packet: a flow's, or a frame that somebody wrote, as bonds and hosts do that tell their addresses.
+/// A packet: a flow's, or a frame that somebody wrote, as bonds and hosts do that announce their addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     /// Its number in the pool.

@@ -1,8 +1,8 @@
-//! By which address each host knows the others whose bonds tell their members' addresses: in balance-alb each peer is told another one, with
-//! `fail_over_mac=active` all are told the active member's.
+//! By which address each host knows the others whose bonds announce their members' addresses: in balance-alb another one to each peer, with
+//! `fail_over_mac=active` the active member's to all.
 //!
 //! Nobody asks by ARP in a simulation. The first packet to such a host stands for the question: the host's bond answers at once, by the same
-//! frame that it would rewrite live. What it tells later comes by frames.
+//! frame that it would rewrite live. What it announces later comes by frames.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +24,11 @@ const ARP: usize = 28;
 /// The addresses that hosts have learned of each other.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
-    /// By asker and host: the address that it was told last.
+    /// By asker and host: the address that it learned last.
     learned: BTreeMap<(NodeId, NodeId), [u8; 6]>,
 }
 
-/// A host has been told that another one has this address.
+/// A host has learned that another one has this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressLearned {
     pub(crate) asker: NodeId,
@@ -37,7 +37,7 @@ pub(crate) struct AddressLearned {
 }
 
 impl Neighbours {
-    /// The address by which `asker` knows `host`. If it knows none, it asks: `None` if it is told none at present.
+    /// The address by which `asker` knows `host`. If it knows none, it asks: `None` if it gets no answer at present.
     pub(crate) fn address(
         &mut self,
         now: Time,

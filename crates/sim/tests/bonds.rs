@@ -281,7 +281,7 @@ fn by_member(fabric: &Fabric, outcome: &Outcome) -> Vec<u64> {
     packets.collect()
 }
 
-/// Each peer is told another member's address: what four peers send comes by all three members, and each flow by one.
+/// Another member's address is announced to each peer: what four peers send comes by all three members, and each flow by one.
 #[test]
 fn balance_alb_receives_by_all_members() {
     let fabric = fabric(PEERS, &Overrides::default());
@@ -298,7 +298,7 @@ fn balance_alb_receives_by_all_members() {
     assert!(goodput(&outcome) < 970.0, "{} Mbit/s over the active member", goodput(&outcome));
 }
 
-/// When members come and go, their peers are told others' addresses, and nothing is lost but what was on the cable, nor does it come twice.
+/// When members come and go, other addresses are announced to their peers, and nothing is lost but what was on the cable, nor does it come twice.
 #[test]
 fn balance_alb_announces_when_members_come_and_go() {
     let fabric = fabric(PEERS, &Overrides::default());
@@ -319,7 +319,7 @@ fn balance_alb_announces_when_members_come_and_go() {
     assert!(packets.iter().all(|packets| *packets > came / 8), "{packets:?}");
 }
 
-/// With `fail_over_mac=active`, peers are told the address of the member that takes over: what they send comes by it alone, also when
+/// With `fail_over_mac=active`, the address of the member that takes over is announced to peers: what they send comes by it alone, also when
 /// the other is back. With `follow` and `none` the one address moves.
 #[test]
 fn peers_hear_which_address_a_fail_over_leaves() {

@@ -19,7 +19,7 @@ use crate::output::{Rows, print_json, put, put_best_effort};
 /// How much clocks may differ in speed where reads are by lease; the help says so.
 const LEASE_DRIFT_PER_MILLE: u64 = 50;
 
-/// Runs a controller until it is told to end, or makes certificates.
+/// Runs a controller until somebody ends it, or makes certificates.
 pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
     if let Some(ControllerCommand::Certificates { out, hosts, users }) = &args.command {
         return make_certificates(out, hosts, users, format);

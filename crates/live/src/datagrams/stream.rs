@@ -1,6 +1,6 @@
 //! Messages as fast as credit for them comes back ([`transport::credit`]): how UDP fills a network between real hosts.
 //!
-//! A sender has one socket a stream and takes turns; a receiver tells streams apart by where they come from. It measures by the times of
+//! A sender has one socket a stream and takes turns; a receiver distinguishes streams by where they come from. It measures by the times of
 //! arrival, from the first one on, and goes on giving credit for a while, so that streams whose time began later are not alone at its end.
 //!
 //! ```text

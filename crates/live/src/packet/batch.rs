@@ -59,7 +59,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Whether something waits, or was not taken and is to be told.
+    /// Whether something waits, or was not taken and is to be reported.
     #[inline]
     pub const fn is_waiting(&self) -> bool {
         self.frames > 0 || self.unsent.frames > 0
@@ -91,7 +91,7 @@ impl Batch {
                 }
                 Err(error) => error,
             };
-            // A device that came back tells once more that it was down: the second time it is.
+            // A device that came back reports once more that it was down: the second time it is.
             let says_down = matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO));
             let skipped = if is_down && says_down { all - at } else { 1 };
             is_down |= says_down;

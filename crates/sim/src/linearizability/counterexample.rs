@@ -36,9 +36,9 @@ pub struct Line {
     pub client: u32,
     /// When it asked.
     pub invoked: Time,
-    /// When it was told.
+    /// When the answer came.
     pub returned: Time,
-    /// What was asked and told.
+    /// The request and its answer.
     pub text: String,
     /// Up to the return of this one no order was found; without it, there is one.
     pub is_culprit: bool,

@@ -1,4 +1,4 @@
-//! What a whole history tells of writes whose outcome their clients were not told.
+//! What a whole history shows of writes whose outcome their clients did not hear.
 //!
 //! Values are written once, so whoever reads one has seen the write that it comes from: that write took effect before the
 //! read returned, and its revision is the tag that was read. A value that nobody read or named in a condition could have

@@ -1,4 +1,4 @@
-//! What clients asked for, when, and what they were told.
+//! What clients asked for, when, and the answers that they got.
 
 use machine::Time;
 
@@ -18,7 +18,7 @@ pub struct Operation<I, O> {
 /// What a client knows of its operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<O> {
-    /// It was told.
+    /// The client got an answer.
     Returned {
         /// When; not before the invocation.
         at: Time,
@@ -51,7 +51,7 @@ impl<I, O> History<I, O> {
         Ticket(self.operations.len() - 1)
     }
 
-    /// A client is told what came of its operation.
+    /// A client gets the answer to its operation.
     ///
     /// # Panics
     /// If the ticket is not of this history, if the operation has returned before, or if `now` lies before its invocation.

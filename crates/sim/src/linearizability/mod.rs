@@ -40,7 +40,7 @@ pub trait Model {
     type State: Clone + Eq + Hash;
     /// What a client asks for. Two calls of unknown outcome and equal inputs may stand for each other.
     type Input: Display + PartialEq;
-    /// What it is told.
+    /// The answer that it gets.
     type Output: Display;
 
     /// The key that an operation is about.

@@ -101,7 +101,7 @@ pub fn draw(expires: Option<Duration>) -> (LoginToken, Token) {
     (token, kept)
 }
 
-/// Tells a token: it alone on standard output, so that it can go to a file.
+/// Prints a token: it alone on standard output, so that it can go to a file.
 fn print_token(user: &str, token: &LoginToken, format: Format) -> Result<(), Report> {
     if format == Format::Table {
         eprintln!("The token of {user}, which is shown this once: keep it in a file of mode 0600, for --token-file");

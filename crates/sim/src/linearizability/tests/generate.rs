@@ -87,7 +87,7 @@ struct Entry {
     copy: Copy,
     past: Vec<Copy>,
     later: Option<(u32, Later)>,
-    /// The tag that a client was told last.
+    /// The tag that a client saw last.
     answered: u64,
 }
 
@@ -149,7 +149,7 @@ fn over(
                 let output = perform(&mut world[entry as usize], action, rng, error);
                 Phase::Performed(index, output)
             }
-            // Whoever does not return is not told; another client takes its place.
+            // A client that does not return gets no answer; another client takes its place.
             Phase::Performed(..) if rng.below(50) == 0 => Phase::Idle,
             Phase::Performed(index, output) => {
                 let answered = &mut world[history[index].input.entry as usize].answered;
