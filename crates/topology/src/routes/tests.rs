@@ -1,4 +1,4 @@
-//! What routes do where links are down.
+//! What routes do where links are down, and at hosts with several ports.
 
 use super::*;
 use crate::testing::{bond, network, square};
@@ -93,4 +93,103 @@ fn routes_are_the_old_ones_when_all_links_carry_again() {
         down[link] = false;
         assert_eq!(Routes::around(&topology, |link| !down[link]), whole, "{link:?}");
     }
+}
+
+/// `h1` at both `s1` and `s2`, `h2` at `s3`, `h3` at `s1`; `s1` and `s2` at `s3`: links 0 to 5.
+fn dual_homed() -> Topology {
+    network(3, 3, &[(0, 3), (0, 4), (1, 5), (3, 5), (4, 5), (2, 3)])
+}
+
+const H3: NodeId = NodeId(2);
+/// The switches of [`dual_homed`].
+const LEFT: NodeId = NodeId(3);
+const RIGHT: NodeId = NodeId(4);
+const TOP: NodeId = NodeId(5);
+
+#[test]
+fn all_ports_of_a_dual_homed_host_lead_from_it_and_to_it() {
+    let routes = Routes::compute(&dual_homed());
+    assert_eq!(routes.next_hops(H1, H2), [PortId(0), PortId(1)]);
+    assert_eq!(routes.next_hops(H1, H3), [PortId(0)], "the shortest path only");
+    assert_eq!(routes.next_hops(TOP, H1), [PortId(1), PortId(2)]);
+    assert_eq!((routes.next_hops(LEFT, H1), routes.next_hops(RIGHT, H1)), (&[PortId(0)][..], &[PortId(0)][..]));
+    assert_eq!((routes.next_hops(H2, H1), routes.next_hops(H3, H1)), (&[PortId(0)][..], &[PortId(0)][..]));
+    assert!(routes.next_hops(H1, H1).is_empty());
+    for (at, to) in [(H1, H2), (H1, H3), (TOP, H1), (LEFT, H1)] {
+        assert!(routes.group(at, to) < routes.groups(at), "{at:?} to {to:?}");
+    }
+    assert_ne!(routes.group(H1, H2), routes.group(H1, H3), "unequal sets have unequal numbers");
+}
+
+#[test]
+fn a_dual_homed_host_is_reached_by_the_link_that_is_left() {
+    let topology = dual_homed();
+    let routes = without(&topology, &[0]);
+    assert_eq!((routes.next_hops(H1, H2), routes.next_hops(H1, H3)), (&[PortId(1)][..], &[PortId(1)][..]));
+    assert_eq!((routes.next_hops(TOP, H1), routes.next_hops(LEFT, H1)), (&[PortId(2)][..], &[PortId(1)][..]));
+    let routes = without(&topology, &[0, 1]);
+    assert!([H2, H3, LEFT, RIGHT, TOP].iter().all(|at| routes.next_hops(*at, H1).is_empty()));
+    assert!(routes.next_hops(H1, H2).is_empty());
+    assert_eq!(routes.next_hops(H2, H3), [PortId(0)]);
+}
+
+#[test]
+fn paths_lead_through_hosts_that_forward_and_through_no_others() {
+    // The way between the switches at the sides is through h1 alone.
+    let mut topology = dual_homed();
+    let down = [3, 4];
+    let routes = without(&topology, &down);
+    for (at, to) in [(H3, H2), (LEFT, H2), (H2, H3), (TOP, H3)] {
+        assert!(routes.next_hops(at, to).is_empty(), "{at:?} to {to:?}");
+    }
+    let mut apart = topology.clone();
+    apart.nodes[H1].forwards = true;
+    assert!(without(&apart, &down).next_hops(H3, H2).is_empty(), "h2's switch has no other link");
+
+    // h3 at s1, h2 at s2, h1 at both.
+    topology = network(3, 2, &[(0, 3), (0, 4), (1, 4), (2, 3)]);
+    assert!(Routes::compute(&topology).next_hops(H3, H2).is_empty());
+    assert!(Routes::compute(&topology).next_hops(LEFT, H2).is_empty());
+    topology.nodes[H1].forwards = true;
+    let routes = Routes::compute(&topology);
+    assert_eq!((routes.next_hops(H3, H2), routes.next_hops(LEFT, H2)), (&[PortId(0)][..], &[PortId(0)][..]));
+    assert_eq!((routes.next_hops(H1, H2), routes.next_hops(H1, H3)), (&[PortId(1)][..], &[PortId(0)][..]));
+    // A host that forwards is no detour: longer paths are not taken.
+    let mut square = dual_homed();
+    square.nodes[H1].forwards = true;
+    assert_eq!(Routes::compute(&square).next_hops(LEFT, H2), Routes::compute(&dual_homed()).next_hops(LEFT, H2));
+}
+
+#[test]
+fn a_host_behind_another_host_is_reached_if_that_forwards() {
+    // h2 at h1, which is at s1 too, as is h3.
+    let mut topology = network(3, 1, &[(0, 1), (0, 3), (2, 3)]);
+    let routes = Routes::compute(&topology);
+    assert_eq!((routes.next_hops(H1, H2), routes.next_hops(H2, H1)), (&[PortId(0)][..], &[PortId(0)][..]));
+    assert!(routes.next_hops(H3, H2).is_empty() && routes.next_hops(H2, H3).is_empty());
+    topology.nodes[H1].forwards = true;
+    let routes = Routes::compute(&topology);
+    assert_eq!((routes.next_hops(H3, H2), routes.next_hops(H2, H3)), (&[PortId(0)][..], &[PortId(0)][..]));
+    assert_eq!((routes.next_hops(LEFT, H2), routes.next_hops(H1, H3)), (&[PortId(0)][..], &[PortId(1)][..]));
+}
+
+#[test]
+fn the_tree_goes_through_hosts_that_forward_and_ends_at_others() {
+    let mut topology = dual_homed();
+    let routes = Routes::compute(&topology);
+    // From s1: h1, s3 and h3; from there s2, which has h1 already.
+    assert_eq!((routes.tree(LEFT), routes.tree(H1)), (&[PortId(0), PortId(1), PortId(2)][..], &[PortId(0)][..]));
+    assert_eq!((routes.tree(TOP), routes.tree(RIGHT)), (&[PortId(0), PortId(1), PortId(2)][..], &[PortId(1)][..]));
+    topology.nodes[H1].forwards = true;
+    let routes = Routes::compute(&topology);
+    assert_eq!((routes.tree(H1), routes.tree(RIGHT)), (&[PortId(0), PortId(1)][..], &[PortId(0)][..]));
+}
+
+#[test]
+fn a_host_at_two_parts_is_in_the_trees_of_both() {
+    // h2 at s1, h3 at s2, h1 at both.
+    let topology = network(3, 2, &[(0, 3), (0, 4), (1, 3), (2, 4)]);
+    let routes = Routes::compute(&topology);
+    assert_eq!(routes.tree(H1), [PortId(0), PortId(1)]);
+    assert_eq!((routes.tree(LEFT), routes.tree(RIGHT)), (&[PortId(0), PortId(1)][..], &[PortId(0), PortId(1)][..]));
 }
