@@ -64,6 +64,8 @@ enum Kind {
     Single,
     /// A member of a bond, which chooses among its members.
     InBond,
+    /// One of several of a host, which chooses among them by its routes.
+    OfMultiHomed,
     /// It belongs to another part of the graph. Its link knows whether it has a carrier, and nothing else.
     Elsewhere,
 }
@@ -75,7 +77,7 @@ pub struct Graph<P> {
     pub routes: Arc<Routes>,
     /// By the port that packets leave from.
     pub wires: TiVec<NetPort, Wire>,
-    /// By the switch's number among the switches.
+    /// By the switch's number among the switches; behind them, those in multi-homed hosts.
     pub switches: Vec<Switch>,
     /// By the switch's number among the switches. Empty where none has any.
     pub pipelines: Vec<Option<Installed>>,
@@ -96,7 +98,11 @@ pub struct Graph<P> {
 
 impl Wire {
     fn new(map: &Map, port: NetPort, link: Link) -> Self {
-        let kind = if map.bond(port).is_some() { Kind::InBond } else { Kind::Single };
+        let kind = match map.taker(port) {
+            taker if taker.is_in_bond() => Kind::InBond,
+            taker if taker.is_of_multi_homed() => Kind::OfMultiHomed,
+            _ => Kind::Single,
+        };
         Self { far: map.far(port), kind, link }
     }
 
@@ -181,10 +187,10 @@ impl<P> Graph<P> {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
             Wire::new(map, port, Link::new(topology.links[link].spec))
         };
-        let switch = |(id, _)| Switch::new(id, spread, &routes, seed);
+        let switch = |number| Switch::new(map.node_of_switch(number), spread, &routes, seed);
         Self {
             wires: map.ports().map(wire).collect(),
-            switches: topology.switches().map(switch).collect(),
+            switches: (0..map.switches()).map(switch).collect(),
             pipelines: pipelines(topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             routes,
@@ -192,7 +198,8 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Sends a packet off by a port, or by the bond that has it, and follows it as long as no time passes.
+    /// Sends a packet off by a port, or by the bond that has it, or by whichever port of a multi-homed host its routes say, and follows it as long as no
+    /// time passes.
     #[inline]
     pub fn depart<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
         self.follow(moment, driver, port, packet);
@@ -249,12 +256,13 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Sends a packet off by a port, or by the bond that has it, or has another part of the graph do so; it is followed later.
+    /// Sends a packet off as [`Graph::depart`] does, or has another part of the graph do so; it is followed later.
     #[inline(never)]
     pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
         match self.wires[port].kind {
             Kind::Single => self.put_on(moment, driver, port, packet),
             Kind::InBond => self.put_on_bond(moment, driver, port, packet),
+            Kind::OfMultiHomed => self.send_from_multi_homed(moment, driver, port, packet),
             Kind::Elsewhere => driver.hand_over(moment.now, port, packet),
         }
     }
@@ -328,8 +336,12 @@ impl<P> Graph<P> {
     ) -> Option<(NetPort, P)> {
         let tables = moment.tables;
         let taker = tables.map.taker(port);
-        if taker.is_in_bond() {
-            self.come_to_bond(moment, driver, port, packet);
+        if !taker.is_direct() {
+            if taker.is_in_bond() {
+                self.come_to_bond(moment, driver, port, packet);
+            } else {
+                self.come_to_multi_homed(moment, driver, (taker.node(), port), packet);
+            }
             return None;
         }
         self.come_to(moment, driver, (taker.node(), port), packet)

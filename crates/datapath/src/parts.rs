@@ -17,7 +17,8 @@ pub enum Owner {
 
 impl<P> Graph<P> {
     /// Deals out a whole graph to so many parts. `owner` says to which a node belongs with its bonds and its pipeline, `wire_owner` whose the wire is that
-    /// leaves from a port. All parts have all switches: each packet is forwarded where it is.
+    /// leaves from a port. All parts have all switches: each packet is forwarded where it is, but for one that comes to a multi-homed host that forwards,
+    /// which is to be in the part that has the host's wires.
     ///
     /// # Panics
     /// If `owner` or `wire_owner` gives a number that no part has.
