@@ -93,7 +93,7 @@ pub struct LinkRecord {
     pub from: String,
     /// The node that receives.
     pub to: String,
-    /// Whether it joins two switches.
+    /// Whether it joins two nodes that forward: switches, or hosts that do.
     pub trunk: bool,
     /// Packets accepted.
     pub packets: u64,

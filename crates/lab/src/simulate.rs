@@ -9,7 +9,7 @@ use machine::{Rng, Span, Time};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
-use topology::{Link, NodeId, NodeKind, Routes, Side};
+use topology::{Link, NodeId, Routes, Side};
 use vswitch::Pipelines;
 
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
@@ -210,12 +210,12 @@ pub(crate) fn link_record(
     counters: &link::Counters,
     measured: Span,
 ) -> LinkRecord {
-    let is_switch = |side| matches!(fabric.topology.nodes[link.end(side).node].kind, NodeKind::Switch { .. });
+    let forwards = |side| fabric.topology.forwards(link.end(side).node);
     let share = counters.busy.as_ps() as f64 / (measured.as_ps() as f64).max(1.0);
     LinkRecord {
         from: node_name(fabric, link.end(from).node),
         to: node_name(fabric, link.end(from.other()).node),
-        trunk: is_switch(Side::A) && is_switch(Side::B),
+        trunk: forwards(Side::A) && forwards(Side::B),
         packets: counters.packets,
         bytes: counters.bytes,
         drops: counters.drops,
