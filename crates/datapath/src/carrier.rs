@@ -39,13 +39,14 @@ impl<P> Graph<P> {
         self.follow_pending(moment, driver);
     }
 
-    /// A switch sends nothing to a port without carrier any more, nor to a bond of which no member has one.
+    /// A switch, also one in a multi-homed host, sends nothing to a port without carrier any more, nor to a bond of which no member has one.
     fn leave_out(&mut self, tables: &Tables, port: NetPort) {
         let map = &tables.map;
         // A bond is known to switches by its first member's port.
         let members = map.bond(port).map_or(std::slice::from_ref(&port), |end| map.members(end));
+        let node = map.node(port);
         if !members.iter().any(|port| self.egress[*port].is_up())
-            && let Some(at) = map.switch(map.node(port))
+            && let Some(at) = map.switch(node).or_else(|| map.host_switch(node))
         {
             self.switches[at].lose(map.number(members[0]));
         }

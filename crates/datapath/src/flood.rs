@@ -1,6 +1,6 @@
 //! What is for everybody: broadcast, multicast, announcements.
 //!
-//! Each switch passes it on by the ports of a tree that spans the network, but for the one by which it came: so it comes to each host once, crosses
+//! Each switch, and each host that forwards, passes it on by the ports of a tree that spans the network, but for the one by which it came: so it comes to each host once, crosses
 //! each link once at most, and does not go round. When routes change, what is on its way by the old tree is lost: parts of a graph change one after the
 //! other. How much of it there may be is bounded where it comes in (storm control: [`StormControl`]).
 
@@ -71,7 +71,7 @@ pub fn storm_limit(hosts: u32) -> u32 {
 }
 
 impl<P> Graph<P> {
-    /// Passes on what has come to a switch by `from` and is for everybody.
+    /// Passes on what has come to a switch, or a host that forwards, by `from` and is for everybody.
     #[cold]
     pub(crate) fn flood<D: Driver<Packet = P>>(
         &mut self,
@@ -91,10 +91,21 @@ impl<P> Graph<P> {
             driver.count(Loss::Cut);
             return driver.free(packet);
         }
+        let is_host = tables.map.is_host(node);
+        if is_host && let Some(copy) = driver.copy(&packet) {
+            driver.deliver(moment.now, from, copy);
+        }
         let routes = Arc::clone(&self.routes);
         let ports = routes.tree(node).iter().map(|port| tables.map.port(node, *port));
         let ports = ports.filter(|port| *port != from);
-        self.put_each(driver, ports, packet, |graph, driver, port, packet| graph.put(moment, driver, port, packet));
+        self.put_each(driver, ports, packet, |graph, driver, port, packet| {
+            // A host has chosen already.
+            if is_host {
+                graph.put_on(moment, driver, port, packet);
+            } else {
+                graph.put(moment, driver, port, packet);
+            }
+        });
     }
 
     /// How what is for everybody is forwarded by the tree of now.
@@ -102,7 +113,7 @@ impl<P> Graph<P> {
         Forwarding { to: FLOOD, hash: FlowHash(self.generation) }
     }
 
-    /// What a host says to everybody goes by the tree of now.
+    /// What a host says to everybody goes by the tree of now. A multi-homed host has done that itself.
     pub(crate) fn stamp_flood<D: Driver<Packet = P>>(
         &self,
         tables: &Tables,
@@ -110,7 +121,8 @@ impl<P> Graph<P> {
         from: NetPort,
         packet: &mut P,
     ) {
-        if driver.forwarding(packet).to == FLOOD && tables.map.is_host(tables.map.far_node(from)) {
+        let far = tables.map.taker(tables.map.far(from));
+        if driver.forwarding(packet).to == FLOOD && tables.map.is_host(far.node()) && !far.is_of_multi_homed() {
             driver.set_forwarding(packet, self.flooding());
         }
     }

@@ -65,6 +65,8 @@ pub(crate) enum EgressKind {
     Single,
     /// A member of a bond, which chooses among its members.
     InBond,
+    /// One of several of a host, which chooses among them by its routes.
+    OfMultiHomed,
     /// It belongs to another part of the graph. Its link knows whether it has a carrier, and nothing else.
     Elsewhere,
 }
@@ -76,7 +78,7 @@ pub struct Graph<P> {
     pub routes: Arc<Routes>,
     /// By the port that packets leave from.
     pub egress: TiVec<NetPort, Egress>,
-    /// By the switch's number among the switches.
+    /// By the switch's number among the switches; behind them, those in multi-homed hosts.
     pub switches: Vec<Switch>,
     /// By the switch's number among the switches. Empty where none has any.
     pub pipelines: Vec<Option<Installed>>,
@@ -101,7 +103,11 @@ pub struct Graph<P> {
 
 impl Egress {
     fn new(map: &Map, port: NetPort, link: Link) -> Self {
-        let kind = if map.bond(port).is_some() { EgressKind::InBond } else { EgressKind::Single };
+        let kind = match map.taker(port) {
+            taker if taker.is_in_bond() => EgressKind::InBond,
+            taker if taker.is_of_multi_homed() => EgressKind::OfMultiHomed,
+            _ => EgressKind::Single,
+        };
         Self { far: map.far(port), kind, link }
     }
 
@@ -195,10 +201,10 @@ impl<P> Graph<P> {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
             Egress::new(map, port, Link::new(topology.links[link].spec))
         };
-        let switch = |(id, _)| Switch::new(id, spread, &routes, seed);
+        let switch = |number| Switch::new(map.node_of_switch(number), spread, &routes, seed);
         Self {
             egress: map.ports().map(egress).collect(),
-            switches: topology.switches().map(switch).collect(),
+            switches: (0..map.switches()).map(switch).collect(),
             pipelines: pipelines(topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             routes,
@@ -207,7 +213,8 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Sends a packet off by a port, or by the bond that has it, and follows it as long as no time passes.
+    /// Sends a packet off by a port, or by the bond that has it, or by whichever port of a multi-homed host its routes say, and follows it as long as no
+    /// time passes.
     #[inline]
     pub fn depart<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
         self.follow(moment, driver, port, packet);
@@ -264,12 +271,13 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Sends a packet off by a port, or by the bond that has it, or has another part of the graph do so; it is followed later.
+    /// Sends a packet off as [`Graph::depart`] does, or has another part of the graph do so; it is followed later.
     #[inline(never)]
     pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
         match self.egress[port].kind {
             EgressKind::Single => self.put_on(moment, driver, port, packet),
             EgressKind::InBond => self.put_on_bond(moment, driver, port, packet),
+            EgressKind::OfMultiHomed => self.send_from_multi_homed(moment, driver, port, packet),
             EgressKind::Elsewhere => driver.hand_over(moment.now, port, packet),
         }
     }
@@ -343,8 +351,12 @@ impl<P> Graph<P> {
     ) -> Option<(NetPort, P)> {
         let tables = moment.tables;
         let taker = tables.map.taker(port);
-        if taker.is_in_bond() {
-            self.come_to_bond(moment, driver, port, packet);
+        if !taker.is_direct() {
+            if taker.is_in_bond() {
+                self.come_to_bond(moment, driver, port, packet);
+            } else {
+                self.come_to_multi_homed(moment, driver, (taker.node(), port), packet);
+            }
             return None;
         }
         self.come_to(moment, driver, (taker.node(), port), packet)

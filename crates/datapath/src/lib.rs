@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   driver --arrive(port)--> end of a bond? --> node: switch: pipeline? forward --> bond? --> egress: offer --> driver: carry
-//!      ^                       (in order)             host: driver: deliver                            |
+//!      ^                       (in order)             host: for others, and it forwards? as a switch           |
+//!      |                                              host: driver: deliver                                    |
 //!      +------------------------- when the clock, or the queue of events, says so ---------------------+
 //! ```
 //!
@@ -20,6 +21,7 @@ mod ends;
 mod flood;
 mod graph;
 mod map;
+mod multi_homed;
 mod parts;
 mod paths;
 mod pipeline;

@@ -6,6 +6,9 @@ use topology::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId, Side, TiVe
 /// A port that is in no bond.
 const NO_BOND: BondEndId = BondEndId(u32::MAX);
 
+/// A host with one port, or with a bond.
+const NOT_MULTI_HOMED: u32 = u32::MAX;
+
 /// Where each port is, and where it leads: a topology in the form in which packets look it up. Does not change.
 #[derive(Debug)]
 pub struct Map {
@@ -19,6 +22,10 @@ pub struct Map {
     /// By end of a bond: the ports of its members.
     members: TiVec<BondEndId, Vec<NetPort>>,
     hosts: u32,
+    /// Multi-homed hosts, ascending, and whether each forwards.
+    multi_homed: Vec<(NodeId, bool)>,
+    /// By host: its number among the multi-homed ones, or [`NOT_MULTI_HOMED`]. Empty where there are none.
+    host_switches: Vec<u32>,
 }
 
 /// What is looked up of a port.
@@ -38,11 +45,24 @@ pub struct Taker(u32);
 impl Taker {
     /// With this bit the port is in a bond.
     const IN_BOND: u32 = 1 << 31;
+    /// With this bit it is one of a multi-homed host.
+    const OF_MULTI_HOMED: u32 = 1 << 30;
 
     /// The node of the port.
     #[inline]
     pub const fn node(self) -> NodeId {
-        NodeId(self.0 & !Self::IN_BOND)
+        NodeId(self.0 & !(Self::IN_BOND | Self::OF_MULTI_HOMED))
+    }
+
+    /// Whether the node itself takes it, and knows what to do with it: neither a bond nor a host that may forward it.
+    #[inline]
+    pub const fn is_direct(self) -> bool {
+        self.0 < Self::OF_MULTI_HOMED
+    }
+
+    /// Whether the port is one of a multi-homed host.
+    pub const fn is_of_multi_homed(self) -> bool {
+        self.0 & Self::OF_MULTI_HOMED != 0
     }
 
     /// Whether the port is a member of a bond, which takes what comes first.
@@ -56,9 +76,9 @@ impl Map {
     /// The map of a topology.
     ///
     /// # Panics
-    /// If it has 2^31 nodes or more.
+    /// If it has 2^30 nodes or more.
     pub fn new(topology: &Topology) -> Self {
-        assert!(topology.nodes.len() < Taker::IN_BOND as usize, "too many nodes");
+        assert!(topology.nodes.len() < Taker::OF_MULTI_HOMED as usize, "too many nodes");
         let mut first = TiVec::with_capacity(topology.nodes.len());
         let mut next = 0;
         for node in &topology.nodes {
@@ -87,13 +107,30 @@ impl Map {
                 taker.0 |= Taker::IN_BOND;
             }
         }
-        Self {
+        let mut map = Self {
             leaving: topology.links.iter().flat_map(ends).collect(),
             takers,
             ports,
             first,
             members,
             hosts: topology.hosts,
+            multi_homed: topology.multi_homed().map(|host| (host, topology.forwards(host))).collect(),
+            host_switches: Vec::new(),
+        };
+        map.mark_multi_homed(topology);
+        map
+    }
+
+    fn mark_multi_homed(&mut self, topology: &Topology) {
+        if !self.multi_homed.is_empty() {
+            self.host_switches = vec![NOT_MULTI_HOMED; self.hosts as usize];
+        }
+        for (number, &(host, _)) in self.multi_homed.iter().enumerate() {
+            self.host_switches[usize::from(host)] = number as u32;
+            for at in topology.nodes[host].ports.keys() {
+                let port = self.port(host, at);
+                self.takers[port].0 |= Taker::OF_MULTI_HOMED;
+            }
         }
     }
 
@@ -103,7 +140,7 @@ impl Map {
         self.takers[port]
     }
 
-    /// Whether a host takes what comes in by a port, and no bond before it.
+    /// Whether a host takes all that comes in by a port, and no bond before it: neither is it multi-homed.
     #[inline]
     pub fn is_hosts_own(&self, port: NetPort) -> bool {
         self.taker(port).0 < self.hosts
@@ -191,14 +228,38 @@ impl Map {
         node.0 < self.hosts
     }
 
-    /// The switch with this number among the switches.
-    pub const fn node_of_switch(&self, switch: usize) -> NodeId {
-        NodeId(self.hosts + switch as u32)
+    /// How many switches there are, those in multi-homed hosts included.
+    pub fn switches(&self) -> usize {
+        self.first.len() - self.hosts as usize + self.multi_homed.len()
+    }
+
+    /// The node of the switch with this number: the switches come first, then those in multi-homed hosts.
+    ///
+    /// # Panics
+    /// If there is no such switch.
+    pub fn node_of_switch(&self, switch: usize) -> NodeId {
+        let at = self.hosts as usize + switch;
+        match at.checked_sub(self.first.len()) {
+            None => NodeId(at as u32),
+            Some(at) => self.multi_homed[at].0,
+        }
     }
 
     /// A switch's number among the switches; `None` for a host.
     #[inline]
     pub fn switch(&self, node: NodeId) -> Option<usize> {
         node.0.checked_sub(self.hosts).map(|at| at as usize)
+    }
+
+    /// The number of the switch in a multi-homed host; `None` for other nodes.
+    pub fn host_switch(&self, node: NodeId) -> Option<usize> {
+        let number = *self.host_switches.get(usize::from(node))?;
+        (number != NOT_MULTI_HOMED).then(|| self.first.len() - self.hosts as usize + number as usize)
+    }
+
+    /// Whether a host passes on what comes to it for others.
+    pub fn forwards(&self, host: NodeId) -> bool {
+        let number = self.host_switches.get(usize::from(host));
+        number.and_then(|number| self.multi_homed.get(*number as usize)).is_some_and(|(_, forwards)| *forwards)
     }
 }

@@ -18,7 +18,8 @@ pub enum Owner {
 
 impl<P> Graph<P> {
     /// Deals out a whole graph to so many parts. `owner` says to which a node belongs with its bonds and its pipeline, `egress_owner` which part has the egress of a
-    /// port. All parts have all switches: each packet is forwarded where it is.
+    /// port. All parts have all switches: each packet is forwarded where it is, but for one that comes to a multi-homed host that forwards,
+    /// which is to be in the part that has the host's egresses.
     ///
     /// # Panics
     /// If `owner` or `egress_owner` gives a number that no part has.

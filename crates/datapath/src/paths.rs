@@ -174,7 +174,7 @@ impl<P> Graph<P> {
             }
             hops.push(port);
             let taker = tables.map.taker(egress.far);
-            if taker.is_in_bond() {
+            if !taker.is_direct() {
                 return None;
             }
             let Some(at) = tables.map.switch(taker.node()) else { return Some((hops.into(), egress.far)) };

@@ -1,5 +1,5 @@
 //! A network in as many parts as it has switches, which go over to other routes one after the other: what is flooded comes to each host once at most,
-//! whatever is dealt out to the parts.
+//! whatever is dealt out to the parts, and also where hosts forward.
 
 mod paths;
 
@@ -185,8 +185,11 @@ impl Driver for Part {
     fn wake_at(&mut self, _: Time, _: Timer) {}
 }
 
-/// Each switch has a host and a link to each other switch.
-fn mesh() -> Topology {
+/// Links between switches.
+const TRUNKS: std::ops::Range<u32> = SWITCHES..3 * SWITCHES;
+
+/// Each switch has a host and a link to each other switch. Hosts that forward are also at the next switch, after the last at the first.
+fn mesh(forwarding: bool) -> Topology {
     let mut topology = Topology::default();
     for id in 0..SWITCHES as u8 {
         let address = HostAddress {
@@ -197,7 +200,8 @@ fn mesh() -> Topology {
             ipv6_prefix: 64,
             pod: None,
         };
-        topology.add_host(format!("h{id}"), address);
+        let host = topology.add_host(format!("h{id}"), address);
+        topology.nodes[host].forwards = forwarding;
     }
     for id in 0..SWITCHES {
         topology.add_switch(format!("s{id}"), 0, None);
@@ -207,6 +211,9 @@ fn mesh() -> Topology {
         for b in a + 1..SWITCHES {
             topology.connect(NodeId(SWITCHES + a), NodeId(SWITCHES + b), LinkSpec::default());
         }
+    }
+    for id in (0..SWITCHES).filter(|_| forwarding) {
+        topology.connect(NodeId(id), NodeId(SWITCHES + (id + 1) % SWITCHES), LinkSpec::default());
     }
     topology
 }
@@ -222,7 +229,10 @@ struct Network {
 
 impl Network {
     fn new(division: Division) -> Self {
-        let topology = mesh();
+        Self::of(division, mesh(false))
+    }
+
+    fn of(division: Division, topology: Topology) -> Self {
         let tables = Arc::new(Tables {
             map: Map::new(&topology),
             host_table: HostTable::new(&topology, &[]),
@@ -390,15 +400,68 @@ fn a_link_without_carrier_takes_nothing_in_any_part_and_switches_of_all_leave_it
     }
 }
 
+/// A network without links between switches, in parts: the only way round is through hosts.
+fn through_hosts() -> Network {
+    let mut network = Network::of(Division::Nodes, mesh(true));
+    network.pull(&TRUNKS.map(LinkId).collect::<Vec<_>>());
+    (0..SWITCHES as usize).for_each(|at| network.reroute(at));
+    network
+}
+
+#[test]
+fn what_is_for_one_goes_through_hosts_that_forward() {
+    let mut network = through_hosts();
+    // By the switch that both are at, and through h1.
+    network.send(0, 1);
+    network.send(0, 2);
+    network.run();
+    let heard = network.heard();
+    assert_eq!(heard.iter().map(|from| from[0]).collect::<Vec<_>>(), [0, 1, 1, 0, 0]);
+    assert!(network.parts.iter().all(|(_, part)| part.lost.is_empty()));
+    assert_eq!(left(&network.whole()).iter().sum::<u64>(), 2 + 4);
+}
+
+#[test]
+fn what_is_for_everybody_goes_through_hosts_that_forward_once() {
+    let mut network = through_hosts();
+    (0..SWITCHES as usize).for_each(|host| network.say(host));
+    network.run();
+    for (listener, from) in network.heard().into_iter().enumerate() {
+        let expected: Vec<usize> = (0..SWITCHES as usize).map(|speaker| usize::from(speaker != listener)).collect();
+        assert_eq!(from, expected, "h{listener}");
+    }
+}
+
+#[test]
+fn a_multi_homed_host_leaves_out_its_port_without_carrier() {
+    let mut network = Network::of(Division::Nodes, mesh(true));
+    let tables = Arc::clone(&network.tables);
+    // Of the two links of h0 the one that leads to h1 by one switch only.
+    let near = network.topology.links_between(NodeId(0), NodeId(SWITCHES + 1)).next().unwrap();
+    for (graph, part) in &mut network.parts {
+        graph.set_carrier(tables.at(Time::ZERO), part, near, false);
+    }
+    network.send(0, 1);
+    network.run();
+    assert_eq!(network.parts[0].1.lost, [Loss::NoRoute], "the other link is on no shortest path, until routes follow");
+    network.pull(&[near]);
+    (0..SWITCHES as usize).for_each(|at| network.reroute(at));
+    network.send(0, 1);
+    network.run();
+    assert_eq!(network.heard()[1][0], 1);
+}
+
 proptest! {
     /// Whoever goes over to which routes when, and whatever is under way meanwhile.
     #[test]
     fn nobody_hears_anything_twice_or_what_he_said_himself(
         links in proptest::collection::vec(proptest::collection::btree_set(5_u32..15, 0..7), 0..6),
         steps in proptest::collection::vec((0_u8..8, 0_usize..5), 0..400),
-        division in proptest::sample::select(&DIVISIONS),
+        division in proptest::sample::select(&DIVISIONS), forwarding: bool,
     ) {
-        let mut network = Network::new(division);
+        // What comes to a host that forwards is taken by the part that has its wires.
+        let division = if forwarding { Division::Nodes } else { division };
+        let mut network = Network::of(division, mesh(forwarding));
         let mut links = links.into_iter();
         let mut said = [0; SWITCHES as usize];
         for (what, at) in steps {

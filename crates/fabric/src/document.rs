@@ -80,11 +80,13 @@ pub(crate) enum TopologyText {
     FatTree(FatTreeText),
     /// Every leaf linked to every spine.
     LeafSpine(LeafSpineText),
+    /// n^(k+1) servers that forward, with k+1 ports each, and (k+1) n^k switches of n ports.
+    Bcube(BcubeText),
 }
 
 impl Read for TopologyText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let known = ["fat-tree", "leaf-spine"];
+        let known = ["fat-tree", "leaf-spine", "bcube"];
         let entries = match &node.value {
             Value::Map(entries) => entries.as_slice(),
             _ => &[],
@@ -94,6 +96,7 @@ impl Read for TopologyText {
         {
             return match entry.key.as_str() {
                 "fat-tree" => FatTreeText::read(&entry.value, problems).map(Self::FatTree),
+                "bcube" => BcubeText::read(&entry.value, problems).map(Self::Bcube),
                 _ => LeafSpineText::read(&entry.value, problems).map(Self::LeafSpine),
             };
         }
@@ -104,7 +107,11 @@ impl Read for TopologyText {
                 "unknown",
                 crate::names::did_you_mean(&entry.key, &known),
             ),
-            _ => expected(node, "one topology: `{ fat-tree: { k: 4 } }` or `{ leaf-spine: { .. } }`", problems),
+            _ => expected(
+                node,
+                "one topology: `{ fat-tree: { k: 4 } }`, `{ leaf-spine: { .. } }` or `{ bcube: { n: 4, k: 1 } }`",
+                problems,
+            ),
         }
         None
     }
@@ -170,6 +177,16 @@ section! {
     }
 }
 
+section! {
+    /// A server-centric network: `BCube` (Guo et al., 2009). Servers have several ports and forward; no switch is linked to another.
+    BcubeText {
+        /// Ports of each switch.
+        "n" => n: At<Whole<2, 64>>,
+        /// The highest level: each server has k + 1 ports.
+        "k" => k: At<Whole<0, 9>>,
+    }
+}
+
 words!(NodeWord, "NodeWord", "a kind of node", {
     "host" => NodeWord::Host,
     "switch" => NodeWord::Switch,
@@ -193,6 +210,8 @@ section! {
         "ipv4" => ipv4: Option<At<Ipv4Addr>>,
         /// A host's IPv6 address, in `fd68:6564:646c::/64`.
         "ipv6" => ipv6: Option<At<Ipv6Addr>>,
+        /// Whether a host with several links that are no bond passes on what comes to it for others. `false` when not given.
+        "forward" => forward: Option<At<Flag>>,
         /// Network devices of the machine on which a host's links end, in their order: a guest's TAPs, a network card. The host is
         /// then what is behind them, and not made. Of the network namespace in which `heddle up` is called. `null:` is a device with nobody behind it,
         /// `null:64` sends frames of 64 bytes to all hosts on such devices as fast as they are taken.

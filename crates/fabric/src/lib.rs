@@ -1,8 +1,7 @@
 //! The fabric file: one YAML file that describes a network and the experiments run on it.
 //!
 //! Text goes in, a checked [`Fabric`] comes out, or errors that show the line. What a `Fabric` says is consistent: names
-//! are unique, links meet nodes that exist, the graph is connected, every host has one link or one bond, faults name controllers that
-//! there are.
+//! are unique, links meet nodes that exist, every host can be reached from every other, faults name controllers that there are.
 //!
 //! ```text
 //! text -> tree (YAML's rules) -> document (keys, units) -> check (against each other) -> Fabric -> Routes
@@ -11,9 +10,9 @@
 //! | key | what it says |
 //! |---|---|
 //! | `name`, `description` | for results and reports |
-//! | `topology` | `{ fat-tree: { k } }` or `{ leaf-spine: { leaves, spines, hosts-per-leaf } }` |
+//! | `topology` | `{ fat-tree: { k } }`, `{ leaf-spine: { leaves, spines, hosts-per-leaf } }` or `{ bcube: { n, k } }` |
 //! | `links` (a map), `hosts` | with `topology`: `rate`, `delay`, `queue` of all links, and in `hosts: { .. }`, `switches: { .. }` what differs; addresses by host |
-//! | `nodes`, `links` (a list), `link-defaults` | instead of `topology`: everything by name |
+//! | `nodes`, `links` (a list), `link-defaults` | instead of `topology`: everything by name. A host may have several links, and `forward` |
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |

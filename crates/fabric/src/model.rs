@@ -302,7 +302,7 @@ pub enum Metric {
     ReorderExtent,
     /// Packets that a full queue turned away.
     Drops,
-    /// Mean utilisation of the links between switches, 0 to 1.
+    /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
     UtilisationMax,

@@ -16,19 +16,22 @@ pub enum Template {
     /// `leaf-spine`
     #[default]
     LeafSpine,
+    /// `bcube`
+    Bcube,
     /// `explicit`: nodes and links by name
     Explicit,
 }
 
 impl Template {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::FatTree, Self::LeafSpine, Self::Explicit];
+    pub const ALL: [Self; 4] = [Self::FatTree, Self::LeafSpine, Self::Bcube, Self::Explicit];
 
     /// As the command line writes it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::FatTree => "fat-tree",
             Self::LeafSpine => "leaf-spine",
+            Self::Bcube => "bcube",
             Self::Explicit => "explicit",
         }
     }
@@ -44,10 +47,10 @@ impl FromStr for Template {
     type Err = String;
 
     /// # Errors
-    /// If it is none of the three words; the text says which there are.
+    /// If it is none of these words; the text says which there are.
     fn from_str(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|kind| kind.word() == word);
-        found.ok_or_else(|| "expected fat-tree, leaf-spine or explicit".to_owned())
+        found.ok_or_else(|| "expected fat-tree, leaf-spine, bcube or explicit".to_owned())
     }
 }
 
@@ -60,6 +63,7 @@ pub fn template(name: &str, kind: Template) -> Result<String, Error> {
     let (network, pattern) = match kind {
         Template::FatTree => (FAT_TREE, "stride(8)"),
         Template::LeafSpine => (LEAF_SPINE, "stride(2)"),
+        Template::Bcube => (BCUBE, "stride(5)"),
         Template::Explicit => (EXPLICIT, "{ pairs: [[h1, h3], [h2, h4]] }"),
     };
     let experiments = EXPERIMENTS.replace("PATTERN", pattern);
@@ -99,6 +103,14 @@ topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
+const BCUBE: &str = "
+# n^(k+1) servers (h1, ..) with k+1 ports that forward; each of the k+1 levels has n^k switches of n ports (s0.1, .., s1.1, ..).
+topology: { bcube: { n: 4, k: 1 } }
+
+# What every link does, in each direction; leave it out for links as fast as the machine.
+links: { rate: 100Mbit, delay: 100us, queue: 100 }
+";
+
 const EXPLICIT: &str = "
 # Hosts and switches by name. In full: `h1: { kind: host, ipv4: 10.0.0.7, ipv6: .., mac: .. }`.
 nodes:
@@ -114,7 +126,7 @@ nodes:
 # What each link does, in each direction, that doesn't say otherwise.
 link-defaults: { rate: 100Mbit, delay: 100us, queue: 100 }
 
-# A host has one link, or several to the same node with `bonds: [{ host: h1, mode: balance-rr }]`.
+# A host has one link, several that are a bond (`bonds: [{ host: h1, mode: balance-rr }]`), or several that are none.
 links:
   - between: [h1, left]
   - between: [h2, left]

@@ -367,8 +367,7 @@ fn all(bonds: &[&str]) -> String {
 fn messages_about_links() {
     let two_switches = "nodes: { h1: host, s1: switch, s2: switch }\n";
     let listed = [
-        // Parallel links of a host that no bond holds together; and links to two nodes.
-        format!("{two_switches}links: [{{ between: [h1, s1] }}, {{ between: [h1, s1] }}, {{ between: [s1, s2] }}]\n"),
+        // A bond, and a link to another node.
         format!(
             "{two_switches}links: [{{ between: [h1, s1] }}, {{ between: [h1, s2] }}, {{ between: [s1, s2] }}]\nbonds: [{{ host: h1 }}]\n"
         ),

@@ -64,6 +64,7 @@ fn devices() {
                 &format!("{one}  - between: [g2, s1]\n")
             )
         ),
+        ("no bond", &network("g: { kind: host, devices: [tap0, tap1] }", &format!("{one}{one}"))),
         ("no name of one", &network("g: { kind: host, devices: [\"a/b\"] }", one)),
         ("a short null device", &network("g: { kind: host, devices: [\"null:7\"] }", one)),
         ("not a list", &network("g: { kind: host, devices: tap0 }", one)),
@@ -173,6 +174,9 @@ fn topologies() {
         ),
         ("too many leaves, no spines", "topology: { leaf-spine: { leaves: 5000, spines: 0, hosts-per-leaf: 1 } }\n"),
         ("too many hosts", "topology: { leaf-spine: { leaves: 4096, spines: 4, hosts-per-leaf: 200 } }\n"),
+        ("a BCube with too many ports", "topology: { bcube: { n: 65, k: 10 } }\n"),
+        ("a BCube that is too large", "topology: { bcube: { n: 64, k: 3 } }\n"),
+        ("a BCube's switches", "topology: { bcube: { n: 4, k: 1 } }\nlinks: { switches: { rate: 1Gbit } }\n"),
         ("both forms", "topology: { fat-tree: { k: 4 } }\nnodes: { h1: host }\n"),
         (
             "keys of the other form",
@@ -198,8 +202,12 @@ fn nodes_and_links() {
         ("a link without ends", "nodes: { h1: host, s1: switch }\nlinks: [ { rate: 1Gbit } ]\n"),
         ("no links", "nodes: { h1: host, s1: switch }\n"),
         (
-            "a host with two links",
-            "nodes:\n  h1: host\n  h2: host\n  s1: switch\nlinks:\n  - between: [h1, s1]\n  - between: [h1, s1]\n  - between: [h2, s1]\n",
+            "nothing to forward",
+            "nodes: { h1: { kind: host, forward: true }, s1: { kind: switch, forward: true } }\nlinks: [ { between: [h1, s1] } ]\n",
+        ),
+        (
+            "two parts, and a host at both that does not forward",
+            "nodes: { h1: host, h2: host, h3: host, s1: switch, s2: switch }\nlinks: [ { between: [h1, s1] }, { between: [h2, s1] }, { between: [h2, s2] }, { between: [h3, s2] } ]\n",
         ),
         (
             "a network that falls apart",
@@ -231,9 +239,13 @@ fn a_new_file_with_a_bad_name() {
 fn bounds_of_networks() {
     let switches: String = (0..8_001).map(|i| format!("  s{i}: switch\n")).collect();
     let links: String = "  - between: [s0, s1]\n".repeat(5_000);
+    let hosts: String = (0..8_000).map(|i| format!("  h{i}: host\n")).collect();
+    let homes: String = (0..8_000).map(|i| format!("  - between: [h{i}, h{}]\n", (i + 1) % 8_000)).collect();
+    let homes = format!("{homes}  - between: [h0, s0]\n");
     let files = [
         ("too many switches", format!("nodes:\n  h1: host\n{switches}")),
         ("too many ports", format!("nodes:\n  h1: host\n  s0: switch\n  s1: switch\nlinks:\n{links}")),
+        ("too many hosts with several links", format!("nodes:\n  s0: switch\n{hosts}links:\n{homes}")),
     ];
     for (title, text) in files {
         let source = Source { name: "net.fabric.yaml".to_owned(), text };

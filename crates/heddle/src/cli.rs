@@ -248,6 +248,8 @@ pub enum Topology {
     FatTree,
     /// Two tiers: every leaf switch is linked to every spine switch
     LeafSpine,
+    /// Servers with several ports that forward, and switches that are linked to servers only
+    Bcube,
     /// Nodes and links one by one
     Explicit,
 }

@@ -26,7 +26,7 @@ fn desk_with(text: &str) -> Desk {
 #[test]
 fn a_new_file_of_each_kind_checks_and_runs() {
     let desk = Desk::new();
-    for topology in ["fat-tree", "leaf-spine", "explicit"] {
+    for topology in ["fat-tree", "leaf-spine", "bcube", "explicit"] {
         desk.expect(0, &["new", topology, "--topology", topology]);
         let file = format!("{topology}.fabric.yaml");
         let (stdout, _) = desk.expect(0, &["check", &file]);

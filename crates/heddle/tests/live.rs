@@ -96,6 +96,29 @@ fn up_exec_show_change_down() {
 }
 
 #[test]
+fn servers_of_a_bcube_are_shown_and_go_on_without_a_cable() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    desk.write("cube.fabric.yaml", "topology: { bcube: { n: 2, k: 1 } }\n");
+    let (nodes, _) = desk.expect(0, &["show", "nodes", "cube.fabric.yaml", "-o", "csv"]);
+    assert!(nodes.lines().any(|line| line.starts_with("h4,forwarding host,")), "{nodes}");
+    desk.expect(0, &["up", "cube.fabric.yaml"]);
+    let ping = |to| desk.expect(0, &["exec", "h1", "--", "ping", "-c", "2", "-i", "0.1", "-W", "60", to]);
+    ping("h2");
+    desk.expect(0, &["link", "down", "h1", "s0.1"]);
+    ping("h2");
+    // The way is through h3, h4 and no other.
+    let (flows, _) = desk.expect(0, &["show", "flows", "-o", "csv"]);
+    assert_eq!(flows.lines().count(), 1 + 4 * 4 + 4 * 3, "four switches, and one in each server: {flows}");
+    for start in ["h1,h2,1,", "h3,h2,0,", "h4,h2,1,"] {
+        assert!(flows.lines().any(|line| line.starts_with(start) && !line.ends_with(",0")), "{start}: {flows}");
+    }
+    desk.expect(0, &["down"]);
+}
+
+#[test]
 fn a_program_s_exit_status_is_that_of_exec() {
     if !may_run() {
         return;

@@ -476,8 +476,8 @@ fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
 }
 
-/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, how it spreads and routes.
-type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<(Spread, Rerouting)>, u32);
+/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, how it spreads and routes and whether it forwards.
+type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<(Spread, Rerouting, bool)>, u32);
 
 /// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
 pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
@@ -513,11 +513,13 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
     let peer = |&(link, side): &(topology::LinkId, topology::Side)| {
         fabric.topology.nodes[fabric.topology.links[link].end(side.other()).node].name.as_str()
     };
+    let multi_homed: BTreeSet<NodeId> = fabric.topology.multi_homed().collect();
     let mut views = BTreeMap::new();
     for (id, Node { name, kind, devices, ports, .. }) in fabric.topology.nodes.iter_enumerated() {
         let is_switch = !fabric.topology.is_host(id);
         let mtu = if is_switch { 0 } else { fabric.mtu };
-        let policy = is_switch.then_some((fabric.spread, fabric.rerouting));
+        let has_switch = is_switch || multi_homed.contains(&id);
+        let policy = has_switch.then_some((fabric.spread, fabric.rerouting, fabric.topology.forwards(id)));
         views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, mtu));
     }
     views

@@ -22,7 +22,7 @@ links:
 ";
 
 /// Waits until so many hosts answer requests to all nodes, among them the host that asks. Nobody answers one request twice.
-fn wait_for_answers(network: &Instance, from: &str, hosts: usize) {
+pub fn wait_for_answers(network: &Instance, from: &str, hosts: usize) {
     // Ping ends with the first answers to its last request: those of others to it may be missing, and on a busy machine those to the one before.
     let arguments = ["-6", "-c", "2", "-i", "0.2", "-w", "60", "ff02::1%eth0"];
     bed::wait_until("all answer", || {

@@ -11,6 +11,7 @@ mod external_host;
 mod far_ends;
 mod groups;
 mod hostile_partner;
+mod hosts;
 mod meddling;
 mod null;
 mod other_users;

@@ -3,6 +3,7 @@
 mod bonds;
 mod cluster;
 mod elections;
+mod hosts;
 mod network;
 mod pipelines;
 mod reroute;

@@ -27,7 +27,8 @@ impl Topology {
     }
 
     fn add_node(&mut self, name: String, kind: NodeKind) -> NodeId {
-        self.nodes.push_and_get_key(Node { name, kind, ports: TiVec::new(), devices: Vec::new(), x_permille: 0 })
+        let (ports, devices) = (TiVec::new(), Vec::new());
+        self.nodes.push_and_get_key(Node { name, kind, ports, forwards: false, devices, x_permille: 0 })
     }
 
     /// Links `a` to `b`, at the next port of each.

@@ -31,6 +31,9 @@ pub struct Node {
     pub kind: NodeKind,
     /// Where each port leads: `ports[p]` is the link at port `p`, and which of its two ends this is.
     pub ports: TiVec<PortId, (LinkId, Side)>,
+    /// Of a host with several ports: whether what comes to it for others goes on along the routes. A switch does so always.
+    #[serde(skip_serializing_if = "is_no")]
+    pub forwards: bool,
     /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port; or null devices ([`crate::NullDevice`]). Empty: it is made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
@@ -43,7 +46,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeKind {
-    /// An end system with one port, or several that are one bond.
+    /// An end system: with one port, with several that are one bond, or with several that lead to different places.
     Host(HostAddress),
     /// A switch. `tier` counts from the hosts: 1 edge (leaf), 2 aggregation (spine), 3 core. 0 in explicit topologies.
     Switch {
@@ -52,6 +55,11 @@ pub enum NodeKind {
         /// The pod it belongs to, where the topology has pods.
         pod: Option<u32>,
     },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_no(flag: &bool) -> bool {
+    !*flag
 }
 
 /// A host's addresses, derived from its position or set in the file.

@@ -31,6 +31,21 @@ impl Topology {
         id.0 < self.hosts
     }
 
+    /// The hosts that are multi-homed, in order: those with several ports that are no bond. Such a host chooses among its ports by its routes, as a
+    /// switch does. Looks at every bond: for setting up, not for packets.
+    pub fn multi_homed(&self) -> impl Iterator<Item = NodeId> {
+        let is_bonded = |id| self.bonds.iter().any(|end| end.node == id);
+        self.hosts().filter(move |(id, node)| node.ports.len() > 1 && !is_bonded(*id)).map(|(id, _)| id)
+    }
+
+    /// Whether what comes to a node for others goes on there: to a switch always, to a host if it forwards.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn forwards(&self, id: NodeId) -> bool {
+        !self.is_host(id) || self.nodes[id].forwards
+    }
+
     /// The node called `name`. Looks at every node: for command lines, not for packets.
     pub fn node(&self, name: &str) -> Option<NodeId> {
         self.nodes.position(|node| node.name == name)
@@ -80,7 +95,7 @@ impl Topology {
         self.nodes[node].ports.iter().map(|&(link, side)| self.links[link].end(side.other()).node)
     }
 
-    /// Which nodes can be reached from one of them over links that `carries` lets pass.
+    /// Which nodes can be reached from one of them over links that `carries` lets pass, and through nodes that forward.
     ///
     /// # Panics
     /// If the id is another topology's.
@@ -89,6 +104,9 @@ impl Topology {
         let mut open = vec![from];
         reached[from] = true;
         while let Some(node) = open.pop() {
+            if node != from && !self.forwards(node) {
+                continue;
+            }
             for &(link, side) in &self.nodes[node].ports {
                 let far = self.links[link].end(side.other()).node;
                 if !reached[far] && carries(link) {
@@ -184,7 +202,7 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bond, square};
+    use crate::testing::{bond, network, square};
     use crate::{Routes, Side};
 
     #[test]
@@ -221,6 +239,25 @@ mod tests {
         assert_eq!(without(&[2]), [true; 4]);
         assert_eq!(without(&[2, 3]), [true, false, true, false]);
         assert_eq!(without(&[0]), [true, false, false, false]);
+    }
+
+    #[test]
+    fn nothing_is_reached_through_a_host_that_does_not_forward() {
+        // h1 at s1, h3 at s2, h2 at both.
+        let mut topology = network(3, 2, &[(0, 3), (1, 3), (1, 4), (2, 4)]);
+        let reached = |topology: &Topology, from| topology.reached(NodeId(from), |_| true).raw;
+        assert_eq!(reached(&topology, 0), [true, true, false, true, false]);
+        assert_eq!(reached(&topology, 1), [true; 5], "it is where the search begins");
+        topology.nodes[NodeId(1)].forwards = true;
+        assert_eq!(reached(&topology, 0), [true; 5]);
+    }
+
+    #[test]
+    fn a_host_is_multi_homed_by_ports_that_are_no_bond() {
+        let mut topology = network(3, 2, &[(0, 3), (1, 3), (1, 4), (2, 4)]);
+        assert_eq!(topology.multi_homed().collect::<Vec<_>>(), [NodeId(1)]);
+        assert_eq!(bond(&mut topology, [NodeId(0), NodeId(3)], vec![LinkId(0)], 2), [LinkId(0), LinkId(4)]);
+        assert_eq!(topology.multi_homed().collect::<Vec<_>>(), [NodeId(1)]);
     }
 
     #[test]

@@ -4,21 +4,32 @@
 //! host: a fat-tree of k = 48 has 27,648 hosts but 1,152 attachments. A table entry is a 16-bit number of a next-hop
 //! set, and equal sets of a switch are stored once.
 //!
-//! Hosts don't forward: paths lead through switches only.
+//! Paths lead through switches, and through hosts that forward. A multi-homed host, one with several ports that are no bond, has next-hop sets as a
+//! switch has, whether it forwards or not, and is an attachment of its own: all of its ports lead to it.
 //!
 //! A bond counts as one next hop: of its members only the first one's port stands in a set. Further members come last at
 //! their nodes, so tables stay right when a case has another number of them. A bond carries as long as one member does.
 
-use std::collections::{BTreeMap, VecDeque};
+mod search;
+mod sets;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkId, NodeId, PortId, TiSlice, TiVec, Topology};
+use crate::{LinkEnd, LinkId, NodeId, PortId, TiSlice, TiVec, Topology};
+use search::{Network, Search};
+use sets::Builder;
+use tree::Trees;
 
-/// Marks a pair without a path, in distances and among attachments.
+/// Marks a pair without a path, in distances; and what is not there, among attachments and rows.
 const NONE: u32 = u32::MAX;
 
-/// The next-hop set of every host towards all others.
+/// The node at which a multi-homed host hangs.
+const NOWHERE: NodeId = NodeId(u32::MAX);
+
+/// The next-hop set of every host with one port towards all others.
 static ONLY_PORT: [PortId; 1] = [PortId(0)];
 
 /// What becomes of next-hop sets when a link loses its carrier.
@@ -45,46 +56,50 @@ impl Rerouting {
     }
 }
 
-/// Next-hop sets of every switch towards every host.
+/// Next-hop sets of every switch and every multi-homed host towards every host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// Of each host, where it hangs.
     hosts: TiVec<NodeId, Attached>,
-    /// Of each switch, where its part of `ranges` lies.
-    switches: Vec<Sets>,
+    /// Of each switch, and then of each multi-homed host, where its part of `ranges` lies.
+    rows: Vec<Sets>,
     /// How many attachments there are, and one more if a host is cut off: the length of a row of `table`.
     attachments: u32,
-    /// Set number of each switch (row) and attachment (column).
+    /// Set number of each switch or multi-homed host (row) and attachment (column).
     table: Vec<u16>,
     /// Where the ports of each set lie in `ports`.
     ranges: Vec<(u32, u32)>,
     /// The ports of all sets, ascending in each set.
     ports: Vec<PortId>,
-    /// Of each switch, the ports by which it passes on what is for everybody.
-    tree: Vec<Box<[PortId]>>,
+    /// The ways of what is for everybody.
+    trees: Trees,
 }
 
 /// Where a host hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attached {
-    /// The switch; or the other host, in a fabric of two hosts and nothing else.
+    /// Of a host with one port: the node at the other end. Of a multi-homed host: [`NOWHERE`].
     at: NodeId,
-    /// The column of that switch; that of no switch, if the host is cut off.
+    /// The column of that node, or its own; that of no node, if the host is cut off.
     attachment: u32,
-    /// Its place among the hosts of that switch.
+    /// Its place among the hosts of that node.
     rank: u32,
-    /// The port of that switch.
+    /// The port of that node.
     port: PortId,
     /// Whether its link or bond carries. If not, the host is cut off.
     carries: bool,
+    /// Whether packets go on from that node: it forwards.
+    leads_on: bool,
+    /// Of a multi-homed host: its row. Else [`NONE`].
+    row: u32,
 }
 
-/// A switch's next-hop sets.
+/// The next-hop sets of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sets {
     /// Where they start in `ranges`.
     first: u32,
-    /// How many there are towards other switches.
+    /// How many there are towards other attachments.
     count: u32,
     /// How many hosts hang here; each is a set of its own.
     hosts: u32,
@@ -113,28 +128,39 @@ impl Routes {
     pub fn around(topology: &Topology, carries: impl Fn(LinkId) -> bool) -> Self {
         let usable = usable(topology, carries);
         let network = Network::of(topology, &usable);
-        let (hosts, columns) = attach(topology, &usable);
+        let (hosts, columns) = attach(topology, &usable, &network);
         let attachments = columns.len() as u32;
-        let mut builder = Builder::new(network.switches(), attachments as usize);
-        let mut search = Search::new(network.switches());
-        for (column, &switch) in columns.iter().enumerate() {
-            search.run(&network, switch);
+        let mut builder = Builder::new(network.rows(), attachments as usize);
+        let mut search = Search::new(network.rows());
+        for (column, &to) in columns.iter().enumerate() {
+            search.run(&network, to);
             builder.column(column, &network, &search);
         }
-        let mut on_switch = vec![0; network.switches()];
-        for host in hosts.iter().filter(|host| host.attachment != NONE) {
-            on_switch[(host.at.0 - topology.hosts) as usize] += 1;
+        let mut on_row = vec![0; network.rows()];
+        for row in hosts.iter().filter(|host| host.row == NONE).filter_map(|host| network.row(host.at)) {
+            on_row[row as usize] += 1;
         }
-        Self { tree: spanning_tree(topology, &usable), ..builder.finish(hosts, &on_switch, attachments) }
+        Self { trees: Trees::new(topology, &usable, &network), ..builder.finish(hosts, &on_row, attachments) }
     }
 
-    /// The ports by which a switch passes on what is for everybody: those of a tree that spans all switches, so that nothing goes round in a
-    /// loop, and those of its hosts; ascending. Of parts of a network that have no link between them each has a tree.
+    /// The ports by which a switch passes on what is for everybody: those of a tree that spans all nodes that forward, so that nothing goes round in a
+    /// loop, and those of its hosts; ascending. Of parts of a network that have no link between them each has a tree. A multi-homed host sends by such
+    /// ports, and passes on by them if it forwards.
     ///
     /// # Panics
-    /// If `at` is not a switch of the topology.
+    /// If `at` is neither a switch of the topology nor a multi-homed host.
     pub fn tree(&self, at: NodeId) -> &[PortId] {
-        &self.tree[usize::from(at) - self.hosts.len()]
+        let (row, _) = self.row(at).expect("a host with one port is no part of the tree");
+        &self.trees.ports[row]
+    }
+
+    /// Whether a multi-homed host is to take what another host has sent to everybody and has come by this port. In a network in several parts that no
+    /// node joins which forwards, hosts that are in the same two hear each other by both, and take what comes by the first.
+    pub fn takes_flooded(&self, host: NodeId, port: PortId, from: NodeId) -> bool {
+        let Some(own) = self.trees.in_several.get(&host) else { return true };
+        let row = self.row(from).or_else(|| self.row(self.hosts.get(from)?.at)).map(|(row, _)| row);
+        let first = own.iter().find(|(root, _)| self.trees.has(*root, from, row));
+        first.is_none_or(|(_, by)| *by == port)
     }
 
     /// The ports of `at` on shortest paths to the host `to`, ascending. Empty if `at` is `to`, and if there is no path.
@@ -153,10 +179,11 @@ impl Routes {
         &self.ports[from as usize..to as usize]
     }
 
-    /// A host has no table: it has a way if its link carries and its switch has one.
+    /// A host with one port has no table: it has a way if its link carries and leads to the other host, or to a node that forwards and has one.
     fn next_hops_of_host(&self, at: NodeId, to: NodeId) -> &[PortId] {
         let own = &self.hosts[at];
-        if at == to || !own.carries || self.next_hops(own.at, to).is_empty() { &[] } else { &ONLY_PORT }
+        let leads_on = || own.leads_on && !self.next_hops(own.at, to).is_empty();
+        if at != to && own.carries && (own.at == to || leads_on()) { &ONLY_PORT } else { &[] }
     }
 
     /// A small number that says which next-hop set of `at` leads to `to`: equal numbers at one node mean equal sets.
@@ -171,7 +198,7 @@ impl Routes {
         u32::from(self.table[row * self.attachments as usize + host.attachment as usize])
     }
 
-    /// How many next-hop sets `at` has: one for a host.
+    /// How many next-hop sets `at` has: one for a host with one port.
     pub fn groups(&self, at: NodeId) -> u32 {
         self.row(at).map_or(1, |(_, sets)| sets.count + sets.hosts)
     }
@@ -179,17 +206,23 @@ impl Routes {
     /// Bytes of memory that the tables take.
     pub fn bytes(&self) -> usize {
         size_of_val(self.hosts.raw.as_slice())
-            + size_of_val(&*self.switches)
+            + size_of_val(&*self.rows)
             + size_of_val(&*self.table)
             + size_of_val(&*self.ranges)
             + size_of_val(&*self.ports)
-            + self.tree.iter().map(|ports| size_of_val(ports) + size_of_val(&**ports)).sum::<usize>()
+            + self.trees.bytes()
     }
 
     #[inline]
     fn row(&self, at: NodeId) -> Option<(usize, Sets)> {
-        let row = usize::from(at).checked_sub(self.hosts.len())?;
-        Some((row, self.switches[row]))
+        let Some(row) = usize::from(at).checked_sub(self.hosts.len()) else { return self.row_of_host(at) };
+        Some((row, self.rows[row]))
+    }
+
+    #[inline(never)]
+    fn row_of_host(&self, at: NodeId) -> Option<(usize, Sets)> {
+        let row = self.hosts[at].row as usize;
+        Some((row, *self.rows.get(row)?))
     }
 }
 
@@ -206,287 +239,50 @@ fn usable(topology: &Topology, carries: impl Fn(LinkId) -> bool) -> TiVec<LinkId
     usable
 }
 
-/// Where every host hangs, and whose column each is: the switches with hosts in the order of their first host, and no
-/// switch at the end if a host is cut off.
-fn attach(topology: &Topology, usable: &TiSlice<LinkId, bool>) -> (TiVec<NodeId, Attached>, Vec<Option<u32>>) {
+/// Where every host hangs, and whose column each is: rows in the order of the first host that is reached there, and no row at the end if a host is cut
+/// off.
+fn attach(
+    topology: &Topology,
+    usable: &TiSlice<LinkId, bool>,
+    network: &Network,
+) -> (TiVec<NodeId, Attached>, Vec<Option<u32>>) {
     let mut columns = Vec::new();
-    let mut column_of: TiVec<NodeId, u32> = vec![NONE; topology.nodes.len()].into();
-    let mut ranks: TiVec<NodeId, u32> = vec![0; topology.nodes.len()].into();
-    let hosts = topology.hosts().map(|(_, host)| {
+    let mut column_of = vec![NONE; network.rows()];
+    let mut column = |row: u32| {
+        let column = &mut column_of[row as usize];
+        if *column == NONE {
+            *column = columns.len() as u32;
+            columns.push(Some(row));
+        }
+        *column
+    };
+    let mut ranks = vec![0; network.rows()];
+    let hosts = topology.hosts().map(|(id, host)| {
+        if let Some(row) = network.row(id) {
+            let (attachment, port) = (column(row), PortId(0));
+            return Attached { at: NOWHERE, attachment, rank: 0, port, carries: true, leads_on: false, row };
+        }
         let (link, side) = host.ports[PortId(0)];
-        let end = topology.links[link].end(side.other());
-        let mut attached = Attached { at: end.node, attachment: NONE, rank: 0, port: end.port, carries: usable[link] };
-        if !topology.is_host(end.node) {
-            if column_of[end.node] == NONE {
-                column_of[end.node] = columns.len() as u32;
-                columns.push(Some(end.node.0 - topology.hosts));
-            }
-            attached.attachment = column_of[end.node];
-            attached.rank = ranks[end.node];
-            ranks[end.node] += 1;
+        let LinkEnd { node: at, port } = topology.links[link].end(side.other());
+        let (carries, leads_on) = (usable[link], topology.forwards(at));
+        let mut attached = Attached { at, attachment: NONE, rank: 0, port, carries, leads_on, row: NONE };
+        if let Some(row) = network.row(at) {
+            attached.attachment = column(row);
+            let rank = &mut ranks[row as usize];
+            attached.rank = *rank;
+            *rank += 1;
         }
         attached
     });
     let mut hosts: TiVec<NodeId, Attached> = hosts.collect();
     // All hosts that are cut off are reached alike, from wherever: not at all.
     let nowhere = columns.len() as u32;
-    for host in hosts.iter_mut().filter(|host| !host.carries && host.attachment != NONE) {
+    let is_reached = |host: &Attached| host.row != NONE || host.carries && host.leads_on;
+    for host in hosts.iter_mut().filter(|host| !is_reached(host) && host.attachment != NONE) {
         host.attachment = nowhere;
     }
     if hosts.iter().any(|host| host.attachment == nowhere) {
         columns.push(None);
     }
     (hosts, columns)
-}
-
-/// A tree by breadth-first search from the first switch, so that it is as shallow as can be from there, and all ports that lead to hosts.
-fn spanning_tree(topology: &Topology, usable: &TiSlice<LinkId, bool>) -> Vec<Box<[PortId]>> {
-    let mut tree: TiVec<NodeId, Vec<PortId>> = vec![Vec::new(); topology.nodes.len()].into();
-    let mut reached: TiVec<NodeId, bool> = vec![false; topology.nodes.len()].into();
-    let mut queue = VecDeque::new();
-    for (root, _) in topology.switches() {
-        if !std::mem::replace(&mut reached[root], true) {
-            queue.push_back(root);
-        }
-        while let Some(at) = queue.pop_front() {
-            for (port, &(link, side)) in
-                topology.nodes[at].ports.iter_enumerated().filter(|(_, (link, _))| usable[*link])
-            {
-                let far = topology.links[link].end(side.other());
-                if std::mem::replace(&mut reached[far.node], true) {
-                    continue;
-                }
-                tree[at].push(port);
-                if !topology.is_host(far.node) {
-                    tree[far.node].push(far.port);
-                    queue.push_back(far.node);
-                }
-            }
-        }
-    }
-    let switches = tree.raw.into_iter().skip(topology.hosts as usize);
-    let sorted = |mut ports: Vec<PortId>| {
-        ports.sort_unstable();
-        ports.into()
-    };
-    switches.map(sorted).collect()
-}
-
-/// The switches and the usable links between them, as rows of (neighbour, port).
-struct Network {
-    starts: Vec<usize>,
-    edges: Vec<(u32, PortId)>,
-}
-
-impl Network {
-    fn of(topology: &Topology, usable: &TiSlice<LinkId, bool>) -> Self {
-        let mut network = Self { starts: vec![0], edges: Vec::new() };
-        for (_, node) in topology.switches() {
-            for (port, &(link, side)) in node.ports.iter_enumerated() {
-                let peer = topology.links[link].end(side.other()).node;
-                if !topology.is_host(peer) && usable[link] {
-                    network.edges.push((peer.0 - topology.hosts, port));
-                }
-            }
-            network.starts.push(network.edges.len());
-        }
-        network
-    }
-
-    fn switches(&self) -> usize {
-        self.starts.len() - 1
-    }
-
-    fn edges(&self, switch: usize) -> &[(u32, PortId)] {
-        &self.edges[self.starts[switch]..self.starts[switch + 1]]
-    }
-}
-
-/// A breadth-first search; keeps its memory from one to the next.
-struct Search {
-    distance: Vec<u32>,
-    queue: Vec<u32>,
-}
-
-impl Search {
-    fn new(switches: usize) -> Self {
-        Self { distance: vec![NONE; switches], queue: Vec::with_capacity(switches) }
-    }
-
-    /// Measures the distances to a switch; where there is none, all are [`NONE`].
-    fn run(&mut self, network: &Network, from: Option<u32>) {
-        self.distance.fill(NONE);
-        self.queue.clear();
-        if let Some(from) = from {
-            self.distance[from as usize] = 0;
-            self.queue.push(from);
-        }
-        let mut next = 0;
-        while let Some(&at) = self.queue.get(next) {
-            next += 1;
-            let far = self.distance[at as usize] + 1;
-            for &(peer, _) in network.edges(at as usize) {
-                if self.distance[peer as usize] == NONE {
-                    self.distance[peer as usize] = far;
-                    self.queue.push(peer);
-                }
-            }
-        }
-    }
-}
-
-/// Collects the sets of every switch, each once.
-struct Builder {
-    columns: usize,
-    table: Vec<u16>,
-    known: Vec<BTreeMap<Box<[PortId]>, u16>>,
-    /// The sets of every switch in the order of their numbers.
-    sets: Vec<Vec<Box<[PortId]>>>,
-}
-
-impl Builder {
-    fn new(switches: usize, columns: usize) -> Self {
-        assert!(u16::try_from(columns).is_ok(), "more attachments than a set number can tell apart");
-        Self {
-            columns,
-            table: vec![0; switches * columns],
-            known: vec![BTreeMap::new(); switches],
-            sets: vec![Vec::new(); switches],
-        }
-    }
-
-    /// Takes over the distances to the attachment `column`.
-    fn column(&mut self, column: usize, network: &Network, search: &Search) {
-        let mut ports = Vec::new();
-        for (switch, &far) in search.distance.iter().enumerate() {
-            ports.clear();
-            // A distance of zero has no port; nor has a switch without a path.
-            if far != 0 && far != NONE {
-                let closer = network.edges(switch).iter().filter(|(peer, _)| search.distance[*peer as usize] < far);
-                ports.extend(closer.map(|&(_, port)| port));
-            }
-            self.table[switch * self.columns + column] = self.number(switch, &ports);
-        }
-    }
-
-    fn number(&mut self, switch: usize, ports: &[PortId]) -> u16 {
-        if let Some(&number) = self.known[switch].get(ports) {
-            return number;
-        }
-        let number = self.sets[switch].len() as u16;
-        self.known[switch].insert(ports.into(), number);
-        self.sets[switch].push(ports.into());
-        number
-    }
-
-    fn finish(self, hosts: TiVec<NodeId, Attached>, on_switch: &[u32], attachments: u32) -> Routes {
-        let mut routes = Routes { hosts, attachments, table: self.table, ..Routes::default() };
-        for (sets, &hosts) in self.sets.iter().zip(on_switch) {
-            routes.switches.push(Sets { first: routes.ranges.len() as u32, count: sets.len() as u32, hosts });
-            for set in sets {
-                let from = routes.ports.len() as u32;
-                routes.ports.extend_from_slice(set);
-                routes.ranges.push((from, routes.ports.len() as u32));
-            }
-        }
-        routes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{bond, network, square};
-
-    const H1: NodeId = NodeId(0);
-    const H2: NodeId = NodeId(1);
-    const S1: NodeId = NodeId(2);
-    const S2: NodeId = NodeId(3);
-
-    fn without(topology: &Topology, down: &[u32]) -> Routes {
-        Routes::without(topology, &down.iter().copied().map(LinkId).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_link_that_is_down_leaves_the_sets_of_both_ends() {
-        let topology = square();
-        let routes = without(&topology, &[2]);
-        assert_eq!((routes.next_hops(S1, H2), routes.next_hops(S2, H1)), (&[PortId(2)][..], &[PortId(2)][..]));
-        let routes = without(&topology, &[3]);
-        assert_eq!((routes.next_hops(S1, H2), routes.next_hops(S2, H1)), (&[PortId(1)][..], &[PortId(1)][..]));
-        assert_eq!((routes.next_hops(H1, H2), routes.next_hops(S2, H2)), (&[PortId(0)][..], &[PortId(0)][..]));
-    }
-
-    #[test]
-    fn there_is_no_next_hop_where_there_is_no_way() {
-        let routes = without(&square(), &[2, 3]);
-        for (at, to) in [(S1, H2), (S2, H1), (H1, H2), (H2, H1)] {
-            assert!(routes.next_hops(at, to).is_empty(), "{at:?} to {to:?}");
-        }
-        assert_eq!((routes.next_hops(S1, H1), routes.next_hops(S2, H2)), (&[PortId(0)][..], &[PortId(0)][..]));
-    }
-
-    #[test]
-    fn a_host_whose_own_link_is_down_is_reached_from_nowhere() {
-        let routes = without(&square(), &[1]);
-        for at in [H1, S1, S2] {
-            assert!(routes.next_hops(at, H2).is_empty(), "{at:?}");
-            assert!(routes.group(at, H2) < routes.groups(at), "{at:?}");
-        }
-        assert!(routes.next_hops(H2, H1).is_empty());
-        assert_eq!(routes.next_hops(S2, H1), [PortId(1), PortId(2)]);
-    }
-
-    #[test]
-    fn a_host_beside_one_that_is_cut_off_is_reached_as_before() {
-        // h1 at the switch 3, h2 and h3 at the switch 4; h2 is cut off.
-        let topology = network(3, 2, &[(0, 3), (1, 4), (2, 4), (3, 4)]);
-        let (routes, whole) = (without(&topology, &[1]), Routes::compute(&topology));
-        let (h2, h3) = (NodeId(1), NodeId(2));
-        for at in [NodeId(3), NodeId(4)] {
-            assert!(routes.next_hops(at, h2).is_empty(), "{at:?}");
-            assert_eq!(routes.next_hops(at, h3), whole.next_hops(at, h3), "{at:?}");
-            assert_ne!(routes.group(at, h2), routes.group(at, h3), "{at:?}: unequal sets have unequal numbers");
-        }
-    }
-
-    #[test]
-    fn two_hosts_without_a_switch_reach_each_other_while_their_link_carries() {
-        let topology = network(2, 0, &[(0, 1)]);
-        assert_eq!(Routes::compute(&topology).next_hops(H1, H2), [PortId(0)]);
-        assert!(without(&topology, &[0]).next_hops(H1, H2).is_empty());
-    }
-
-    #[test]
-    fn a_bond_carries_as_long_as_one_member_does() {
-        let mut topology = square();
-        let links = bond(&mut topology, [S1, S2], vec![LinkId(2), LinkId(3)], 3);
-        assert_eq!(links, [LinkId(2), LinkId(3), LinkId(4)]);
-        let whole = Routes::compute(&topology);
-        for down in [&[2][..], &[3], &[2, 3], &[2, 4], &[3, 4]] {
-            assert_eq!(without(&topology, down), whole, "{down:?}");
-        }
-        let routes = without(&topology, &[2, 3, 4]);
-        assert!(routes.next_hops(S1, H2).is_empty() && routes.next_hops(S2, H1).is_empty());
-
-        // A host's bond, too.
-        let mut topology = square();
-        assert_eq!(bond(&mut topology, [H1, S1], vec![LinkId(0)], 2), [LinkId(0), LinkId(4)]);
-        assert_eq!(without(&topology, &[0]), Routes::compute(&topology));
-        assert_eq!(without(&topology, &[4]), Routes::compute(&topology));
-        assert!(without(&topology, &[0, 4]).next_hops(S1, H1).is_empty());
-    }
-
-    #[test]
-    fn routes_are_the_old_ones_when_all_links_carry_again() {
-        let topology = square();
-        let whole = Routes::compute(&topology);
-        let mut down = TiVec::from(vec![false; topology.links.len()]);
-        for link in topology.links.keys() {
-            down[link] = true;
-            assert_ne!(Routes::around(&topology, |link| !down[link]), whole, "{link:?}");
-            down[link] = false;
-            assert_eq!(Routes::around(&topology, |link| !down[link]), whole, "{link:?}");
-        }
-    }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use topology::{Node, NodeId, Topology};
+use topology::{Node, NodeId, TiVec, Topology};
 
 use crate::bonds::{BondText, names_host};
-use crate::document::{NodeText, NodeWord};
+use crate::document::{NodeLong, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph;
 use crate::links::{LinkEntry, LinkText, merged, note_idle};
@@ -13,7 +13,7 @@ use crate::names::nearest;
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
 
-/// The most switches that are spelled out: routes take the square of it.
+/// The most switches that are spelled out, and hosts with several links: routes take the square of it.
 const MOST_SWITCHES: usize = 8_000;
 /// The most ports of one node.
 const MOST_PORTS: usize = 4_096;
@@ -37,8 +37,10 @@ pub(crate) fn explicit(
     if !fits(nodes.place, hosts.len(), switches.len(), problems) {
         return None;
     }
-    for (i, (name, _)) in hosts.iter().enumerate() {
-        ids.insert(name.value.0.as_str(), graph::host(&mut topology, name.value.0.clone(), position(i), None));
+    for (i, (name, text)) in hosts.iter().enumerate() {
+        let host = graph::host(&mut topology, name.value.0.clone(), position(i), None);
+        topology.nodes[host].forwards = matches!(&text.value, NodeText::Long(long) if long.does_forward());
+        ids.insert(name.value.0.as_str(), host);
     }
     for (name, text) in &switches {
         let tier = switch_tier(&text.value, problems);
@@ -81,13 +83,16 @@ fn fits(place: Place, hosts: usize, switches: usize, problems: &mut Problems<'_>
     hosts > 0 && switches <= MOST_SWITCHES
 }
 
-/// A switch has no addresses, and only it has a tier. (What a host has is read in `hosts`.)
+/// A switch has no addresses, and forwards always; only it has a tier. (What a host has is read in `hosts`.)
 fn switch_tier(text: &NodeText, problems: &mut Problems<'_>) -> u8 {
     let NodeText::Long(long) = text else { return 0 };
     let places =
         [long.mac.as_ref().map(|m| m.place), long.ipv4.as_ref().map(|a| a.place), long.ipv6.as_ref().map(|a| a.place)];
     for place in places.into_iter().flatten() {
         problems.add(place, "a switch has no addresses", "only for hosts", "remove it");
+    }
+    if let Some(forward) = &long.forward {
+        problems.add(forward.place, "a switch forwards always", "only for hosts", "remove it");
     }
     long.tier.as_ref().map_or(0, |tier| tier.value.0 as u8)
 }
@@ -136,7 +141,7 @@ fn ends(
     Some((a, b))
 }
 
-/// Every host has one link, or several to one node in a bond; and no tier.
+/// Every host has links: one, several to one node in a bond, or several that are no bond; and no tier.
 fn check_hosts(
     topology: &Topology,
     hosts: &[&(At<Name>, At<NodeText>)],
@@ -145,32 +150,62 @@ fn check_hosts(
 ) -> bool {
     // A bond that can't be read may be this host's.
     let is_bonded = |host: &str| bonds.is_some_and(|bonds| !bonds.sound || names_host(&bonds.value, host));
-    let mut whole = true;
+    let before = problems.noted();
+    let mut multi_homed = 0;
     for ((name, text), node) in hosts.iter().zip(&topology.nodes) {
-        if let NodeText::Long(long) = &text.value
-            && let Some(tier) = &long.tier
-        {
-            problems.add(tier.place, "a host has no tier", "only for switches", "remove it");
+        let (links, is_bonded) = (node.ports.len(), is_bonded(&node.name));
+        multi_homed += usize::from(links > 1 && !is_bonded);
+        if multi_homed + topology.switch_count() == MOST_SWITCHES + 1 {
+            problems.add(
+                name.place,
+                format!("hosts with several links, and switches, are more than {MOST_SWITCHES}"),
+                "one too many",
+                "bond the links, or give hosts one each",
+            );
+            return false;
         }
-        let hint = match node.ports.len() {
-            1 => continue,
-            0 => format!("add a link: `- between: [{}, s1]`", node.name),
-            _ if !has_one_peer(topology, node) => {
-                "a host has one link, or several to one node as a bond; put a switch between".to_owned()
-            }
-            _ if is_bonded(&node.name) => continue,
-            _ => format!("make them one: `bonds: [{{ host: {}, mode: balance-rr }}]`", node.name),
-        };
-        let links = node.ports.len();
-        problems.add(
-            name.place,
-            format!("host `{}` has {links} links, expected one", node.name),
-            format!("has {links} links"),
-            hint,
-        );
-        whole = false;
+        if links == 0 {
+            let hint = format!("add a link: `- between: [{}, s1]`", node.name);
+            problems.add(name.place, format!("host `{}` has no link", node.name), "not linked", hint);
+        } else if is_bonded && !has_one_peer(topology, node) {
+            problems.add(
+                name.place,
+                format!("host `{}` has a bond, and links to other nodes", node.name),
+                format!("has {links} links"),
+                "a host has one link, one bond, or several links that are no bond: put a switch between, or remove the bond",
+            );
+        }
+        if let NodeText::Long(long) = &text.value {
+            check_host(node, long, links > 1 && !is_bonded, problems);
+        }
     }
-    whole
+    problems.noted() == before
+}
+
+/// What a host says of itself fits its links.
+fn check_host(node: &Node, text: &NodeLong, is_multi_homed: bool, problems: &mut Problems<'_>) {
+    let name = &node.name;
+    if let Some(tier) = &text.tier {
+        problems.add(tier.place, "a host has no tier", "only for switches", "remove it");
+    }
+    if let Some(forward) = text.forward.as_ref().filter(|_| text.does_forward() && !is_multi_homed) {
+        problems.add(
+            forward.place,
+            format!("`{name}` has one link, or one bond: there is nothing to forward"),
+            "only with several links that are no bond",
+            "remove it, or link the host to another node",
+        );
+    }
+    if let Some(devices) = text.devices.as_ref().filter(|_| is_multi_homed) {
+        problems.add(
+            devices.place,
+            format!("`{name}` is behind devices, and has {} links that are no bond", node.ports.len()),
+            "needs a bond",
+            format!(
+                "make them one: `bonds: [{{ host: {name}, mode: balance-rr }}]`; or make a host of each device, with an address of its own"
+            ),
+        );
+    }
 }
 
 fn has_one_peer(topology: &Topology, node: &Node) -> bool {
@@ -179,11 +214,16 @@ fn has_one_peer(topology: &Topology, node: &Node) -> bool {
     peers.all(|peer| Some(peer) == first)
 }
 
-/// Every node can be reached from the first.
+/// The most parts of a network that no node joins which forwards, as two planes are that have the same hosts.
+const MOST_PARTS: u32 = 128;
+
+/// Every host reaches every other, and every switch some host.
 fn check_connected(topology: &Topology, nodes: &At<Mapping<Name, NodeText>>, problems: &mut Problems<'_>) -> bool {
-    let reached = topology.reached(NodeId(0), |_| true);
-    let Some(lost) = reached.position(|reached| !reached) else { return true };
-    let (lost, first) = (&topology.nodes[lost].name, &topology.nodes[NodeId(0)].name);
+    let Some((from, lost)) = unconnected(topology) else { return true };
+    let reached = topology.reached(from, |_| true);
+    let is_at_both = |host: &NodeId| reached[*host] && topology.peers(*host).any(|peer| !reached[peer]);
+    let between = topology.multi_homed().find(is_at_both).map(|host| topology.nodes[host].name.as_str());
+    let (lost, first) = (&topology.nodes[lost].name, &topology.nodes[from].name);
     let place =
         nodes.value.0.iter().find(|(name, _)| name.value.0 == *lost).map_or(nodes.place, |(name, _)| name.place);
     let count = reached.iter().filter(|reached| !**reached).count();
@@ -195,9 +235,46 @@ fn check_connected(topology: &Topology, nodes: &At<Mapping<Name, NodeText>>, pro
         } else {
             format!("can't be reached, nor can {} more", count - 1)
         },
-        format!("add a link between the part of `{lost}` and the rest"),
+        match between {
+            Some(host) => {
+                format!("`{host}` is linked to both parts: let it forward, `{host}: {{ kind: host, forward: true }}`")
+            }
+            None => format!("add a link between the part of `{lost}` and the rest"),
+        },
     );
     false
+}
+
+/// A host, and a node that it does not reach though it should.
+fn unconnected(topology: &Topology) -> Option<(NodeId, NodeId)> {
+    // By node: the parts that it is in, a bit each; one that forwards is in one.
+    let mut parts: TiVec<NodeId, u128> = vec![0; topology.nodes.len()].into();
+    let mut found = 0;
+    for root in topology.nodes.keys().filter(|node| topology.forwards(*node)) {
+        if parts[root] != 0 {
+            continue;
+        }
+        let reached = topology.reached(root, |_| true);
+        if found == MOST_PARTS || !topology.hosts().any(|(host, _)| reached[host]) {
+            return Some((NodeId(0), root));
+        }
+        for (node, _) in reached.iter_enumerated().filter(|(_, reached)| **reached) {
+            parts[node] |= 1 << found;
+        }
+        found += 1;
+    }
+    let hosts = || topology.hosts().map(|(host, _)| host);
+    if hosts().fold(u128::MAX, |common, host| common & parts[host]) != 0 {
+        return None;
+    }
+    let are_apart = |a: NodeId, b: NodeId| parts[a] & parts[b] == 0 && !topology.peers(a).any(|peer| peer == b);
+    hosts().find_map(|a| hosts().skip(usize::from(a) + 1).find(|b| are_apart(a, *b)).map(|b| (a, b)))
+}
+
+impl NodeLong {
+    fn does_forward(&self) -> bool {
+        self.forward.as_ref().is_some_and(|forward| forward.value.0)
+    }
 }
 
 #[cfg(test)]

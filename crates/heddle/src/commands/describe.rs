@@ -16,6 +16,7 @@ pub fn new(args: &New) -> Result<(), Report> {
     let topology = match args.topology {
         Topology::FatTree => fabric::Template::FatTree,
         Topology::LeafSpine => fabric::Template::LeafSpine,
+        Topology::Bcube => fabric::Template::Bcube,
         Topology::Explicit => fabric::Template::Explicit,
     };
     let text = fabric::template(&args.name, topology)?;

@@ -44,7 +44,7 @@ fn of_instance(instance: &Instance, topic: ShowTopic) -> Result<Rows, Report> {
     })
 }
 
-/// One row for each switch and destination, as `ovs-ofctl dump-flows` has one for each entry.
+/// One row for each switch and destination, also for the switches in multi-homed hosts, as `ovs-ofctl dump-flows` has one for each entry.
 fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
     // As the links are now, unless routes are fixed.
     let links = fabric.topology.links.keys().zip(&counters.links);
@@ -53,8 +53,10 @@ fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
     let counted: BTreeMap<(&str, &str), u64> =
         counters.forwarded.iter().map(|entry| ((&*entry.switch, &*entry.host), entry.packets)).collect();
     let mut rows = Rows::new(&["switch", "to", "ports", "packets"]);
-    for (id, switch) in fabric.topology.switches() {
-        for (to, host) in fabric.topology.hosts() {
+    let switches = fabric.topology.switches().map(|(id, _)| id).chain(fabric.topology.multi_homed());
+    for id in switches {
+        let switch = &fabric.topology.nodes[id];
+        for (to, host) in fabric.topology.hosts().filter(|(to, _)| *to != id) {
             let ports: Vec<String> = routes.next_hops(id, to).iter().map(|port| port.0.to_string()).collect();
             let packets = counted.get(&(&*switch.name, &*host.name)).copied().unwrap_or(0);
             rows.push([json!(switch.name), json!(host.name), json!(ports.join(" ")), json!(packets)]);
@@ -150,10 +152,10 @@ fn nodes(fabric: &Fabric) -> Rows {
                 let ipv6 = format!("{}/{}", host.ipv6, host.ipv6_prefix);
                 rows.push([
                     name,
-                    json!(if node.is_external() {
-                        format!("host on {}", node.devices.join(", "))
-                    } else {
-                        "host".to_owned()
+                    json!(match node {
+                        _ if node.is_external() => format!("host on {}", node.devices.join(", ")),
+                        _ if node.forwards => "forwarding host".to_owned(),
+                        _ => "host".to_owned(),
                     }),
                     json!(0),
                     json!(host.pod),

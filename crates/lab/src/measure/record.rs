@@ -3,7 +3,7 @@
 use fabric::{DriverKind, Fabric};
 use machine::Span;
 use serde::{Deserialize, Serialize};
-use topology::{Link, NodeId, NodeKind, Side};
+use topology::{Link, NodeId, Side};
 use transport::paced;
 
 use super::cluster_record::ClusterRecord;
@@ -92,7 +92,7 @@ pub struct LinkRecord {
     pub from: String,
     /// The node that receives.
     pub to: String,
-    /// Whether it joins two switches.
+    /// Whether it joins two nodes that forward: switches, or hosts that do.
     pub trunk: bool,
     /// Packets accepted.
     pub packets: u64,
@@ -157,12 +157,12 @@ pub(crate) fn link_record(
     counters: &link::Counters,
     measured: Span,
 ) -> LinkRecord {
-    let is_switch = |side| matches!(fabric.topology.nodes[link.end(side).node].kind, NodeKind::Switch { .. });
+    let forwards = |side| fabric.topology.forwards(link.end(side).node);
     let share = counters.busy.as_ps() as f64 / (measured.as_ps() as f64).max(1.0);
     LinkRecord {
         from: node_name(fabric, link.end(from).node),
         to: node_name(fabric, link.end(from.other()).node),
-        trunk: is_switch(Side::A) && is_switch(Side::B),
+        trunk: forwards(Side::A) && forwards(Side::B),
         packets: counters.packets,
         bytes: counters.bytes,
         drops: counters.drops,

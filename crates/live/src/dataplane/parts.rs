@@ -323,11 +323,16 @@ fn same_bond(
     is_same.then_some(is)
 }
 
-/// Whether the same nodes are plugged together in the same way: then node numbers, port numbers and next-hop sets are the same.
+/// Whether the same nodes are plugged together in the same way, and the same hosts have switches in them: then node numbers, port numbers and numbers of
+/// switches are the same.
 fn same_graph(old: &Plan, new: &Plan) -> bool {
     let shape = |plan: &Plan| -> Vec<_> { plan.fabric().topology.links.iter().map(|link| (link.a, link.b)).collect() };
     let names = |plan: &Plan| -> Vec<_> { plan.fabric().topology.nodes.iter().map(|node| node.name.clone()).collect() };
-    old.hosts() == new.hosts() && names(old) == names(new) && shape(old) == shape(new)
+    let (before, after) = (&old.fabric().topology, &new.fabric().topology);
+    old.hosts() == new.hosts()
+        && names(old) == names(new)
+        && shape(old) == shape(new)
+        && before.multi_homed().eq(after.multi_homed())
 }
 
 /// Whether the same hosts have the same addresses, and the same ports are in bonds.
@@ -386,7 +391,7 @@ impl Report {
         let forwarded = forwarded.into_iter();
         counters.forwarded = forwarded
             .map(|((switch, host), packets)| Forwarded {
-                switch: name(plan.hosts() + switch),
+                switch: name(plan.map().node_of_switch(switch).into()),
                 host: name(host),
                 packets,
             })

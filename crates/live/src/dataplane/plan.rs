@@ -52,7 +52,9 @@ impl Plan {
         let owner = owners(topology, workers, is_shared);
         let map = &tables.map;
         let arrival_owner = |(port, node): (NetPort, NodeId)| {
-            let is_each = is_shared && map.bond(port).is_none() && takes_from_each(&topology.nodes[node]);
+            // A host that forwards sends by the wires of its own worker.
+            let is_each =
+                is_shared && map.bond(port).is_none() && !map.forwards(node) && takes_from_each(&topology.nodes[node]);
             if is_each { Owner::Each } else { Owner::One(usize::from(owner[node])) }
         };
         let arrival_owners = map.ports().map(arrival_owner).collect();
@@ -109,9 +111,9 @@ impl Plan {
         self.fabric.topology.hosts as usize
     }
 
-    /// How many switches it has.
+    /// How many switches it has, those in multi-homed hosts included.
     pub fn switches(&self) -> usize {
-        self.fabric.topology.switch_count()
+        self.map().switches()
     }
 
     /// The longest frame that a host may send, virtio-net header included.
