@@ -65,7 +65,7 @@ impl<P> Graph<P> {
             driver.count(Loss::NoRoute);
             return driver.free(packet);
         };
-        driver.forwarded(at, forwarding.to);
+        driver.forwarded(at, forwarding.to, 1);
         self.put_on(moment, driver, map.port(host, out), packet);
     }
 }

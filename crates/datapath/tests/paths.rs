@@ -14,8 +14,8 @@ use vswitch::{FLOOD, Forwarding, HostTable, Pipelines, Spread};
 use super::{Division, Packet, Part, SWITCHES, left, mesh};
 
 /// A ring beside the mesh's links, so that there are several equal paths: h0 and h1 have two switches between theirs.
-fn topology() -> Topology {
-    let mut topology = mesh();
+fn topology(forwarding: bool) -> Topology {
+    let mut topology = mesh(forwarding);
     let (a, b) = (NodeId(SWITCHES), NodeId(SWITCHES + 1));
     let parallel = topology.links_between(a, b).next().unwrap();
     topology.connect(a, b, topology.links[parallel].spec);
@@ -57,8 +57,8 @@ enum Step {
 }
 
 impl Network {
-    fn new(spread: Spread) -> Self {
-        let topology = topology();
+    fn new(spread: Spread, forwarding: bool) -> Self {
+        let topology = topology(forwarding);
         let tables = Arc::new(Tables {
             map: Map::new(&topology),
             host_table: HostTable::new(&topology, &[]),
@@ -121,9 +121,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn a_burst_is_what_its_packets_are(steps in steps(), spread in proptest::sample::select(Spread::ALL)) {
+    fn a_burst_is_what_its_packets_are(
+        steps in steps(),
+        spread in proptest::sample::select(Spread::ALL),
+        forwarding in any::<bool>(),
+    ) {
         let outcome = |at_once| {
-            let mut network = Network::new(spread);
+            let mut network = Network::new(spread, forwarding);
             for step in &steps {
                 network.step(step, at_once);
             }
@@ -136,7 +140,7 @@ proptest! {
 /// The ports that a packet from h0 to h1 leaves by are asked of no table again, as long as nothing changes.
 #[test]
 fn what_follows_a_packet_does_not_ask_its_way() {
-    let mut network = Network::new(Spread::Ecmp);
+    let mut network = Network::new(Spread::Ecmp, false);
     let burst = |hashes: &[u64]| Step::Burst(0, hashes.iter().map(|hash| (1, *hash)).collect());
     network.step(&burst(&[7, 7, 7]), true);
     // The first one was counted at each hop, the others at the path.
@@ -153,7 +157,7 @@ fn what_follows_a_packet_does_not_ask_its_way() {
 /// Who sends each packet with another hash, by more of them than there are places, finds the same hosts.
 #[test]
 fn more_flows_than_places_are_counted_right() {
-    let mut network = Network::new(Spread::Ecmp);
+    let mut network = Network::new(Spread::Ecmp, false);
     for round in 0..3_u64 {
         for block in 0..400 {
             let flows = (0..64).map(|flow| (1, machine::mix(round % 2 * 1_000_000 + block * 64 + flow)));

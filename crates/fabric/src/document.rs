@@ -10,7 +10,7 @@ use vswitch::Spread;
 use crate::addresses::Mac;
 use crate::bonds::BondText;
 use crate::cluster::ClusterText;
-use crate::controllers::ControllersText;
+use crate::controllers::{ControllersText, Flag};
 use crate::error::Problems;
 use crate::links::{LinkText, Links};
 use crate::parameters::{parameters, plain};

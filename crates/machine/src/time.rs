@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_wraps_still_tells_by_how_much_it_grew() {
+    fn a_counter_that_wraps_still_shows_by_how_much_it_grew() {
         let before = Span::from_ps(u64::MAX - 4);
         assert_eq!(before.wrapping_add(Span::from_ps(12)).wrapping_sub(before), Span::from_ps(12));
     }
