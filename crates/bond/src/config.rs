@@ -14,6 +14,7 @@ use std::str::FromStr;
 use machine::Span;
 
 pub use names::{AdSelect, ArpAllTargets, ArpValidate, FailOverMac, HashPolicy, LacpRate, Mode, PrimaryReselect};
+pub use options::Value;
 
 /// Targets of link monitoring, of each address family (the kernel's `BOND_MAX_ARP_TARGETS`).
 pub const TARGETS_MAX: usize = 16;
@@ -201,12 +202,12 @@ impl Config {
         options::set(self, name, value.trim())
     }
 
-    /// Sets an option that is a time to exactly this: the kernel knows whole milliseconds only. Nothing changes if there is an error.
+    /// Sets one option by its kernel name to a value. Nothing changes if there is an error.
     ///
     /// # Errors
     /// As [`Config::set`].
-    pub fn set_time(&mut self, name: &str, time: Span) -> Result<(), Error> {
-        options::set_time(self, name, time)
+    pub fn set_value(&mut self, name: &str, value: &Value) -> Result<(), Error> {
+        options::set_value(self, name, value)
     }
 
     /// The names that [`Config::set`] takes in a mode, `mode` itself left out.

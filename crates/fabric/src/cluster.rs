@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::controllers::{Nodes, fits, nodes};
+use crate::controllers::{Nodes, fits};
 use crate::error::Problems;
 use crate::names::one_of;
 use crate::overrides::{controllers_settings, load_settings};
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
 use crate::read::{Fields, Read, expected, section};
+use crate::shards::nodes;
 use crate::source::{At, Place};
 use crate::tree::{Node, Value};
 use crate::{

@@ -45,6 +45,7 @@ mod pattern;
 mod quantity;
 mod read;
 mod schema;
+mod shards;
 mod source;
 mod template;
 mod topologies;

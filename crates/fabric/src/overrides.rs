@@ -125,18 +125,16 @@ impl Overrides {
 
     /// How packets are spread where `fabric` is changed so.
     pub fn spread(&self, fabric: &Fabric) -> Spread {
-        let found = self.0.iter().rev().find_map(|setting| match setting {
-            Override::Network(NetworkSetting::Spread(spread)) => Some(*spread),
-            _ => None,
+        let found = self.0.iter().rev().find_map(|setting| {
+            if let Override::Network(NetworkSetting::Spread(spread)) = setting { Some(*spread) } else { None }
         });
         found.unwrap_or(fabric.spread)
     }
 
     /// Whether routes follow the links where `fabric` is changed so.
     pub fn rerouting(&self, fabric: &Fabric) -> Rerouting {
-        let found = self.0.iter().rev().find_map(|setting| match setting {
-            Override::Network(NetworkSetting::Routes(rerouting)) => Some(*rerouting),
-            _ => None,
+        let found = self.0.iter().rev().find_map(|setting| {
+            if let Override::Network(NetworkSetting::Routes(rerouting)) = setting { Some(*rerouting) } else { None }
         });
         found.unwrap_or(fabric.rerouting)
     }
@@ -154,9 +152,8 @@ impl Overrides {
 
     /// How many controllers there are then, where that is changed.
     pub fn nodes(&self) -> Option<u32> {
-        self.0.iter().rev().find_map(|setting| match setting {
-            Override::Controllers(ControllersSetting::Nodes(nodes)) => Some(*nodes),
-            _ => None,
+        self.0.iter().rev().find_map(|setting| {
+            if let Override::Controllers(ControllersSetting::Nodes(nodes)) = setting { Some(*nodes) } else { None }
         })
     }
 }
@@ -187,16 +184,13 @@ pub(crate) fn load_settings(axes: &[Axis]) -> impl Iterator<Item = &LoadSetting>
 
 /// What axes set at the bonds.
 pub(crate) fn bond_settings(axes: &[Axis]) -> impl Iterator<Item = &BondSetting> {
-    settings(axes).filter_map(|setting| match setting {
-        Setting::Fabric(Override::Bond(setting)) => Some(setting),
-        _ => None,
-    })
+    settings(axes)
+        .filter_map(|setting| if let Setting::Fabric(Override::Bond(setting)) = setting { Some(setting) } else { None })
 }
 
 /// What axes set at the controllers.
 pub(crate) fn controllers_settings(axes: &[Axis]) -> impl Iterator<Item = &ControllersSetting> {
-    settings(axes).filter_map(|setting| match setting {
-        Setting::Fabric(Override::Controllers(setting)) => Some(setting),
-        _ => None,
+    settings(axes).filter_map(|setting| {
+        if let Setting::Fabric(Override::Controllers(setting)) = setting { Some(setting) } else { None }
     })
 }

@@ -1,13 +1,13 @@
 //! What is at the two ends of a bond, and whether they go together.
 
-use bond::config::{Config, Error, Mode, Rebalance};
+use bond::config::{Config, Error, Mode};
 use link::LinkSpec;
 
 use super::text::{BondText, EndText, Given};
 use super::values::ReorderText;
 use crate::error::Problems;
 use crate::source::{At, Place};
-use crate::{Bond, BondOption, EndKind, OptionValue, ReorderSpec};
+use crate::{Bond, BondOption, EndKind, ReorderSpec};
 
 /// The two nodes of a bond, in the order of the file.
 pub(super) struct Pair<'a> {
@@ -35,16 +35,8 @@ pub(super) fn configured(mode: Mode, options: &[BondOption]) -> Config {
     config
 }
 
-fn apply(config: &mut Config, BondOption { name, value }: &BondOption) -> Result<(), Error> {
-    match value {
-        OptionValue::Text(text) => config.set(name, text),
-        OptionValue::Time(time) => config.set_time(name, *time),
-        &OptionValue::Rebalance { interval, gap } => {
-            config.set(name, "on")?;
-            config.rebalance = Some(Rebalance { interval, gap });
-            Ok(())
-        }
-    }
+fn apply(config: &mut Config, option: &BondOption) -> Result<(), Error> {
+    config.set_value(option.name, &option.value)
 }
 
 /// Whether a switch's end of a host's bond in `mode` has plain ports.

@@ -3,17 +3,13 @@
 
 use std::net::IpAddr;
 
-use bond::config::ArpAllTargets;
+use bond::config::{ArpAllTargets, Value};
 
 use super::ends::Settings;
 use super::text::{BondText, EndText};
-use crate::OptionValue;
 use crate::error::Problems;
 use crate::source::{At, Place};
 use topology::HostAddress;
-
-/// Options that name targets.
-const TARGETS: [&str; 2] = ["arp_ip_target", "ns_ip6_target"];
 
 /// One end, for [`check`].
 pub(super) struct End<'a> {
@@ -57,16 +53,23 @@ pub(super) fn check(text: &At<BondText>, ends: &[End<'_>], problems: &mut Proble
 
 /// The targets of an end, whatever its mode, with the option that names each.
 fn targets(settings: &Settings) -> impl Iterator<Item = (&'static str, IpAddr)> {
-    let named = settings.options.iter().filter_map(|option| match &option.value {
-        OptionValue::Text(text) => TARGETS.iter().find(|name| **name == option.name).map(|name| (*name, text)),
-        OptionValue::Time(_) | OptionValue::Rebalance { .. } => None,
-    });
-    // What is no address was noted when it was read.
-    named.flat_map(|(name, text)| text.split(',').filter_map(move |part| Some((name, part.trim().parse().ok()?))))
+    settings.options.iter().flat_map(|option| {
+        let addresses: Vec<IpAddr> = match &option.value {
+            Value::Ipv4(targets) => targets.iter().copied().map(IpAddr::V4).collect(),
+            Value::Ipv6(targets) => targets.iter().copied().map(IpAddr::V6).collect(),
+            Value::Word(_)
+            | Value::Number(_)
+            | Value::Flag(_)
+            | Value::Time(_)
+            | Value::Mac(_)
+            | Value::Rebalance(_) => Vec::new(),
+        };
+        addresses.into_iter().map(|target| (option.name, target))
+    })
 }
 
 fn all_must_answer(settings: &Settings) -> bool {
-    let all = OptionValue::Text(ArpAllTargets::All.name().to_owned());
+    let all = Value::Word(ArpAllTargets::All.name().to_owned());
     settings.options.iter().any(|option| option.name == "arp_all_targets" && option.value == all)
 }
 

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use bond::config::{AdSelect, ArpAllTargets, FailOverMac, HashPolicy, LacpRate, Mode, PrimaryReselect};
+use bond::config::{
+    AdSelect, ArpAllTargets, FailOverMac, HashPolicy, LacpRate, Mode, PrimaryReselect, Value as OptionValue,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::MOST_MEMBERS;
@@ -15,10 +17,10 @@ use crate::document::Ends;
 use crate::error::Problems;
 use crate::parameters::parameters;
 use crate::quantity::Whole;
-use crate::read::{Fields, Mapping, Name, Read, Text, expected, section, shown};
+use crate::read::{Fields, Mapping, Name, Read, Section as _, Text, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Entry, Node, Value};
-use crate::{Fabric, OptionValue, Reordering};
+use crate::{Fabric, Reordering};
 
 /// How many members.
 type Members = Whole<1, MOST_MEMBERS>;
@@ -85,8 +87,6 @@ macro_rules! options {
         }
 
         impl Options {
-            const KEYS: &[&str] = &[$($key),*];
-
             /// Those that are written.
             pub fn given(&self) -> Vec<At<Given>> {
                 let mut given = Vec::new();
@@ -180,15 +180,12 @@ pub(crate) struct EndText {
     pub options: Options,
 }
 
-const WHICH_KEYS: &[&str] = &["between", "host", "members", "ends"];
-const OWN_KEYS: &[&str] = &["name", "mode", "reorder"];
-
 impl Read for EndText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let node = with_dashes(node, problems)?;
-        Fields::open(&node, &[OWN_KEYS, Options::KEYS].concat(), problems)?;
-        let own = Own::read(&only(&node, OWN_KEYS), problems);
-        let options = Options::read(&only(&node, Options::KEYS), problems);
+        let fields = Fields::open(&node, &[Own::keys(), Options::keys()].concat(), problems)?;
+        let own = Own::fields(&fields, problems);
+        let options = Options::fields(&fields, problems);
         Some(Self { own: own?, options: options? })
     }
 }
@@ -213,10 +210,10 @@ pub(crate) struct BondText {
 impl Read for BondText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let node = with_dashes(node, problems)?;
-        Fields::open(&node, &[WHICH_KEYS, OWN_KEYS, Options::KEYS].concat(), problems)?;
-        let which = Which::read(&only(&node, WHICH_KEYS), problems);
-        let own = Own::read(&only(&node, OWN_KEYS), problems);
-        let options = Options::read(&only(&node, Options::KEYS), problems);
+        let fields = Fields::open(&node, &[Which::keys(), Own::keys(), Options::keys()].concat(), problems)?;
+        let which = Which::fields(&fields, problems);
+        let own = Own::fields(&fields, problems);
+        let options = Options::fields(&fields, problems);
         let which = which?;
         if which.between.is_some() == which.host.is_some() && !has(&node, &["between", "host"]) {
             problems.add(
@@ -251,15 +248,6 @@ impl JsonSchema for BondText {
 /// Whether one of these keys is there, be it readable or not.
 fn has(node: &Node, keys: &[&str]) -> bool {
     matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| keys.contains(&entry.key.as_str())))
-}
-
-/// The entries of a map that have these keys.
-fn only(node: &Node, keys: &[&str]) -> Node {
-    let entries = match &node.value {
-        Value::Map(entries) => entries.iter().filter(|entry| keys.contains(&entry.key.as_str())).cloned().collect(),
-        _ => Vec::new(),
-    };
-    Node { place: node.place, value: Value::Map(entries) }
 }
 
 /// The map with `_` in its keys made `-`: the kernel writes `xmit_hash_policy`. A key that is there in both ways is noted.

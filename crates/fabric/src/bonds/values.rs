@@ -1,9 +1,12 @@
 //! Values of a bond's options as they are written.
 
 use std::borrow::Cow;
-use std::marker::PhantomData;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use bond::config::{AdSelect, ArpAllTargets, FailOverMac, HashPolicy, LacpRate, Mode, PrimaryReselect, TARGETS_MAX};
+use bond::config::{
+    AdSelect, ArpAllTargets, FailOverMac, HashPolicy, LacpRate, Mode, PrimaryReselect, Rebalance, TARGETS_MAX,
+    Value as OptionValue,
+};
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
@@ -13,28 +16,28 @@ use crate::names::did_you_mean;
 use crate::quantity::{Length, Whole};
 use crate::read::{Fields, Read, Text, expected, section, shown};
 use crate::tree::{Node, Value};
-use crate::{OptionValue, ReorderSpec, Reordering};
+use crate::{ReorderSpec, Reordering};
 
-/// What the value of an option becomes.
+/// What the value of an option is to the crate `bond`.
 pub(super) trait IsOption {
     fn value(&self) -> OptionValue;
 }
 
 impl<const MIN: u64, const MAX: u64> IsOption for Whole<MIN, MAX> {
     fn value(&self) -> OptionValue {
-        OptionValue::Text(self.0.to_string())
+        OptionValue::Number(self.get())
     }
 }
 
 impl IsOption for Text {
     fn value(&self) -> OptionValue {
-        OptionValue::Text(self.0.clone())
+        OptionValue::Word(self.0.clone())
     }
 }
 
 impl IsOption for Mac {
     fn value(&self) -> OptionValue {
-        OptionValue::Text(self.to_string())
+        OptionValue::Mac(self.0)
     }
 }
 
@@ -115,7 +118,7 @@ impl<T: Named> JsonSchema for Word<T> {
 
 impl<T: Named> IsOption for Word<T> {
     fn value(&self) -> OptionValue {
-        OptionValue::Text(self.0.name().to_owned())
+        OptionValue::Word(self.0.name().to_owned())
     }
 }
 
@@ -156,7 +159,7 @@ impl JsonSchema for Switch {
 
 impl IsOption for Switch {
     fn value(&self) -> OptionValue {
-        OptionValue::Text(if self.0 { "on" } else { "off" }.to_owned())
+        OptionValue::Flag(self.0)
     }
 }
 
@@ -203,12 +206,12 @@ fn is_number(text: &str) -> bool {
 
 /// A time of whole seconds, with its unit; a bare number is seconds, as in the kernel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seconds(u64);
+pub(crate) struct Seconds(u32);
 
 impl Read for Seconds {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         if matches!(&node.value, Value::Scalar(text) if is_number(text)) {
-            return Whole::<1, { LONGEST_MS / 1_000 }>::read(node, problems).map(|seconds| Self(seconds.0));
+            return Whole::<1, { LONGEST_MS / 1_000 }>::read(node, problems).map(|seconds| Self(seconds.get()));
         }
         let time = Length::<false, LONGEST_MS>::read(node, problems)?.0;
         let seconds = time.as_ns() / 1_000_000_000;
@@ -216,7 +219,7 @@ impl Read for Seconds {
             expected(node, "whole seconds like `1s`", problems);
             return None;
         }
-        Some(Self(seconds))
+        Some(Self(seconds as u32))
     }
 }
 
@@ -235,15 +238,15 @@ impl JsonSchema for Seconds {
 
 impl IsOption for Seconds {
     fn value(&self) -> OptionValue {
-        OptionValue::Text(self.0.to_string())
+        OptionValue::Number(self.0)
     }
 }
 
 /// One address, several in a list, or several with commas between.
 #[derive(Clone, Debug)]
-pub(crate) struct Targets<T>(String, PhantomData<T>);
+pub(crate) struct Targets<T>(Vec<T>);
 
-impl<T: Read + ToString> Read for Targets<T> {
+impl<T: Read> Read for Targets<T> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let nodes: Vec<Node> = match &node.value {
             Value::Scalar(text) => {
@@ -258,8 +261,7 @@ impl<T: Read + ToString> Read for Targets<T> {
             return None;
         }
         let addresses: Option<Vec<T>> = nodes.iter().map(|node| T::read(node, problems)).collect();
-        let texts: Vec<String> = addresses?.iter().map(T::to_string).collect();
-        Some(Self(texts.join(","), PhantomData))
+        addresses.map(Self)
     }
 }
 
@@ -276,9 +278,15 @@ impl<T> JsonSchema for Targets<T> {
     }
 }
 
-impl<T> IsOption for Targets<T> {
+impl IsOption for Targets<Ipv4Addr> {
     fn value(&self) -> OptionValue {
-        OptionValue::Text(self.0.clone())
+        OptionValue::Ipv4(self.0.clone())
+    }
+}
+
+impl IsOption for Targets<Ipv6Addr> {
+    fn value(&self) -> OptionValue {
+        OptionValue::Ipv6(self.0.clone())
     }
 }
 
@@ -295,13 +303,13 @@ section! {
 
 /// `on`, `off`, or `{ interval: 1s, gap: 1ms }`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RebalanceText(Option<(Span, Span)>);
+pub(crate) struct RebalanceText(Option<Rebalance>);
 
 impl Read for RebalanceText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let usual = bond::config::Rebalance::default();
+        let usual = Rebalance::default();
         if let Some(Switch(on)) = Switch::of(node) {
-            return Some(Self(on.then_some((usual.interval, usual.gap))));
+            return Some(Self(on.then_some(usual)));
         }
         if !matches!(node.value, Value::Map(_)) {
             expected(node, "`on`, `off`, or a map like `{ interval: 1s, gap: 1ms }`", problems);
@@ -309,7 +317,7 @@ impl Read for RebalanceText {
         }
         let text = RebalanceMap::read(node, problems)?;
         let interval = text.interval.map_or(usual.interval, |time| time.0);
-        Some(Self(Some((interval, text.gap.map_or(usual.gap, |time| time.0)))))
+        Some(Self(Some(Rebalance { interval, gap: text.gap.map_or(usual.gap, |time| time.0) })))
     }
 }
 
@@ -325,10 +333,7 @@ impl JsonSchema for RebalanceText {
 
 impl IsOption for RebalanceText {
     fn value(&self) -> OptionValue {
-        match self.0 {
-            Some((interval, gap)) => OptionValue::Rebalance { interval, gap },
-            None => OptionValue::Text("off".to_owned()),
-        }
+        OptionValue::Rebalance(self.0)
     }
 }
 

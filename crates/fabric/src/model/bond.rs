@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ::bond::config::{Rebalance, Value};
 use ::bond::{Carrier, MemberId, MemberSet};
 use datapath::EndSpec;
 use machine::Span;
@@ -43,25 +44,8 @@ pub enum EndKind {
 pub struct BondOption {
     /// Like `xmit_hash_policy`.
     pub name: &'static str,
-    /// As the kernel takes it, but times are exact.
-    pub value: OptionValue,
-}
-
-/// The value of a bond's option.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum OptionValue {
-    /// A word, a number, or addresses with commas between.
-    Text(String),
-    /// A time that the kernel takes in milliseconds.
-    Time(Span),
-    /// `rebalance`, which the kernel doesn't have.
-    Rebalance {
-        /// At most one bucket is re-mapped in this time.
-        interval: Span,
-        /// A bucket moves only when nothing was sent in it for this long.
-        gap: Span,
-    },
+    /// One that the option can have, in some mode.
+    pub value: Value,
 }
 
 /// How a bond puts arrivals back in order.
@@ -195,10 +179,29 @@ fn mode_of<S: Serializer>(config: &::bond::config::Config, serializer: S) -> Res
     serializer.serialize_str(config.mode.name())
 }
 
+/// Values as the kernel writes them, but times are exact.
 fn by_name<S: Serializer>(options: &[BondOption], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(String),
+        Time(Span),
+        Rebalance { interval: Span, gap: Span },
+    }
     let mut map = serializer.serialize_map(Some(options.len()))?;
     for BondOption { name, value } in options {
-        map.serialize_entry(name, value)?;
+        let written = match value {
+            Value::Time(time) => Written::Time(*time),
+            &Value::Rebalance(Some(Rebalance { interval, gap })) => Written::Rebalance { interval, gap },
+            Value::Word(_)
+            | Value::Number(_)
+            | Value::Flag(_)
+            | Value::Mac(_)
+            | Value::Ipv4(_)
+            | Value::Ipv6(_)
+            | Value::Rebalance(None) => Written::Text(value.to_string()),
+        };
+        map.serialize_entry(name, &written)?;
     }
     map.end()
 }
