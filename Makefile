@@ -17,9 +17,6 @@ heddle := $(target)/release/heddle
 # Lints while it compiles.
 linted := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/clippy-rustc.sh
 
-# Tests of networks and clusters wait most of their time.
-export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
-
 .PHONY: help
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -36,8 +33,7 @@ setup: ## Install what is missing (root), or say what to ask for
 .PHONY: test
 test: ready format clippy ## Format, lints, all tests
 	@# Examples are no tests: clippy has compiled them.
-	$(linted) $(CARGO) test $(CARGO_FLAGS) --workspace --lib --bins --tests
-	$(linted) $(CARGO) test $(CARGO_FLAGS) --workspace --doc
+	$(linted) scripts/test.sh $(CARGO_FLAGS)
 
 .PHONY: ready
 ready:

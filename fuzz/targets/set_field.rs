@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use vswitch::{Field, FlowKey};
 use wire::{Coverage, EthernetPacket, Ipv4Packet, Pseudo, checksum, ethertype, protocol};
 
-/// Which field, its value, and the frame.
+/// The input is which field (a byte), its value (so many bytes), and the frame.
 const VALUE: usize = 16;
 
 fn field(which: u8, value: [u8; VALUE]) -> Field {
@@ -34,9 +34,10 @@ fn sums(frame: &[u8]) -> Option<(bool, Option<bool>)> {
     Some((packet.is_checksum_right(), is_tcp.then(|| checksum::transport(&pseudo, packet.payload()) == 0)))
 }
 
-fuzz_target!(|input: (u8, [u8; VALUE], Vec<u8>)| {
-    let (which, value, mut frame) = input;
-    let field = field(which, value);
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&which, rest)) = bytes.split_first() else { return };
+    let Some((&value, frame)) = rest.split_first_chunk::<VALUE>() else { return };
+    let (field, mut frame) = (field(which, value), frame.to_vec());
     let (before, sums_before, len) = (FlowKey::parse(&frame), sums(&frame), frame.len());
     if field.write(&mut frame, Coverage::Complete).is_err() {
         return;

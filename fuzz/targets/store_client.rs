@@ -1,13 +1,14 @@
 //! What clients send to a server: any frames are refused or answered, and the server goes on.
 #![no_main]
 
+#[path = "founder/mod.rs"]
 mod founder;
 
 use founder::server;
 use libfuzzer_sys::fuzz_target;
 use machine::{Control, Span, Step, Time};
 use store::protocol::{Hello, Unreadable, decode, decode_client, split_frame};
-use store::{ClientId, Input, Output, Server};
+use store::{ClientId, Input, Output, RequestId, Server};
 
 fn drain(server: &mut Server, now: Time) {
     let mut written = Vec::new();
@@ -39,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
             Err(Unreadable::Frame(_)) => return,
         };
-        server.handle(now, Input::Client { client: ClientId(1), message });
+        server.handle(now, Input::Client { client: ClientId(1), id: RequestId(0), message });
         drain(&mut server, now);
     }
     server.handle(now, Input::ClientGone(ClientId(1)));

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use miette::Report;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use crate::cli::{Cli, Command};
 
@@ -44,15 +46,17 @@ fn main() -> ExitCode {
 
 fn log_to_stderr(verbose: u8) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HEDDLE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter: Targets = std::env::var("HEDDLE_LOG")
+        .ok()
+        .filter(|directives| !directives.is_empty())
+        .and_then(|directives| directives.parse().ok())
+        .unwrap_or_else(|| level.parse().expect("a level is a filter"));
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()))
         // They would be written to standard error, which panics if that is what is broken.
-        .log_internal_errors(false)
-        .init();
+        .log_internal_errors(false);
+    tracing_subscriber::registry().with(lines).with(filter).init();
 }
 
 fn dispatch(cli: Cli) -> Result<Ending, Report> {

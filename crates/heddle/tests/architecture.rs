@@ -300,3 +300,27 @@ fn input_and_output_are_banned_where_they_should_be() {
         .collect();
     assert_none(&complaints);
 }
+
+/// `make test` does not ask rustdoc for examples, which takes it a while to find none.
+#[test]
+fn code_in_docs_is_no_test() {
+    const NOT_RUN: [&str; 2] = ["text", "yaml"];
+    let mut complaints = Vec::new();
+    for file in sources().into_values().flatten() {
+        let mut in_block = false;
+        for (index, line) in read(&file).lines().enumerate() {
+            let line = line.trim_start();
+            let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+            let Some(language) = doc.and_then(|doc| doc.trim_start().strip_prefix("```")) else { continue };
+            if !in_block && !NOT_RUN.contains(&language) {
+                complaints.push(format!(
+                    "{}:{}: ```{language}: a test beside the code is wanted",
+                    file.display(),
+                    index + 1
+                ));
+            }
+            in_block = !in_block;
+        }
+    }
+    assert_none(&complaints);
+}

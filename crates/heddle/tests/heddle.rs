@@ -1,12 +1,18 @@
 //! All tests from outside of this crate, in one program: what they share is compiled and linked once.
 
+// Fuzz targets import their macro from a crate of that name.
+extern crate self as libfuzzer_sys;
+
 mod architecture;
 mod audit;
 mod cluster;
 mod cluster_check;
 mod cluster_runs;
 mod command;
+mod fuzz_targets;
 mod live;
 mod program;
 mod recipes;
 mod users;
+
+pub(crate) use fuzz_targets::{Corpus, fuzz_target};
