@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         let id = MemberId::new(usize::from(which) % MEMBERS);
         let (payload, behind) = behind.split_at(behind.len().min(usize::from(length)));
         rest = behind;
-        now = now + Span::from_ms(20) * u64::from(pause);
+        now += Span::from_ms(20) * u64::from(pause);
         drain(&mut lacp, now);
         if pause == 255 {
             lacp.link(id, if which < 128 { Carrier::up(10_000) } else { Carrier::DOWN });

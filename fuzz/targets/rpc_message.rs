@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     while let [length, sender, after @ ..] = rest {
         let (message, after) = after.split_at(usize::from(*length).min(after.len()));
         rest = after;
-        now = now + Span::from_ms(u64::from(*sender) % 32);
+        now += Span::from_ms(u64::from(*sender) % 32);
         let from = ServerId(u64::from(*sender) % 5);
         let Ok(message) = postcard::from_bytes::<Message>(message) else { continue };
         let written = postcard::to_stdvec(&message).expect("any message can be written");
