@@ -2,7 +2,7 @@
 //!
 //! What is decided alike for all packets of a kind, and takes no time, is decided once: where a packet comes in at `port` for host `to` with a hash, all
 //! hops up to that host are written down, and packets after it are only counted here. What they count is added to the ports and switches when somebody asks
-//! ([`Graph::flush_counters`]). When something changes that paths depend on (a carrier, routes) all are forgotten.
+//! ([`Graph::add_up_paths`]). When something changes that paths depend on (a carrier, routes) all are forgotten.
 //!
 //! A path has no bond, no pipeline, no rate, no delay, no turn of `packet-scatter`, and no egress of another part of the graph. All other packets go from hop
 //! to hop ([`Graph::depart`]).
@@ -153,7 +153,7 @@ impl<P> Graph<P> {
         if let Some((hops, arrival)) = self.path(moment, driver, key.from, forwarding)
             && let Some(at) = self.paths.place(key)
         {
-            self.flush_slot(moment.tables, driver, at);
+            self.add_up_slot(moment.tables, driver, at);
             self.paths.slots[at] = Slot { key, arrival, is_wanted: true, to: key.to, packets: 0, bytes: 0, hops };
         }
     }
@@ -188,13 +188,13 @@ impl<P> Graph<P> {
     }
 
     /// Adds what has been counted on paths to their ports and switches.
-    pub fn flush_counters<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D) {
+    pub fn add_up_paths<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D) {
         for at in 0..self.paths.slots.len() {
-            self.flush_slot(tables, driver, at);
+            self.add_up_slot(tables, driver, at);
         }
     }
 
-    fn flush_slot<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, at: usize) {
+    fn add_up_slot<D: Driver<Packet = P>>(&mut self, tables: &Tables, driver: &mut D, at: usize) {
         let Slot { to, packets, bytes, hops, .. } = &mut self.paths.slots[at];
         let (packets, bytes) = (std::mem::take(packets), std::mem::take(bytes));
         if packets == 0 {

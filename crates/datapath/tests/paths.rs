@@ -53,7 +53,7 @@ enum Step {
     /// Routes follow.
     Reroute,
     /// Somebody asks what has been counted.
-    Flush,
+    AddUp,
 }
 
 impl Network {
@@ -95,12 +95,12 @@ impl Network {
                 self.down.sort_unstable();
             }
             Step::Reroute => self.graph.reroute(Arc::new(Routes::without(&self.topology, &self.down))),
-            Step::Flush => self.graph.flush_counters(&self.tables, &mut self.part),
+            Step::AddUp => self.graph.add_up_paths(&self.tables, &mut self.part),
         }
     }
 
     fn outcome(mut self) -> Outcome {
-        self.graph.flush_counters(&self.tables, &mut self.part);
+        self.graph.add_up_paths(&self.tables, &mut self.part);
         let heard = self.part.heard.iter().map(|(at, packet)| (*at, packet.from, packet.forwarding.hash.0));
         let (heard, left) = (heard.collect(), left(&self.graph));
         Outcome { heard, left, forwarded: self.part.forwarded, lost: self.part.lost.len() }
@@ -114,7 +114,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => burst.prop_map(|(from, packets)| Step::Burst(from, packets)),
         1 => (0_u32..16, any::<bool>()).prop_map(|(link, up)| Step::Carrier(link, up)),
         1 => Just(Step::Reroute),
-        1 => Just(Step::Flush),
+        1 => Just(Step::AddUp),
     ];
     proptest::collection::vec(step, 0..60)
 }
@@ -145,7 +145,7 @@ fn what_follows_a_packet_does_not_ask_its_way() {
     network.step(&burst(&[7, 7, 7]), true);
     // The first one was counted at each hop, the others at the path.
     assert_eq!(left(&network.graph).iter().sum::<u64>(), 3);
-    network.step(&Step::Flush, true);
+    network.step(&Step::AddUp, true);
     assert_eq!(left(&network.graph).iter().sum::<u64>(), 9);
     // A cut forgets it: what follows is lost where it is cut, and counted there.
     let host_link: LinkId = network.topology.nodes[NodeId(1)].ports[PortId(0)].0;

@@ -53,7 +53,7 @@ parameters! {
         "bonds" => bonds: Option<At<Vec<At<BondText>>>>;
         /// The hosts' maximum transmission unit in bytes, without the Ethernet header. 1500 when not given.
         "mtu" => mtu: Option<Bytes<1280, 65_535>>;
-        /// Where chance starts when the command line gives no seed. 1 when not given.
+        /// The seed of all randomness when the command line gives none. 1 when not given.
         "seed" => seed: Option<Whole<0, LARGEST_SEED>>;
         /// How packets are spread over equal-cost paths. `ecmp` when not given.
         "spread" => spread: Option<Choice<Spread>>, vary {
@@ -254,9 +254,9 @@ section! {
 
 /// The two ends of a link, or the two hosts of a flow.
 #[derive(Clone, Debug)]
-pub(crate) struct Ends(pub At<Name>, pub At<Name>);
+pub(crate) struct NamePair(pub At<Name>, pub At<Name>);
 
-impl Read for Ends {
+impl Read for NamePair {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         match &node.value {
             Value::List(items) if items.len() == 2 => {
@@ -271,7 +271,7 @@ impl Read for Ends {
     }
 }
 
-impl JsonSchema for Ends {
+impl JsonSchema for NamePair {
     fn schema_name() -> Cow<'static, str> {
         "Ends".into()
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a file: every problem that was found, each with its place and a way to mend it.
+//! What is wrong with a file: every problem that was found, each with its place and a hint how to fix it.
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 
@@ -35,7 +35,7 @@ pub struct Problem {
     /// The marked text.
     #[label("{label}")]
     pub span: SourceSpan,
-    /// How to mend it.
+    /// How to fix it.
     #[help]
     pub hint: String,
 }
@@ -72,7 +72,7 @@ impl<'a> Problems<'a> {
         Self { source, lines: Lines::of(&source.text), found: Vec::new(), more: 0, noted: 0, shown: source.text.len() }
     }
 
-    /// Notes that `message` holds at `place`: `label` is shown under the marked text, `hint` says how to mend it.
+    /// Notes that `message` holds at `place`: `label` is shown under the marked text, `hint` says how to fix it.
     pub fn add(&mut self, place: Place, message: impl Into<String>, label: impl Into<String>, hint: impl Into<String>) {
         self.noted += 1;
         if self.is_full() {

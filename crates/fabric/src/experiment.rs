@@ -8,7 +8,7 @@ use transport::{TransportKind, TransportSpec};
 
 use crate::bonds::BondSetting;
 use crate::cluster::{self, ClusterText};
-use crate::document::{Ends, ExperimentText};
+use crate::document::{ExperimentText, NamePair};
 use crate::error::Problems;
 use crate::expect;
 use crate::faults::Run;
@@ -182,7 +182,7 @@ impl<'a> Context<'a> {
             (Some(pattern), _) => self.pattern(&pattern.value, pattern.place, problems),
             (None, Some(varied)) => Some(varied.clone()),
             (None, None) => {
-                // Without readable axes it can't be told whether they have a pattern.
+                // Without readable axes nobody knows whether they have a pattern.
                 if axes.is_some() && text.sound {
                     problems.add(
                         text.place,
@@ -206,7 +206,7 @@ impl<'a> Context<'a> {
         duration: Span,
         problems: &mut Problems<'_>,
     ) -> Vec<LinkFault> {
-        // Without readable axes it can't be told how many members bonds have.
+        // Without readable axes nobody knows how many members bonds have.
         let (Some(faults), Some(axes)) = (&text.faults, axes) else { return Vec::new() };
         let members = bond_settings(axes)
             .filter_map(|setting| if let BondSetting::Members(members) = setting { Some(*members) } else { None });
@@ -284,7 +284,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    fn pair(&self, Ends(from, to): &Ends, problems: &mut Problems<'_>) -> Option<(NodeId, NodeId)> {
+    fn pair(&self, NamePair(from, to): &NamePair, problems: &mut Problems<'_>) -> Option<(NodeId, NodeId)> {
         let (a, b) = (self.host(from, problems), self.host(to, problems));
         let (a, b) = (a?, b?);
         if a == b {

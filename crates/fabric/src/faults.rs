@@ -17,7 +17,7 @@ use topology::{LinkId, NodeId};
 
 use crate::LinkFault;
 use crate::cluster::are_too_many;
-use crate::document::Ends;
+use crate::document::NamePair;
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::names::nearest;
@@ -45,7 +45,7 @@ section! {
 /// A link by its ends, and its number among parallel ones.
 #[derive(Clone, Debug)]
 pub(crate) struct WhichLink {
-    ends: Ends,
+    ends: NamePair,
     number: Option<u32>,
 }
 
@@ -74,7 +74,7 @@ impl Read for WhichLink {
             Some(number) => Some(Number::read(number, problems)?.get()),
             None => None,
         };
-        Some(Self { ends: Ends(a?, b?), number })
+        Some(Self { ends: NamePair(a?, b?), number })
     }
 }
 
@@ -106,7 +106,7 @@ impl Run<'_> {
             return Vec::new();
         }
         let before = problems.noted();
-        let mut found: Vec<Found> = text.value.iter().filter_map(|one| self.fault(one, problems)).collect();
+        let mut found: Vec<ResolvedFault> = text.value.iter().filter_map(|one| self.fault(one, problems)).collect();
         found.sort_by_key(|found| found.fault.at);
         if problems.noted() == before && text.sound {
             let down = check_order(&found, problems);
@@ -115,7 +115,7 @@ impl Run<'_> {
         found.into_iter().map(|found| found.fault).collect()
     }
 
-    fn fault(&self, text: &At<LinkFaultText>, problems: &mut Problems<'_>) -> Option<Found> {
+    fn fault(&self, text: &At<LinkFaultText>, problems: &mut Problems<'_>) -> Option<ResolvedFault> {
         if !text.sound {
             return None;
         }
@@ -141,10 +141,14 @@ impl Run<'_> {
         }
         let between = self.ends(&which.value.ends, problems)?;
         let links = self.links(which, between, problems)?;
-        Some(Found { fault: LinkFault { at, between, number: which.value.number, up }, links, place: text.place })
+        Some(ResolvedFault {
+            fault: LinkFault { at, between, number: which.value.number, up },
+            links,
+            place: text.place,
+        })
     }
 
-    fn ends(&self, Ends(a, b): &Ends, problems: &mut Problems<'_>) -> Option<(NodeId, NodeId)> {
+    fn ends(&self, NamePair(a, b): &NamePair, problems: &mut Problems<'_>) -> Option<(NodeId, NodeId)> {
         let mut find = |name: &At<Name>| {
             let found = self.graph.topology.node(&name.value.0);
             if found.is_none() {
@@ -230,16 +234,16 @@ impl Run<'_> {
 }
 
 /// A fault, and the links that it is injected into.
-struct Found {
+struct ResolvedFault {
     fault: LinkFault,
     links: Vec<LinkId>,
     place: Place,
 }
 
 /// Notes what comes up without having gone down, and what goes down twice. Returns what is down at the end.
-fn check_order(found: &[Found], problems: &mut Problems<'_>) -> BTreeSet<LinkId> {
+fn check_order(found: &[ResolvedFault], problems: &mut Problems<'_>) -> BTreeSet<LinkId> {
     let mut is_up: BTreeMap<LinkId, bool> = BTreeMap::new();
-    for Found { fault, links, place } in found {
+    for ResolvedFault { fault, links, place } in found {
         let changes = links.iter().any(|link| *is_up.get(link).unwrap_or(&true) != fault.up);
         if !changes {
             let at = fault.at;

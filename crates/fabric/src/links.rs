@@ -4,7 +4,7 @@ use link::LinkSpec;
 use machine::Span;
 use schemars::{JsonSchema, SchemaGenerator};
 
-use crate::document::Ends;
+use crate::document::NamePair;
 use crate::error::Problems;
 use crate::parameters::{Plain, parameters, plain};
 use crate::quantity::{Bytes, Length, Rate, Whole};
@@ -158,7 +158,7 @@ section! {
     /// A link between two nodes.
     LinkEntry {
         /// The two nodes that it joins.
-        "between" => between: At<Ends>,
+        "between" => between: At<NamePair>,
     }
     ..own: LinkText
 }

@@ -30,7 +30,7 @@ pub struct Fabric {
     pub rerouting: Rerouting,
     /// The hosts' maximum transmission unit in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// Where chance starts when the command line gives no seed.
+    /// The seed of all randomness when the command line gives none.
     pub seed: u64,
     /// The controllers. A file may have them and no network: then the topology is empty, and all experiments ask
     /// the controllers.
@@ -239,7 +239,7 @@ pub struct Expectation {
     pub line: usize,
 }
 
-/// A figure of somebody else's, which tables show beside ours.
+/// A figure of somebody else's, which tables show beside the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Published {
     /// Of what.

@@ -1,4 +1,4 @@
-//! Links by the names of their ends: for command lines and for faults. Parallel links are told apart by their number.
+//! Links by the names of their ends: for command lines and for faults. Parallel links are distinguished by their number.
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::document::Ends;
+use crate::document::NamePair;
 use crate::error::Problems;
 use crate::names::did_you_mean;
 use crate::read::{Read, expected, shown};
@@ -25,7 +25,7 @@ pub(crate) enum PatternText {
     Permutation,
     Incast(u32),
     AllToAll,
-    Pairs(Vec<At<Ends>>),
+    Pairs(Vec<At<NamePair>>),
 }
 
 impl Read for PatternText {
@@ -50,7 +50,7 @@ impl Read for PatternText {
 }
 
 fn pairs(node: &Node, problems: &mut Problems<'_>) -> Option<PatternText> {
-    let pairs: Vec<At<Ends>> = Vec::read(node, problems)?;
+    let pairs: Vec<At<NamePair>> = Vec::read(node, problems)?;
     if pairs.len() > MOST_PAIRS {
         problems.add(
             node.place,
@@ -160,7 +160,7 @@ impl JsonSchema for PatternText {
                 },
                 {
                     "type": "object",
-                    "properties": { "pairs": { "type": "array", "minItems": 1, "items": generator.subschema_for::<Ends>() } },
+                    "properties": { "pairs": { "type": "array", "minItems": 1, "items": generator.subschema_for::<NamePair>() } },
                     "required": ["pairs"],
                     "additionalProperties": false,
                 },

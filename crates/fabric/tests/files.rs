@@ -69,8 +69,12 @@ fn streams_are_read_and_varied() {
         assert!(!violations(&text).is_empty(), "{wrong}");
         let source = Source { name: "net.fabric.yaml".to_owned(), text };
         let error = parse(&source).unwrap_err();
-        let told = &error.problems()[0];
-        assert_eq!((told.line, format!("{} {}", told.message, told.hint).contains("128")), (3, true), "{told:?}");
+        let problem = &error.problems()[0];
+        assert_eq!(
+            (problem.line, format!("{} {}", problem.message, problem.hint).contains("128")),
+            (3, true),
+            "{problem:?}"
+        );
     }
 }
 

@@ -66,7 +66,7 @@ fn each_value_of_each_axis_changes_what_runs() {
             (fabric.with(&second.overrides), &second.work),
             "{axis}"
         );
-        // What a case sets, another process can be told.
+        // What a case sets, another process can be sent.
         let json = serde_json::to_string(&first.overrides).expect("JSON");
         assert_eq!(serde_json::from_str::<fabric::Overrides>(&json).expect("the same"), first.overrides, "{axis}");
     }

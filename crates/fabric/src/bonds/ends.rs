@@ -39,7 +39,7 @@ fn apply(config: &mut Config, option: &BondOption) -> Result<(), Error> {
     config.set_value(option.name, &option.value)
 }
 
-/// Whether a switch's end of a host's bond in `mode` has plain ports.
+/// Whether a switch's end of a host's bond in `mode` has MAC-learning ports.
 pub(super) fn leaves_switch_alone(mode: Mode) -> bool {
     mode.has_active()
 }
@@ -54,7 +54,7 @@ pub(super) fn settings(
     problems: &mut Problems<'_>,
 ) -> Option<[Settings; 2]> {
     let before = problems.noted();
-    let ends = Ends::new(text, own, pair, varied);
+    let ends = BondEnds::new(text, own, pair, varied);
     for side in 0..2 {
         ends.check_own(side, problems);
     }
@@ -66,7 +66,7 @@ pub(super) fn settings(
     (problems.noted() == before).then_some(settings)
 }
 
-struct Ends<'a> {
+struct BondEnds<'a> {
     text: &'a At<BondText>,
     own: [Option<&'a At<EndText>>; 2],
     pair: &'a Pair<'a>,
@@ -75,7 +75,7 @@ struct Ends<'a> {
     kinds: [EndKind; 2],
 }
 
-impl<'a> Ends<'a> {
+impl<'a> BondEnds<'a> {
     fn new(text: &'a At<BondText>, own: [Option<&'a At<EndText>>; 2], pair: &'a Pair<'a>, varied: &'a [Mode]) -> Self {
         let own_mode = |side: usize| own[side].and_then(|end| end.value.own.mode.as_ref()).map(|mode| mode.value.0);
         let shared = text.value.both.own.mode.as_ref().map(|mode| mode.value.0);
@@ -110,7 +110,7 @@ impl<'a> Ends<'a> {
             for place in places.chain(end.own.reorder.as_ref().map(|reorder| reorder.place)) {
                 problems.add(
                     place,
-                    format!("`{here}` has no bond here: against `{far}` in {mode} it has plain ports"),
+                    format!("`{here}` has no bond here: against `{far}` in {mode} it has MAC-learning ports"),
                     "nothing to set",
                     format!("remove it, or set it for `{far}`"),
                 );
@@ -187,7 +187,7 @@ impl<'a> Ends<'a> {
     fn check_together(&self, settings: &[Settings; 2], problems: &mut Problems<'_>) {
         let ends = [0, 1].map(|side| {
             let bonded = settings[side].end == EndKind::Bonded;
-            End {
+            EndConfig {
                 name: self.pair.names[side],
                 is_host: self.pair.is_host[side],
                 config: bonded.then_some(&settings[side].config),
@@ -291,10 +291,10 @@ pub(super) fn lacks_links(config: &Config, members: usize) -> Option<(String, St
 }
 
 /// One end, for [`mismatch`].
-pub(super) struct End<'a> {
+pub(super) struct EndConfig<'a> {
     pub name: &'a str,
     pub is_host: bool,
-    /// `None`: plain ports.
+    /// `None`: MAC-learning ports.
     pub config: Option<&'a Config>,
 }
 
@@ -310,10 +310,10 @@ pub(super) struct Mismatch {
 /// Whether the two ends of a bond work together over such links; what is wrong if not.
 ///
 /// The static modes balance-rr and balance-xor go with each other. Active-backup goes with itself, since both ends see
-/// the same carriers and choose the same member, and with broadcast, of which it hears one copy. Against plain ports at
+/// the same carriers and choose the same member, and with broadcast, of which it hears one copy. Against MAC-learning ports at
 /// a switch go the modes that were made for it.
-pub(super) fn mismatch(ends: &[End<'_>; 2], specs: &[LinkSpec]) -> Option<Mismatch> {
-    let loads = |end: &&End<'_>| end.config.is_some_and(|config| config.mode.keeps_addresses());
+pub(super) fn mismatch(ends: &[EndConfig<'_>; 2], specs: &[LinkSpec]) -> Option<Mismatch> {
+    let loads = |end: &&EndConfig<'_>| end.config.is_some_and(|config| config.mode.keeps_addresses());
     if let Some(end) = ends.iter().find(loads) {
         let far = if std::ptr::eq(end, &raw const ends[0]) { &ends[1] } else { &ends[0] };
         return balancing(end, far);
@@ -327,7 +327,7 @@ fn found(message: String, label: &str, hint: impl Into<String>) -> Mismatch {
 }
 
 /// Balance-tlb and balance-alb give one host several addresses, and trust a switch to learn them.
-fn balancing(end: &End<'_>, far: &End<'_>) -> Option<Mismatch> {
+fn balancing(end: &EndConfig<'_>, far: &EndConfig<'_>) -> Option<Mismatch> {
     let mode = end.config?.mode;
     let (here, there) = (end.name, far.name);
     let hint = "between switches, or between hosts, use `balance-rr`, `balance-xor` or `802.3ad`";
@@ -355,14 +355,14 @@ fn balancing(end: &End<'_>, far: &End<'_>) -> Option<Mismatch> {
                 "`{here}` in {mode} receives where its addresses were learned; a bond in {} at `{there}` sends elsewhere",
                 config.mode
             ),
-            "needs plain ports at the switch",
+            "needs MAC-learning ports at the switch",
             format!("leave out the mode of `{there}`"),
         )
     })
 }
 
 /// Whether the modes go together, and what they need to.
-fn of_modes(ends: [(&End<'_>, &Config); 2]) -> Option<Mismatch> {
+fn of_modes(ends: [(&EndConfig<'_>, &Config); 2]) -> Option<Mismatch> {
     use Mode::{ActiveBackup, Ad8023, BalanceRr, BalanceXor, Broadcast};
     let [(first, a), (second, b)] = ends;
     let (here, there) = (first.name, second.name);
@@ -399,7 +399,7 @@ fn waits(lacp: &str, other: &str, mode: Mode) -> Mismatch {
     )
 }
 
-fn inactive(backup: &End<'_>, other: &End<'_>, mode: Mode) -> Mismatch {
+fn inactive(backup: &EndConfig<'_>, other: &EndConfig<'_>, mode: Mode) -> Mismatch {
     let plain = backup.is_host && !other.is_host;
     found(
         format!(
@@ -408,7 +408,10 @@ fn inactive(backup: &End<'_>, other: &End<'_>, mode: Mode) -> Mismatch {
         ),
         "frames would be lost",
         if plain {
-            format!("leave out the mode of `{}`: a switch with plain ports learns which member is active", other.name)
+            format!(
+                "leave out the mode of `{}`: a switch with MAC-learning ports learns which member is active",
+                other.name
+            )
         } else {
             "give both the same mode".to_owned()
         },

@@ -9,7 +9,7 @@ use super::ends::{Pair, Settings, settings};
 use super::text::{BondText, EndText};
 use super::{MOST_BONDS, MOST_MEMBERS, targets};
 use crate::Bond;
-use crate::document::Ends;
+use crate::document::NamePair;
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::names::nearest;
@@ -72,7 +72,7 @@ pub(crate) fn bonds(
 }
 
 /// A bond that was found in the network.
-struct Found<'a> {
+struct ResolvedBond<'a> {
     nodes: [NodeId; 2],
     node_names: [String; 2],
     names: [Option<&'a At<Name>>; 2],
@@ -127,7 +127,7 @@ impl<'a> Network<'a> {
     fn bonded(&self, text: &At<BondText>, problems: &mut Problems<'_>) -> Option<Bonded<'a>> {
         let which = &text.value.which;
         let (nodes, place) = match (&which.between, &which.host) {
-            (Some(At { value: Ends(a, b), place, .. }), None) => {
+            (Some(At { value: NamePair(a, b), place, .. }), None) => {
                 let (a, b) = (self.find(a, problems), self.find(b, problems));
                 ([a?, b?], *place)
             }
@@ -174,14 +174,14 @@ impl<'a> Network<'a> {
         bonded: Bonded<'_>,
         varied: &[Mode],
         problems: &mut Problems<'_>,
-    ) -> Option<Found<'t>> {
+    ) -> Option<ResolvedBond<'t>> {
         let members = members(&text.value, &bonded, problems)?;
         let own = own_ends(&text.value, bonded.names, problems)?;
         let specs = (0..members).map(|member| bonded.links[member.min(bonded.links.len() - 1)]);
         let specs = specs.map(|link| self.topology.links[link].spec).collect();
         let pair = Pair { names: bonded.names, is_host: bonded.nodes.map(|node| self.topology.is_host(node)), specs };
         let settings = settings(text, own, &pair, varied, problems)?;
-        let end = |side: usize| targets::End {
+        let end = |side: usize| targets::ProbedEnd {
             name: bonded.names[side],
             address: self.topology.address(bonded.nodes[side]),
             settings: &settings[side],
@@ -189,7 +189,7 @@ impl<'a> Network<'a> {
         };
         targets::check(text, &[end(0), end(1)], problems)?;
         let shared = text.value.both.own.name.as_ref();
-        Some(Found {
+        Some(ResolvedBond {
             nodes: bonded.nodes,
             node_names: bonded.names.map(str::to_owned),
             names: own.map(|end| end.and_then(|end| end.value.own.name.as_ref()).or(shared)),
@@ -252,7 +252,7 @@ fn own_ends<'a>(
 }
 
 /// Names are unique at each node, and fit for interfaces.
-fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
+fn check_names(found: &[ResolvedBond<'_>], problems: &mut Problems<'_>) {
     let mut taken = BTreeSet::new();
     for bond in found {
         for ((node, name), node_name) in bond.nodes.iter().zip(bond.names).zip(&bond.node_names) {
@@ -280,7 +280,7 @@ fn check_names(found: &[Found<'_>], problems: &mut Problems<'_>) {
 }
 
 /// Lays out the bonds, all of which are sound.
-fn place(found: Vec<Found<'_>>, graph: &mut Graph) {
+fn place(found: Vec<ResolvedBond<'_>>, graph: &mut Graph) {
     let groups: Vec<Group> = found.iter().map(|bond| bond.group.clone()).collect();
     let links = graph.topology.regroup(&groups);
     let mut names = Names::default();

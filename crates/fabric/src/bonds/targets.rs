@@ -12,7 +12,7 @@ use crate::source::{At, Place};
 use topology::HostAddress;
 
 /// One end, for [`check`].
-pub(super) struct End<'a> {
+pub(super) struct ProbedEnd<'a> {
     pub name: &'a str,
     /// `None`: a switch, which has none.
     pub address: Option<&'a HostAddress>,
@@ -23,7 +23,7 @@ pub(super) struct End<'a> {
 
 /// Notes it where an end asks its own address whether it lives. One target of several may be its own, so that both ends can have the same
 /// list, unless all of them have to answer. `None`: that is wrong.
-pub(super) fn check(text: &At<BondText>, ends: &[End<'_>], problems: &mut Problems<'_>) -> Option<()> {
+pub(super) fn check(text: &At<BondText>, ends: &[ProbedEnd<'_>], problems: &mut Problems<'_>) -> Option<()> {
     let mut is_right = true;
     for end in ends {
         let Some(address) = end.address else { continue };

@@ -13,7 +13,7 @@ use super::layout::resize;
 use super::values::{IsOption as _, Millis, ModeText, RebalanceText, ReorderText, Seconds, Switch, Targets, Word};
 use super::vary::{change_mode, change_reordering, check_members, check_mode, check_reorder};
 use crate::addresses::Mac;
-use crate::document::Ends;
+use crate::document::NamePair;
 use crate::error::Problems;
 use crate::parameters::parameters;
 use crate::quantity::Whole;
@@ -57,7 +57,7 @@ parameters! {
     /// Which links are bonded.
     Which {
         /// The two nodes whose links are the members. Or else `host`.
-        "between" => between: Option<At<Ends>>;
+        "between" => between: Option<At<NamePair>>;
         /// A host, and the node that it is linked to.
         "host" => host: Option<At<Name>>;
         /// How many links, instead of the one that there is. When not given, the parallel links between the two are the
@@ -103,14 +103,14 @@ macro_rules! options {
 options! {
     /// Which header fields choose the member, in modes that hash. `layer2` when not given.
     "xmit-hash-policy" = "xmit_hash_policy" => policy: Word<HashPolicy>,
-    /// In `balance-rr`: packets before the turn passes to the next member; 0 draws one by chance. 1 when not given.
+    /// In `balance-rr`: packets before the turn passes to the next member; 0 draws one at random. 1 when not given.
     "packets-per-slave" = "packets_per_slave" => packets_per_slave: Whole<0, 65_535>,
     /// The member that is active whenever it can be: `eth0`, `eth1`, ... in the order of the links.
     "primary" = "primary" => primary: Text,
     /// When the primary member becomes active again. `always` when not given.
     "primary-reselect" = "primary_reselect" => primary_reselect: Word<PrimaryReselect>,
     /// In `active-backup`: which MAC address a fail-over moves: the bond's to the new member (`none`, when not given, and `follow`, where
-    /// the others have their own), or the bond to the new member's (`active`), which peers are told.
+    /// the others have their own), or the bond to the new member's (`active`), which is announced to peers.
     "fail-over-mac" = "fail_over_mac" => fail_over_mac: Word<FailOverMac>,
     /// How often carriers are looked at of which there are no events; 0 is never.
     "miimon" = "miimon" => miimon: Millis,

@@ -3,7 +3,7 @@
 use bond::config::Mode;
 use topology::{BondEndId, NodeId, Topology};
 
-use super::ends::{End, configured, lacks_links, lacks_primary, leaves_switch_alone, mismatch};
+use super::ends::{EndConfig, configured, lacks_links, lacks_primary, leaves_switch_alone, mismatch};
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::source::Place;
@@ -47,7 +47,7 @@ fn fits(graph: &Graph, ids: [BondEndId; 2], mode: Mode, place: Place, problems: 
                 place,
                 format!("{at}: {error}"),
                 "not with its options",
-                "leave out this value, or mend the bond",
+                "leave out this value, or change the bond",
             );
             return false;
         }
@@ -59,7 +59,7 @@ fn fits(graph: &Graph, ids: [BondEndId; 2], mode: Mode, place: Place, problems: 
         }
     }
     let [a, b] = ids.map(|id| topology.bonds[id].node);
-    let end = |node: NodeId, far: NodeId, config| End {
+    let end = |node: NodeId, far: NodeId, config| EndConfig {
         name: &topology.nodes[node].name,
         is_host: topology.is_host(node),
         config: (learns(topology, node, far, mode) == EndKind::Bonded).then_some(config),

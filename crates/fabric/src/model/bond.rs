@@ -34,7 +34,7 @@ pub struct Bond {
 pub enum EndKind {
     /// A bond: a state machine with [`Bond::config`].
     Bonded,
-    /// A switch with plain ports, against a mode that needs no bond there (active-backup, balance-tlb, balance-alb at a
+    /// A switch with MAC-learning ports, against a mode that needs no bond there (active-backup, balance-tlb, balance-alb at a
     /// host). It sends to the member on which it last saw an address.
     Learning,
 }
@@ -142,7 +142,7 @@ impl Fabric {
             }
             (Bond::member_name(member), own, carrier)
         });
-        // A switch's plain ports number nothing.
+        // A switch's MAC-learning ports number nothing.
         let partner = &bonds[place.partner];
         let reorder = end.reorder.filter(|_| partner.is_bonded());
         let reorder = reorder
@@ -162,8 +162,8 @@ impl Fabric {
         let ends = self.topology.bonds.iter_enumerated().zip(&self.bonds);
         let of_hosts = ends.filter(|((_, place), end)| end.is_bonded() && self.topology.is_host(place.node));
         let bond = |((id, place), end): ((BondEndId, &BondEnd), &Bond)| {
-            let is_ours = !self.topology.nodes[place.node].is_external();
-            let members = if is_ours { self.bond_plan(id, 0).members } else { Vec::new() };
+            let is_made = !self.topology.nodes[place.node].is_external();
+            let members = if is_made { self.bond_plan(id, 0).members } else { Vec::new() };
             HostBond {
                 host: place.node,
                 ports: place.ports.clone(),

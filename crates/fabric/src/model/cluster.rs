@@ -35,7 +35,7 @@ pub struct MessageDelay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ElectionTimeout {
-    /// Always this long, give or take what chance adds.
+    /// Always this long, give or take a random part.
     Fixed(Span),
     /// It follows the measured round trip, within bounds.
     Measured {

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_tell_the_position() {
+    fn addresses_show_the_position() {
         let topology = fat_tree(4, Specs::default());
         let NodeKind::Host(h16) = &topology.nodes[NodeId(15)].kind else { panic!("h16 is a host") };
         assert_eq!(h16.ipv4.to_string(), "10.3.1.3");

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_tell_leaf_and_position_also_beyond_255_leaves() {
+    fn addresses_show_leaf_and_position_also_beyond_255_leaves() {
         let topology = leaf_spine(300, 1, 2, Specs::default());
         let ipv4 = |i: u32| match &topology.nodes[NodeId(i)].kind {
             NodeKind::Host(address) => address.ipv4.to_string(),

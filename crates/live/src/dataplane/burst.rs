@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_does_not_take_of_a_burst_is_told() {
+    fn what_a_port_does_not_take_of_a_burst_is_reported() {
         let mut pool = Pool::new(100, 1_000, Depot::default());
         let packets = (1..4).map(|number| {
             let mut packet = pool.take().unwrap();

@@ -50,9 +50,9 @@ const WORKERS_MAX: usize = 8;
 
 /// How many workers a network gets: `HEDDLE_WORKERS`, or else half of the cores, since the programs in the hosts need the others.
 pub fn default_workers() -> usize {
-    let told = std::env::var("HEDDLE_WORKERS").ok().and_then(|text| text.parse().ok());
+    let sent = std::env::var("HEDDLE_WORKERS").ok().and_then(|text| text.parse().ok());
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    told.unwrap_or(cores / 2).clamp(1, WORKERS_MAX)
+    sent.unwrap_or(cores / 2).clamp(1, WORKERS_MAX)
 }
 
 /// The running workers.
@@ -101,7 +101,7 @@ impl DataPlane {
     /// Stops the workers. What they own, and what they had handed to each other, as one.
     fn stop(&mut self) -> Parts {
         // All at once, so that nobody hands over more than a ring holds to one that has ended.
-        self.workers.iter().for_each(Handle::tell_to_stop);
+        self.workers.iter().for_each(Handle::stop);
         let mut all = Parts::default();
         let mut inboxes = Vec::new();
         for (number, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
@@ -156,13 +156,13 @@ impl DataPlane {
         let links = links.iter().filter(|(link, _)| usize::from(*link) < self.plan.fabric().topology.links.len());
         let mut has_changed = false;
         for &(link, up) in links {
-            self.tell_all(|done| Command::SetLink { link, up, done });
+            self.command_all(|done| Command::SetLink { link, up, done });
             has_changed |= if up { self.down.remove(&link) } else { self.down.insert(link) };
         }
         if has_changed && self.plan.tables().rerouting == Rerouting::Follow {
             let down: Vec<LinkId> = self.down.iter().copied().collect();
             let routes = self.plan.routes(&down);
-            self.tell_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
+            self.command_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
         }
     }
 
@@ -172,9 +172,9 @@ impl DataPlane {
     }
 
     /// Has all workers carry out a command, and waits until they have.
-    fn tell_all(&self, command: impl Fn(Sender<()>) -> Command) {
-        let told = self.workers.iter().map(|worker| worker.tell(&command));
-        for done in told.collect::<Vec<_>>() {
+    fn command_all(&self, command: impl Fn(Sender<()>) -> Command) {
+        let sent = self.workers.iter().map(|worker| worker.command(&command));
+        for done in sent.collect::<Vec<_>>() {
             // A worker that panicked does not answer; the daemon ends on that elsewhere.
             let _ = done.recv();
         }
@@ -232,14 +232,14 @@ impl Handle {
         answer
     }
 
-    fn tell(&self, command: &impl Fn(Sender<()>) -> Command) -> Receiver<()> {
+    fn command(&self, command: &impl Fn(Sender<()>) -> Command) -> Receiver<()> {
         let (done, answer) = mpsc::channel();
         let _ = self.commands.send(command(done));
         self.poller.notify();
         answer
     }
 
-    fn tell_to_stop(&self) {
+    fn stop(&self) {
         let _ = self.commands.send(Command::Stop);
         self.poller.notify();
     }

@@ -31,9 +31,9 @@ impl Parts {
     /// Parts of a network that comes up at `now`.
     pub fn new(plan: &Plan, now: Time) -> Self {
         let fabric = plan.fabric();
-        let chance = (fabric.spread, fabric.seed);
+        let randomness = (fabric.spread, fabric.seed);
         Self {
-            graph: Graph::new(now, &fabric.topology, plan.tables(), plan.routes(&[]), chance),
+            graph: Graph::new(now, &fabric.topology, plan.tables(), plan.routes(&[]), randomness),
             edge: EdgeState {
                 ports: none(plan.hosts()),
                 forwarded: blank_forwarded(plan, |_| true),
@@ -116,7 +116,7 @@ impl Parts {
                 IpAddr::V4(to) => plan.host_table().by_ipv4(to),
                 IpAddr::V6(to) => plan.host_table().by_ipv6(to),
             };
-            // A flow whose host is gone is still worth telling about.
+            // A flow whose host is gone is still worth reporting.
             shares[host.map_or(0, |host| plan.owner(host))].edge.flows.adopt(flow);
         }
         shares[0].edge.refused = edge.refused;

@@ -203,7 +203,7 @@ impl Worker {
 
     fn report(&mut self) -> Report {
         let now = self.now();
-        self.graph.flush_counters(self.plan.tables(), &mut self.edge);
+        self.graph.add_up_paths(self.plan.tables(), &mut self.edge);
         Report::of(&self.graph, &mut self.edge.state, &self.plan, now)
     }
 
@@ -215,7 +215,7 @@ impl Worker {
     /// What it owns, and its inbox: others may hand something over as long as they run.
     fn end(mut self) -> (Parts, Receiver<Handed>) {
         self.edge.hand_over_waiting();
-        self.graph.flush_counters(self.plan.tables(), &mut self.edge);
+        self.graph.add_up_paths(self.plan.tables(), &mut self.edge);
         (Parts { graph: self.graph, edge: self.edge.state }, self.inbox)
     }
 
