@@ -12,8 +12,9 @@ case $status in
     *) exit "$status" ;;
 esac
 
-cargo build --locked --release --package heddle
-heddle=${CARGO_TARGET_DIR:-target}/release/heddle
+# `make build` makes a faster program, and takes longer.
+cargo build --locked --profile demo --package heddle
+heddle=${CARGO_TARGET_DIR:-target}/demo/heddle
 
 echo
 echo "$heddle run fabrics/quickstart.fabric.yaml ${drivers[*]-}"

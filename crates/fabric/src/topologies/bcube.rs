@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_tell_the_digits() {
+    fn addresses_show_the_digits() {
         let topology = bcube(4, 2, Specs::default());
         let address = |name| match &topology.nodes[topology.node(name).unwrap()].kind {
             NodeKind::Host(address) => (address.ipv4.to_string(), address.pod),
