@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use machine::{Rng, Span, Time};
+use machine::Rng;
+use machine::nanos::{Span, Time};
 use mio::{Events, Poll, Token, Waker};
 use placement::ShardId;
 use store::client::{ClientConfig, ConnectionId, Input, Output};

@@ -5,7 +5,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use machine::{Control, Span, Step, Time};
+use machine::Control;
+use machine::nanos::{Span, Step, Time};
 use store::contender::{Contender, Contest, Input, Output};
 use store::protocol::{Error as RequestError, RequestBody};
 use tree::{LeaseId, Location};

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use machine::{Rng, Span, Time};
+use machine::Rng;
+use machine::nanos::{Span, Time};
 use mio::{Events, Poll, Token};
 use store::client::{ClientConfig, Input, Output};
 use store::protocol::{Answer, Consistency, RequestBody};
@@ -178,7 +179,7 @@ pub fn run_with(load: &Load, tls: Option<&Tls>, mut progress: impl FnMut(u64) ->
     let every = Span::from_ns(load.every.as_nanos() as u64);
     for (n, worker) in workers.iter_mut().enumerate() {
         // Evenly, not all at once.
-        worker.due = begun + Span::from_ps(every.as_ps() / u64::from(load.clients.max(1)) * n as u64);
+        worker.due = begun + every / u64::from(load.clients.max(1)) * n;
         worker.asks_at = Some(worker.due);
     }
     // When each worker has to be looked at again. Most of them stand far behind the next answer.

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use placement::Strategy;
 use store::protocol::{ClientMessage, Request, RequestBody, ServerMessage};
 use store::{ClientId, Config, Founding, Input, Output, RequestId, Server};

@@ -30,7 +30,8 @@ mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Control, Rng, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Nano, Rng};
 use tree::{Location, Path};
 
 use crate::protocol::{Answer, ClientMessage, Error, RequestBody, Response, ServerMessage, WATCHES_MAX, WatchEvents};
@@ -375,8 +376,8 @@ impl Client {
             return Span::ZERO;
         }
         let doubled = self.config.backoff_min * (1 << (steps - 1).min(20));
-        let full = doubled.min(self.config.backoff_max).as_ps();
-        Span::from_ps(full / 2 + (self.rng.fraction() * (full / 2) as f64) as u64)
+        let full = doubled.min(self.config.backoff_max).as_ns();
+        Span::from_ns(full / 2 + (self.rng.fraction() * (full / 2) as f64) as u64)
     }
 
     /// A connection is lost, or could not be made.
@@ -567,7 +568,7 @@ impl Client {
     }
 }
 
-impl Control for Client {
+impl Control<Nano> for Client {
     type Input = Input;
     type Output = Output;
 

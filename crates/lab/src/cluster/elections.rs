@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::{ClusterLoad, Operation};
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use node::{BootClock, Client};
 use sim::linearizability::entry::{Action, Change, Input, Leaf, Output};
 use store::client::ClientConfig;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fabric::{ClusterLoad, Operation};
-use machine::{Rng, Span, Time};
+use machine::Rng;
+use machine::nanos::{Span, Time};
 use node::Next;
 use sim::linearizability::Ticket;
 use sim::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};

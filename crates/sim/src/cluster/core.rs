@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Calendar, Rng, ServerId, Span, Time};
+use machine::nanos::{Calendar, Span, Time};
+use machine::{Rng, ServerId};
 use placement::ShardId;
 use store::peer::Envelope;
 use store::protocol::{ClientMessage, FRAME_HEADER, FRAME_MAX, FrameError, ServerMessage};
@@ -133,9 +134,9 @@ impl Core {
         Span::from_us(u64::from(low) * 1_000 + u64::from(self.rng.below((high - low).max(1) * 1_000)))
     }
 
-    /// A machine with an empty disk, its clock a little off.
+    /// A machine with an empty disk, whose process has run for up to 273 years: how long must make no difference.
     pub fn new_node(&mut self, id: ServerId, members: BTreeMap<ServerId, String>) -> Node {
-        let offset = Span::from_ms(u64::from(self.rng.below(100_000)));
+        let offset = Span::from_secs(u64::from(self.rng.below(100_000)) * 24 * 3_600);
         let clock = Clock::new(offset, self.drift());
         let rng = self.rng.fork(id.0 << 8);
         Node::new(id, clock, Disk::new(self.scenario.speed, rng.fork(1)), members, rng.fork(2))

@@ -1,6 +1,6 @@
 //! What goes into a client and what comes out of it.
 
-use machine::Span;
+use machine::nanos::Span;
 use tree::Path;
 
 use crate::protocol::{Answer, ClientMessage, Error, RequestBody, ServerMessage, WatchEvents};

@@ -1,6 +1,6 @@
 //! A request that has no answer yet.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use tree::{Change, Path};
 
 use super::ConnectionId;
@@ -179,7 +179,7 @@ impl Pending {
         let span = first * (1 << self.attempts.min(DOUBLINGS_MAX));
         match &self.body {
             // The servers try providers one after another: they need the time.
-            RequestBody::Call { idempotent: true, .. } => Some(span.max(Span::from_ps(self.timeout.as_ps() / 2))),
+            RequestBody::Call { idempotent: true, .. } => Some(span.max(self.timeout / 2)),
             RequestBody::Call { .. } => None,
             _ => Some(span),
         }

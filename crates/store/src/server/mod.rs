@@ -50,7 +50,8 @@ mod watches;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Nano, Rng, ServerId};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
 pub use access::Caller;
@@ -175,7 +176,7 @@ pub struct Server {
     stopped: bool,
 }
 
-impl Control for Server {
+impl Control<Nano> for Server {
     type Input = Input;
     type Output = Output;
 
@@ -291,8 +292,8 @@ impl Server {
 
     /// Raft's clock: as many ticks as are due. After a pause of a whole timeout none: what came meanwhile is to be heard first.
     fn tick(&mut self, now: Time) {
-        let tick = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64);
-        let stood_still = now >= self.next_tick + Span::from_ps(tick.as_ps() * ELECTION_TICKS as u64);
+        let tick = self.timeout.current() / ELECTION_TICKS as u64;
+        let stood_still = now >= self.next_tick + tick * ELECTION_TICKS as u64;
         if stood_still && !self.ticks_are_late() {
             self.next_tick = now + tick;
             return;
@@ -312,7 +313,7 @@ impl Server {
         if now < self.next_beat {
             return;
         }
-        let own = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64 * HEARTBEAT_TICKS as u64);
+        let own = self.timeout.current() / ELECTION_TICKS as u64 * HEARTBEAT_TICKS as u64;
         // Timeouts, voters and their promises may change meanwhile.
         self.next_beat = now + UPKEEP;
         for (id, group) in &mut self.groups {

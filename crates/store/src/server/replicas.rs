@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::{Map, ShardId, membership};
 
 use super::{DISK_BACKLOG_MAX, Output, Server, UPKEEP};
@@ -450,7 +451,7 @@ impl Server {
             return;
         }
         let Some((_, since)) = self.disk.log_in_flight.take_if(|(id, _)| *id == write) else { return };
-        self.disk.latency = Span::from_ps((self.disk.latency.as_ps() * 7 + now.since(since).as_ps()) / 8);
+        self.disk.latency = (self.disk.latency * 7 + now.since(since)) / 8;
         self.disk.log_latencies.add(now.since(since));
         self.disk.full = None;
         self.log.done(write);

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use placement::{Prefix, Replicas, ShardId, Strategy};
 use store::message::{Kind, RaftMessage};
 use store::peer::{Envelope, Item};
