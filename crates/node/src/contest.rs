@@ -128,7 +128,7 @@ fn carry_out(
     over: &AtomicBool,
 ) {
     let failed = |error: Error| match error {
-        Error::Request(error) => error,
+        Error::Request(error) | Error::Unreachable { error, .. } => error,
         error => RequestError::Invalid(error.to_string()),
     };
     let RequestBody::Watch { at, from } = body else {

@@ -393,7 +393,7 @@ impl EventLoop {
             }
             Output::ReplicaStopped(stopped) => tracing::error!("{}", stopped.reason),
             Output::KeepSecret { from, secret } => self.keep_secret(now, from, &secret),
-            Output::Stop(reason) => return Err(Error::Stopped(reason)),
+            Output::Stop(why) => return Err(Error::Stopped(why.to_string())),
         }
         Ok(())
     }

@@ -484,7 +484,7 @@ fn join(
             }
             Ok(other) => unreachable!("a request to join is not answered by {other:?}"),
             // The server that it replaces may be needed until another one of its shard is there again.
-            Err(Error::Request(error))
+            Err(Error::Request(error) | Error::Unreachable { error, .. })
                 if (error.is_transient() || matches!(error, RequestError::Needed(_))) && Instant::now() < give_up =>
             {
                 // It may have been carried out: the next start has to ask as the same server.
@@ -497,7 +497,9 @@ fn join(
                 }
                 tracing::warn!("asks {addresses} to join: {error}");
             }
-            Err(Error::Request(error)) => return Err(Error::Join { addresses, reason: error.to_string() }),
+            Err(Error::Request(error) | Error::Unreachable { error, .. }) => {
+                return Err(Error::Join { addresses, reason: error.to_string() });
+            }
             Err(error) => return Err(error),
         }
     }

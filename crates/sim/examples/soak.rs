@@ -88,7 +88,7 @@ impl Soak {
                     // It reads at once: what waits for a client counts as held for it until the server hears otherwise.
                     self.server.handle(self.now, Input::Waiting { client, bytes: 0 });
                 }
-                Step::Do(Output::Stop(reason)) => panic!("{reason}"),
+                Step::Do(Output::Stop(why)) => panic!("{why}"),
                 Step::Do(_) => {}
             }
         }

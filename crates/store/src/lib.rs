@@ -57,5 +57,5 @@ pub use config::PlantedBugs;
 pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
 pub use secret::Secret;
 pub use server::{
-    About, Caller, ClientId, Founding, Input, OpenError, Output, Party, Places, RequestId, Server, Standing,
+    About, Caller, ClientId, Founding, Input, OpenError, Output, Party, Places, RequestId, Server, Standing, Stop,
 };

@@ -138,7 +138,7 @@ impl Cluster {
                     node.disk.carry_out(&write).unwrap();
                     self.queue.push_back((id, Input::Written(write.id)));
                 }
-                Step::Do(Output::Stop(reason)) => self.stopped.push(reason),
+                Step::Do(Output::Stop(why)) => self.stopped.push(why.to_string()),
                 Step::Do(
                     Output::Client { .. }
                     | Output::Peers(_)

@@ -81,7 +81,9 @@ impl Writer<'_> {
                 Ok(now)
             }
             Ok(other) => Err(format!("a write was answered by {other:?}")),
-            Err(node::Error::Request(error @ Error::Timeout { .. })) => Err(format!("nobody was elected: {error}")),
+            Err(error) if matches!(error.request(), Some(Error::Timeout { .. })) => {
+                Err(format!("nobody was elected: {error}"))
+            }
             Err(error) => Err(error.to_string()),
         }
     }

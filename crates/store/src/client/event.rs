@@ -87,6 +87,8 @@ pub enum Output {
         token: u64,
         /// What came of it.
         result: Result<Answer, Error>,
+        /// If it has timed out since a server could not be reached: that server's address.
+        unreachable: Option<String>,
     },
     /// Something happened below a watched path.
     Event {

@@ -68,6 +68,8 @@ pub(super) struct Pending {
     pub preferred: Option<String>,
     /// What the last attempt came to.
     pub last_error: Option<Error>,
+    /// Whose connection that was, if it was lost or could not be made.
+    pub unreachable: Option<String>,
     /// An attempt was sent of which nobody has said that it came to nothing.
     is_in_doubt: bool,
 }
@@ -86,6 +88,7 @@ impl Pending {
             avoid: None,
             preferred: None,
             last_error: None,
+            unreachable: None,
             is_in_doubt: false,
         }
     }

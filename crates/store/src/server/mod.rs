@@ -56,7 +56,7 @@ use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
 pub use access::Caller;
 pub use greeting::Standing;
-pub use io::{About, ClientId, Input, Output, RequestId};
+pub use io::{About, ClientId, Input, Output, RequestId, Stop};
 pub use open::{Founding, OpenError};
 pub use places::{Party, Places};
 
@@ -458,8 +458,8 @@ impl Server {
         self.peers.statuses(now, self.timeout.current())
     }
 
-    fn stop(&mut self, reason: String) {
-        self.outputs.push_back(Output::Stop(reason));
+    fn stop(&mut self, why: Stop) {
+        self.outputs.push_back(Output::Stop(why));
         self.stopped = true;
     }
 }

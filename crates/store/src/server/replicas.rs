@@ -7,7 +7,7 @@ use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::{Map, ShardId, membership};
 
-use super::{DISK_BACKLOG_MAX, Output, Server, UPKEEP};
+use super::{DISK_BACKLOG_MAX, Output, Server, Stop, UPKEEP};
 use crate::budget::{Kind, Owner};
 use crate::content::{Content, Reader};
 use crate::group::{Effects, Group, Opening};
@@ -350,7 +350,7 @@ impl Server {
         }
         let needed = |group: &Group| group.applied() > 0 && !(group.id == ShardId::META && self.out_of_meta);
         if !self.groups.values().any(needed) {
-            self.stop(format!("server {me} is no member of the cluster any more: its data folder may be deleted"));
+            self.stop(Stop::NoMember(me));
         }
     }
 
@@ -495,7 +495,7 @@ impl Server {
                 self.refuse_waiting(now, &alone);
                 self.next_upkeep = now + UPKEEP;
             }
-            Err(error) => self.stop(error.to_string()),
+            Err(error) => self.stop(Stop::Log(error.to_string())),
         }
     }
 

@@ -254,9 +254,9 @@ impl Cluster {
             Output::ReplicaStopped(stopped) => {
                 assert!(self.may_stop.contains(&id), "a replica of server {id} stops: {stopped:?}");
             }
-            Output::Stop(reason) => {
-                assert!(self.may_stop.contains(&id), "server {id} stops: {reason}");
-                self.stopped.insert(id, reason);
+            Output::Stop(why) => {
+                assert!(self.may_stop.contains(&id), "server {id} stops: {why}");
+                self.stopped.insert(id, why.to_string());
             }
         }
     }
