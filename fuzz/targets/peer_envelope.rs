@@ -9,7 +9,8 @@ mod founder;
 
 use founder::{ME, server};
 use libfuzzer_sys::fuzz_target;
-use machine::{Control, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, ServerId};
 use placement::ShardId;
 use store::message::Kind;
 use store::peer::{Envelope, Item};
@@ -37,7 +38,7 @@ fn drain(server: &mut Server, now: Time) -> Vec<Item> {
 }
 
 fn hear(server: &mut Server, now: Time, from: ServerId, items: Vec<Item>) {
-    let envelope = Envelope { stamp: now, echo: None, promise_ps: 0, items };
+    let envelope = Envelope { stamp: now, echo: None, promise: Span::ZERO, items };
     let mut frame = Vec::new();
     if encode_frame(&envelope, &mut frame).is_err() {
         return;

@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use rpc::config::{CALLS_PER_SERVER_MAX, EXECUTIONS_MAX, SERVERS_MAX};
 use rpc::{Call, CallId, Config, Input, Message, Offer, Output, ProviderId, Rpc};
 

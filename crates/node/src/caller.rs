@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use machine::{Control, Rng, Step, Time};
+use machine::nanos::{Step, Time};
+use machine::{Control, Rng};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Registry, Token};

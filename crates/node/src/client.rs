@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use machine::{Rng, Span, Time};
+use machine::Rng;
+use machine::nanos::{Span, Time};
 use mio::{Events, Poll, Token, Waker};
 use placement::ShardId;
 use store::client::{ClientConfig, ConnectionId, Input, Output};
@@ -74,14 +75,14 @@ enum Command {
 
 /// A receiver of events or of an answer.
 enum Listener {
-    Request(SyncSender<Result<Answer, store::protocol::Error>>),
+    Request(SyncSender<Result<Answer, Error>>),
     Watch(Watcher),
 }
 
 /// The user of a watch, as the driver sees it.
 struct Watcher {
     /// Notified once, when it begins.
-    begun: Option<SyncSender<Result<Answer, store::protocol::Error>>>,
+    begun: Option<SyncSender<Result<Answer, Error>>>,
     events: SyncSender<WatchEvents>,
     /// Bytes of the values in it.
     waiting: Arc<AtomicUsize>,
@@ -214,7 +215,7 @@ impl Client {
     pub fn request(&self, body: RequestBody, timeout: Duration) -> Result<Answer, Error> {
         let (to, answer) = mpsc::sync_channel(1);
         self.command(Command::Request { token: self.token(), body, timeout, to: Listener::Request(to) })?;
-        Ok(answer.recv().map_err(|_| Error::Closed)??)
+        answer.recv().map_err(|_| Error::Closed)?
     }
 
     /// Hands the content of a shard, as it is at one moment, to `each`, in parts and in order.
@@ -452,7 +453,13 @@ impl Agent {
         let (listeners, handler, call_bytes) = (&mut self.listeners, &self.handler, &self.call_bytes);
         let (mut ended, mut refused) = (Vec::new(), Vec::new());
         let deliver = |output| match output {
-            Output::Answer { token, result } => answer(listeners, token, result),
+            Output::Answer { token, result, unreachable } => {
+                let failed = |error| match unreachable {
+                    Some(address) => Error::Unreachable { address, error },
+                    None => Error::Request(error),
+                };
+                answer(listeners, token, result.map_err(failed));
+            }
             Output::Event { token, events } => {
                 if let Some(Listener::Watch(watcher)) = listeners.get_mut(&token)
                     && !watcher.deliver(events)
@@ -494,7 +501,7 @@ impl Agent {
     }
 }
 
-fn answer(listeners: &mut HashMap<u64, Listener>, token: u64, result: Result<Answer, store::protocol::Error>) {
+fn answer(listeners: &mut HashMap<u64, Listener>, token: u64, result: Result<Answer, Error>) {
     // Whoever asked may have stopped waiting.
     match listeners.remove(&token) {
         Some(Listener::Request(to)) => drop(to.send(result)),

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use machine::Time;
+use machine::nanos::Time;
 use nix::time::{ClockId, clock_gettime};
 
 /// No step is longer, in nanoseconds. A machine that slept so long has lost every lease all the same, and [`Time`] stays far from its

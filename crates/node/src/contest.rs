@@ -5,7 +5,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use machine::{Control, Span, Step, Time};
+use machine::Control;
+use machine::nanos::{Span, Step, Time};
 use store::contender::{Contender, Contest, Input, Output};
 use store::protocol::{Error as RequestError, RequestBody};
 use tree::{LeaseId, Location};
@@ -127,7 +128,7 @@ fn carry_out(
     over: &AtomicBool,
 ) {
     let failed = |error: Error| match error {
-        Error::Request(error) => error,
+        Error::Request(error) | Error::Unreachable { error, .. } => error,
         error => RequestError::Invalid(error.to_string()),
     };
     let RequestBody::Watch { at, from } = body else {

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use machine::{Rng, Span, Time};
+use machine::Rng;
+use machine::nanos::{Span, Time};
 use mio::{Events, Poll, Registry, Token};
 use store::client::{ClientConfig, Input, Output};
 use workload::{Next, Script};

@@ -217,9 +217,27 @@ pub enum Error {
     /// A request came to nothing.
     #[error("{0}")]
     Request(#[from] store::protocol::Error),
+    /// A request came to nothing, since a server could not be reached.
+    #[error("{error}")]
+    Unreachable {
+        /// The server's address.
+        address: String,
+        /// What came of the request.
+        error: store::protocol::Error,
+    },
     /// The client's thread has ended.
     #[error("the client was closed")]
     Closed,
+}
+
+impl Error {
+    /// What came of a request, if that is what this is about.
+    pub const fn request(&self) -> Option<&store::protocol::Error> {
+        match self {
+            Self::Request(error) | Self::Unreachable { error, .. } => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// The step of [`Error::Path`] that failed with one of the controller's own files that is not as it was written.

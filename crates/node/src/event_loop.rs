@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -138,8 +139,6 @@ pub(super) struct LoopParts {
     /// Where others reach it, and its metrics: the map has to say so.
     pub address: String,
     pub metrics: Option<String>,
-    /// When the process has to be started anew.
-    pub rollover_at: Time,
     /// How much is held for clients and peers at most.
     pub memory_bytes: usize,
 }
@@ -179,7 +178,8 @@ pub(super) struct EventLoop {
     /// Connections of peers that have proved nothing: the cluster had no secret then.
     unproven: Vec<Token>,
     peer_refusals: PeerRefusals,
-    ending: Option<Ending>,
+    /// Until when it hands over what it leads, if it is about to end.
+    ending: Option<Time>,
     refusals: Refusals,
     waiting: Waiting,
     /// The last write failed, and why.
@@ -191,21 +191,6 @@ pub(super) struct EventLoop {
     next_sequence: u64,
     /// Of everybody's, in the order in which they come.
     next_request: RequestId,
-}
-
-/// The server is about to end.
-struct Ending {
-    until: Time,
-    why: Exit,
-}
-
-/// Why a controller has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// A signal ended it.
-    Signal,
-    /// Its clock, which counts picoseconds in 64 bits, will not go on for ever: the process has to be started anew.
-    ClockRollover,
 }
 
 impl EventLoop {
@@ -284,7 +269,7 @@ impl EventLoop {
     ///
     /// # Errors
     /// [`Error::Stopped`] with the server's words, [`Error::System`] if the event loop fails.
-    pub fn run(mut self) -> Result<Exit, Error> {
+    pub fn run(mut self) -> Result<(), Error> {
         let outcome = self.serve();
         self.submit();
         // What was handed in is written: nobody saw it confirmed, but the next start is quicker.
@@ -295,25 +280,19 @@ impl EventLoop {
         outcome
     }
 
-    fn serve(&mut self) -> Result<Exit, Error> {
+    fn serve(&mut self) -> Result<(), Error> {
         let mut events = Events::with_capacity(1_024);
         self.identify_self(self.parts.clock.now());
         loop {
             let mut wake = self.drain()?;
-            if let Some(ending) = &self.ending {
-                if self.has_handed_over() || self.parts.clock.now() >= ending.until {
+            if let Some(until) = self.ending {
+                if self.has_handed_over() || self.parts.clock.now() >= until {
                     tracing::info!("ends");
-                    return Ok(ending.why);
+                    return Ok(());
                 }
-                wake = wake.min(ending.until);
+                wake = wake.min(until);
             }
             let now = self.parts.clock.now();
-            if self.ending.is_none() && now >= self.parts.rollover_at {
-                tracing::info!("starts anew, as its clock wants it: hands over what it leads");
-                self.hand_over(now, Exit::ClockRollover);
-                continue;
-            }
-            wake = wake.min(self.parts.rollover_at);
             wake = wake.min(self.tend(now));
             let is_busy = !self.turns.is_empty() || self.accepts || !self.dirty.is_empty();
             let span = if is_busy { Span::ZERO } else { wake.since(self.parts.clock.now()) };
@@ -441,7 +420,7 @@ impl EventLoop {
             }
             Output::ReplicaStopped(stopped) => tracing::error!("{}", stopped.reason),
             Output::KeepSecret { from, secret } => self.keep_secret(now, from, &secret),
-            Output::Stop(reason) => return Err(Error::Stopped(reason)),
+            Output::Stop(why) => return Err(Error::Stopped(why.to_string())),
         }
         Ok(())
     }
@@ -566,17 +545,17 @@ impl EventLoop {
         while let Ok(Some(signal)) = self.parts.signals.read_signal() {
             if self.ending.is_some() {
                 tracing::info!("signal {}: ends at once", signal.ssi_signo);
-                self.ending = Some(Ending { until: now, why: Exit::Signal });
+                self.ending = Some(now);
                 continue;
             }
             tracing::info!("signal {}: hands over what it leads", signal.ssi_signo);
-            self.hand_over(now, Exit::Signal);
+            self.hand_over(now);
         }
     }
 
     /// Begins to end.
-    fn hand_over(&mut self, now: Time, why: Exit) {
-        self.ending = Some(Ending { until: now + HANDOVER_PATIENCE, why });
+    fn hand_over(&mut self, now: Time) {
+        self.ending = Some(now + HANDOVER_PATIENCE);
         let own = self.parts.server.id();
         let status = self.parts.server.status(now);
         let is_live = |id: &ServerId| status.peers.iter().any(|peer| peer.server == *id && peer.live);

@@ -2,7 +2,7 @@
 //!
 //! All clients live in one thread and one event loop, so that a single core can load a cluster.
 
-use machine::Time;
+use machine::nanos::Time;
 use store::protocol::{Answer, Error as RequestError};
 use workload::{Load, LoadConfig, Next, Script, Tally};
 

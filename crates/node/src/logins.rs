@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 
 use super::remote::RemoteHost;
 

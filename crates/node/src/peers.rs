@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use mio::{Token, Waker};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpUserTimeout;
@@ -183,9 +184,9 @@ impl Peers {
                 link.state = State::Pause(now);
                 return;
             }
-            let full = (PAUSE_MIN * (1 << link.failures.min(10))).min(PAUSE_MAX).as_ps();
+            let full = (PAUSE_MIN * (1 << link.failures.min(10))).min(PAUSE_MAX).as_ns();
             link.failures = link.failures.saturating_add(1);
-            let pause = Span::from_ps(full / 2 + (self.rng.fraction() * (full / 2) as f64) as u64);
+            let pause = Span::from_ns(full / 2 + (self.rng.fraction() * (full / 2) as f64) as u64);
             link.state = State::Pause(now + pause);
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::{Rng, ServerId};
 use mio::Poll;
 use mio::net::TcpListener;
 use nix::sys::signal::{SigSet, Signal};
@@ -23,7 +23,7 @@ use super::client::Client;
 use super::clock::{BootClock, random_bits};
 use super::descriptors::Shares;
 use super::disk::{self, Disk};
-use super::event_loop::{EventLoop, Exit, LoopParts};
+use super::event_loop::{EventLoop, LoopParts};
 use super::folder::{DataFolder, Joined, Joining, Started};
 use super::keepalive::notice_vanished;
 use super::secret::Secrets;
@@ -40,9 +40,6 @@ const JOIN_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// A cluster that is asked who it is, in passing, has so long to answer.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
-
-/// [`Time`] counts picoseconds in 64 bits, which is 213 days: a controller starts anew well before.
-pub const ROLLOVER_AFTER: Span = Span::from_secs(180 * 24 * 3_600);
 
 /// How a controller is run.
 #[derive(Clone, Debug)]
@@ -79,9 +76,6 @@ pub struct ControllerOptions {
     pub audit: Option<AuditOptions>,
     /// Certificates. Without them it listens on loopback only.
     pub tls: Option<TlsFiles>,
-    /// How long a process runs before it wants to be started anew ([`Exit::ClockRollover`]), at most [`ROLLOVER_AFTER`]. Servers differ by up to a
-    /// quarter of it, so that a cluster does not start anew as a whole.
-    pub rollover_after: Span,
     /// Bytes that it holds for clients and peers at most, beside its data; at least [`store::budget::MIN_BYTES`].
     pub memory_bytes: usize,
     /// Bytes of data that it may hold, if there is a bound.
@@ -107,14 +101,14 @@ pub struct Ready {
     pub restarted: bool,
 }
 
-/// Runs a controller until it has to end (SIGTERM, SIGINT), its clock is about to roll over, or it has to stop. It is to be called before any thread
+/// Runs a controller until it has to end (SIGTERM, SIGINT), or it has to stop. It is to be called before any thread
 /// is made: signals are taken for the whole process.
 ///
 /// `ready` is called once, when it listens.
 ///
 /// # Errors
 /// Whatever kept it from starting (nothing is lost or changed then, and nothing stays that was made for it), or [`Error::Stopped`].
-pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Exit, Error> {
+pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<(), Error> {
     check_name(&options.node)?;
     let signals = take_signals()?;
     let shares = Shares::take()?;
@@ -180,10 +174,7 @@ pub fn run(options: &ControllerOptions, ready: impl FnOnce(&Ready)) -> Result<Ex
     let disk = Disk::start(folder.path(), &waker, options.hasten)?;
     let audit = audit.map(|start| start(begun.server)).transpose()?;
     let (cluster, id) = (begun.cluster, begun.server);
-    let rollover_after = options.rollover_after.min(ROLLOVER_AFTER).as_ps();
-    let rollover_at = Time::ZERO + Span::from_ps(rollover_after - rollover_after / 64 * (id.0 % 16));
     let parts = LoopParts {
-        rollover_at,
         memory_bytes,
         poll,
         waker,
@@ -492,7 +483,7 @@ fn join(
             }
             Ok(other) => unreachable!("a request to join is not answered by {other:?}"),
             // The server that it replaces may be needed until another one of its shard is there again.
-            Err(Error::Request(error))
+            Err(Error::Request(error) | Error::Unreachable { error, .. })
                 if (error.is_transient() || matches!(error, RequestError::Needed(_))) && Instant::now() < give_up =>
             {
                 // It may have been carried out: the next start has to ask as the same server.
@@ -505,7 +496,9 @@ fn join(
                 }
                 tracing::warn!("asks {addresses} to join: {error}");
             }
-            Err(Error::Request(error)) => return Err(Error::Join { addresses, reason: error.to_string() }),
+            Err(Error::Request(error) | Error::Unreachable { error, .. }) => {
+                return Err(Error::Join { addresses, reason: error.to_string() });
+            }
             Err(error) => return Err(error),
         }
     }

@@ -46,7 +46,6 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[String]) -> Result<(
         token: None,
         audit: None,
         tls: None,
-        rollover_after: node::ROLLOVER_AFTER,
         memory_bytes: store::budget::DEFAULT_BYTES,
         quota_bytes: None,
         hasten: || {},
@@ -77,6 +76,6 @@ fn controller(name: &str, data: &str, listen: &str, rest: &[String]) -> Result<(
 }
 
 fn fixed_election_timeout(seconds: u64) -> placement::TimeoutConfig {
-    let span = machine::Span::from_secs(seconds);
+    let span = machine::nanos::Span::from_secs(seconds);
     placement::TimeoutConfig { min: span, max: span, fixed: Some(span) }
 }

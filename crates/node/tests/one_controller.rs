@@ -544,7 +544,8 @@ fn load_is_measured() {
     }
     let nobody = Client::connect(&["127.0.0.1:1".to_owned()], None).unwrap();
     let error = put(&nobody, 1, b"x", Duration::from_millis(300)).unwrap_err();
-    assert!(matches!(error, Error::Request(Refused::Timeout { timeout_ms: 300, .. })), "{error}");
+    assert!(matches!(error.request(), Some(Refused::Timeout { timeout_ms: 300, .. })), "{error}");
+    assert!(matches!(&error, Error::Unreachable { address, .. } if address == "127.0.0.1:1"), "{error:?}");
 }
 
 /// Says over TLS, with this certificate, to be a server; what it is told.

@@ -103,7 +103,7 @@ fn last_heartbeat() -> Envelope {
     let message: RaftMessage = decode(&bytes[store::protocol::FRAME_HEADER..]).unwrap();
     assert_eq!(message.term(), u64::MAX);
     let items = vec![Item::Raft { group: ShardId::META, message }];
-    Envelope { stamp: machine::Time::ZERO, echo: None, promise_ps: 0, items }
+    Envelope { stamp: machine::nanos::Time::ZERO, echo: None, promise: machine::nanos::Span::ZERO, items }
 }
 
 fn refused(controller: &Controller, reason: &str) -> u64 {

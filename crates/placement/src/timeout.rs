@@ -17,7 +17,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 
 /// What is used before anything was measured.
 pub const UNMEASURED: Span = Span::from_secs(1);
@@ -44,29 +45,29 @@ impl Default for Config {
     }
 }
 
-/// Round trips to a peer (RFC 6298, 2.2 and 2.3), in picoseconds.
+/// Round trips to a peer (RFC 6298, 2.2 and 2.3), in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct RoundTrip {
-    smoothed_ps: u64,
-    variation_ps: u64,
+    smoothed_ns: u64,
+    variation_ns: u64,
     heard: Time,
 }
 
 impl RoundTrip {
-    fn first(rtt_ps: u64, heard: Time) -> Self {
-        Self { smoothed_ps: rtt_ps, variation_ps: rtt_ps / 2, heard }
+    fn first(rtt_ns: u64, heard: Time) -> Self {
+        Self { smoothed_ns: rtt_ns, variation_ns: rtt_ns / 2, heard }
     }
 
-    fn sample(&mut self, rtt_ps: u64, now: Time) {
-        let off = self.smoothed_ps.abs_diff(rtt_ps);
-        self.variation_ps = self.variation_ps - self.variation_ps / 4 + off / 4;
-        self.smoothed_ps = self.smoothed_ps - self.smoothed_ps / 8 + rtt_ps / 8;
+    fn sample(&mut self, rtt_ns: u64, now: Time) {
+        let off = self.smoothed_ns.abs_diff(rtt_ns);
+        self.variation_ns = self.variation_ns - self.variation_ns / 4 + off / 4;
+        self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + rtt_ns / 8;
         self.heard = now;
     }
 
     /// What a round trip takes at most, nearly always.
-    fn bound_ps(&self) -> u64 {
-        self.smoothed_ps.saturating_add(self.variation_ps.saturating_mul(4))
+    fn bound_ns(&self) -> u64 {
+        self.smoothed_ns.saturating_add(self.variation_ns.saturating_mul(4))
     }
 }
 
@@ -80,14 +81,14 @@ pub struct ElectionTimeout {
     /// Servers that vote, this one too.
     voters: usize,
     peers: BTreeMap<ServerId, RoundTrip>,
-    current_ps: u64,
+    current_ns: u64,
 }
 
 impl ElectionTimeout {
     /// A server that knows of no peer yet. `min` above `max` is taken as `max`.
     pub fn new(config: Config) -> Self {
-        let current_ps = UNMEASURED.as_ps().min(config.max.as_ps()).max(config.min.as_ps().min(config.max.as_ps()));
-        Self { config, voters: 1, peers: BTreeMap::new(), current_ps }
+        let current_ns = UNMEASURED.as_ns().min(config.max.as_ns()).max(config.min.as_ns().min(config.max.as_ns()));
+        Self { config, voters: 1, peers: BTreeMap::new(), current_ns }
     }
 
     /// The size of the largest group that this server votes in, itself counted.
@@ -103,37 +104,37 @@ impl ElectionTimeout {
     /// A vote of `peer` would have taken `rtt`: there, on its disk, and back.
     pub fn sample(&mut self, now: Time, peer: ServerId, rtt: Span) {
         // Far above all bounds, and far below overflow.
-        let rtt_ps = rtt.as_ps().min(Span::from_secs(3_600).as_ps());
-        let least_ps = self.config.min.as_ps();
+        let rtt_ns = rtt.as_ns().min(Span::from_secs(3_600).as_ns());
+        let least_ns = self.config.min.as_ns();
         self.peers
             .entry(peer)
             .and_modify(|round_trip| {
                 // One outlier (a server that was stopped for a moment) shall not hold up elections for seconds; a network
                 // that has become slow says so again and again.
-                let believed_ps = round_trip.bound_ps().saturating_mul(OUTLIER).max(least_ps);
-                round_trip.sample(rtt_ps.min(believed_ps), now);
+                let believed_ns = round_trip.bound_ns().saturating_mul(OUTLIER).max(least_ns);
+                round_trip.sample(rtt_ns.min(believed_ns), now);
             })
-            .or_insert_with(|| RoundTrip::first(rtt_ps, now));
+            .or_insert_with(|| RoundTrip::first(rtt_ns, now));
         while self.peers.len() > PEERS_MAX {
             let oldest = self.peers.iter().min_by_key(|(id, it)| (it.heard, **id)).map(|(id, _)| *id);
             self.peers.remove(&oldest.expect("there are more than none"));
         }
-        self.current_ps = self.measured_ps(now);
+        self.current_ns = self.measured_ns(now);
     }
 
     /// The timeout that the round trips ask for now, within bounds.
-    fn measured_ps(&self, now: Time) -> u64 {
+    fn measured_ns(&self, now: Time) -> u64 {
         let live = self.peers.values().filter(|it| now.since(it.heard) < PEER_STALE_AFTER);
-        let mut bounds: Vec<u64> = live.map(RoundTrip::bound_ps).collect();
+        let mut bounds: Vec<u64> = live.map(RoundTrip::bound_ns).collect();
         bounds.sort_unstable();
         // With its own vote, a candidate needs `voters / 2` others. Fewer known: the slowest of them.
         let completes = (self.voters / 2).clamp(1, bounds.len().max(1)) - 1;
         let bound = bounds.get(completes).copied().unwrap_or(0);
-        bound.max(self.config.min.as_ps()).min(self.config.max.as_ps())
+        bound.max(self.config.min.as_ns()).min(self.config.max.as_ns())
     }
 
     /// The election timeout `T`; a follower draws its own from `[T, 2 T)`.
     pub fn current(&self) -> Span {
-        self.config.fixed.unwrap_or(Span::from_ps(self.current_ps))
+        self.config.fixed.unwrap_or(Span::from_ns(self.current_ns))
     }
 }

@@ -1,6 +1,7 @@
 //! The election timeout over measured round trips.
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use placement::ElectionTimeout;
 use placement::timeout::{Config, PEER_STALE_AFTER, UNMEASURED};
 

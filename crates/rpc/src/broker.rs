@@ -15,7 +15,8 @@ mod serving;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use tree::{Bytes, Path};
 
 pub use serving::RemoteCall;

@@ -1,6 +1,6 @@
 //! What can be set, and the bounds that cannot.
 
-use machine::Span;
+use machine::nanos::Span;
 
 /// Offers in one bucket at most.
 pub const OFFERS_MAX: usize = 4_096;

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use serde::{Deserialize, Serialize};
 use tree::Path;
 

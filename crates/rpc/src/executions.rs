@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{ServerId, Time};
+use machine::ServerId;
+use machine::nanos::Time;
 
 use crate::config::{EXECUTIONS_MAX, EXECUTIONS_PER_SERVER_MAX};
 use crate::seen::Seen;

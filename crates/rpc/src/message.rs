@@ -3,7 +3,8 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use serde::{Deserialize, Serialize};
 use tree::{Bytes, Path};
 
@@ -50,6 +51,7 @@ pub enum Message {
         /// What the procedure gets.
         input: Bytes,
         /// After this nobody waits for the answer.
+        #[serde(with = "machine::nanos::in_picoseconds")]
         timeout: Span,
     },
     /// How a call ended.
@@ -122,13 +124,41 @@ mod tests {
             btree_map(server(), bucket, 0..5).prop_map(|buckets| Message::Envelope { buckets }),
             (attempt(), any::<u64>(), "[a-z:]{0,9}", path(), bytes()).prop_map(
                 |(attempt, receiver, name, path, input)| {
-                    Message::Call { attempt, receiver, name, path, input, timeout: Span::from_ps(receiver) }
+                    Message::Call {
+                        attempt,
+                        receiver,
+                        name,
+                        path,
+                        input,
+                        timeout: Span::from_us(receiver % 1_000_000_000_000),
+                    }
                 }
             ),
             (attempt(), verdict).prop_map(|(attempt, verdict)| Message::Result { attempt, verdict }),
             attempt().prop_map(|attempt| Message::NotHere { attempt }),
             attempt().prop_map(|attempt| Message::Busy { attempt }),
         ]
+    }
+
+    #[test]
+    fn a_timeout_goes_over_the_wire_in_picoseconds() {
+        let attempt = AttemptId { incarnation: 2, sequence: 3 };
+        let call = |timeout| Message::Call {
+            attempt,
+            receiver: 4,
+            name: "a:b".into(),
+            path: None,
+            input: Bytes::from(Vec::new()),
+            timeout,
+        };
+        let written = |timeout| postcard::to_stdvec(&call(timeout)).expect("any message can be written");
+        let picoseconds = |ps: u64| postcard::to_stdvec(&ps).expect("a number can be written");
+        assert!(written(Span::from_secs(3)).ends_with(&picoseconds(3_000_000_000_000)));
+        // What lasts longer than 64 bits of them lasts for 213 days.
+        let century = written(Span::from_secs(3_155_760_000));
+        assert!(century.ends_with(&picoseconds(u64::MAX)));
+        let read: Message = postcard::from_bytes(&century).expect("what was written can be read");
+        assert_eq!(read, call(Span::from_ns(u64::MAX / 1_000)));
     }
 
     proptest! {

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{ServerId, Time, mix};
+use machine::nanos::Time;
+use machine::{ServerId, mix};
 use tree::Path;
 
 use crate::config::{ABSENT_MAX, CALLS_PER_SERVER_MAX, HINT_BYTES_MAX, HINT_NAMES_MAX, HINTS_MAX};

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Nano, Rng, ServerId};
 
 use crate::broker::{Broker, Context, RemoteCall};
 use crate::error::{Bound, Error, Loss};
@@ -261,7 +262,7 @@ impl Rpc {
     }
 }
 
-impl Control for Rpc {
+impl Control<Nano> for Rpc {
     type Input = Input;
     type Output = Output;
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use rpc::config::{
     CALLS_PER_SERVER_MAX, EXECUTIONS_MAX, EXECUTIONS_PER_SERVER_MAX, OFFERS_MAX, PAYLOAD_BYTES_MAX, SERVERS_MAX,
 };

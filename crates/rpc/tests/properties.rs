@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::net::{Faults, Net, PERFECT};
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use proptest::prelude::*;
 use rpc::{Call, CallId, Config, DeliveryId, Error, Input, Offer, Output, Path, ProviderId, Rpc};
 

@@ -20,7 +20,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::net::Net;
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use rpc::Path;
 use rpc::{Call, CallId, Config, DeliveryId, Input, Offer, Output, ProviderId};
 

@@ -5,7 +5,7 @@
 //! elections repeat: the published study found 1.19 / 3.80 / 6.24 s (least, mean, most). A timeout that follows the
 //! measured round trip does without.
 
-use machine::Span;
+use machine::nanos::Span;
 use placement::{Strategy, TimeoutConfig};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use sim::cluster::election::{self, Election};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use machine::Time;
+use machine::nanos::Time;
 use serde::Deserialize;
 use sim::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged, check};
 use sim::linearizability::{Limits, Operation, Outcome, Verdict};

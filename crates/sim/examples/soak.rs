@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use placement::Strategy;
 use store::protocol::{ClientMessage, Request, RequestBody, ServerMessage};
 use store::{ClientId, Config, Founding, Input, Output, RequestId, Server};
@@ -87,7 +88,7 @@ impl Soak {
                     // It reads at once: what waits for a client counts as held for it until the server hears otherwise.
                     self.server.handle(self.now, Input::Waiting { client, bytes: 0 });
                 }
-                Step::Do(Output::Stop(reason)) => panic!("{reason}"),
+                Step::Do(Output::Stop(why)) => panic!("{why}"),
                 Step::Do(_) => {}
             }
         }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use machine::Span;
+use machine::nanos::Span;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use sim::cluster::{Finding, Kind, Lies, Report, Scenario, run};
 use store::Bug;

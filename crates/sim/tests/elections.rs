@@ -1,7 +1,7 @@
 //! Elections where votes take longer to come back than 0.1 s: `cargo run --release -p heddle-sim --example elections` holds
 //! thousands, over other networks, too.
 
-use machine::Span;
+use machine::nanos::Span;
 use placement::{Strategy, TimeoutConfig};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use sim::cluster::election::{Election, hold};

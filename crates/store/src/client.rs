@@ -30,7 +30,8 @@ mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Control, Rng, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Nano, Rng};
 use tree::{Location, Path};
 
 use crate::protocol::{Answer, ClientMessage, Error, RequestBody, Response, ServerMessage, WATCHES_MAX, WatchEvents};
@@ -173,7 +174,7 @@ impl Client {
             self.begin(now, Origin::User(token), body, now + timeout, timeout);
             return;
         };
-        self.outputs.push_back(Output::Answer { token, result });
+        self.outputs.push_back(Output::Answer { token, result, unreachable: None });
     }
 
     /// Numbers a request, and sends it if the window allows.
@@ -301,7 +302,7 @@ impl Client {
             let address = pending.connection().and_then(|connection| self.endpoints.address(connection));
             let error = pending.no_answer(address.unwrap_or("the server"));
             self.leave(sequence);
-            self.retry(now, sequence, error);
+            self.retry(now, sequence, error, None);
         }
         if let Some(connection) = silent {
             self.outputs.push_back(Output::Disconnect(connection));
@@ -334,9 +335,10 @@ impl Client {
         self.outputs.push_back(Output::Send { connection, message: ClientMessage::Request(request) });
     }
 
-    /// An attempt came to nothing.
-    fn retry(&mut self, now: Time, sequence: u64, error: Error) {
+    /// An attempt came to nothing; `unreachable` is whom it did not reach, if that was why.
+    fn retry(&mut self, now: Time, sequence: u64, error: Error, unreachable: Option<String>) {
         let pending = self.pending.get_mut(&sequence).expect("it is pending");
+        pending.unreachable = unreachable;
         pending.attempt_failed(Some(&error));
         if self.config.single_attempt || (pending.is_in_doubt() && !pending.may_repeat()) {
             let error = pending.in_doubt(error);
@@ -376,8 +378,8 @@ impl Client {
             return Span::ZERO;
         }
         let doubled = self.config.backoff_min * (1 << (steps - 1).min(20));
-        let full = doubled.min(self.config.backoff_max).as_ps();
-        Span::from_ps(full / 2 + (self.rng.fraction() * (full / 2) as f64) as u64)
+        let full = doubled.min(self.config.backoff_max).as_ns();
+        Span::from_ns(full / 2 + (self.rng.fraction() * (full / 2) as f64) as u64)
     }
 
     /// A connection is lost, or could not be made.
@@ -398,7 +400,7 @@ impl Client {
             let pending = self.pending.get_mut(&sequence).expect("it is pending");
             let error = pending.connection_lost(&address, reason);
             // The endpoint is out for a while: there is no need to avoid it by name as well.
-            self.retry(now, sequence, error);
+            self.retry(now, sequence, error, Some(address.clone()));
         }
         self.keep_up(now);
     }
@@ -446,7 +448,7 @@ impl Client {
             Err(error) if error.is_transient() => {
                 // The failure of an attempt that was given up already says nothing of the present one.
                 if pending.is_on(connection) {
-                    self.retry(now, sequence, error);
+                    self.retry(now, sequence, error, None);
                 }
             }
             result => {
@@ -502,7 +504,10 @@ impl Client {
         self.timers.remove(&(pending.due, sequence));
         self.window.answered(sequence);
         match (pending.origin, result) {
-            (Origin::User(token), result) => self.outputs.push_back(Output::Answer { token, result }),
+            (Origin::User(token), result) => {
+                let unreachable = pending.unreachable.filter(|_| matches!(result, Err(Error::Timeout { .. })));
+                self.outputs.push_back(Output::Answer { token, result, unreachable });
+            }
             (Origin::Watch(token), Err(error)) => {
                 if self.watches.remove(&token).is_some() {
                     self.outputs.push_back(Output::WatchEnded { token, error });
@@ -568,7 +573,7 @@ impl Client {
     }
 }
 
-impl Control for Client {
+impl Control<Nano> for Client {
     type Input = Input;
     type Output = Output;
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::{ShardId, TimeoutConfig};
 
 use crate::planted::Planted;
@@ -112,7 +113,7 @@ impl Config {
     /// ticks, of which the first may be cut short; a tick is never shorter than the smallest election timeout allows.
     pub(crate) fn promise(&self) -> Span {
         let shortest = self.election.fixed.unwrap_or(self.election.min);
-        Span::from_ps(shortest.as_ps() / ELECTION_TICKS as u64 * (ELECTION_TICKS as u64 - 1))
+        shortest / ELECTION_TICKS as u64 * (ELECTION_TICKS as u64 - 1)
     }
 }
 
@@ -126,6 +127,6 @@ impl Reads {
     /// The same without [`LEASE_MAX`].
     pub(crate) fn lease_without_bound(self, promised: Span) -> Option<Span> {
         let Self::Lease { drift_per_mille } = self else { return None };
-        Some(Span::from_ps(promised.as_ps() / 1_000 * 1_000_u64.saturating_sub(2 * drift_per_mille)))
+        Some(promised / 1_000 * 1_000_u64.saturating_sub(2 * drift_per_mille))
     }
 }

@@ -18,7 +18,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{Control, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Nano};
 use tree::{Change, Condition, EventKind, Expect, LeaseId, Location, Path, PathError, Refusal, Transaction};
 
 use crate::protocol::{Answer, Consistency, Error, LIST_MAX, LeaseRequest, RequestBody, WatchEvents};
@@ -194,7 +195,7 @@ impl Contender {
     /// For how long the lease is certain, by this clock, when it was confirmed by a question of that time: a tenth less than
     /// it lives by the leader's clock, which may go faster.
     fn confirmed(&mut self, asked: Time) {
-        let certain = asked + Span::from_ps(self.contest.ttl.as_ps() / 10 * 9);
+        let certain = asked + self.contest.ttl / 10 * 9;
         self.valid_until = self.valid_until.max(certain);
     }
 
@@ -210,7 +211,7 @@ impl Contender {
     }
 
     fn lease(&mut self, errand: Errand, request: LeaseRequest) {
-        let timeout = Span::from_ps(self.contest.ttl.as_ps() / 2);
+        let timeout = self.contest.ttl / 2;
         self.ask(errand, RequestBody::Lease(request), timeout);
     }
 
@@ -234,7 +235,7 @@ impl Contender {
             return self.lose("its lease was not confirmed in time");
         }
         if now >= self.next_keep_alive {
-            self.next_keep_alive = now + Span::from_ps(self.contest.ttl.as_ps() / 4);
+            self.next_keep_alive = now + self.contest.ttl / 4;
             let home = self.contest.at.path.clone();
             let parts: Vec<Path> = self.parts.iter().cloned().collect();
             for (at, is_home) in core::iter::once((home, true)).chain(parts.into_iter().map(|path| (path, false))) {
@@ -304,7 +305,7 @@ impl Contender {
             Ok(_) => {
                 let asked = self.valid_until;
                 self.confirmed(asked);
-                self.next_keep_alive = now + Span::from_ps(self.contest.ttl.as_ps() / 4);
+                self.next_keep_alive = now + self.contest.ttl / 4;
                 self.stage = Stage::Entering;
                 self.next_list = now;
             }
@@ -423,7 +424,7 @@ impl Contender {
     }
 }
 
-impl Control for Contender {
+impl Control<Nano> for Contender {
     type Input = Input;
     type Output = Output;
 

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use tree::{LeaseId, Leases};
 
 /// So many leases are ended by one entry of the log at most.

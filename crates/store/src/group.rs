@@ -16,7 +16,8 @@ mod send;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use placement::ShardId;
 use raft::eraftpb::{Entry, HardState, Message};
 use raft::{RawNode, StateRole};
@@ -426,7 +427,7 @@ impl Group {
         let members = self.members();
         let others = members.voters.iter().chain(&members.voters_outgoing).filter(|id| **id != self.me.0);
         let patience = others.filter_map(|id| self.promises.get(&ServerId(*id))).min()?;
-        let half = Span::from_ps(patience.as_ps() / 2).max(BEATS_APART);
+        let half = (*patience / 2).max(BEATS_APART);
         (self.is_leader() && self.installing.is_none() && half < own).then(|| self.beaten + half)
     }
 

@@ -7,7 +7,7 @@
 //! lets a successor be elected at once (no lease for the rest of that term), and a voter that restarts and has forgotten
 //! its promise (it stays away from elections for as long; see `Server`).
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 
 use crate::group::{Asker, Effects};
 use crate::peer::PeerAnswer;
@@ -66,7 +66,7 @@ impl Lease {
         self.last_read > Time::ZERO
             && now.since(self.last_read) < RENEW_AFTER_READ
             && self.round.is_none()
-            && now + Span::from_ps(span.as_ps() / 2) >= self.until
+            && now + span / 2 >= self.until
     }
 
     pub(crate) fn wait(&mut self, asker: Asker) {

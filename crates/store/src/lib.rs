@@ -57,5 +57,5 @@ pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
 pub use planted::{Bug, Planted};
 pub use secret::Secret;
 pub use server::{
-    About, Caller, ClientId, Founding, Input, Membership, OpenError, Output, Party, Places, RequestId, Server,
+    About, Caller, ClientId, Founding, Input, Membership, OpenError, Output, Party, Places, RequestId, Server, Stop,
 };

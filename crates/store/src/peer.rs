@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time, in_picoseconds};
 use placement::ShardId;
 use serde::{Deserialize, Serialize};
 use tree::{LeaseId, Path};
@@ -24,15 +25,26 @@ const ENTRIES_MAX: usize = ENVELOPE_BYTES / 8;
 pub struct Envelope {
     /// The sender's clock when it sent this; comes back as `echo`.
     pub stamp: Time,
-    /// The stamp of the last envelope from the peer and how long ago it came, in picoseconds: a round trip measured.
-    pub echo: Option<(Time, u64)>,
-    /// For so long the sender refuses to elect another leader once it has heard the one there is: picoseconds of its clock. It is
-    /// in each envelope, so that it comes with every answer that a lease is built on.
-    pub promise_ps: u64,
+    /// Of the last envelope from the peer: a round trip measured.
+    pub echo: Option<Echo>,
+    /// For so long the sender refuses to elect another leader once it has heard the one there is, by its clock. It is in each envelope, so that it comes with
+    /// every answer that a lease is built on.
+    #[serde(with = "in_picoseconds")]
+    pub promise: Span,
     /// In order. On the wire they carry a checksum: Raft trusts its peers, and TCP's checksum alone lets one damaged
     /// segment in some millions through (Stone and Partridge, SIGCOMM 2000).
     #[serde(with = "checked")]
     pub items: Vec<Item>,
+}
+
+/// When an envelope was sent, and how long it has been here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    /// Its stamp.
+    pub stamp: Time,
+    /// How long ago it came.
+    #[serde(with = "in_picoseconds")]
+    pub delay: Span,
 }
 
 /// Items as bytes with their CRC-32.

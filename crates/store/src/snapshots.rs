@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::{Map, ShardId};
 use serde::{Deserialize, Serialize};
 

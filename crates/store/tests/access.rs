@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bed::{self, CLIENT, Cluster, Setup, location as at, path};
-use machine::{Rng, ServerId, Span};
+use machine::nanos::Span;
+use machine::{Rng, ServerId};
 use placement::access::{Credentials, Grant, Invitation, Operation, ROOT, Scope, Token};
 use placement::{AccessCommand, ShardId};
 use store::protocol::{Admin, Answer, Consistency, Error, LeaseRequest, RequestBody};

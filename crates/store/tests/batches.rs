@@ -1,6 +1,7 @@
 //! Group commit: what is proposed while a batch is under way goes with the next one.
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::ShardId;
 use store::Input;
 use store::peer::Item;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::bed::{self, CLIENT, Cluster, Member, Setup, address, location, path, put};
-use machine::{Control, Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Control, Rng, ServerId};
 use placement::{Command, ShardId};
 use store::peer::{Envelope, Item};
 use store::protocol::{Admin, Answer, ClientMessage, Error, RequestBody};
@@ -203,7 +204,7 @@ fn raw(kind: u32, term: u64, last: u64, context: &[u8], snapshot: Option<RawSnap
 }
 
 fn from(from: ServerId, items: Vec<Item>) -> Input {
-    Input::Peer { from, envelope: Envelope { stamp: Time::ZERO, echo: None, promise_ps: 0, items } }
+    Input::Peer { from, envelope: Envelope { stamp: Time::ZERO, echo: None, promise: Span::ZERO, items } }
 }
 
 impl Cluster {

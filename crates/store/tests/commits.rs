@@ -1,6 +1,7 @@
 //! When followers hear what is committed.
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::ShardId;
 use store::Input;
 use store::peer::Item;

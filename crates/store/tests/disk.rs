@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bed::{CLIENT, Cluster, Setup, put, recover};
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::{Command, Prefix, Replicas, ShardId, Strategy};
 use store::Input;
 use store::peer::Item;

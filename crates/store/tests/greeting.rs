@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::bed::{Cluster, Setup, put};
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::ShardId;
 use store::protocol::VERSION;
 use store::{Config, Secret};

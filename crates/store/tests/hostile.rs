@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::bed::message;
 use bytes::Bytes;
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use placement::{Replicas, ShardId};
 use store::message::{Kind, LogEntry, Members, RaftMessage, SnapshotMeta};
 use store::peer::{Ask, Envelope, Item, Leads, LeaseAsk, PeerAnswer};
@@ -137,7 +138,7 @@ impl Cluster {
                     node.disk.carry_out(&write).unwrap();
                     self.queue.push_back((id, Input::Written(write.id)));
                 }
-                Step::Do(Output::Stop(reason)) => self.stopped.push(reason),
+                Step::Do(Output::Stop(why)) => self.stopped.push(why.to_string()),
                 Step::Do(
                     Output::Client { .. }
                     | Output::Peers(_)
@@ -166,7 +167,7 @@ impl Cluster {
 
     /// Forged items reach a server, as if the liar had sent them.
     fn forge(&mut self, to: u64, items: Vec<Item>) {
-        let envelope = Envelope { stamp: self.now, echo: None, promise_ps: 0, items };
+        let envelope = Envelope { stamp: self.now, echo: None, promise: Span::ZERO, items };
         // As it comes from the network.
         let bytes = postcard::to_stdvec(&envelope).unwrap();
         let envelope = store::protocol::decode(&bytes).unwrap();

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::bed::{CLIENT, Cluster, Setup, location, path, text};
-use machine::{Control, ServerId, Span, Step};
+use machine::nanos::{Span, Step};
+use machine::{Control, ServerId};
 use placement::ShardId;
 use store::contender::{self, Contender, Contest};
 use store::protocol::{Admin, Answer, Consistency, Error, LeaseRequest, LeaseStatus, RequestBody};

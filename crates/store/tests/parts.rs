@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::bed::message;
 use bytes::Bytes;
-use machine::{ServerId, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 use serde::{Deserialize, Serialize};
 use store::message::{Kind, LogEntry, RaftMessage};
@@ -124,7 +125,7 @@ fn append(entries: usize, data: &Bytes) -> RaftMessage {
 }
 
 fn envelope(items: Vec<Item>) -> Envelope {
-    Envelope { stamp: Time::ZERO, echo: None, promise_ps: 0, items }
+    Envelope { stamp: Time::ZERO, echo: None, promise: Span::ZERO, items }
 }
 
 fn raft(message: RaftMessage) -> Item {

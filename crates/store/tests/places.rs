@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::bed::{Cluster, Invoked, location, put};
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::Strategy;
 use store::protocol::{Answer, ClientMessage, Consistency, Error, RequestBody};
 use store::{ClientId, Input, RequestId};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::bed::{Cluster, Setup, location, put, recover};
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::ShardId;
 use store::alarm::Kind;
 use store::protocol::{Admin, Answer, Error, RequestBody, VERSION};

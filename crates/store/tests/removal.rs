@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::bed::{self, Cluster, Setup, address, put};
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::{Command, Prefix, Replicas, ShardId};
 use store::protocol::{Admin, Answer, Error, RequestBody};
 

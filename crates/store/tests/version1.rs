@@ -4,7 +4,8 @@
 //! joined then; session 300.
 
 use machine::ServerId;
-use store::peer::Envelope;
+use machine::nanos::{Span, Time};
+use store::peer::{Echo, Envelope};
 use store::protocol::{
     Answer, Hello, Response, Role, ServerMessage, VERSION_MIN, Welcome, decode, encode_frame, spoken_by_refuser,
 };
@@ -48,7 +49,19 @@ fn greetings_are_understood_and_said_in_the_same_bytes() {
 fn envelopes_are_understood_and_said_in_the_same_bytes() {
     let envelope: Envelope = decode(ENVELOPE).unwrap();
     assert!(!envelope.items.is_empty());
+    assert_eq!(envelope.promise, Span::from_ms(90));
     assert_eq!(body(&envelope), ENVELOPE);
+}
+
+/// Servers count nanoseconds, and those of the first version picoseconds. A stamp is nobody's but its sender's, who gets it back.
+#[test]
+fn lengths_of_time_are_told_in_picoseconds() {
+    let echo = Some(Echo { stamp: Time::from_ns(7), delay: Span::from_us(5) });
+    let envelope = Envelope { stamp: Time::from_ns(9), echo, promise: Span::from_ms(90), items: Vec::new() };
+    let bytes = body(&envelope);
+    let (told, _) = postcard::take_from_bytes::<(u64, Option<(u64, u64)>, u64)>(&bytes).unwrap();
+    assert_eq!(told, (9, Some((7, 5_000_000)), 90_000_000_000));
+    assert_eq!(decode::<Envelope>(&bytes).unwrap(), envelope);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Clients under way: what each has asked, since when, and what it was told.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use store::protocol::{Answer, Consistency, Error, RequestBody};
 
 use crate::entry::{Input, Output};

@@ -1,6 +1,6 @@
 //! One operation, asked by many clients: as fast as they are answered, or at an even pace.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use store::protocol::{Answer, Consistency, Error};
 use tree::Path;
 

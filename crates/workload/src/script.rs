@@ -1,6 +1,6 @@
 //! How clients and whoever drives them talk.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use store::protocol::{Answer, Error, RequestBody};
 
 /// What a client does next.

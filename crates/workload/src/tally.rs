@@ -1,6 +1,6 @@
 //! How long requests took, and how many failed.
 
-use machine::Span;
+use machine::nanos::Span;
 
 /// Requests that came to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

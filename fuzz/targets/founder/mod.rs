@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Rng, ServerId, Time};
+use machine::nanos::Time;
+use machine::{Rng, ServerId};
 use store::{Config, Founding, Server};
 
 pub const CLUSTER: u64 = 1;

@@ -108,9 +108,6 @@ pub struct Controller {
     /// End when standard input is closed: with whoever started it
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
-    /// Start anew after so long: for tests of what happens twice a year
-    #[arg(long, hide = true, value_name = "SECONDS", default_value_t = 180 * 24 * 3_600, value_parser = clap::value_parser!(u64).range(1..=180 * 24 * 3_600))]
-    pub rollover_after: u64,
     #[command(flatten)]
     pub tls: Tls,
 }
@@ -155,18 +152,18 @@ pub enum ControllerCommand {
 }
 
 /// A time with a unit.
-fn span(text: &str) -> Result<machine::Span, String> {
+fn span(text: &str) -> Result<machine::nanos::Span, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let expected = || format!("`{text}` is no time: expected a whole number and us, ms or s, as in 100ms");
     let number: u64 = number.parse().map_err(|_| expected())?;
     let span = match unit {
-        "us" => machine::Span::from_us(number),
-        "ms" => machine::Span::from_ms(number),
-        "s" => machine::Span::from_secs(number),
+        "us" => machine::nanos::Span::from_us(number),
+        "ms" => machine::nanos::Span::from_ms(number),
+        "s" => machine::nanos::Span::from_secs(number),
         _ => return Err(expected()),
     };
-    let (least, most) = (machine::Span::from_ms(10), machine::Span::from_secs(600));
+    let (least, most) = (machine::nanos::Span::from_ms(10), machine::nanos::Span::from_secs(600));
     if span < least || span > most {
         return Err(format!("`{text}` is out of bounds: expected {least} to {most}"));
     }
@@ -211,7 +208,7 @@ fn election_timeout(text: &str) -> Result<placement::TimeoutConfig, String> {
 
 #[cfg(test)]
 mod tests {
-    use machine::Span;
+    use machine::nanos::Span;
 
     use super::*;
 

@@ -1,13 +1,11 @@
 //! `controller`: the daemon of the cluster, and its certificates.
 
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use machine::{ServerId, Span};
+use machine::ServerId;
 use miette::{Report, miette};
-use node::{AuditOptions, ControllerOptions, Exit, Ready, certificates, run};
+use node::{AuditOptions, ControllerOptions, Ready, certificates, run};
 use placement::Strategy;
 use serde_json::json;
 
@@ -56,32 +54,17 @@ pub fn controller(args: &Controller, format: Format) -> Result<(), Report> {
             keep: args.audit_keep,
         }),
         tls: args.tls.files(),
-        rollover_after: Span::from_secs(args.rollover_after),
         memory_bytes: args.memory,
         quota_bytes: args.quota.0,
         hasten: live::hasten,
     };
-    let end = run(&options, |ready| {
+    run(&options, |ready| {
         if args.until_stdin_closes {
             node::end_with_stdin();
         }
         announce(&options, ready, format);
     })
-    .map_err(explain)?;
-    match end {
-        Exit::Signal => Ok(()),
-        Exit::ClockRollover => Err(start_anew()),
-    }
-}
-
-/// Puts the same program in the place of this process, with the same arguments; returns only if that fails.
-fn start_anew() -> Report {
-    // Not by its path: the file may have been replaced by another version, which somebody may want to try first.
-    let error = Command::new("/proc/self/exe").args(std::env::args_os().skip(1)).exec();
-    miette!(
-        help = "start the controller again",
-        "it had to start anew, as it does twice a year, and could not: {error}"
-    )
+    .map_err(explain)
 }
 
 fn announce(options: &ControllerOptions, ready: &Ready, format: Format) {

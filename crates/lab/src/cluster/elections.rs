@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::{ClusterLoad, Operation};
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use node::{BootClock, Client};
 use store::client::ClientConfig;
 use store::protocol::{Answer, Consistency, Error};
@@ -83,7 +83,9 @@ impl Writer<'_> {
                 Ok(now)
             }
             Ok(other) => Err(format!("a write was answered by {other:?}")),
-            Err(node::Error::Request(error @ Error::Timeout { .. })) => Err(format!("nobody was elected: {error}")),
+            Err(error) if matches!(error.request(), Some(Error::Timeout { .. })) => {
+                Err(format!("nobody was elected: {error}"))
+            }
             Err(error) => Err(error.to_string()),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use machine::Time;
+use machine::nanos::Time;
 use node::{BootClock, Client};
 use sim::linearizability::entry;
 use sim::linearizability::{Limits, Operation, Outcome, Verdict};
@@ -216,7 +216,7 @@ fn effect(told: &Told, leaf: Leaf) -> Option<(Time, Option<Time>, Option<u64>)> 
 
 #[cfg(test)]
 mod tests {
-    use machine::Span;
+    use machine::nanos::Span;
     use workload::entry::Tagged;
 
     use super::*;

@@ -124,7 +124,7 @@ fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result
     let mode = if calm { Mode::InTurn } else { Mode::Contended };
     let first_entry = nodes.entries_used();
     let clock = BootClock::start();
-    let lasts = duration.max(load.faults_end());
+    let lasts = duration.max(load.faults_end()).into();
     let mut script = Script::new(load, mode, targets.len(), first_entry, (clock.now(), lasts));
     let tls = nodes.tls().cloned();
     let mut happened = Vec::new();

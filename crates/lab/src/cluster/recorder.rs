@@ -1,7 +1,7 @@
 //! What clients asked for, when, and what they were told.
 
 use fabric::Operation;
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use sim::linearizability::{History, Ticket};
 use workload::entry::{Input, Output};
 use workload::{Failures, Tally};

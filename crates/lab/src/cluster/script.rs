@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use fabric::{ClusterLoad, Operation};
-use machine::{Rng, Span, Time};
+use machine::Rng;
+use machine::nanos::{Span, Time};
 use sim::linearizability::Ticket;
 use store::protocol::{Answer, Consistency, Error, RequestBody};
 use workload::entry::{Action, Change, Condition, Expect, Input, Leaf};

@@ -5,7 +5,8 @@ use fabric::{
     Case, ClusterLoad, Controllers, ElectionEnd, ElectionTimeout, MessageDelay, Operation, Role, ShardPlan, Target,
     Work,
 };
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::{Strategy, TimeoutConfig};
 use sim::cluster::session::{Session, Setting};
 use sim::cluster::{Quality, Speed};
@@ -37,7 +38,7 @@ const PATIENCE: Span = Span::from_secs(600);
 pub(crate) fn run(
     case: &Case,
     controllers: &Controllers,
-    duration: Span,
+    duration: machine::Span,
     seed: u64,
 ) -> Result<(ClusterRecord, f64), String> {
     let Work::Cluster(load) = &case.work else { unreachable!("the run asks controllers") };
@@ -67,8 +68,11 @@ pub(crate) fn run(
 
 fn setting(controllers: &Controllers) -> Setting {
     let election = match controllers.election {
-        ElectionTimeout::Fixed(timeout) => TimeoutConfig { min: timeout, max: timeout, fixed: Some(timeout) },
-        ElectionTimeout::Measured { min, max } => TimeoutConfig { min, max, fixed: None },
+        ElectionTimeout::Fixed(timeout) => {
+            let timeout = timeout.into();
+            TimeoutConfig { min: timeout, max: timeout, fixed: Some(timeout) }
+        }
+        ElectionTimeout::Measured { min, max } => TimeoutConfig { min: min.into(), max: max.into(), fixed: None },
     };
     let strategy = if controllers.shards == ShardPlan::Distributed { Strategy::Distributed } else { Strategy::Single };
     Setting {
@@ -83,19 +87,22 @@ fn setting(controllers: &Controllers) -> Setting {
 
 fn quality(delay: Option<MessageDelay>) -> Quality {
     match delay {
-        Some(MessageDelay { min, mean }) => {
-            Quality { delay_min: min, delay_more: Span::from_ps(mean.as_ps() - min.as_ps()), ..QUALITY }
-        }
+        Some(MessageDelay { min, mean }) => Quality {
+            delay_min: min.into(),
+            delay_more: machine::Span::from_ps(mean.as_ps() - min.as_ps()).into(),
+            ..QUALITY
+        },
         None => QUALITY,
     }
 }
 
 fn settle(session: &mut Session, controllers: &Controllers) -> Result<(), String> {
-    let timeout = match controllers.election {
+    let timeout: Span = match controllers.election {
         ElectionTimeout::Fixed(timeout) => timeout,
         ElectionTimeout::Measured { max, .. } => max,
-    };
-    let within = TIMEOUT + Span::from_ns(timeout.as_ns() * 6);
+    }
+    .into();
+    let within = TIMEOUT + timeout * 6;
     let settled =
         session.wait(within, |session| session.is_settled() && session.leader(&container(CARS).path).is_some());
     settled.then_some(()).ok_or_else(|| format!("the simulated cluster has not settled within {within}"))
@@ -105,7 +112,7 @@ fn leader(session: &Session) -> Result<ServerId, String> {
     session.leader(&container(CARS).path).ok_or_else(|| "nobody leads the shard".to_owned())
 }
 
-fn ask(session: &mut Session, load: &ClusterLoad, duration: Span) -> Result<ClusterRecord, String> {
+fn ask(session: &mut Session, load: &ClusterLoad, duration: machine::Span) -> Result<ClusterRecord, String> {
     let leader = leader(session)?;
     let servers = session.running();
     let targets = match load.at {
@@ -114,7 +121,7 @@ fn ask(session: &mut Session, load: &ClusterLoad, duration: Span) -> Result<Clus
         Role::Any => servers,
     };
     let begun = session.now();
-    let mut script = Script::new(load, Mode::InTurn, targets.len(), 0, (begun, duration));
+    let mut script = Script::new(load, Mode::InTurn, targets.len(), 0, (begun, duration.into()));
     session.drive(load.clients as usize, &targets, &mut script)?;
     let (mut recorder, _) = script.finish(session.now());
     history::read_all(&mut At { session, server: leader }, &mut recorder)?;

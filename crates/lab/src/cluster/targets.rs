@@ -1,7 +1,7 @@
 //! Which nodes the clients connect to.
 
 use fabric::{ClusterLoad, Role};
-use machine::Span;
+use machine::nanos::Span;
 use node::Target;
 use store::client::ClientConfig;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use machine::Time;
+use machine::nanos::Time;
 use mio::net::TcpStream;
 use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable, request_sequence};
 

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use machine::{Control, Time};
+use machine::Control;
+use machine::nanos::Time;
 use placement::access::Credentials;
 use store::protocol::{ClientMessage, Response, ServerMessage, Token};
 use store::{About, Caller, ClientId, Input, RequestId};

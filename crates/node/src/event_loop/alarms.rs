@@ -1,6 +1,7 @@
 //! Alarms in the log of the process: when they begin, and when they are over.
 
-use machine::{ServerId, Time};
+use machine::ServerId;
+use machine::nanos::Time;
 use placement::ShardId;
 use store::alarm::{Alarm, Kind};
 

@@ -14,7 +14,8 @@
 //! Without TLS both look up whose process the other is, since another user may wait where a server is expected as well as he may
 //! connect. A peer of version 1 is answered `Accepted` instead, while the map's protocol is 1. Decision 13 has the reasons.
 
-use machine::{Control, ServerId, Time};
+use machine::nanos::Time;
+use machine::{Control, ServerId};
 use mio::Token;
 use placement::Map;
 use store::protocol::{

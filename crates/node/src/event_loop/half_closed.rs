@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use machine::{Control, Span, Time};
+use machine::Control;
+use machine::nanos::{Span, Time};
 use mio::Token;
 use store::Input;
 

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use machine::{Control, ServerId, Time};
+use machine::nanos::Time;
+use machine::{Control, ServerId};
 use mio::Token;
 use store::budget::Kind as Held;
 use store::peer::Envelope;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use machine::Time;
+use machine::nanos::Time;
 use mio::Token;
 
 use super::{EventLoop, Kind};
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn part(token: usize, holder: Holder, bytes: usize) -> Part {
-        Part { token: Token(token), holder, since: Time::from_ps(token as u64), bytes }
+        Part { token: Token(token), holder, since: Time::from_ns(token as u64), bytes }
     }
 
     fn host(last: u8) -> Holder {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 
 /// Refusals that are logged in one [`PERIOD`]; the others are only counted.
 const LOGGED_MAX: u64 = 20;

@@ -14,7 +14,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use machine::{Control, Time};
+use machine::Control;
+use machine::nanos::Time;
 use mio::Token;
 use store::protocol::{Hello, decode, decode_client};
 use store::{About, Input};

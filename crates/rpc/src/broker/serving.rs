@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use tree::{Bytes, Path};
 
 use super::{Broker, Context, bounded};

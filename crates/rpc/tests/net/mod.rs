@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use rpc::{Config, DeliveryId, Input, Message, Output, ProviderId, Rpc};
 
 /// What the network does to a message.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use placement::Command;
 use store::ClientId;
 use store::protocol::{Admin, Answer, ClientMessage, Error, Request, RequestBody, ServerMessage};

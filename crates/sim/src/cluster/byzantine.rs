@@ -10,10 +10,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use placement::ShardId;
 use store::message::{Kind, LogEntry, Members, RaftMessage, SnapshotMeta};
-use store::peer::{Ask, Envelope, Item, Leads, PeerAnswer};
+use store::peer::{Ask, Echo, Envelope, Item, Leads, PeerAnswer};
 use store::snapshots::Chunk;
 
 /// What a liar says.
@@ -125,9 +126,9 @@ impl Byzantine {
         }
         envelope.items = items;
         match self.rng.below(10) {
-            0 => envelope.promise_ps = 0,
-            1 => envelope.echo = Some((Time::ZERO, 0)),
-            2 => envelope.echo = Some((now, u64::MAX)),
+            0 => envelope.promise = Span::ZERO,
+            1 => envelope.echo = Some(Echo { stamp: Time::ZERO, delay: Span::ZERO }),
+            2 => envelope.echo = Some(Echo { stamp: now, delay: Span::from_ns(u64::MAX) }),
             3 => envelope.stamp = Time::NEVER,
             _ => {}
         }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use store::ClientId;
 use store::protocol::{Answer, ClientMessage, Consistency, Error, Request, RequestBody, Response, ServerMessage};
 use tree::Refusal;

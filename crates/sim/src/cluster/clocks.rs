@@ -1,6 +1,6 @@
 //! The clock of one server: monotone, of its own speed, perhaps jumping ahead.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 
 /// Parts per million that are a whole.
 const WHOLE: i128 = 1_000_000;
@@ -31,8 +31,8 @@ impl Clock {
 
     /// What it shows at a moment.
     pub fn shows(&self, at: Time) -> Time {
-        let passed = i128::from(at.since(self.since.0).as_ps());
-        self.since.1 + Span::from_ps((passed * self.speed() / WHOLE) as u64)
+        let passed = i128::from(at.since(self.since.0).as_ns());
+        self.since.1 + Span::from_ns((passed * self.speed() / WHOLE) as u64)
     }
 
     /// The first moment at which it shows `local` or more; never if it doesn't.
@@ -40,9 +40,9 @@ impl Clock {
         if local == Time::NEVER {
             return Time::NEVER;
         }
-        let ahead = i128::from(local.since(self.since.1).as_ps());
+        let ahead = i128::from(local.since(self.since.1).as_ns());
         let passed = (ahead * WHOLE + self.speed() - 1) / self.speed();
-        self.since.0 + Span::from_ps(passed.min(i128::from(u64::MAX)) as u64)
+        self.since.0 + Span::from_ns(passed.min(i128::from(u64::MAX)) as u64)
     }
 
     /// Changes its speed.
@@ -79,12 +79,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_moment_is_the_first(offset in 0..1_u64 << 50, drift in -500_000..1_000_000_i32, local in 0..1_u64 << 52) {
-            let clock = Clock::new(Span::from_ps(offset), drift);
-            let local = Time::from_ps(local);
+            let clock = Clock::new(Span::from_ns(offset), drift);
+            let local = Time::from_ns(local);
             let moment = clock.moment_of(local);
             prop_assert!(clock.shows(moment) >= local);
             if moment > Time::ZERO {
-                prop_assert!(clock.shows(Time::from_ps(moment.as_ps() - 1)) < local);
+                prop_assert!(clock.shows(Time::from_ns(moment.as_ns() - 1)) < local);
             }
         }
     }

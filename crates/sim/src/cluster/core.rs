@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Calendar, Rng, ServerId, Span, Time};
+use machine::nanos::{Calendar, Span, Time};
+use machine::{Rng, ServerId};
 use placement::ShardId;
 use store::peer::Envelope;
 use store::protocol::{ClientMessage, FRAME_HEADER, FRAME_MAX, FrameError, ServerMessage};
 use store::status::RaftRole;
-use store::{ClientId, Input, Output, RequestId};
+use store::{ClientId, Input, Output, RequestId, Stop};
 use wal::Lane;
 
 use super::byzantine::Byzantine;
@@ -133,9 +134,9 @@ impl Core {
         Span::from_us(u64::from(low) * 1_000 + u64::from(self.rng.below((high - low).max(1) * 1_000)))
     }
 
-    /// A machine with an empty disk, its clock a little off.
+    /// A machine with an empty disk, whose process has run for up to 273 years: how long must make no difference.
     pub fn new_node(&mut self, id: ServerId, members: BTreeMap<ServerId, String>) -> Node {
-        let offset = Span::from_ms(u64::from(self.rng.below(100_000)));
+        let offset = Span::from_secs(u64::from(self.rng.below(100_000)) * 24 * 3_600);
         let clock = Clock::new(offset, self.drift());
         let rng = self.rng.fork(id.0 << 8);
         Node::new(id, clock, Disk::new(self.scenario.speed, rng.fork(1)), members, rng.fork(2))
@@ -267,7 +268,7 @@ impl Core {
                 let (server, shard) = (from.0, stopped.shard.0);
                 self.found(Finding::ReplicaStopped { server, shard, reason: stopped.reason });
             }
-            Output::Stop(reason) => self.stopped(from, &reason),
+            Output::Stop(why) => self.stopped(from, &why),
         }
     }
 
@@ -295,15 +296,16 @@ impl Core {
     }
 
     /// The server has said that it must stop. Whoever runs it starts it again, unless it was removed.
-    fn stopped(&mut self, id: ServerId, reason: &str) {
-        self.note(|| format!("server {id} stops itself: {reason}"));
+    fn stopped(&mut self, id: ServerId, why: &Stop) {
+        self.note(|| format!("server {id} stops itself: {why}"));
+        let is_needless = matches!(why, Stop::NoMember(_));
         let is_member = self.map().is_some_and(|map| map.members().contains_key(&id));
-        if self.byzantine.is_some() && is_member && reason.contains("no member") {
+        if self.byzantine.is_some() && is_member && is_needless {
             self.found(Finding::TalkedOut { server: id.0 });
         }
         self.stop(id, false);
         if let Some(node) = self.nodes.get_mut(&id).filter(|node| node.is_leaving) {
-            node.is_gone |= reason.contains("no member");
+            node.is_gone |= is_needless;
         }
         let span = self.between_ms(100, 800);
         self.after(span, Event::Restart(id));

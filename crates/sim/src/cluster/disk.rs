@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use machine::{Rng, Span, Time};
+use machine::Rng;
+use machine::nanos::{Span, Time};
 use wal::{DiskError, Lane, MemoryDisk, Write};
 
 /// How fast a disk is.

@@ -1,6 +1,6 @@
 //! One election in simulation: how long it takes from a leader's death until another leads.
 
-use machine::Span;
+use machine::nanos::Span;
 use tree::Path;
 
 use super::session::{Session, Setting};

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Control, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, ServerId};
 use store::ClientId;
 use store::contender::{Contender, Contest, Input, Output};
 use store::protocol::{Answer, ClientMessage, Error, Request, RequestBody, ServerMessage};

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{Rng, ServerId, Span, Time};
+use machine::nanos::{Span, Time};
+use machine::{Rng, ServerId};
 use placement::{Command, Prefix, Replicas, ShardId};
 use store::protocol::Admin;
 

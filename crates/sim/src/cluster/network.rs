@@ -1,7 +1,8 @@
 //! The network between servers and clients: messages are delayed, lost, doubled, overtaken, and cut off in one direction
 //! or both.
 
-use machine::{Rng, ServerId, Span};
+use machine::nanos::Span;
+use machine::{Rng, ServerId};
 
 /// How the network behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! What to simulate.
 
-use machine::{Rng, Span};
+use machine::Rng;
+use machine::nanos::Span;
 use placement::{Strategy, TimeoutConfig};
 use store::Reads;
 

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::{Strategy, TimeoutConfig};
 use store::protocol::{Answer, ClientMessage, Error, Request, RequestBody, ServerMessage};
 use store::status::RaftRole;

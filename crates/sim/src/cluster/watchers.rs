@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use placement::ShardId;
 use store::ClientId;
 use store::protocol::{Answer, ClientMessage, Request, RequestBody, ServerMessage, WatchEvents};

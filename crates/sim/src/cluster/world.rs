@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 use store::status::{GroupStatus, RaftRole};
 use store::{Founding, Membership};

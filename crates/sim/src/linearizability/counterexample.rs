@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use machine::Time;
+use machine::nanos::Time;
 
 use super::Model;
 use super::search::{Call, Search, SearchResult};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::Time;
+use machine::nanos::Time;
 
 use super::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
 use super::{Operation, Outcome};

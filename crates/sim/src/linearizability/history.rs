@@ -1,6 +1,6 @@
 //! What clients asked for, when, and the answers that they got.
 
-use machine::Time;
+use machine::nanos::Time;
 
 /// One operation of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@
 
 use std::hash::Hash;
 
-use machine::Time;
+use machine::nanos::Time;
 
 use super::Model;
 use super::seen::{Seen, digest, token};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 
 use super::ConnectionId;
 

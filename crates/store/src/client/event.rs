@@ -1,6 +1,6 @@
 //! What goes into a client and what comes out of it.
 
-use machine::Span;
+use machine::nanos::Span;
 use tree::Path;
 
 use crate::protocol::{Answer, ClientMessage, Error, RequestBody, ServerMessage, WatchEvents};
@@ -87,6 +87,8 @@ pub enum Output {
         token: u64,
         /// What came of it.
         result: Result<Answer, Error>,
+        /// If it has timed out since a server could not be reached: that server's address.
+        unreachable: Option<String>,
     },
     /// Something happened below a watched path.
     Event {

@@ -1,6 +1,6 @@
 //! A request that has no answer yet.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use tree::{Change, Path};
 
 use super::ConnectionId;
@@ -68,6 +68,8 @@ pub(super) struct Pending {
     pub preferred: Option<String>,
     /// What the last attempt came to.
     pub last_error: Option<Error>,
+    /// Whose connection that was, if it was lost or could not be made.
+    pub unreachable: Option<String>,
     /// An attempt was sent of which nobody has said that it came to nothing.
     is_in_doubt: bool,
 }
@@ -86,6 +88,7 @@ impl Pending {
             avoid: None,
             preferred: None,
             last_error: None,
+            unreachable: None,
             is_in_doubt: false,
         }
     }
@@ -179,7 +182,7 @@ impl Pending {
         let span = first * (1 << self.attempts.min(DOUBLINGS_MAX));
         match &self.body {
             // The servers try providers one after another: they need the time.
-            RequestBody::Call { idempotent: true, .. } => Some(span.max(Span::from_ps(self.timeout.as_ps() / 2))),
+            RequestBody::Call { idempotent: true, .. } => Some(span.max(self.timeout / 2)),
             RequestBody::Call { .. } => None,
             _ => Some(span),
         }

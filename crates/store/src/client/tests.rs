@@ -22,6 +22,8 @@ struct Bed {
     sent: VecDeque<(ConnectionId, Request)>,
     replies: Vec<(ConnectionId, u64)>,
     answers: BTreeMap<u64, Result<Answer, Error>>,
+    /// Of requests that have timed out: whom they did not reach.
+    unreachable: BTreeMap<u64, String>,
     other: Vec<Output>,
     /// Connections come up at once.
     connects: bool,
@@ -38,6 +40,7 @@ impl Bed {
             sent: VecDeque::new(),
             replies: Vec::new(),
             answers: BTreeMap::new(),
+            unreachable: BTreeMap::new(),
             other: Vec::new(),
             connects: true,
             cluster: CLUSTER,
@@ -70,7 +73,8 @@ impl Bed {
                 Step::Do(Output::Disconnect(connection)) => {
                     assert!(self.open.remove(&connection).is_some());
                 }
-                Step::Do(Output::Answer { token, result }) => {
+                Step::Do(Output::Answer { token, result, unreachable }) => {
+                    self.unreachable.extend(unreachable.map(|address| (token, address)));
                     assert!(self.answers.insert(token, result).is_none(), "request {token} is answered twice");
                 }
                 Step::Do(other) => self.other.push(other),
@@ -203,6 +207,7 @@ fn a_deadline_holds_when_nobody_is_there() {
     let text = bed.answers[&1].as_ref().unwrap_err().to_string();
     assert!(text.starts_with("no answer within 500 ms: the connection to "), "{text}");
     assert!(text.ends_with("connection refused"), "{text}");
+    assert!(ENDPOINTS.contains(&bed.unreachable[&1].as_str()), "{:?}", bed.unreachable);
     assert_eq!(bed.client.outstanding(), 0);
     // Some pauses, not a connection each instant.
     assert!(bed.client.endpoints.connection(0, bed.now).0.0 < 60);

@@ -5,7 +5,7 @@
 //! as long as two writes to this server's own disk take, and a tenth of a second at most: to wait longer saves little.
 
 use bytes::Bytes;
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 use raft::eraftpb::{Entry, Message, MessageType};
 

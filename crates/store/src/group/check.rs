@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Time};
+use machine::ServerId;
+use machine::nanos::Time;
 use raft::eraftpb::{ConfChangeType, Entry, EntryType};
 use raft::{INVALID_ID, StateRole};
 
@@ -217,7 +218,7 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use machine::Span;
+    use machine::nanos::Span;
 
     use super::*;
 

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 
 use super::{Asker, Effects, Group};

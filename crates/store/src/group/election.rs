@@ -2,7 +2,8 @@
 //!
 //! raft-rs decides about votes; its own clock and randomness are not used (decision 6). What is here touches no vote.
 
-use machine::{Rng, ServerId, Time};
+use machine::nanos::Time;
+use machine::{Rng, ServerId};
 use raft::StateRole;
 
 use super::Group;

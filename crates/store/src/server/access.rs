@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use placement::access::{Credentials, Identity, Need, Operation};
 use placement::{AccessCommand, ShardId};
 use tree::{Change, Condition, Datastore, Location, Path};

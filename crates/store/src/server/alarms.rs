@@ -1,6 +1,6 @@
 //! How much data there may be, and what this server thinks that somebody should look at.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use tree::Command;
 
 use super::Server;

@@ -3,7 +3,7 @@
 //! Keeping it costs nothing at first: content is shared until it changes. What has been written since the moment is what
 //! the backup keeps alive, and is counted as held for its client.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 use tree::State;
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use machine::{Control, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, ServerId};
 use tree::Path;
 
 use super::{About, Asked, ClientId, Server};

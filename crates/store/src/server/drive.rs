@@ -1,7 +1,8 @@
 //! Carrying operations out: at the replica here if that is the leader, else by asking the leader.
 
 use bytes::Bytes;
-use machine::{ServerId, Time};
+use machine::ServerId;
+use machine::nanos::Time;
 use placement::ShardId;
 use tree::Path;
 

@@ -14,11 +14,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 
 use super::operations::{Origin, Route, Task};
-use super::{Output, Server};
+use super::{Output, Server, Stop};
 use crate::Secret;
 use crate::peer::Item;
 use crate::protocol::{VERSION, VERSION_MIN};
@@ -167,7 +168,7 @@ impl Server {
             2 * agreeing > all
         };
         if self.groups.values().filter(|group| group.applied() > 0).all(agree) {
-            self.stop(format!("server {me} was removed from the cluster: its data folder may be deleted"));
+            self.stop(Stop::Removed(me));
         }
     }
 }

@@ -164,6 +164,20 @@ pub enum Output {
         /// The secret that the servers share.
         secret: crate::Secret,
     },
-    /// This server must stop: it was removed from the cluster, or its disk failed. The text says what to do.
-    Stop(String),
+    /// This server must stop.
+    Stop(Stop),
+}
+
+/// Why a server must stop. The text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// No group needs it any more.
+    #[error("server {0} is no member of the cluster any more: its data folder may be deleted")]
+    NoMember(ServerId),
+    /// Others say that they do not know it.
+    #[error("server {0} was removed from the cluster: its data folder may be deleted")]
+    Removed(ServerId),
+    /// Its log has failed.
+    #[error("{0}")]
+    Log(String),
 }

@@ -1,6 +1,6 @@
 //! Leases of the data, at their shard's leader: kept alive, looked at, ended when their time is over.
 
-use machine::Time;
+use machine::nanos::Time;
 use placement::{Map, Phase, ShardId};
 use tree::{Command, LeaseId, Path, Refusal, SessionId, State};
 

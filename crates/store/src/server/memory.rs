@@ -1,6 +1,6 @@
 //! What this server holds for others ([`crate::budget`]), and what it says when that is too much.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use serde::Serialize;
 
 use super::operations::{Operation, Origin};

@@ -50,12 +50,13 @@ mod watches;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Nano, Rng, ServerId};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
 
 pub use access::Caller;
 pub use greeting::Membership;
-pub use io::{About, ClientId, Input, Output, RequestId};
+pub use io::{About, ClientId, Input, Output, RequestId, Stop};
 pub use open::{Founding, OpenError};
 pub use places::{Party, Places};
 
@@ -176,7 +177,7 @@ pub struct Server {
     stopped: bool,
 }
 
-impl Control for Server {
+impl Control<Nano> for Server {
     type Input = Input;
     type Output = Output;
 
@@ -283,8 +284,8 @@ impl Server {
 
     /// Raft's clock: as many ticks as are due. After a pause of a whole timeout none: what came meanwhile is to be heard first.
     fn tick(&mut self, now: Time) {
-        let tick = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64);
-        let stood_still = now >= self.next_tick + Span::from_ps(tick.as_ps() * ELECTION_TICKS as u64);
+        let tick = self.timeout.current() / ELECTION_TICKS as u64;
+        let stood_still = now >= self.next_tick + tick * ELECTION_TICKS as u64;
         if stood_still && !self.config.planted.has(Bug::TicksAfterInput) {
             self.next_tick = now + tick;
             return;
@@ -304,7 +305,7 @@ impl Server {
         if now < self.next_beat {
             return;
         }
-        let own = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64 * HEARTBEAT_TICKS as u64);
+        let own = self.timeout.current() / ELECTION_TICKS as u64 * HEARTBEAT_TICKS as u64;
         // Timeouts, voters and their promises may change meanwhile.
         self.next_beat = now + UPKEEP;
         for (id, group) in &mut self.groups {
@@ -449,8 +450,8 @@ impl Server {
         self.peers.statuses(now, self.timeout.current())
     }
 
-    fn stop(&mut self, reason: String) {
-        self.outputs.push_back(Output::Stop(reason));
+    fn stop(&mut self, why: Stop) {
+        self.outputs.push_back(Output::Stop(why));
         self.stopped = true;
     }
 }

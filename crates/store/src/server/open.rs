@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{Rng, ServerId, Time};
+use machine::nanos::Time;
+use machine::{Rng, ServerId};
 use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
 use tree::bounded::Entries;
 

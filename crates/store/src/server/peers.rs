@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 use tree::bounded::Entries;
 
@@ -10,7 +11,7 @@ use super::{DISK_BACKLOG_MAX, Output, Server};
 use crate::budget::{Kind, Owner};
 use crate::group::{Asker, Effects, Group, Miss};
 use crate::message::{COMMAND_ENTRIES_MAX, RaftMessage};
-use crate::peer::{Ask, ENVELOPE_BYTES, Envelope, ITEMS_MAX, Item, Leads, PeerAnswer};
+use crate::peer::{Ask, ENVELOPE_BYTES, Echo, Envelope, ITEMS_MAX, Item, Leads, PeerAnswer};
 use crate::protocol::{Consistency, Error, FRAME_MAX};
 use crate::status::{PeerStatus, Refused};
 
@@ -229,7 +230,7 @@ impl Server {
         }
         let peer = self.peers.all.entry(from).or_default();
         let before = peer.promise.map(|(promise, _)| promise);
-        let promise = peer.note_promise(now, Span::from_ps(envelope.promise_ps));
+        let promise = peer.note_promise(now, envelope.promise);
         if before != Some(promise) {
             for group in self.groups.values_mut() {
                 group.note_promise(from, promise);
@@ -238,8 +239,10 @@ impl Server {
         peer.heard = Some(now);
         peer.stamp = Some((envelope.stamp, now));
         // An answer to what was sent before a restart measures nothing, and says nothing of who lives now.
-        if let Some((sent, delay_ps)) = envelope.echo.filter(|(sent, _)| (self.opened..=now).contains(sent)) {
-            let round_trip = Span::from_ps(now.since(sent).as_ps().saturating_sub(delay_ps));
+        if let Some(Echo { stamp: sent, delay }) =
+            envelope.echo.filter(|echo| (self.opened..=now).contains(&echo.stamp))
+        {
+            let round_trip = now.since(sent + delay);
             peer.round_trip = Some(round_trip);
             peer.answered = peer.answered.max(Some(sent));
             // What was on its way while this server stood still says nothing of the network.
@@ -466,7 +469,7 @@ impl Server {
 
     /// Everything that has gathered, one envelope a peer.
     pub(super) fn flush_peers(&mut self, now: Time) {
-        let promise_ps = self.config.promise().as_ps();
+        let promise = self.config.promise();
         for (to, peer) in &mut self.peers.all {
             peer.bytes = 0;
             peer.out_of.clear();
@@ -475,9 +478,9 @@ impl Server {
                 peer.items.clear();
                 continue;
             }
-            let echo = peer.stamp.map(|(stamp, came)| (stamp, now.since(came).as_ps()));
+            let echo = peer.stamp.map(|(stamp, came)| Echo { stamp, delay: now.since(came) });
             for part in cut(std::mem::take(&mut peer.items), &mut self.counters.malformed) {
-                let envelope = Envelope { stamp: now, echo, promise_ps, items: part };
+                let envelope = Envelope { stamp: now, echo, promise, items: part };
                 self.outputs.push_back(Output::Peer { to: *to, envelope });
             }
         }
@@ -532,11 +535,12 @@ fn is_command(shard: ShardId, data: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use machine::{ServerId, Span, Time};
+    use machine::ServerId;
+    use machine::nanos::{Span, Time};
     use placement::ShardId;
     use tree::{Location, Path, Refusal, SessionId, SessionRecord};
 
-    use super::{Ask, Envelope, Error, ITEM_BYTES_MAX, Item, PeerAnswer, cut};
+    use crate::peer::{Ask, ENVELOPE_BYTES, Echo, Envelope, ITEMS_MAX, Item, Leads, PeerAnswer};
     use crate::protocol::{Answer, encode_frame};
     use crate::read::{Read, ReadResult};
 
@@ -575,8 +579,9 @@ mod tests {
         for part in &parts {
             let items = part.clone();
             let weight: usize = items.iter().map(Item::weight).sum();
-            let echo = Some((Time::NEVER, u64::MAX));
-            let envelope = Envelope { stamp: Time::NEVER, echo, promise_ps: u64::MAX, items };
+            let longest = Span::from_ns(u64::MAX);
+            let echo = Some(Echo { stamp: Time::NEVER, delay: longest });
+            let envelope = Envelope { stamp: Time::NEVER, echo, promise: longest, items };
             let mut frame = Vec::new();
             encode_frame(&envelope, &mut frame).expect("an envelope fits a frame");
             assert!(frame.len() < weight + 128, "{} bytes were taken for {weight}", frame.len());

@@ -10,7 +10,7 @@
 //! [`log_disk_bytes`](crate::Config::log_disk_bytes) of log, with a little more while snapshots are written: at most the
 //! content three times and 256 MiB. If the disk cannot follow, writes are refused before it is more.
 
-use machine::{Span, Time};
+use machine::nanos::{Span, Time};
 use placement::ShardId;
 
 use super::Server;

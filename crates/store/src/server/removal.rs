@@ -14,7 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::{Command, ShardId};
 
 use super::Server;

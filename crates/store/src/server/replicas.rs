@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::{Map, ShardId, membership};
 
-use super::{DISK_BACKLOG_MAX, Output, Server, UPKEEP};
+use super::{DISK_BACKLOG_MAX, Output, Server, Stop, UPKEEP};
 use crate::budget::{Kind, Owner};
 use crate::content::{Content, Reader};
 use crate::group::{Effects, Group, Opening};
@@ -349,7 +350,7 @@ impl Server {
         }
         let needed = |group: &Group| group.applied() > 0 && !(group.id == ShardId::META && self.out_of_meta);
         if !self.groups.values().any(needed) {
-            self.stop(format!("server {me} is no member of the cluster any more: its data folder may be deleted"));
+            self.stop(Stop::NoMember(me));
         }
     }
 
@@ -450,7 +451,7 @@ impl Server {
             return;
         }
         let Some((_, since)) = self.disk.log_in_flight.take_if(|(id, _)| *id == write) else { return };
-        self.disk.latency = Span::from_ps((self.disk.latency.as_ps() * 7 + now.since(since).as_ps()) / 8);
+        self.disk.latency = (self.disk.latency * 7 + now.since(since)) / 8;
         self.disk.log_latencies.add(now.since(since));
         self.disk.full = None;
         self.log.done(write);
@@ -494,7 +495,7 @@ impl Server {
                 self.refuse_waiting(now, &alone);
                 self.next_upkeep = now + UPKEEP;
             }
-            Err(error) => self.stop(error.to_string()),
+            Err(error) => self.stop(Stop::Log(error.to_string())),
         }
     }
 

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::{Map, ShardId};
 
 use super::Server;
@@ -138,7 +139,7 @@ impl Server {
         let others: BTreeSet<ServerId> =
             (meta.members().voters.iter().map(|id| ServerId(*id))).filter(|id| *id != self.config.server).collect();
         let live = self.live_peers(now);
-        let tick = Span::from_ps(self.timeout.current().as_ps() / ELECTION_TICKS as u64);
+        let tick = self.timeout.current() / ELECTION_TICKS as u64;
         let alone = tick * u64::from(meta.leaderless_ticks) >= ALONE
             && !others.iter().any(|id| *id != from && live.contains(id));
         if alone { 1 } else { others.len().clamp(1, 2) }

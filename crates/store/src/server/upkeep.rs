@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use machine::{ServerId, Span, Time};
+use machine::ServerId;
+use machine::nanos::{Span, Time};
 use placement::{MoveId, ShardId, leadership};
 use tree::Command;
 

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use machine::{Control, Rng, ServerId, Span, Step, Time};
+use machine::nanos::{Span, Step, Time};
+use machine::{Control, Rng, ServerId};
 use placement::{Prefix, Replicas, ShardId, Strategy};
 use store::message::{Kind, RaftMessage};
 use store::peer::{Envelope, Item};
@@ -253,9 +254,9 @@ impl Cluster {
             Output::ReplicaStopped(stopped) => {
                 assert!(self.may_stop.contains(&id), "a replica of server {id} stops: {stopped:?}");
             }
-            Output::Stop(reason) => {
-                assert!(self.may_stop.contains(&id), "server {id} stops: {reason}");
-                self.stopped.insert(id, reason);
+            Output::Stop(why) => {
+                assert!(self.may_stop.contains(&id), "server {id} stops: {why}");
+                self.stopped.insert(id, why.to_string());
             }
         }
     }

@@ -88,15 +88,13 @@ impl Access {
 
     /// What went wrong, and what may fix it.
     pub fn explain(&self, error: Error) -> Report {
-        let Error::Request(request) = &error else { return explain(error) };
+        let Some(request) = error.request() else { return explain(error) };
         let text = harmless(&request.to_string());
         let hint = match request {
             // A server knows better: that its disk is full, say.
             store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
             // Others that were tried are leaders that were known, and may be down.
-            store::protocol::Error::Timeout { reason, .. }
-                if self.endpoints.iter().any(|endpoint| reason.contains(&format!("connection to {endpoint} "))) =>
-            {
+            store::protocol::Error::Timeout { .. } if matches!(&error, Error::Unreachable { address, .. } if self.endpoints.contains(address)) => {
                 if self.tls.is_some() {
                     "does the controller use certificates of the same authority, and name the host in its own?"
                 } else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use machine::Span;
+use machine::nanos::Span;
 use miette::{Report, miette};
 use node::{Call, Client, Target};
 use serde_json::{Value, json};

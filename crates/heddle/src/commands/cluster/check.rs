@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use machine::{ServerId, Span};
+use machine::ServerId;
+use machine::nanos::Span;
 use miette::{Report, miette};
 use node::Target;
 use serde_json::json;

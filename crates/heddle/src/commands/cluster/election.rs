@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use machine::Span;
+use machine::nanos::Span;
 use miette::{IntoDiagnostic as _, Report, miette};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -216,10 +216,10 @@ fn list(access: &Access, format: Format) -> Result<Ending, Report> {
 }
 
 /// A time to live that a lease can have, as it is said to the store.
-pub fn ttl(time: Duration) -> Result<machine::Span, Report> {
+pub fn ttl(time: Duration) -> Result<machine::nanos::Span, Report> {
     let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     if (tree::leases::LEASE_TTL_MIN_MS..=tree::leases::LEASE_TTL_MAX_MS).contains(&ms) {
-        return Ok(machine::Span::from_ms(ms));
+        return Ok(machine::nanos::Span::from_ms(ms));
     }
     Err(miette!(help = "choose one from 1s to 720h", "--ttl of {ms} ms is out of bounds"))
 }

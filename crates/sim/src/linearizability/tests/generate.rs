@@ -1,6 +1,7 @@
 //! Histories of clients that work on single copies, each operation taking effect at one moment; with an error if asked to.
 
-use machine::{Rng, Time};
+use machine::Rng;
+use machine::nanos::Time;
 
 use super::super::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
 use super::super::{Operation, Outcome};

@@ -2,7 +2,8 @@
 
 mod generate;
 
-use machine::{Rng, Time};
+use machine::Rng;
+use machine::nanos::Time;
 use proptest::prelude::*;
 
 use super::entry::{Action, Change, Condition, EntryModel, Expect, Input, Leaf, Output, Tagged};
