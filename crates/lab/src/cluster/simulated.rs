@@ -232,7 +232,8 @@ mod tests {
 
     fn records(text: &str, seed: u64) -> Vec<ClusterRecord> {
         let (cases, fabric) = experiment(text);
-        let one = |case: &Case| run(case, &crate::plan::controllers_of(&fabric, case), Span::ZERO, seed).unwrap().0;
+        let one =
+            |case: &Case| run(case, &crate::plan::controllers_of(&fabric, case), machine::Span::ZERO, seed).unwrap().0;
         cases.iter().map(one).collect()
     }
 
