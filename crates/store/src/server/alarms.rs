@@ -45,7 +45,7 @@ impl Server {
         let mut alarms: Vec<Alarm> = self.quota_alarm().into_iter().collect();
         let about_server = |kind, text| Alarm { kind, shard: None, server: None, text };
         alarms.extend(self.disk_refuses().map(|text| about_server(Kind::Disk, text)));
-        for replica in self.halted.values() {
+        for replica in self.absent.halted.values() {
             let text = replica.reason.clone();
             alarms.push(Alarm { kind: Kind::ReplicaStopped, shard: Some(replica.shard), server: None, text });
         }

@@ -1,15 +1,73 @@
 //! The RPC registry and broker, and how clients and peers reach them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::nanos::{Span, Step, Time};
 use machine::{Control, ServerId};
 use tree::Path;
 
-use super::{About, Asked, ClientId, Server};
+use super::{About, Asked, ClientId, Party, Places, Server};
 use crate::budget::{Kind, Owner};
 use crate::peer::Item;
 use crate::protocol::{Answer, Error, ServerMessage};
+
+/// Calls under way: those that clients here have made, and those that providers here carry out.
+#[derive(Debug)]
+pub(super) struct Calls {
+    /// By number: whose they are, which request of his, and the bytes of the input.
+    made: BTreeMap<u64, (ClientId, Asked, usize)>,
+    /// The last number.
+    last: u64,
+    /// Whose these are.
+    callers: Places,
+    /// Which providers were asked to carry out how many that have not ended.
+    providers: Places,
+}
+
+impl Calls {
+    /// None.
+    pub fn new() -> Self {
+        Self {
+            made: BTreeMap::new(),
+            last: 0,
+            callers: Places::with_shares_of(rpc::config::CALLS_PER_SERVER_MAX, rpc::config::CALLS_MAX),
+            providers: Places::new(rpc::config::EXECUTIONS_MAX),
+        }
+    }
+
+    /// How many were made here.
+    pub const fn used(&self) -> usize {
+        self.callers.used()
+    }
+
+    /// How many a client has made.
+    pub fn of(&self, client: ClientId) -> usize {
+        self.callers.of(client)
+    }
+
+    /// A client makes one; its number, or nothing if his user or host has as many as it may.
+    fn begin(&mut self, client: ClientId, party: &Party, asked: Asked, bytes: usize) -> Option<u64> {
+        if !self.callers.admits(client, party, 1) {
+            return None;
+        }
+        self.callers.take(client, party, 1);
+        self.last += 1;
+        self.made.insert(self.last, (client, asked, bytes));
+        Some(self.last)
+    }
+
+    /// One has ended.
+    fn end(&mut self, call: u64) -> Option<(ClientId, Asked, usize)> {
+        let ended = self.made.remove(&call)?;
+        self.callers.give_back(ended.0, 1);
+        Some(ended)
+    }
+
+    /// The numbers of those that a client has made.
+    fn made_by(&self, client: ClientId) -> Vec<u64> {
+        self.made.iter().filter(|(_, (of, ..))| *of == client).map(|(call, _)| *call).collect()
+    }
+}
 
 impl Server {
     pub(super) fn rpc_said(&mut self, now: Time, from: ServerId, message: rpc::Message) {
@@ -69,26 +127,21 @@ impl Server {
         idempotent: bool,
     ) {
         let party = self.party(client);
-        if !self.call_places.admits(client, &party, 1) {
+        let Some(number) = self.calls.begin(client, &party, asked, input.len()) else {
             self.budget.note_refused(Kind::Calls);
             let error = self.overloaded(now, "its user or host has as many calls under way as it may");
             return self.refuse(client, asked, error);
-        }
-        self.call_places.take(client, &party, 1);
-        self.next_call += 1;
+        };
         // That there is room for it was seen to before.
         self.budget.add(Owner::Client(client), Kind::Calls, input.len());
-        self.calls.insert(self.next_call, (client, asked, input.len()));
-        let id = rpc::CallId(self.next_call);
-        let call = rpc::Call { id, name, path, input: input.into(), timeout, idempotent };
+        let call = rpc::Call { id: rpc::CallId(number), name, path, input: input.into(), timeout, idempotent };
         self.rpc.handle(now, rpc::Input::Call(call));
     }
 
     /// Forgets a call; whose it was, and which request of his.
     fn end_call(&mut self, call: u64) -> Option<(ClientId, Asked)> {
-        let (client, asked, bytes) = self.calls.remove(&call)?;
+        let (client, asked, bytes) = self.calls.end(call)?;
         self.budget.give_back(Owner::Client(client), Kind::Calls, bytes);
-        self.call_places.give_back(client, 1);
         Some((client, asked))
     }
 
@@ -100,8 +153,7 @@ impl Server {
     }
 
     pub(super) fn rpc_client_gone(&mut self, now: Time, client: ClientId) {
-        let is_its = |(id, (of, ..)): (&u64, &(ClientId, Asked, usize))| (*of == client).then_some(*id);
-        for call in self.calls.iter().filter_map(is_its).collect::<Vec<_>>() {
+        for call in self.calls.made_by(client) {
             self.end_call(call);
             self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
         }
@@ -123,9 +175,9 @@ impl Server {
         (name, path, input): (String, Option<Path>, tree::Bytes),
     ) {
         let party = self.party(client);
-        let has_place = self.delivery_places.admits(client, &party, 1);
+        let has_place = self.calls.providers.admits(client, &party, 1);
         // It is given back when the delivery ends, refused or not.
-        self.delivery_places.take(client, &party, 1);
+        self.calls.providers.take(client, &party, 1);
         if !self.rpc.awaits(delivery) {
             // The caller or the provider is gone already.
             return;
@@ -169,7 +221,7 @@ impl Server {
                     self.deliver(now, ClientId(provider.0), delivery, (name, path, input));
                 }
                 Step::Do(rpc::Output::Ended { provider, .. }) => {
-                    self.delivery_places.give_back(ClientId(provider.0), 1);
+                    self.calls.providers.give_back(ClientId(provider.0), 1);
                 }
                 Step::Do(rpc::Output::Answer { id, result }) => {
                     let Some((client, asked)) = self.end_call(id.0) else { continue };

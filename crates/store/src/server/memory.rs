@@ -74,7 +74,7 @@ impl Server {
 
     /// Places that requests and RPCs take, which have no answer yet.
     pub const fn places_taken(&self) -> usize {
-        self.places.used() + self.call_places.used()
+        self.places.used() + self.calls.used()
     }
 
     /// Whether more should be read of what a client sends: not while it leaves its answers unread, or has asked for as much
@@ -118,7 +118,7 @@ impl Server {
 
     /// Whether a client waits for the answer to anything.
     pub fn owes_answers(&self, client: ClientId) -> bool {
-        self.places.of(client) + self.call_places.of(client) > 0
+        self.places.of(client) + self.calls.of(client) > 0
     }
 
     /// Whether there is room for what a client asks.

@@ -13,6 +13,7 @@
 //! | `greeting` | who may speak as a peer, which version is spoken, on which secret the cluster agrees |
 //! | `peers` | other servers: envelopes, round trips, who is alive, who leads what |
 //! | `replicas` | local replicas: made and removed as the map says, members changed, snapshots written |
+//! | `absent` | replicas that are not running here |
 //! | `reclaim` | the log kept short, in memory and on the disk |
 //! | `removal` | whether a server may be taken out of the cluster |
 //! | `trust` | what another server's word is worth |
@@ -26,6 +27,7 @@
 //! | `alarms`, `readiness` | what somebody should look at, and what keeps it from serving |
 //! | `access` | who may ask for what |
 
+mod absent;
 mod access;
 mod alarms;
 mod backups;
@@ -66,8 +68,10 @@ use crate::group::{Effects, Group};
 use crate::planted::Bug;
 use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
+use absent::Absent;
 use access::Gate;
 use backups::Backup;
+use calls::Calls;
 use io::Asked;
 use memory::Pressure;
 use operations::Operations;
@@ -89,20 +93,12 @@ const READY_LAG: u64 = 10_000;
 const DISK_BACKLOG_MAX: usize = 16 << 20;
 
 /// A server of the store, as a machine.
-#[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub struct Server {
     config: Config,
     rng: Rng,
     log: wal::Log,
     groups: BTreeMap<ShardId, Group>,
-    /// Groups that were here once: their votes must not be forgotten.
-    removed: BTreeMap<ShardId, wal::HardState>,
-    /// Replicas that cannot go on; their logs stay as they are.
-    halted: BTreeMap<ShardId, StoppedReplica>,
-    /// Replicas that are emptied once, if they stop.
-    rebuild: BTreeSet<ShardId>,
-    /// Replicas that were emptied.
-    emptied: BTreeSet<ShardId>,
+    absent: Absent,
     /// Groups that Raft may have something to say about.
     dirty: BTreeSet<ShardId>,
     /// Groups that wait for the disk.
@@ -151,13 +147,7 @@ pub struct Server {
     /// The content that clients are backing up.
     backups: BTreeMap<ClientId, Backup>,
     rpc: rpc::Rpc,
-    /// By number: whose they are, which request of his, and the bytes of the input.
-    calls: BTreeMap<u64, (ClientId, Asked, usize)>,
-    /// The places of calls.
-    call_places: Places,
-    next_call: u64,
-    /// Calls that providers were asked to carry out and that have not ended: which of them have how many.
-    delivery_places: Places,
+    calls: Calls,
     mover: Mover,
     leadership: Leadership,
     own_leads: crate::peer::Leads,
@@ -167,13 +157,8 @@ pub struct Server {
     address: String,
     /// The data here have reached the quota.
     is_full: bool,
-    /// Removed from the cluster, and perhaps still needed by some groups.
-    leaving: bool,
-    /// Not even meta counts on it any more, though its own log doesn't say so.
-    out_of_meta: bool,
     removals: removal::Questions,
-    /// Others that say the same.
-    witnesses: trust::Witnesses,
+    departure: trust::Departure,
     stopped: bool,
 }
 
@@ -399,7 +384,7 @@ impl Server {
 
     /// Replicas here that have stopped, why, and what to do.
     pub fn stopped_replicas(&self) -> Vec<StoppedReplica> {
-        self.halted.values().cloned().collect()
+        self.absent.halted.values().cloned().collect()
     }
 
     /// The replicas here.

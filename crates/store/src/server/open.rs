@@ -120,10 +120,7 @@ impl Server {
         snapshots.start_at(rng.fork(2).bits() >> 16);
         let mut server = Self {
             groups: BTreeMap::new(),
-            removed: BTreeMap::new(),
-            halted: BTreeMap::new(),
-            rebuild: BTreeSet::new(),
-            emptied: BTreeSet::new(),
+            absent: super::absent::Absent::default(),
             dirty: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             map: Map::new(),
@@ -153,15 +150,13 @@ impl Server {
             budget: crate::budget::Budget::new(config.memory_bytes),
             pressure: super::memory::Pressure::default(),
             rpc,
-            calls: BTreeMap::new(),
+            calls: super::calls::Calls::new(),
             places: Places::new(config.operations_max),
-            call_places: Places::with_shares_of(rpc::config::CALLS_PER_SERVER_MAX, rpc::config::CALLS_MAX),
-            next_call: 0,
-            delivery_places: Places::new(rpc::config::EXECUTIONS_MAX),
             mover: Mover::new(),
             leadership: Leadership::new(leadership::Config::default()),
             own_leads: crate::peer::Leads::default(),
             removals: super::removal::Questions::new(),
+            departure: super::trust::Departure::default(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
             address: members.get(&me).unwrap_or(&config.address).clone(),
@@ -169,9 +164,6 @@ impl Server {
             opened: now,
             past_reads: 0,
             read_bytes: 0,
-            leaving: false,
-            out_of_meta: false,
-            witnesses: super::trust::Witnesses::new(),
             stopped: false,
             rng,
             log,
@@ -205,7 +197,7 @@ impl Server {
         folder: &impl wal::Folder,
     ) -> Result<(), OpenError> {
         if group.removed {
-            self.removed.insert(shard, group.hard_state);
+            self.absent.removed.insert(shard, group.hard_state);
             return Ok(());
         }
         let me = self.config.server;
@@ -220,9 +212,9 @@ impl Server {
             Err(reason) => self.note_stopped(shard, applied, &reason),
         }
         match is_only {
-            Some(true) if self.halted.contains_key(&shard) => return Err(OpenError::OnlyReplica(shard)),
+            Some(true) if self.absent.halted.contains_key(&shard) => return Err(OpenError::OnlyReplica(shard)),
             // One that is whole so far may still stop when it is applied.
-            Some(false) => _ = self.rebuild.insert(shard),
+            Some(false) => _ = self.absent.rebuild.insert(shard),
             Some(true) | None => {}
         }
         self.rebuild_stopped();
@@ -231,17 +223,17 @@ impl Server {
 
     /// Empties the replicas that have stopped and are to be filled again, each once.
     pub(super) fn rebuild_stopped(&mut self) {
-        let is_due = |shard: &ShardId| self.halted.contains_key(shard) && !self.disk.has_job_of(*shard);
-        let due: Vec<ShardId> = self.rebuild.iter().copied().filter(is_due).collect();
+        let is_due = |shard: &ShardId| self.absent.halted.contains_key(shard) && !self.disk.has_job_of(*shard);
+        let due: Vec<ShardId> = self.absent.rebuild.iter().copied().filter(is_due).collect();
         for shard in due {
-            self.rebuild.remove(&shard);
+            self.absent.rebuild.remove(&shard);
             self.empty_replica(shard);
         }
     }
 
     /// The replicas that were emptied since the start, to be filled again by their leaders.
     pub fn emptied_replicas(&self) -> &BTreeSet<ShardId> {
-        &self.emptied
+        &self.absent.emptied
     }
 
     /// Lets go of what a stopped replica holds; its leader fills it again. It takes part in no election before it has what it had.
@@ -254,10 +246,10 @@ impl Server {
         self.log.hard_state(shard.0, hard_state);
         self.log.remove_group(shard.0);
         self.disk.snapshot_bytes.remove(&shard);
-        self.removed.insert(shard, hard_state);
-        self.halted.remove(&shard);
+        self.absent.removed.insert(shard, hard_state);
+        self.absent.halted.remove(&shard);
         self.outputs.retain(|output| !matches!(output, Output::ReplicaStopped(stopped) if stopped.shard == shard));
-        self.emptied.insert(shard);
+        self.absent.emptied.insert(shard);
     }
 }
 

@@ -66,7 +66,7 @@ impl Server {
     }
 
     fn has_stopped(&self) -> Option<String> {
-        let reasons: Vec<&str> = self.halted.values().map(|replica| replica.reason.as_str()).collect();
+        let reasons: Vec<&str> = self.absent.halted.values().map(|replica| replica.reason.as_str()).collect();
         (!reasons.is_empty()).then(|| reasons.join("\n"))
     }
 

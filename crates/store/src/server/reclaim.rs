@@ -147,7 +147,8 @@ impl Server {
     /// decided so, and needs none of it for that; but where no other server leads the shard, its log may be the last one there is.
     fn let_go_of_stopped(&mut self, shard: ShardId) {
         let is_led = self.peers.leader_of(shard).is_some_and(|leader| leader != self.config.server);
-        let Some(stopped) = self.halted.get(&shard).filter(|_| is_led && !self.disk.has_job_of(shard)).cloned() else {
+        let Some(stopped) = self.absent.halted.get(&shard).filter(|_| is_led && !self.disk.has_job_of(shard)).cloned()
+        else {
             return;
         };
         self.empty_replica(shard);
@@ -156,7 +157,7 @@ impl Server {
             "{}. Its log is given up, as it took room on the disk: the next start fills it again",
             stopped.reason
         );
-        self.halted.insert(shard, StoppedReplica { reason, ..stopped });
+        self.absent.halted.insert(shard, StoppedReplica { reason, ..stopped });
     }
 
     /// Begins to give back all that can be, now: snapshots of all groups, and no segment but the one that is written.

@@ -136,13 +136,13 @@ impl Server {
         let known = self.map.next_shard();
         let is_gone = |id: &&ShardId| is_sure && **id < known && !self.map.shards().contains_key(id);
         let gone: Vec<ShardId> = self.groups.keys().filter(is_gone).copied().collect();
-        let stopped: Vec<ShardId> = self.halted.keys().filter(is_gone).copied().collect();
+        let stopped: Vec<ShardId> = self.absent.halted.keys().filter(is_gone).copied().collect();
         for shard in gone {
             self.remove_replica(shard);
         }
         for shard in stopped {
             self.log.remove_group(shard.0);
-            self.halted.remove(&shard);
+            self.absent.halted.remove(&shard);
         }
         self.end_watches();
         self.operations.wake();
@@ -154,7 +154,7 @@ impl Server {
         let me = self.config.server;
         match self.map.members().get(&me) {
             Some(member) => self.address = member.address.clone(),
-            None => self.leaving = self.groups.get(&ShardId::META).is_some_and(|meta| meta.applied() > 0),
+            None => self.departure.leaving = self.groups.get(&ShardId::META).is_some_and(|meta| meta.applied() > 0),
         }
         self.adopt_addresses();
         self.timeout.set_voters(self.map.members().len());
@@ -180,8 +180,8 @@ impl Server {
         let me = self.config.server;
         let founded: Vec<_> = (self.map.shards().values())
             .filter(|shard| shard.founders.contains(&me))
-            .filter(|shard| !self.groups.contains_key(&shard.id) && !self.removed.contains_key(&shard.id))
-            .filter(|shard| !self.halted.contains_key(&shard.id))
+            .filter(|shard| !self.groups.contains_key(&shard.id) && !self.absent.removed.contains_key(&shard.id))
+            .filter(|shard| !self.absent.halted.contains_key(&shard.id))
             .map(|shard| (shard.id, Members::founders(shard.founders.iter().copied())))
             .collect();
         for (shard, members) in founded {
@@ -216,7 +216,7 @@ impl Server {
                 // A group that was founded begins after its first entry, which no snapshot holds.
                 group.snapshot_index = self.log.marked(shard.0);
                 self.groups.insert(shard, group);
-                self.removed.remove(&shard);
+                self.absent.removed.remove(&shard);
                 self.dirty.insert(shard);
             }
             Err(reason) => self.note_stopped(shard, applied, &reason),
@@ -234,7 +234,7 @@ impl Server {
         );
         let stopped = StoppedReplica { shard, applied, reason };
         self.outputs.push_back(Output::ReplicaStopped(stopped.clone()));
-        self.halted.insert(shard, stopped);
+        self.absent.halted.insert(shard, stopped);
     }
 
     /// Takes replicas that cannot go on out of everything.
@@ -260,13 +260,13 @@ impl Server {
         if self.groups.contains_key(&shard) {
             return true;
         }
-        if self.halted.contains_key(&shard) {
+        if self.absent.halted.contains_key(&shard) {
             return false;
         }
         if shard != ShardId::META && !self.map.shards().contains_key(&shard) {
             return false;
         }
-        let hard_state = self.removed.get(&shard).copied().unwrap_or_default();
+        let hard_state = self.absent.removed.get(&shard).copied().unwrap_or_default();
         let floor = hard_state.commit;
         let hard_state = wal::HardState { commit: 0, ..hard_state };
         let storage = Storage::new(raft_hard_state(hard_state), SnapshotMeta::default(), (0, 0), []);
@@ -281,7 +281,7 @@ impl Server {
         self.log.hard_state(shard.0, group.hard_state());
         self.log.remove_group(shard.0);
         self.disk.snapshot_bytes.remove(&shard);
-        self.removed.insert(shard, group.hard_state());
+        self.absent.removed.insert(shard, group.hard_state());
         self.dirty.remove(&shard);
         self.unsynced.remove(&shard);
         self.waiting.remove(&shard);
@@ -323,8 +323,9 @@ impl Server {
     /// Asks whether replicas that the map does not want here may go.
     pub(super) fn ask_leave(&mut self) {
         let me = self.config.server;
-        let unwanted =
-            |group: &&Group| !group.is_leader() && (self.leaving || !self.map.desired_replicas(group.id).contains(me));
+        let unwanted = |group: &&Group| {
+            !group.is_leader() && (self.departure.leaving || !self.map.desired_replicas(group.id).contains(me))
+        };
         let unwanted: Vec<ShardId> = self.groups.values().filter(unwanted).map(|group| group.id).collect();
         for group in unwanted {
             if let Some(leader) = self.leader_of(group).filter(|leader| *leader != me) {
@@ -336,7 +337,7 @@ impl Server {
     /// A server that was removed hands over what it leads, goes on as a voter until each of its groups has done without it,
     /// and then stops.
     pub(super) fn leave(&mut self) {
-        if !self.leaving {
+        if !self.departure.leaving {
             return;
         }
         let me = self.config.server;
@@ -348,7 +349,7 @@ impl Server {
                 self.dirty.insert(*shard);
             }
         }
-        let needed = |group: &Group| group.applied() > 0 && !(group.id == ShardId::META && self.out_of_meta);
+        let needed = |group: &Group| group.applied() > 0 && !(group.id == ShardId::META && self.departure.out_of_meta);
         if !self.groups.values().any(needed) {
             self.stop(Stop::NoMember(me));
         }

@@ -21,8 +21,16 @@ const ADDRESS_BYTES_MAX: usize = 300;
 /// After so long without a leader one witness is enough, if nobody else of the group lives.
 const ALONE: Span = Span::from_secs(600);
 
-/// Those who say that this server is out of meta, and the map that each of them gave last.
-pub(super) type Witnesses = BTreeMap<ServerId, Vec<u8>>;
+/// What is known of this server's own removal.
+#[derive(Debug, Default)]
+pub(super) struct Departure {
+    /// It is removed from the cluster, and perhaps still needed by some groups.
+    pub leaving: bool,
+    /// Not even meta counts on it any more, though its own log doesn't say so.
+    pub out_of_meta: bool,
+    /// Those who say that it is out of meta, and the map that each of them gave last.
+    witnesses: BTreeMap<ServerId, Vec<u8>>,
+}
 
 impl Server {
     /// Leaves of a peer's word what it may say: shards that there are, of which it may have a replica, and servers that there are.
@@ -62,7 +70,7 @@ impl Server {
         let takes = |group: &crate::group::Group| {
             !group.is_leader() && group.listens_to(from, self.map.desired_replicas(shard).contains(from))
         };
-        exists && !self.halted.contains_key(&shard) && self.groups.get(&shard).is_none_or(takes)
+        exists && !self.absent.halted.contains_key(&shard) && self.groups.get(&shard).is_none_or(takes)
     }
 
     /// Somebody says that this server is no member of a group.
@@ -91,7 +99,7 @@ impl Server {
         } else if sealed
             && self.leader_of(shard) == Some(from)
             // Only if the map says so too: the word may be older than a change that made it a member again.
-            && (self.leaving || !self.map.desired_replicas(shard).contains(me))
+            && (self.departure.leaving || !self.map.desired_replicas(shard).contains(me))
         {
             // Last, since it looks through what is not applied.
             if group.may_be_out() {
@@ -115,20 +123,20 @@ impl Server {
             return;
         }
         let is_member = self.map.members().contains_key(&me);
-        if is_member || !self.leaving {
+        if is_member || !self.departure.leaving {
             // The last word of each: maps that were given at different times seldom are the same.
-            self.witnesses.insert(from, map.unwrap_or_default());
+            self.departure.witnesses.insert(from, map.unwrap_or_default());
         }
-        if !self.leaving {
-            if self.witnesses.len() < self.witnesses_needed(now, from) {
+        if !self.departure.leaving {
+            if self.departure.witnesses.len() < self.witnesses_needed(now, from) {
                 return;
             }
-            self.leaving = true;
+            self.departure.leaving = true;
         }
         // The seal only says that nobody needs its vote in meta.
-        self.out_of_meta |= sealed;
-        let given = self.witnesses.get(&from);
-        let again = self.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
+        self.departure.out_of_meta |= sealed;
+        let given = self.departure.witnesses.get(&from);
+        let again = self.departure.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
         if claimed.version() > self.map.version() && (!is_member || again >= self.witnesses_needed(now, from)) {
             self.follow_map(now, claimed, again >= 2);
         }
