@@ -31,7 +31,7 @@ pub struct Node {
     pub kind: NodeKind,
     /// Where each port leads: `ports[p]` is the link at port `p`, and which of its two ends this is.
     pub ports: TiVec<PortId, (LinkId, Side)>,
-    /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port; or null devices ([`crate::NullDevice`]). Empty: it is made.
+    /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port; null devices ([`crate::NullDevice`]) or captures ([`crate::PcapDevice`]). Empty: it is made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// Where to draw it: `x` in `0.0..=1.0` from left to right. For pictures only.
