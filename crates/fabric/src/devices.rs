@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use topology::{NodeKind, NullDevice};
+use topology::{NodeKind, NullDevice, PcapDevice};
 
 use crate::document::{File, NodeText};
 use crate::error::Problems;
@@ -40,17 +40,25 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
             );
         }
         for device in devices {
-            if NullDevice::of(&device.value.0).is_none()
-                && let Some(other) = taken.insert(device.value.0.as_str(), name)
+            if let Some(single) = single(&device.value.0)
+                && let Some(other) = taken.insert(single, name)
             {
                 problems.add(
                     device.place,
-                    format!("`{}` is given twice: to `{other}` and to `{name}`", device.value.0),
+                    format!("`{single}` is given twice: to `{other}` and to `{name}`"),
                     "taken already",
                     "one device is the end of one link",
                 );
             }
         }
         node.devices = devices.iter().map(|device| device.value.0.clone()).collect();
+    }
+}
+
+/// What of a device can be the end of one link only: a device of the machine, a capture that is written.
+fn single(device: &str) -> Option<&str> {
+    match PcapDevice::of(device) {
+        Some(capture) => capture.tx,
+        None => NullDevice::of(device).is_none().then_some(device),
     }
 }

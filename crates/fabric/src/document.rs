@@ -215,6 +215,8 @@ section! {
         /// Network devices of the machine on which a host's links end, in their order: a guest's TAPs, a network card. The host is
         /// then what is behind them, and not made. Of the network namespace in which `heddle up` is called. `null:` is a device with nobody behind it,
         /// `null:64` sends frames of 64 bytes to all hosts on such devices as fast as they are taken.
+        /// `pcap:FILE` plays a capture into the network, `pcap:rx=FILE,tx=FILE` plays one and writes another (each optional; `speed=max` does not wait as the time stamps
+        /// say). Files are relative to the folder of this file.
         "devices" => devices: Option<At<Vec<At<Device>>>>,
         /// A switch's layer, from 1 next to the hosts. For pictures only.
         "tier" => tier: Option<At<Whole<1, 16>>>,

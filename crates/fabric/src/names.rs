@@ -1,6 +1,6 @@
 //! What a name may look like, and which known word an unknown one was meant to be.
 
-use topology::NullDevice;
+use topology::{NullDevice, PcapDevice};
 
 /// The longest name, in characters: what Linux allows a host name.
 pub(crate) const LONGEST: usize = 63;
@@ -15,10 +15,11 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// The longest name of a network device, in bytes: Linux's `IFNAMSIZ` less its end.
 const LONGEST_DEVICE: usize = 15;
 
-/// Whether `text` can name a network device: Linux's `dev_valid_name`; or a null device.
+/// Whether `text` can name a network device: Linux's `dev_valid_name`; or a null device or a capture.
 pub(crate) fn is_device(text: &str) -> bool {
     let fits = !text.is_empty() && text.len() <= LONGEST_DEVICE && ![".", ".."].contains(&text);
     NullDevice::of(text).is_some()
+        || PcapDevice::of(text).is_some()
         || fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control() && !"/:".contains(c))
 }
 
@@ -95,8 +96,16 @@ mod tests {
 
     #[test]
     fn devices_are_called_as_linux_allows() {
-        assert!(["eth0", "br-1.7", "tap@x", "null:", "null:64", &"x".repeat(15)].into_iter().all(is_device));
-        assert!(!["", ".", "..", "a/b", "a b", "a:1", "null:7", &"x".repeat(16)].into_iter().any(is_device));
+        assert!(
+            ["eth0", "br-1.7", "tap@x", "null:", "null:64", "pcap:a/b.pcap", "pcap:rx=a,tx=b", &"x".repeat(15)]
+                .into_iter()
+                .all(is_device)
+        );
+        assert!(
+            !["", ".", "..", "a/b", "a b", "a:1", "null:7", "pcap:", "pcap:a,a", &"x".repeat(16)]
+                .into_iter()
+                .any(is_device)
+        );
     }
 
     #[test]

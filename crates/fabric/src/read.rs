@@ -3,6 +3,8 @@
 //! [`section!`] makes the struct, its reader and (through schemars) its JSON Schema from one list of fields, so that
 //! the schema can't say anything else than the reader.
 
+use topology::PcapDevice;
+
 use crate::error::Problems;
 use crate::names::{did_you_mean, one_of};
 use crate::source::{At, Place};
@@ -298,12 +300,23 @@ impl Read for Device {
                 );
                 None
             }
+            Value::Scalar(text) if text.starts_with(PcapDevice::PREFIX) => {
+                let why = PcapDevice::parse(text).and_then(Result::err).map(|why| why.to_string()).unwrap_or_default();
+                problems.add(
+                    node.place,
+                    format!("`{}` is no capture: {}", shown(text), shown(&why)),
+                    "not the name of files",
+                    "`pcap:in.pcap` plays a file; `pcap:rx=in.pcap,tx=out.pcap` plays one and writes another, each of them optional; `speed=max` plays \
+                     without regard to time stamps",
+                );
+                None
+            }
             Value::Scalar(text) => {
                 problems.add(
                     node.place,
                     format!("`{}` can't be a network device", shown(text)),
                     "not a device's name",
-                    "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; or `null:`, where nobody is",
+                    "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `null:`, where nobody is; or `pcap:FILE`, a capture",
                 );
                 None
             }

@@ -67,6 +67,15 @@ fn devices() {
         ("no bond", &network("g: { kind: host, devices: [tap0, tap1] }", &format!("{one}{one}"))),
         ("no name of one", &network("g: { kind: host, devices: [\"a/b\"] }", one)),
         ("a short null device", &network("g: { kind: host, devices: [\"null:7\"] }", one)),
+        ("a capture of no file", &network("g: { kind: host, devices: [\"pcap:speed=max\"] }", one)),
+        ("an option that captures don't have", &network("g: { kind: host, devices: [\"pcap:in.pcap,loop=2\"] }", one)),
+        (
+            "a capture that is written twice",
+            &network(
+                "g: { kind: host, devices: [\"pcap:tx=a.pcap\"] }, g2: { kind: host, devices: [\"pcap:rx=b.pcap,tx=a.pcap\"] }",
+                &format!("{one}  - between: [g2, s1]\n")
+            )
+        ),
         ("not a list", &network("g: { kind: host, devices: tap0 }", one)),
     ]));
 }

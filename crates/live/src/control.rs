@@ -13,7 +13,7 @@ use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -59,6 +59,8 @@ pub enum Request {
     Apply {
         /// The file's name, for messages.
         name: String,
+        /// The folder that files which it names are relative to.
+        folder: String,
         /// What is in it.
         text: String,
         /// What to change in it.
@@ -575,9 +577,9 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_decodes(name in ".*", text in ".*", rate in any::<Option<u64>>()) {
+        fn what_is_encoded_decodes(name in ".*", folder in ".*", text in ".*", rate in any::<Option<u64>>()) {
             let overrides = rate.map_or_else(Overrides::default, |rate| Overrides::from([LinkSetting::Rate(rate)]));
-            let request = Request::Apply { name, text, overrides };
+            let request = Request::Apply { name, folder, text, overrides };
             let line = encode(&request);
             prop_assert!(!line[..line.len() - 1].contains(&b'\n'));
             prop_assert_eq!(decode::<Request>(&line[..line.len() - 1]).unwrap(), request);

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use fabric::Source;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -282,7 +283,9 @@ impl Shared {
             Request::Hello { version } if version == VERSION => Reply::Hello { version },
             Request::Hello { version } => return Err(ProtocolError::Version { theirs: version }.into()),
             Request::Status => Reply::Status(network.status()),
-            Request::Apply { name, text, overrides } => Reply::Applied(network.apply(name, text, &overrides)?),
+            Request::Apply { name, folder, text, overrides } => {
+                Reply::Applied(network.apply(Source { name, text }, folder.into(), &overrides)?)
+            }
             Request::Counters => Reply::Counters(network.counters()),
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),

@@ -1,11 +1,12 @@
 //! Network devices of the machine on which links end: hosts that are not made are behind them.
 //!
 //! They are in the network namespace in which the daemon was started; it has left that itself ([`crate::namespace::isolate`]). Null devices are
-//! nowhere ([`crate::null`]).
+//! nowhere ([`crate::null`]), captures are files ([`crate::capture`]).
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,9 +15,10 @@ use fabric::Fabric;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
-use topology::{HostAddress, NodeId, NullDevice};
+use topology::{Node, NodeId, NullDevice, PcapDevice};
 
 use crate::Error;
+use crate::capture::PcapPort;
 use crate::namespace::Namespace;
 use crate::null::{Destinations, NullPort};
 use crate::packet::PacketPort;
@@ -52,6 +54,19 @@ impl Attached {
     }
 }
 
+/// What devices are opened in.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    /// The namespace that has the machine's devices.
+    pub outside: &'a Namespace,
+    /// The fabric whose hosts are behind them.
+    pub fabric: &'a Fabric,
+    /// Whom null devices send to.
+    pub destinations: Destinations,
+    /// The folder that names of captures are relative to.
+    pub folder: &'a Path,
+}
+
 /// A device that was opened.
 #[derive(Debug)]
 pub struct Device {
@@ -70,6 +85,8 @@ enum Source {
     Kernel(Mutex<Opened>),
     /// Nobody: the descriptor of its port.
     Null(Arc<OwnedFd>),
+    /// A capture: the descriptor of its port.
+    Capture(Arc<OwnedFd>),
 }
 
 /// The device that has the name at present.
@@ -94,13 +111,20 @@ pub struct Replacement {
 }
 
 impl Device {
-    /// Opens a device of the calling thread's network namespace, or a null device of this host.
-    fn open(name: &str, host: (NodeId, &HostAddress), destinations: &Destinations) -> io::Result<Self> {
+    /// Opens a device of the calling thread's network namespace, or a null device or capture of this host.
+    fn open(name: &str, host: NodeId, surroundings: &Surroundings<'_>) -> Result<Self, Error> {
+        let node = &surroundings.fabric.topology.nodes[host];
+        let failed = |source| Error::Device { host: node.name.clone(), device: name.to_owned(), source };
         let (source, port): (_, Box<dyn Port>) = if let Some(device) = NullDevice::of(name) {
-            let port = NullPort::new(device, host, Arc::clone(destinations))?;
+            let address = surroundings.fabric.topology.address(host).expect("a host has addresses");
+            let destinations = Arc::clone(&surroundings.destinations);
+            let port = NullPort::new(device, (host, address), destinations).map_err(failed)?;
             (Source::Null(port.descriptor()), Box::new(port))
+        } else if let Some(device) = PcapDevice::of(name) {
+            let port = PcapPort::open(device, node, surroundings.folder)?;
+            (Source::Capture(port.descriptor().map_err(failed)?), Box::new(port))
         } else {
-            let (opened, port) = Opened::open(name)?;
+            let (opened, port) = Opened::open(name).map_err(failed)?;
             (Source::Kernel(Mutex::new(opened)), port)
         };
         Ok(Self { name: name.to_owned(), source, port: Mutex::new(Some(port)), carrier: AtomicBool::new(true) })
@@ -109,23 +133,16 @@ impl Device {
     /// Opens the devices of a host in the namespace `outside`.
     ///
     /// # Errors
-    /// [`Error::Device`] says which one can't be opened.
-    pub fn open_all(
-        outside: &Namespace,
-        fabric: &Fabric,
-        host: NodeId,
-        destinations: &Destinations,
-    ) -> Result<Vec<Arc<Self>>, Error> {
-        let (node, address) = (&fabric.topology.nodes[host], fabric.topology.address(host));
-        let from = (host, address.expect("a host has addresses"));
-        let names = &node.devices;
-        let failed = |device: &str| {
-            let (host, device) = (node.name.clone(), device.to_owned());
-            move |source| Error::Device { host, device, source }
-        };
+    /// [`Error::Device`] and [`Error::Capture`] say which one can't be opened.
+    pub fn open_all(host: NodeId, surroundings: &Surroundings<'_>) -> Result<Vec<Arc<Self>>, Error> {
+        let Node { name, devices, .. } = &surroundings.fabric.topology.nodes[host];
         in_namespace(|| {
-            outside.enter().map_err(|errno| failed(names.first().map_or("", String::as_str))(errno.into()))?;
-            names.iter().map(|name| Ok(Arc::new(Self::open(name, from, destinations).map_err(failed(name))?))).collect()
+            surroundings.outside.enter().map_err(|errno| Error::Device {
+                host: name.clone(),
+                device: devices.first().cloned().unwrap_or_default(),
+                source: errno.into(),
+            })?;
+            devices.iter().map(|device| Self::open(device, host, surroundings).map(Arc::new)).collect()
         })
     }
 
@@ -159,13 +176,13 @@ impl Device {
     fn opened(&self) -> Option<MutexGuard<'_, Opened>> {
         match &self.source {
             Source::Kernel(opened) => Some(opened.lock().unwrap_or_else(PoisonError::into_inner)),
-            Source::Null(_) => None,
+            Source::Null(_) | Source::Capture(_) => None,
         }
     }
 
-    /// Whether nobody is behind it, and nothing of it changes.
-    pub const fn is_null(&self) -> bool {
-        matches!(self.source, Source::Null(_))
+    /// Whether it is a device of the machine, which may lose its carrier or be deleted.
+    pub const fn is_of_machine(&self) -> bool {
+        matches!(self.source, Source::Kernel(_))
     }
 
     /// The name of the device.
@@ -177,7 +194,7 @@ impl Device {
     pub fn socket(&self) -> Arc<OwnedFd> {
         match &self.source {
             Source::Kernel(opened) => Arc::clone(&opened.lock().unwrap_or_else(PoisonError::into_inner).socket),
-            Source::Null(descriptor) => Arc::clone(descriptor),
+            Source::Null(descriptor) | Source::Capture(descriptor) => Arc::clone(descriptor),
         }
     }
 
@@ -186,10 +203,10 @@ impl Device {
         self.port.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// A port that takes frames for it, for one more worker; `None` if it is a device of the kernel.
+    /// A port that takes frames for it, for one more worker; `None` unless it is a null device.
     pub fn sink(&self) -> Option<Box<dyn Port>> {
         match &self.source {
-            Source::Kernel(_) => None,
+            Source::Kernel(_) | Source::Capture(_) => None,
             Source::Null(descriptor) => Some(Box::new(NullPort::sink(Arc::clone(descriptor)))),
         }
     }

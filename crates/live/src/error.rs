@@ -103,6 +103,16 @@ pub enum Error {
         /// What the kernel says.
         source: std::io::Error,
     },
+    /// A capture can't be the end of a link.
+    #[error("host `{host}`, {}: {source}", file.display())]
+    Capture {
+        /// The host that is behind it.
+        host: String,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: crate::capture::CaptureError,
+    },
     /// More or fewer links than devices.
     #[error("host `{host}` has {links} links and {devices} devices, expected one for each link")]
     DeviceCount {
@@ -198,6 +208,7 @@ impl Error {
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::DeviceCount { .. } => "leave `members` as in the file, or simulate it: `heddle run --sim`",
             Self::Device { source, .. } => device_hint(source),
+            Self::Capture { source, .. } => source.hint(),
             Self::ExternalHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
             Self::NoSuchLink(error) => return Some(error.hint()),
             Self::NothingRuns => "give it some with `heddle up FILE`",

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -144,7 +144,8 @@ impl Instance {
     /// [`Error::Refused`]: the file or the machine does not allow it, and nothing has changed.
     pub fn apply(&self, source: &Source, overrides: &Overrides) -> Result<Applied, Error> {
         let (name, text) = (source.name.clone(), source.text.clone());
-        match self.ask(&Request::Apply { name, text, overrides: overrides.clone() })? {
+        let folder = folder_of(source).to_string_lossy().into_owned();
+        match self.ask(&Request::Apply { name, folder, text, overrides: overrides.clone() })? {
             Reply::Applied(applied) => Ok(applied),
             _ => Err(unexpected("apply")),
         }
@@ -255,6 +256,12 @@ impl Drop for Instance {
             let _ = daemon.child.wait();
         }
     }
+}
+
+/// The folder that files which a fabric file names are relative to: its own. Of what comes from standard input, it is the working directory.
+pub fn folder_of(source: &Source) -> PathBuf {
+    let path = std::path::absolute(&source.name).unwrap_or_default();
+    path.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// Whoever listens has to be this user: programs of this user run in what it hands out.

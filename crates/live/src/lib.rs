@@ -19,6 +19,7 @@
 //! between fork and exec. [`hasten`] and [`unblock_signals`] are public for that reason: the controllers' process is the crate `node`, which is safe code and does not know this one, and
 //! `heddle cluster lock` starts a program.
 
+pub mod capture;
 mod clean;
 mod clock;
 mod command;
@@ -42,12 +43,13 @@ mod runtime;
 mod tap;
 mod thread_priority;
 
+pub use capture::check_captures;
 pub use clean::{Cleaned, clean};
 pub use command::unblock_signals;
 pub use control::{Applied, Counters, LinksSet, Status};
 pub use convergence::{CONVERGENCE_MAX, UnconvergedBond, UnconvergedMember};
 pub use error::Error;
-pub use instance::{Instance, StartOptions};
+pub use instance::{Instance, StartOptions, folder_of};
 pub use network::difference;
 pub use runtime::use_runtime_folder;
 pub use tap::VNET_HEADER;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fabric::{Fabric, Overrides, Source};
 use link::LinkSpec;
 use machine::Rebase as _;
-use topology::{BondEnd, LinkId, Node, NodeId, NullDevice, Rerouting, Routes, Side};
+use topology::{BondEnd, LinkId, Node, NodeId, NullDevice, PcapDevice, Rerouting, Routes, Side};
 use vswitch::{Pipelines, Spread};
 
 use crate::clock::Clock;
@@ -17,11 +17,11 @@ use crate::control::{Applied, Counters, LinksSet, Status};
 use crate::convergence::UnconvergedBond;
 use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
-use crate::device::{Attached, Device};
+use crate::device::{Attached, Device, Surroundings};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
-use crate::{Error, null, process};
+use crate::{Error, capture, null, process};
 
 /// Files that the process needs besides its hosts' ones.
 const FILES_SPARE: u64 = 256;
@@ -47,6 +47,8 @@ pub struct Network {
     clock: Clock,
     /// The file applied last, and what was changed in it.
     source: Source,
+    /// The folder that files which it names are relative to.
+    folder: PathBuf,
     overrides: Overrides,
     /// The hosts, in the fabric's order.
     hosts: Vec<Host>,
@@ -79,6 +81,7 @@ impl Network {
             hosts_max: (files_max.saturating_sub(FILES_SPARE) / FILES_PER_HOST).min(u64::from(u16::MAX)) as u32,
             clock: Clock::start(options.clock_age),
             source: Source { name: String::new(), text: String::new() },
+            folder: PathBuf::new(),
             overrides: Overrides::default(),
             hosts: Vec::new(),
             plane: None,
@@ -86,9 +89,8 @@ impl Network {
         }
     }
 
-    /// Makes it what the file says. If it cannot be done, nothing changes.
-    pub fn apply(&mut self, name: String, text: String, overrides: &Overrides) -> Result<Applied, Error> {
-        let source = Source { name, text };
+    /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
+    pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
         let fabric = fabric::parse(&source).map_err(|error| Error::File(describe(&error)))?.with(overrides);
         if fabric.topology.hosts > self.hosts_max {
             return Err(Error::TooManyHosts { hosts: fabric.topology.hosts, limit: self.hosts_max });
@@ -97,10 +99,11 @@ impl Network {
         let mut applied = difference(self.fabric(), &fabric);
         self.repair_hosts(&fabric, &mut applied)?;
         self.unplugged |= self.external.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
+        self.unplugged |= self.folder != folder && fabric.topology.nodes.iter().any(has_relative_captures);
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
-            self.change_to(fabric)?;
+            self.change_to(fabric, &folder)?;
         }
-        self.source = source;
+        (self.source, self.folder) = (source, folder);
         self.overrides = overrides.clone();
         self.reconnect();
         Ok(applied)
@@ -141,9 +144,9 @@ impl Network {
     }
 
     /// Changes all, or nothing. The names come first: that a file cannot be written is more likely than all that follows.
-    fn change_to(&mut self, fabric: Fabric) -> Result<(), Error> {
+    fn change_to(&mut self, fabric: Fabric, folder: &Path) -> Result<(), Error> {
         let before = self.fabric().map(hosts_file).unwrap_or_default();
-        let result = self.write_names(&hosts_file(&fabric)).and_then(|()| self.exchange(fabric));
+        let result = self.write_names(&hosts_file(&fabric)).and_then(|()| self.exchange(fabric, folder));
         if result.is_err()
             && let Err(error) = self.write_names(&before)
         {
@@ -156,9 +159,9 @@ impl Network {
         fs::write(&self.hosts_path, text).map_err(Error::path(&self.hosts_path, "write the hosts' /etc/hosts"))
     }
 
-    fn exchange(&mut self, fabric: Fabric) -> Result<(), Error> {
+    fn exchange(&mut self, fabric: Fabric, folder: &Path) -> Result<(), Error> {
         let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
-        let external = self.open_devices(&fabric)?;
+        let external = self.open_devices(&fabric, folder)?;
         let routes = Routes::compute(&fabric.topology);
         let plan = Plan::new(fabric, routes, default_workers(), self.pipelines.clone());
         let known: BTreeMap<_, _> =
@@ -208,23 +211,26 @@ impl Network {
     }
 
     /// The devices of the hosts that are not made: those that are open already, unless they are gone, and the others opened.
-    fn open_devices(&self, fabric: &Fabric) -> Result<Vec<ExternalHost>, Error> {
+    fn open_devices(&self, fabric: &Fabric, folder: &Path) -> Result<Vec<ExternalHost>, Error> {
         let destinations = null::destinations(fabric);
+        let surroundings = Surroundings { outside: &self.outside, fabric, destinations, folder };
         let known: BTreeMap<&str, &Vec<_>> =
             self.external.iter().map(|(name, devices)| (name.as_str(), devices)).collect();
+        let kept = |node: &Node| {
+            // The receivers of a null device's frames may have changed.
+            let sends = |device: &String| NullDevice::of(device).is_some_and(|null| null.frame_bytes.is_some());
+            let devices = *known.get(node.name.as_str())?;
+            let is_kept = devices.iter().map(|device| device.name()).eq(node.devices.iter())
+                && !devices.iter().any(|d| d.is_gone())
+                && !node.devices.iter().any(sends)
+                && (folder == self.folder || !has_relative_captures(node));
+            is_kept.then(|| devices.clone())
+        };
+        // Before any is opened, since that makes files.
+        capture::check(fabric, folder, |node| kept(node).is_none())?;
         let open = |(id, node): (NodeId, &Node)| {
-            let name = node.name.clone();
-            let is_kept = |devices: &[Arc<Device>]| {
-                // The receivers of a null device's frames may have changed.
-                let sends = |device: &String| NullDevice::of(device).is_some_and(|null| null.frame_bytes.is_some());
-                devices.iter().map(|device| device.name()).eq(node.devices.iter())
-                    && !devices.iter().any(|d| d.is_gone())
-                    && !node.devices.iter().any(sends)
-            };
-            match known.get(name.as_str()).filter(|devices| is_kept(devices)) {
-                Some(devices) => Ok((name, (*devices).clone())),
-                None => Ok((name, Device::open_all(&self.outside, fabric, id, &destinations)?)),
-            }
+            let devices = kept(node).map_or_else(|| Device::open_all(id, &surroundings), Ok)?;
+            Ok((node.name.clone(), devices))
         };
         fabric.topology.hosts().filter(|(_, node)| node.is_external()).map(open).collect()
     }
@@ -448,9 +454,15 @@ fn check_devices(fabric: &Fabric) -> Result<(), Error> {
     }
 }
 
+/// Whether a host is behind captures that are other files in another folder.
+fn has_relative_captures(node: &Node) -> bool {
+    let captures = node.devices.iter().filter_map(|device| PcapDevice::of(device));
+    captures.flat_map(|device| [device.rx, device.tx]).flatten().any(|file| Path::new(file).is_relative())
+}
+
 /// Hosts behind devices that may change.
 fn watched(external: &[ExternalHost]) -> impl Iterator<Item = &ExternalHost> {
-    external.iter().filter(|(_, devices)| !devices.iter().all(|device| device.is_null()))
+    external.iter().filter(|(_, devices)| devices.iter().any(|device| device.is_of_machine()))
 }
 
 fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {

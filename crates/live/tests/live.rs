@@ -3,6 +3,7 @@
 mod addresses;
 mod bed;
 mod bonds;
+mod captures;
 mod clock;
 mod convergence;
 mod crash;

@@ -9,7 +9,7 @@ use crate::controllers::{
     self, Controller, PATIENCE, at, client, client_with, command, eventually, get, metric, metrics, put, status,
     tls_files,
 };
-use machine::Span;
+use machine::nanos::Span;
 use nix::sys::signal::Signal;
 use node::{Client, Error, Target, Tls, certificates};
 use store::client::ClientConfig;

@@ -34,7 +34,7 @@ pub struct Node {
     /// Of a host with several ports: whether what comes to it for others goes on along the routes. A switch does so always.
     #[serde(skip_serializing_if = "is_no")]
     pub forwards: bool,
-    /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port; or null devices ([`crate::NullDevice`]). Empty: it is made.
+    /// Of a host that Heddle doesn't make: the network devices behind which it is, one a port; null devices ([`crate::NullDevice`]) or captures ([`crate::PcapDevice`]). Empty: it is made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// Where to draw it: `x` in `0.0..=1.0` from left to right. For pictures only.

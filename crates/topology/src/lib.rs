@@ -16,6 +16,7 @@ mod graph;
 mod index;
 mod lookup;
 mod null;
+mod pcap;
 mod routes;
 #[cfg(test)]
 mod testing;
@@ -24,5 +25,6 @@ pub use build::Group;
 pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
 pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
 pub use null::NullDevice;
+pub use pcap::{NotPcap, PcapDevice, Speed};
 pub use routes::{Rerouting, Routes};
 pub use typed_index_collections::{TiSlice, TiVec, ti_vec};

@@ -10,7 +10,7 @@ use datapath::{Driver, Loss, Owner, Tag, Timer};
 use machine::{Time, nanos};
 use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
-use wire::{VirtioNetPacket, checksum};
+use wire::VirtioNetPacket;
 
 use super::burst::TxFrames;
 use super::flight::{Due, Flight, Passage, Way};
@@ -238,18 +238,11 @@ impl Driver for Edge {
 
     fn finished<'a>(&'a self, packet: &'a Packet) -> Cow<'a, [u8]> {
         let frame = self.headers(packet);
-        match VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT) {
-            Ok(header) if header.needs_checksum() && header.is_checksum_within_frame() => {
-                let mut frame = frame.to_vec();
-                let start = usize::from(header.checksum_start());
-                // The field holds the sum of the pseudo-header: with it, all is summed.
-                let sum = checksum::internet(&frame[start..]);
-                let at = start + usize::from(header.checksum_offset());
-                frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-                Cow::Owned(frame)
-            }
-            _ => Cow::Borrowed(frame),
-        }
+        let header = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT).ok();
+        let Some((at, sum)) = header.and_then(|header| header.missing_checksum()) else { return Cow::Borrowed(frame) };
+        let mut frame = frame.to_vec();
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        Cow::Owned(frame)
     }
 
     fn rewrite(&mut self, packet: &mut Packet, field: Field) -> Result<(), wire::Error> {
