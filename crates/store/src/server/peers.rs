@@ -540,7 +540,7 @@ mod tests {
     use placement::ShardId;
     use tree::{Location, Path, Refusal, SessionId, SessionRecord};
 
-    use crate::peer::{Ask, ENVELOPE_BYTES, Echo, Envelope, ITEMS_MAX, Item, Leads, PeerAnswer};
+    use super::{Ask, Echo, Envelope, Error, ITEM_BYTES_MAX, Item, PeerAnswer, cut};
     use crate::protocol::{Answer, encode_frame};
     use crate::read::{Read, ReadResult};
 
