@@ -55,12 +55,12 @@ fn envelopes_are_understood_and_said_in_the_same_bytes() {
 
 /// Servers count nanoseconds, and those of the first version picoseconds. A stamp is nobody's but its sender's, who gets it back.
 #[test]
-fn lengths_of_time_are_told_in_picoseconds() {
+fn lengths_of_time_travel_in_picoseconds() {
     let echo = Some(Echo { stamp: Time::from_ns(7), delay: Span::from_us(5) });
     let envelope = Envelope { stamp: Time::from_ns(9), echo, promise: Span::from_ms(90), items: Vec::new() };
     let bytes = body(&envelope);
-    let (told, _) = postcard::take_from_bytes::<(u64, Option<(u64, u64)>, u64)>(&bytes).unwrap();
-    assert_eq!(told, (9, Some((7, 5_000_000)), 90_000_000_000));
+    let (decoded, _) = postcard::take_from_bytes::<(u64, Option<(u64, u64)>, u64)>(&bytes).unwrap();
+    assert_eq!(decoded, (9, Some((7, 5_000_000)), 90_000_000_000));
     assert_eq!(decode::<Envelope>(&bytes).unwrap(), envelope);
 }
 

@@ -31,6 +31,7 @@ macro_rules! targets {
 
 targets! {
     bond_hash
+    capture
     certificate_name
     control_message
     external_partner

@@ -50,6 +50,9 @@ pub struct Byzantine {
     pub lies_told: u64,
 }
 
+/// The longest time that can be told over the wire, which has picoseconds.
+const LONGEST: Span = Span::from_ns(u64::MAX / 1_000);
+
 impl Byzantine {
     /// It lies from one second after the start until `active` is over.
     pub fn new(server: ServerId, lies: Lies, active: Span, rng: Rng) -> Self {
@@ -128,7 +131,7 @@ impl Byzantine {
         match self.rng.below(10) {
             0 => envelope.promise = Span::ZERO,
             1 => envelope.echo = Some(Echo { stamp: Time::ZERO, delay: Span::ZERO }),
-            2 => envelope.echo = Some(Echo { stamp: now, delay: Span::from_ns(u64::MAX) }),
+            2 => envelope.echo = Some(Echo { stamp: now, delay: LONGEST }),
             3 => envelope.stamp = Time::NEVER,
             _ => {}
         }
