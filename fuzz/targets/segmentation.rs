@@ -62,7 +62,8 @@ fn take_fragments(fragments: &mut Fragments, there: &mut u64) {
 fn check(coalescer: &mut Coalescer, together: &mut usize) {
     assert_eq!(coalescer.pieces(), *together);
     if let Some(coalesced) = coalescer.take() {
-        let again = LargeSegment::find(coalesced).expect("what was coalesced can be read").map_or(1, |again| again.count());
+        let again =
+            LargeSegment::find(coalesced).expect("what was coalesced can be read").map_or(1, |again| again.count());
         assert_eq!(again, *together);
     }
     *together = 0;

@@ -6,8 +6,8 @@ mod founder;
 
 use founder::server;
 use libfuzzer_sys::fuzz_target;
-use machine::nanos::{Span, Step, Time};
 use machine::Control;
+use machine::nanos::{Span, Step, Time};
 use store::protocol::{Hello, Unreadable, decode, decode_client, split_frame};
 use store::{ClientId, Input, Output, RequestId, Server};
 
