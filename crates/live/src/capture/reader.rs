@@ -9,6 +9,10 @@ use super::CaptureError;
 /// The longest packet in a capture: what tcpdump and Wireshark take.
 pub const PACKET_MAX: u32 = 262_144;
 
+/// The most bytes between two packets, and behind one in its block. Who reads is a worker that carries others' frames meanwhile, and a sparse file of a
+/// megabyte may have blocks of any length.
+const BETWEEN_MAX: u32 = 1 << 20;
+
 /// Interfaces in a section of a pcapng file; each takes memory.
 const INTERFACES_MAX: usize = 4_096;
 
@@ -182,19 +186,24 @@ impl<R: Read> Reader<R> {
 
     /// The header of a pcapng file's next packet.
     fn packet_block(&mut self) -> Result<Option<Packet>, CaptureError> {
+        let mut between = 0_u64;
         loop {
+            if between > u64::from(BETWEEN_MAX) {
+                return Err(self.malformed("more than a mebibyte without a packet"));
+            }
             let mut kind = [0; 4];
             if !self.fill(&mut kind)? {
                 return Ok(None);
             }
             if kind == block::SECTION {
-                self.section()?;
+                between += u64::from(self.section()?);
                 continue;
             }
             let len = self.u32()?;
-            if len < block::FRAME || !len.is_multiple_of(4) {
+            if len < block::FRAME || !len.is_multiple_of(4) || len > PACKET_MAX + BETWEEN_MAX {
                 return Err(self.malformed("the length of a block"));
             }
+            between += u64::from(len);
             // What is left of it, with the length again.
             let left = len - 8;
             match self.order.u32(kind) {
@@ -207,8 +216,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// A section's header, behind its type.
-    fn section(&mut self) -> Result<(), CaptureError> {
+    /// A section's header, behind its type: how long it is.
+    fn section(&mut self) -> Result<u32, CaptureError> {
         let header: [u8; 8] = self.array()?;
         self.order = match header[4..] {
             [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
@@ -220,10 +229,11 @@ impl<R: Read> Reader<R> {
         self.check_version(&version, 1)?;
         let len = self.order.u32_at(&header, 0);
         // Type, length, byte order and version have been read.
-        if len < 28 || !len.is_multiple_of(4) {
+        if len < 28 || !len.is_multiple_of(4) || len > BETWEEN_MAX {
             return Err(self.malformed("the length of a section's header"));
         }
-        self.skip(u64::from(len) - 16)
+        self.skip(u64::from(len) - 16)?;
+        Ok(len)
     }
 
     fn interface(&mut self, left: u32) -> Result<(), CaptureError> {

@@ -189,3 +189,21 @@ fn of_a_packet_that_is_longer_than_the_buffer_the_rest_is_passed_over() {
     assert_eq!(reader.read(&mut buffer).unwrap(), Some(10));
     assert_eq!((buffer, reader.read(&mut buffer).unwrap()), ([2; 10], None));
 }
+
+/// A worker that reads a file carries others' frames meanwhile: what is no packet may not keep it.
+#[test]
+fn what_is_between_packets_is_bounded() {
+    let bytes = Bytes(Order::Little);
+    let unknown = bytes.block(0xbad, &vec![0; 60_000]);
+    let file = |blocks: usize| {
+        [bytes.section(), bytes.interface(1, 0, &[]), unknown.repeat(blocks), bytes.enhanced(0, 7, &[1; 60])].concat()
+    };
+    let first = |file: &[u8]| Reader::new(file).and_then(|mut reader| reader.peek());
+    assert!(matches!(first(&file(17)), Ok(Some(_))));
+    assert!(matches!(first(&file(18)), Err(CaptureError::Malformed { packets: 0, .. })));
+    // A length that only a sparse file has is not read to its end.
+    let sparse = [bytes.section(), bytes.interface(1, 0, &[]), bytes.u32(&[0xbad, 0xffff_fffc])].concat();
+    assert!(matches!(first(&sparse), Err(CaptureError::Malformed { packets: 0, .. })));
+    let sections = [bytes.section().repeat(40_000), bytes.interface(1, 0, &[])].concat();
+    assert!(matches!(first(&sections), Err(CaptureError::Malformed { packets: 0, .. })));
+}
