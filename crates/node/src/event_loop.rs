@@ -308,8 +308,10 @@ impl EventLoop {
     /// Waits until something happens, `span` at most. Around writes it looks for a while before it sleeps.
     fn wait(&mut self, events: &mut Events, span: Span) -> io::Result<()> {
         let now = self.parts.clock.now();
+        let mut left = span;
         if span > LINGER && now < self.last_write_at + WRITES_FOLLOW {
             let until = now + LINGER;
+            left = (now + span).since(until);
             while self.parts.clock.now() < until {
                 self.parts.poll.poll(events, Some(Duration::ZERO))?;
                 if !events.is_empty() {
@@ -318,7 +320,7 @@ impl EventLoop {
                 std::thread::yield_now();
             }
         }
-        self.parts.poll.poll(events, Some(Duration::from_nanos(span.as_ns())))
+        self.parts.poll.poll(events, Some(Duration::from_nanos(left.as_ns())))
     }
 
     /// What has come in, a share of each connection, before the server is asked for anything.
