@@ -8,7 +8,9 @@ mod size;
 pub mod users;
 
 pub use actions::Cluster;
-pub use cluster::{Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls};
+pub use cluster::{
+    BENCH_PREFIX, Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls,
+};
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use size::size;
 

@@ -79,6 +79,27 @@ fn a_load_is_judged_and_nothing_of_it_stays() {
 }
 
 #[test]
+fn a_bench_leaves_alone_what_is_not_its_own() {
+    let desk = Desk::new();
+    let node = Node::start(controller(&desk, "c1", &[]));
+    let theirs = ["/car:cars/car-entry=1", "/people:people/person=1", "/car:cars"];
+    for path in theirs {
+        ask(&desk, &node, &["put", path, "red"]);
+    }
+    let bench = ["bench", "--requests", "3", "--repeat", "2", "--operations", "create,read,update,delete,rpc,create"];
+    let (_, rows) = ask(&desk, &node, &bench);
+    let failed = rows.as_array().expect("rows").iter().map(|row| row["failed"].as_u64());
+    assert_eq!(failed.collect::<Vec<_>>(), [Some(0); 6], "{rows:#}");
+    let access = ["cluster", "--endpoints", &node.address];
+    for path in theirs {
+        assert_eq!(desk.expect(0, &[&access[..], &["get", path]].concat()).0, "red");
+    }
+    assert_eq!(ask(&desk, &node, &["list", "/heddle-bench:"]).1, Value::Array(Vec::new()));
+    let (_, errors) = desk.expect(2, &[&access[..], &["bench", "--prefix", "/car:cars"]].concat());
+    assert!(errors.contains("there are values below /car:cars"), "{errors}");
+}
+
+#[test]
 fn a_load_that_is_broken_off_takes_away_what_it_wrote() {
     let desk = Desk::new();
     let node = Node::start(controller(&desk, "c1", &[]));

@@ -26,6 +26,11 @@ pub fn person(entry: u64) -> Location {
     Location::config(path(&format!("/people:people/person={entry}")))
 }
 
+/// As long as a path may be, unless `below` is itself as long as one may be.
+fn below_it(below: &Path, list: &str, number: u64) -> Path {
+    below.child(list, &[&number.to_string()]).unwrap_or_else(|_| below.clone())
+}
+
 fn path(text: &str) -> Path {
     Path::parse(text).expect("a valid path")
 }
@@ -47,9 +52,13 @@ impl Cars {
 
     /// The routed call that adds a person with this number.
     pub fn call(&self, number: u64) -> RequestBody {
+        let person = match &self.below {
+            None => person(number).path,
+            Some(below) => below_it(below, "person", number),
+        };
         RequestBody::Call {
             name: ADD_PERSON.to_owned(),
-            path: Some(person(number).path),
+            path: Some(person),
             input: self.bytes(number),
             idempotent: false,
         }
@@ -67,8 +76,7 @@ impl Layout for Cars {
     fn entry(&self, number: u32) -> Location {
         Location::config(match &self.below {
             None => path(&format!("/car:cars/car-entry={number}")),
-            // As long as a path may be, unless it is itself as long as one may be.
-            Some(below) => below.child("request", &[&number.to_string()]).unwrap_or_else(|_| below.clone()),
+            Some(below) => below_it(below, "request", number.into()),
         })
     }
 
@@ -124,5 +132,7 @@ mod tests {
         let below = Path::parse("/check:perf").unwrap();
         let there = Cars { value_bytes: 8, below: Some(below.clone()) };
         assert!(below.contains(&there.entry(3).path) && there.entry(3) != there.entry(4));
+        let RequestBody::Call { path: Some(person), .. } = there.call(5) else { panic!("a call has a path") };
+        assert!(below.contains(&person));
     }
 }

@@ -71,7 +71,13 @@ pub struct Bench {
     /// The processes of the endpoints, in their order; for `election`, which kills one of them
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pub pids: Vec<i32>,
+    /// Where it is written: a path without values, or the default one, which is emptied first
+    #[arg(long, value_name = "PATH", default_value = BENCH_PREFIX)]
+    pub prefix: Path,
 }
+
+/// Where `bench` writes by default. Nobody else has a reason to.
+pub const BENCH_PREFIX: &str = "/heddle-bench:load";
 
 /// Which servers a bench asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

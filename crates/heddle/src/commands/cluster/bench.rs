@@ -10,10 +10,10 @@ use store::client::ClientConfig;
 use store::protocol::RequestBody;
 use store::status::Status;
 use tree::{Change, Location, Path, Transaction};
-use workload::{ADD_PERSON, CARS, LoadConfig, Operation, PEOPLE, Tally, container};
+use workload::{ADD_PERSON, LoadConfig, Operation, Tally};
 
 use super::access::Access;
-use super::{election, explain};
+use super::{election, explain, place};
 use crate::Ending;
 use crate::cli::{Bench, BenchOperation, BenchTarget, Format, actions};
 use crate::output::{Rows, put};
@@ -47,19 +47,14 @@ pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Resu
     let mut access = Access::open(connection)?;
     access.timeout = connection.timeout_or(TIMEOUT);
     let operations: Vec<Operation> = args.operations.iter().map(|operation| (*operation).into()).collect();
-    warm_up(&access)?;
-    let provider = if operations.contains(&Operation::Rpc) { Some(provide(&access)?) } else { None };
-    let mut totals: Vec<Tally> = operations.iter().map(|_| Tally::default()).collect();
-    for _ in 0..args.repeat {
-        let mut cars = Cars { are_there: false };
-        for (operation, total) in operations.iter().zip(&mut totals) {
-            cars.prepare(*operation, args, &access)?;
-            total.add(load(args, &access, *operation, args.clients)?);
-        }
-        // The next repetition begins like this one, and nothing stays behind.
-        cars.prepare(Operation::Create, args, &access)?;
-    }
+    place::prepare(&access, &args.prefix)?;
+    let provider = if operations.contains(&Operation::Rpc) { Some(provide(&access, &args.prefix)?) } else { None };
+    let measured = measure(args, &access, &operations);
     drop(provider);
+    // Also when it failed.
+    let emptied = place::empty(&access, &args.prefix);
+    let totals = measured?;
+    emptied?;
     let mut rows = Rows::new(&COLUMNS);
     let mut ending = Ending::Passed;
     for (operation, measured) in operations.iter().zip(totals) {
@@ -71,6 +66,21 @@ pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Resu
     }
     put(&rows.render(format))?;
     Ok(ending)
+}
+
+/// All repetitions of each operation.
+fn measure(args: &Bench, access: &Access, operations: &[Operation]) -> Result<Vec<Tally>, Report> {
+    let mut totals: Vec<Tally> = operations.iter().map(|_| Tally::default()).collect();
+    for _ in 0..args.repeat {
+        let mut cars = Cars { are_there: false };
+        for (operation, total) in operations.iter().zip(&mut totals) {
+            cars.prepare(*operation, args, access)?;
+            total.add(load(args, access, *operation, args.clients)?);
+        }
+        // The next repetition begins like this one.
+        cars.prepare(Operation::Create, args, access)?;
+    }
+    Ok(totals)
 }
 
 /// The cars of a repetition.
@@ -143,10 +153,10 @@ impl From<BenchOperation> for Operation {
 /// Asks for so much of an operation, at the endpoints that are to be asked.
 fn load(args: &Bench, access: &Access, operation: Operation, clients: u32) -> Result<Tally, Report> {
     let status = access.status()?;
-    let data = if operation == Operation::Rpc { people() } else { cars() };
+    let data = &args.prefix;
     let endpoints = match args.at {
-        BenchTarget::Leader => vec![leader(&status, &data)?],
-        BenchTarget::Follower => vec![follower(&status, &data)?],
+        BenchTarget::Leader => vec![leader(&status, data)?],
+        BenchTarget::Follower => vec![follower(&status, data)?],
         BenchTarget::Any => status.map.members().values().map(|member| member.address.clone()).collect(),
     };
     let client = ClientConfig { go_to_leader: args.at == BenchTarget::Leader, ..ClientConfig::default() };
@@ -156,7 +166,7 @@ fn load(args: &Bench, access: &Access, operation: Operation, clients: u32) -> Re
         value_bytes: args.value_bytes,
         operation,
         keys: u32::MAX,
-        below: None,
+        below: Some(args.prefix.clone()),
         every: Span::ZERO,
         timeout: span(access.timeout),
     };
@@ -165,26 +175,6 @@ fn load(args: &Bench, access: &Access, operation: Operation, clients: u32) -> Re
 
 pub(super) fn span(duration: Duration) -> Span {
     Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-}
-
-pub(super) fn cars() -> Path {
-    container(CARS).path
-}
-
-fn people() -> Path {
-    container(PEOPLE).path
-}
-
-/// Both modules have been written once, so that their shards are there, and nothing is left of earlier runs.
-pub(super) fn warm_up(access: &Access) -> Result<(), Report> {
-    for path in [cars(), people()] {
-        let at = Location::config(path);
-        let put = Change::Put { at: at.clone(), value: b"warm-up".into() };
-        for change in [put, Change::Remove { at }] {
-            access.ask(RequestBody::Write(Transaction::of(change)))?;
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn leader(status: &Status, path: &Path) -> Result<String, Report> {
@@ -205,8 +195,8 @@ fn follower(status: &Status, path: &Path) -> Result<String, Report> {
 }
 
 /// Somebody who offers the RPC, at the leader of its data: it writes the person.
-fn provide(access: &Access) -> Result<Client, Report> {
-    let at_leader = vec![leader(&access.status()?, &people())?];
+fn provide(access: &Access, prefix: &Path) -> Result<Client, Report> {
+    let at_leader = vec![leader(&access.status()?, prefix)?];
     let (provider, writer) = (access.by_way_of(&at_leader)?.client, access.by_way_of(&at_leader)?.client);
     let timeout = access.timeout;
     let add_person = move |call: Call| {
@@ -215,7 +205,7 @@ fn provide(access: &Access) -> Result<Client, Report> {
         let written = writer.request(RequestBody::Write(Transaction::of(put)), timeout);
         written.map(|_| Vec::new()).map_err(|error| error.to_string())
     };
-    let offers = vec![(ADD_PERSON.to_owned(), Some(people()))];
+    let offers = vec![(ADD_PERSON.to_owned(), Some(prefix.clone()))];
     provider.serve(offers, timeout, add_person).map_err(explain)?;
     Ok(provider)
 }

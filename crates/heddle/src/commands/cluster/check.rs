@@ -9,21 +9,19 @@ use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use machine::ServerId;
 use machine::nanos::Span;
-use miette::{Report, miette};
+use miette::Report;
 use node::Target;
 use serde_json::json;
 use store::client::ClientConfig;
-use store::protocol::{Answer, Consistency, RequestBody};
 use store::status::{Health, Latencies};
-use tree::{Change, Location, Path, Transaction};
 use workload::{LoadConfig, Operation, Tally};
 
 use super::access::Access;
 use super::bench::span;
 use super::view::View;
-use super::{explain, health};
+use super::{explain, health, place};
 use crate::Ending;
-use crate::cli::{CHECK_PREFIX, CheckLoad, CheckPerf, Format, actions};
+use crate::cli::{CheckLoad, CheckPerf, Format, actions};
 use crate::output::{Rows, put};
 
 /// A request that takes longer has failed, unless `--timeout` says otherwise.
@@ -95,12 +93,12 @@ impl Verdicts {
 pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
     let broken_off = await_signal()?;
     let access = Access::open(connection)?;
-    prepare(&access, &args.prefix)?;
+    place::prepare(&access, &args.prefix)?;
     let view = View::take(&access)?;
     let before = health::ask(&access, &view);
     let outcome = load(args, (&access, connection.timeout_or(TIMEOUT)), &view, &broken_off);
     // Also when it failed.
-    let cleaned = empty(&access, &args.prefix);
+    let cleaned = place::empty(&access, &args.prefix);
     if broken_off.load(Ordering::Relaxed) {
         cleaned?;
         eprintln!("Broken off: what was written below {} is taken away again", args.prefix);
@@ -113,43 +111,6 @@ pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> R
     judge(&measured, args.load.size().1, &mut verdicts);
     log_writes(&view, &before, &after, &mut verdicts);
     verdicts.put(format)
-}
-
-/// There has to be nothing where it writes, but for what an earlier check left that was broken off.
-fn prepare(access: &Access, prefix: &Path) -> Result<(), Report> {
-    if prefix.is_root() || prefix.is_module() {
-        let hint = format!("as in --prefix {CHECK_PREFIX}");
-        return Err(miette!(
-            help = hint,
-            "--prefix {prefix} names no place for values: expected a path within a module"
-        ));
-    }
-    if prefix.as_str() != CHECK_PREFIX {
-        let body = RequestBody::List {
-            at: Location::config(prefix.clone()),
-            after: None,
-            limit: 1,
-            consistency: Consistency::Linearizable,
-        };
-        match access.ask(body)? {
-            Answer::Values { entries, .. } if entries.is_empty() => {}
-            _ => {
-                let hint =
-                    "name another path with --prefix, one that nobody uses: what is below it is taken away at the end";
-                return Err(miette!(help = hint, "there are values below {prefix}: nothing was changed"));
-            }
-        }
-    }
-    // It makes the shard of the module, too.
-    let put = Change::Put { at: Location::config(prefix.clone()), value: b"check".into() };
-    access.ask(RequestBody::Write(Transaction::of(put)))?;
-    empty(access, prefix)
-}
-
-/// Takes away all that is at and below a path.
-fn empty(access: &Access, prefix: &Path) -> Result<(), Report> {
-    let remove = Change::Remove { at: Location::config(prefix.clone()) };
-    access.ask(RequestBody::Write(Transaction::of(remove))).map(drop)
 }
 
 /// SIGINT, SIGTERM or SIGHUP set this; a second one ends the program.

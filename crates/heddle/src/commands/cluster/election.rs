@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;
 use store::status::Status;
-use tree::{Change, Location, Transaction};
+use tree::{Change, Location, Path, Transaction};
 
 use super::access::Access;
-use super::bench::{COLUMNS, cars, leader, warm_up};
-use super::explain;
+use super::bench::{COLUMNS, leader};
+use super::{explain, place};
 use crate::Ending;
 use crate::cli::{Bench, BenchOperation, Format, actions};
 use crate::output::{Rows, put};
@@ -28,7 +28,7 @@ const ATTEMPT: Duration = Duration::from_millis(20);
 /// A cluster that takes no write for so long has not elected, unless `--timeout` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Kills the leader of the cars' shard.
+/// Kills the leader of the shard that is written to.
 pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
     let endpoints = connection.connection().endpoints;
     if args.operations != [BenchOperation::Election] || args.pids.len() != endpoints.len() {
@@ -39,20 +39,21 @@ pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> R
     }
     let access = Access::open(connection)?;
     let patience = connection.timeout_or(PATIENCE);
-    warm_up(&access)?;
-    let address = leader(&with_all_voters(&access, patience)?, &cars())?;
+    let prefix = &args.prefix;
+    place::prepare(&access, prefix)?;
+    let address = leader(&with_all_voters(&access, prefix, patience)?, prefix)?;
     let place = endpoints.iter().position(|endpoint| *endpoint == address);
     let place = place.ok_or_else(|| miette!("the leader, {address}, is not among the endpoints"))?;
     let others: Vec<&String> = endpoints.iter().filter(|endpoint| **endpoint != address).collect();
     let (to_main, first) = mpsc::channel();
     let (go, starts): (Vec<_>, Vec<_>) = others.iter().map(|_| mpsc::channel::<Instant>()).unzip();
     for (endpoint, start) in others.iter().zip(starts) {
-        let writer = writer(&access, endpoint)?;
-        let to_main = to_main.clone();
+        let writer = writer(&access, endpoint, prefix)?;
+        let (to_main, body) = (to_main.clone(), write(prefix));
         thread::spawn(move || {
             let Ok(killed) = start.recv() else { return };
             while killed.elapsed() < patience {
-                if writer.request(write(), ATTEMPT).is_ok() {
+                if writer.request(body.clone(), ATTEMPT).is_ok() {
                     let _ = to_main.send(killed.elapsed());
                     return;
                 }
@@ -65,16 +66,17 @@ pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> R
         let _ = start.send(killed);
     }
     let took = first.recv_timeout(patience).map_err(|_| miette!("no write succeeded for {patience:?}"))?;
+    place::empty(&access, prefix)?;
     put(&rows(took, others.len()).render(format))?;
     Ok(Ending::Passed)
 }
 
-/// The status once the cars' shard has all the voters that it should have: those who joined a moment ago as well.
-fn with_all_voters(access: &Access, patience: Duration) -> Result<Status, Report> {
+/// The status once the shard has all the voters that it should have: those who joined a moment ago as well.
+fn with_all_voters(access: &Access, prefix: &Path, patience: Duration) -> Result<Status, Report> {
     let begun = Instant::now();
     loop {
         let status = access.status()?;
-        let shard = status.map.route(&cars());
+        let shard = status.map.route(prefix);
         let desired = status.map.desired_replicas(shard).voters;
         let voters = status.groups.iter().find(|group| group.shard == shard).map(|group| &group.voters);
         if voters.is_some_and(|voters| voters.iter().copied().eq(desired.iter().copied())) {
@@ -87,16 +89,16 @@ fn with_all_voters(access: &Access, patience: Duration) -> Result<Status, Report
     }
 }
 
-fn write() -> RequestBody {
-    RequestBody::Write(Transaction::of(Change::Put { at: Location::config(cars()), value: b"x"[..].into() }))
+fn write(prefix: &Path) -> RequestBody {
+    RequestBody::Write(Transaction::of(Change::Put { at: Location::config(prefix.clone()), value: b"x"[..].into() }))
 }
 
 /// A client that asks this endpoint only, connected already.
-fn writer(access: &Access, endpoint: &str) -> Result<Client, Report> {
+fn writer(access: &Access, endpoint: &str, prefix: &Path) -> Result<Client, Report> {
     let attempt_timeout = Span::from_ns(ATTEMPT.as_nanos() as u64);
     let config = ClientConfig { go_to_leader: false, attempt_timeout, ..ClientConfig::default() };
     let client = Client::with_config(&[endpoint.to_owned()], access.tls(), config).map_err(explain)?;
-    client.request(write(), access.timeout).map_err(|error| access.explain(error))?;
+    client.request(write(prefix), access.timeout).map_err(|error| access.explain(error))?;
     Ok(client)
 }
 

@@ -25,6 +25,7 @@ mod election;
 mod health;
 mod lease;
 mod members;
+mod place;
 mod restore;
 mod shards;
 mod status;
