@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the whole built suite again and again while another program keeps all cores busy: no test may depend on speed.
+# Runs the whole suite again and again while another program keeps all cores busy: no test may depend on speed.
 #
-#   scripts/soak-tests.sh N [ARGUMENT...]     N rounds; the arguments are cargo test's, all tests if there are none
+#   scripts/soak-tests.sh N [ARGUMENT...]     N rounds of `scripts/test.sh --locked`; with arguments, of `cargo test` with them
 #
 # Each round's output is kept if it failed. Exit status 1: a round failed; which tests, it says.
 set -euo pipefail
@@ -13,10 +13,11 @@ if [[ ! ${1-} =~ ^[1-9][0-9]*$ ]]; then
 fi
 rounds=$1
 shift
-[[ $# -gt 0 ]] || set -- --workspace --lib --bins --tests
-
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
-export RUST_TEST_THREADS
+suite=(scripts/test.sh --locked)
+if [[ $# -gt 0 ]]; then
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
+    suite=(cargo test --locked --no-fail-fast "$@")
+fi
 
 logs=$(mktemp -d "${TMPDIR:-/tmp}/heddle-soak.XXXXXX")
 busy=()
@@ -29,7 +30,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
-cargo test --locked "$@" --no-run
+if [[ $# -gt 0 ]]; then cargo test --locked "$@" --no-run; else cargo test --locked --workspace --lib --bins --tests --no-run; fi
 for _ in $(seq "$(nproc)"); do
     (while :; do :; done) &
     busy+=($!)
@@ -38,13 +39,14 @@ done
 failed=0
 for round in $(seq "$rounds"); do
     log=$logs/round-$round
-    if cargo test --locked --no-fail-fast "$@" >"$log" 2>&1; then
-        echo "round $round of $rounds: passed, $(grep -c '^test .* ok$' "$log") tests"
+    begun=$SECONDS
+    if "${suite[@]}" >"$log" 2>&1; then
+        echo "round $round of $rounds: passed, $(grep -cE '^ *(PASS|test .* ok$)' "$log") tests in $((SECONDS - begun)) s"
         rm "$log"
     else
         failed=$((failed + 1))
-        echo "round $round of $rounds: FAILED"
-        grep -E '^test .* FAILED$|^error: ' "$log" | sort -u | sed 's/^/    /' || true
+        echo "round $round of $rounds: FAILED after $((SECONDS - begun)) s"
+        grep -E '^test .* FAILED$|^ *(FAIL|TIMEOUT|SIG[A-Z]*) \[|^error: ' "$log" | sort -u | sed 's/^/    /' || true
     fi
 done
 echo "$((rounds - failed)) of $rounds rounds passed beside $(nproc) busy programs"
