@@ -2,7 +2,8 @@
 # The controller cluster against etcd, A B A B, on loopback with synced logs: `benches/store.sh [ROUNDS] [NODES]`.
 # Both clusters stand beside each other, and each load goes to the one and then to the other, in each round in the other order: what else
 # the machine does hits both alike. A round is 500 requests one after another at the leader and at a follower, then 64 clients; every third
-# round has a leader killed on clusters of their own (election timeout 100 ms).
+# round has leaders killed on clusters of their own (election timeout 100 ms): KILLS of them, 2 unless it says otherwise. An election's length
+# is drawn anew each time, by both systems: to compare them takes some tens (KILLS=20).
 # BUSY=1 has two other programs want both CPUs all the time. Needs go, jq, and a release build of heddle. SYSTEMS="etcd" runs one of them
 # alone; RESULTS=file keeps every row.
 set -euo pipefail
@@ -159,7 +160,9 @@ done
 printf '%s nodes, 200-byte values; medians of %s rounds of %s requests each (of 64 clients: %s); ratios are medians over rounds, with the middle half of them\n' \
     "$nodes" "$rounds" "$requests" "$many"
 jq -rs '
-  def quantile($q): sort | if length == 0 then null else .[((length - 1) * $q) | round] end;
+  # Between two values on a straight line, as R and numpy do.
+  def quantile($q): sort | if length == 0 then null else ((length - 1) * $q) as $at
+      | .[$at | floor] + ($at - ($at | floor)) * (.[$at | ceil] - .[$at | floor]) end;
   def shown: if . == null then "-" elif . >= 100 then (. * 10 | round) / 10 | tostring else (. * 1000 | round) / 1000 | tostring end;
   # One client is compared by its latency, many by what they reach together.
   def is_rate: .clients > 1 and .operation != "election";
