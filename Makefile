@@ -52,6 +52,10 @@ format:
 clippy:
 	$(linted) $(CARGO) test $(CARGO_FLAGS) --workspace --all-targets --no-run
 
+.PHONY: where-to-add
+where-to-add: ## Add one of each thing that docs/architecture.md says where to add, and test it
+	$(linted) scripts/where-to-add.sh
+
 .PHONY: build
 build: ## Build the program with optimisation
 	$(CARGO) build $(CARGO_FLAGS) --release --package heddle

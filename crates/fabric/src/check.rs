@@ -9,7 +9,7 @@ use vswitch::Spread;
 
 use crate::addresses::Mac;
 use crate::bonds::BondAxis;
-use crate::document::{BcubeText, File, HostText, NodeText, NodeWord, TopologyText};
+use crate::document::{File, HostText, NodeText, NodeWord};
 use crate::error::{Error, Problems};
 use crate::experiment::{Block, Context};
 use crate::graph::{Graph, IPV4, IPV6};
@@ -17,7 +17,7 @@ use crate::links::Links;
 use crate::names::nearest;
 use crate::read::{Mapping, Name, Read};
 use crate::source::{At, Place, Source};
-use crate::topologies::{Specs, bcube, bcube_size, explicit, fat_tree, leaf_spine};
+use crate::topologies::{Specs, TopologyText, explicit};
 use crate::tree::{Node, Value};
 use crate::vary::AxisText;
 use crate::{Experiment, Fabric, bonds, devices, links, tree};
@@ -172,61 +172,12 @@ fn by_rule(file: &File, topology: &At<TopologyText>, problems: &mut Problems<'_>
             Specs::default()
         }
     };
-    let topology = match &topology.value {
-        TopologyText::FatTree(text) => fat_tree(text.k.value.0, specs),
-        TopologyText::LeafSpine(text) => {
-            let (leaves, hosts) = (text.leaves.value.get(), text.hosts_per_leaf.value.get());
-            if leaves * hosts > MOST_HOSTS {
-                problems.add(
-                    text.hosts_per_leaf.place,
-                    format!(
-                        "{leaves} leaves with {hosts} hosts each are {} hosts, more than {MOST_HOSTS}",
-                        leaves * hosts
-                    ),
-                    "too many",
-                    "fewer leaves, or fewer hosts on each",
-                );
-                return None;
-            }
-            leaf_spine(leaves, text.spines.value.get(), hosts, specs)
-        }
-        TopologyText::Bcube(text) => {
-            if let Some(At { value: Links::Classes(classes), .. }) = &file.links
-                && let Some(At { place, .. }) = &classes.switches
-            {
-                let hint = "remove it: all links are between a host and a switch";
-                problems.add(*place, "a BCube has no links between switches", "no such link", hint);
-            }
-            check_bcube(text, problems)?;
-            bcube(text.n.value.get(), text.k.value.get(), specs)
-        }
-    };
+    let topology = topology.value.lay_out(&specs, problems)?;
     let mut graph = Graph { topology, bonds: TiVec::new() };
     if let Some(hosts) = &file.hosts {
         override_hosts(&mut graph, &hosts.value, problems);
     }
     Some(graph)
-}
-
-/// The most hosts of one fabric.
-const MOST_HOSTS: u32 = 190_000;
-/// The most nodes where all of them forward: routes take the square of it.
-const MOST_FORWARDING: u64 = 8_000;
-
-/// `None`: it is too large, which has been noted.
-fn check_bcube(text: &BcubeText, problems: &mut Problems<'_>) -> Option<()> {
-    let (n, k) = (text.n.value.get(), text.k.value.get());
-    let (hosts, switches) = bcube_size(n, k);
-    if hosts + switches <= MOST_FORWARDING {
-        return Some(());
-    }
-    problems.add(
-        text.k.place,
-        format!("BCube({n}, {k}) has {hosts} hosts and {switches} switches, more than {MOST_FORWARDING} nodes"),
-        "too large",
-        "n: 8, k: 3 has 4,096 hosts; so has n: 64, k: 1",
-    );
-    None
 }
 
 fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut Problems<'_>) -> Option<Graph> {

@@ -3,57 +3,24 @@
 use machine::Span;
 
 use crate::units;
-use crate::{Bound, Metric};
-
-/// What a metric is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Rate,
-    Fraction,
-    Count,
-    Time,
-    PerSecond,
-    Size,
-    YesNo,
-}
-
-const fn unit(metric: Metric) -> Unit {
-    match metric {
-        Metric::GoodputMean | Metric::GoodputMin | Metric::GoodputMax | Metric::GoodputSum => Unit::Rate,
-        Metric::Fairness | Metric::UtilisationMean | Metric::UtilisationMax => Unit::Fraction,
-        Metric::Retransmits
-        | Metric::FastRetransmits
-        | Metric::Timeouts
-        | Metric::Reordered
-        | Metric::ReorderExtent
-        | Metric::Drops
-        | Metric::Lost
-        | Metric::Duplicates
-        | Metric::LostWrites
-        | Metric::Failed => Unit::Count,
-        Metric::Latency(..) | Metric::UnavailableMax | Metric::LongestGap => Unit::Time,
-        Metric::Throughput(_) => Unit::PerSecond,
-        Metric::ResidentMax => Unit::Size,
-        Metric::Linearizable => Unit::YesNo,
-    }
-}
+use crate::{Bound, Metric, Unit};
 
 /// How a claim about `metric` is written, for messages.
 pub(crate) const fn example(metric: Metric) -> &'static str {
-    match unit(metric) {
-        Unit::Rate => "`>= 0.9 Gbit/s`, `<= 2 Gbit/s` or `245.5 Mbit/s +- 1 %`",
-        Unit::Fraction => "`>= 0.9`, `<= 90 %` or `0.95 +- 0.05`",
+    match metric.unit() {
+        Unit::BitsPerSecond => "`>= 0.9 Gbit/s`, `<= 2 Gbit/s` or `245.5 Mbit/s +- 1 %`",
+        Unit::Index | Unit::Share => "`>= 0.9`, `<= 90 %` or `0.95 +- 0.05`",
         Unit::Count => "`>= 1`, `<= 0` or `100 +- 10 %`",
-        Unit::Time => "`<= 1.5 ms`, `>= 200 us` or `1 s +- 10 %`",
+        Unit::Seconds => "`<= 1.5 ms`, `>= 200 us` or `1 s +- 10 %`",
         Unit::PerSecond => "`>= 20 k/s`, `<= 500 /s` or `7 k/s +- 10 %`",
-        Unit::Size => "`<= 700 MB`, `>= 1 MiB` or `100 MB +- 10 %`",
+        Unit::Bytes => "`<= 700 MB`, `>= 1 MiB` or `100 MB +- 10 %`",
         Unit::YesNo => "`yes` or `no`",
     }
 }
 
 /// Reads a claim about `metric`; `None` if it isn't one.
 pub(crate) fn bound(metric: Metric, text: &str) -> Option<Bound> {
-    let unit = unit(metric);
+    let unit = metric.unit();
     if unit == Unit::YesNo {
         return match text {
             "yes" => Some(Bound::AtLeast(1.0)),
@@ -79,7 +46,7 @@ pub(crate) fn bound(metric: Metric, text: &str) -> Option<Bound> {
 
 /// Reads a figure of `metric`, as in `12.6 ms`; `None` if it isn't one.
 pub(crate) fn figure(metric: Metric, text: &str) -> Option<f64> {
-    match (unit(metric), text) {
+    match (metric.unit(), text) {
         (Unit::YesNo, "yes") => Some(1.0),
         (Unit::YesNo, "no") => Some(0.0),
         (unit, text) => amount(unit, text),
@@ -89,15 +56,15 @@ pub(crate) fn figure(metric: Metric, text: &str) -> Option<f64> {
 fn amount(unit: Unit, text: &str) -> Option<f64> {
     let text = text.trim();
     match unit {
-        Unit::Rate => units::rate(text).ok().map(|rate| rate as f64),
-        Unit::Fraction => match text.strip_suffix('%') {
+        Unit::BitsPerSecond => units::rate(text).ok().map(|rate| rate as f64),
+        Unit::Index | Unit::Share => match text.strip_suffix('%') {
             Some(percent) => number(percent).map(|p| p / 100.0),
             None => number(text),
         },
         Unit::Count => number(text),
-        Unit::Time => units::span(text).ok().map(Span::as_secs_f64),
+        Unit::Seconds => units::span(text).ok().map(Span::as_secs_f64),
         Unit::PerSecond => per_second(text),
-        Unit::Size => units::size(text).ok().map(|size| size as f64),
+        Unit::Bytes => units::size(text).ok().map(|size| size as f64),
         Unit::YesNo => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use topology::{NodeKind, NullDevice, PcapDevice};
+use topology::{DeviceName, NodeKind};
 
 use crate::document::{File, NodeText};
 use crate::error::Problems;
@@ -40,7 +40,7 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
             );
         }
         for device in devices {
-            if let Some(single) = single(&device.value.0)
+            if let Some(single) = DeviceName::parse(&device.value.0).ok().and_then(DeviceName::exclusive)
                 && let Some(other) = taken.insert(single, name)
             {
                 problems.add(
@@ -52,13 +52,5 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
             }
         }
         node.devices = devices.iter().map(|device| device.value.0.clone()).collect();
-    }
-}
-
-/// What of a device can be the end of one link only: a device of the machine, a capture that is written.
-fn single(device: &str) -> Option<&str> {
-    match PcapDevice::of(device) {
-        Some(capture) => capture.tx,
-        None => NullDevice::of(device).is_none().then_some(device),
     }
 }

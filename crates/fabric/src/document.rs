@@ -14,9 +14,10 @@ use crate::controllers::{ControllersText, Flag};
 use crate::error::Problems;
 use crate::links::{LinkText, Links};
 use crate::parameters::{parameters, plain};
-use crate::quantity::{Bytes, Length, Whole, whole_number};
-use crate::read::{Device, Fields, Mapping, Name, Read, Text, expected, section, shown};
+use crate::quantity::{Bytes, Length, Whole};
+use crate::read::{Device, Fields, Mapping, Name, Read, Text, expected, section};
 use crate::source::At;
+use crate::topologies::TopologyText;
 use crate::traffic::TrafficText;
 use crate::tree::{Node, Value};
 use crate::vary::Vary;
@@ -69,121 +70,6 @@ parameters! {
         "controllers" => controllers: Option<At<ControllersText>>;
         /// What to measure, by name.
         "experiments" => experiments: Option<At<Mapping<Name, ExperimentText>>>;
-    }
-}
-
-/// A network made by rule.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "Topology", rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum TopologyText {
-    /// k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches, k^3/4 hosts.
-    FatTree(FatTreeText),
-    /// Every leaf linked to every spine.
-    LeafSpine(LeafSpineText),
-    /// n^(k+1) servers that forward, with k+1 ports each, and (k+1) n^k switches of n ports.
-    Bcube(BcubeText),
-}
-
-impl Read for TopologyText {
-    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let known = ["fat-tree", "leaf-spine", "bcube"];
-        let entries = match &node.value {
-            Value::Map(entries) => entries.as_slice(),
-            _ => &[],
-        };
-        if let [entry] = entries
-            && known.contains(&entry.key.as_str())
-        {
-            return match entry.key.as_str() {
-                "fat-tree" => FatTreeText::read(&entry.value, problems).map(Self::FatTree),
-                "bcube" => BcubeText::read(&entry.value, problems).map(Self::Bcube),
-                _ => LeafSpineText::read(&entry.value, problems).map(Self::LeafSpine),
-            };
-        }
-        match entries {
-            [entry] => problems.add(
-                entry.key_place,
-                format!("`{}` is not a topology", shown(&entry.key)),
-                "unknown",
-                crate::names::did_you_mean(&entry.key, &known),
-            ),
-            _ => expected(
-                node,
-                "one topology: `{ fat-tree: { k: 4 } }`, `{ leaf-spine: { .. } }` or `{ bcube: { n: 4, k: 1 } }`",
-                problems,
-            ),
-        }
-        None
-    }
-}
-
-section! {
-    /// A fat-tree (Al-Fares, Loukissas and Vahdat, 2008).
-    FatTreeText {
-        /// Ports of each switch: even.
-        "k" => k: At<Arity>,
-    }
-}
-
-/// The k of a fat-tree: even, 2 to 64.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arity(pub u32);
-
-impl Arity {
-    const MAX: u64 = 64;
-}
-
-impl Read for Arity {
-    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let k = whole_number(node, problems)?;
-        let label = match k {
-            0 | 1 => "too small",
-            _ if k > Self::MAX => "too large",
-            _ if !k.is_multiple_of(2) => "odd",
-            _ => return Some(Self(k as u32)),
-        };
-        problems.add(
-            node.place,
-            format!("a fat-tree's k is an even number from 2 to {}, not {k}", Self::MAX),
-            label,
-            match label {
-                "odd" => format!("half of a switch's ports go up, half go down: {} or {} would do", k - 1, k + 1),
-                _ => "k = 4 has 16 hosts, k = 8 has 128, k = 48 has 27,648".to_owned(),
-            },
-        );
-        None
-    }
-}
-
-impl JsonSchema for Arity {
-    fn schema_name() -> Cow<'static, str> {
-        "Arity".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "integer", "minimum": 2, "maximum": Self::MAX, "multipleOf": 2 })
-    }
-}
-
-section! {
-    /// A two-tier Clos network: every leaf linked to every spine.
-    LeafSpineText {
-        /// How many leaf switches.
-        "leaves" => leaves: At<Whole<1, 4_096>>,
-        /// How many spine switches.
-        "spines" => spines: At<Whole<1, 1_024>>,
-        /// How many hosts on each leaf.
-        "hosts-per-leaf" => hosts_per_leaf: At<Whole<1, 250>>,
-    }
-}
-
-section! {
-    /// A server-centric network: `BCube` (Guo et al., 2009). Servers have several ports and forward; no switch is linked to another.
-    BcubeText {
-        /// Ports of each switch.
-        "n" => n: At<Whole<2, 64>>,
-        /// The highest level: each server has k + 1 ports.
-        "k" => k: At<Whole<0, 9>>,
     }
 }
 

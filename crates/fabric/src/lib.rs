@@ -10,7 +10,7 @@
 //! | key | what it says |
 //! |---|---|
 //! | `name`, `description` | for results and reports |
-//! | `topology` | `{ fat-tree: { k } }`, `{ leaf-spine: { leaves, spines, hosts-per-leaf } }` or `{ bcube: { n, k } }` |
+//! | `topology` | a network made by rule (`topologies/mod.rs` lists the rules): `{ fat-tree: { k } }`, `{ leaf-spine: { leaves, spines, hosts-per-leaf } }`, ... |
 //! | `links` (a map), `hosts` | with `topology`: `rate`, `delay`, `queue` of all links, and in `hosts: { .. }`, `switches: { .. }` what differs; addresses by host |
 //! | `nodes`, `links` (a list), `link-defaults` | instead of `topology`: everything by name. A host may have several links, and `forward` |
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
@@ -36,6 +36,7 @@ mod experiment;
 mod faults;
 mod graph;
 mod links;
+mod metric;
 mod model;
 mod names;
 mod overrides;
@@ -62,6 +63,7 @@ pub use controllers::ControllersSetting;
 pub use document::NetworkSetting;
 pub use error::{Error, Problem};
 pub use links::LinkSetting;
+pub use metric::{Metric, Unit};
 pub use model::*;
 pub use overrides::{Override, Overrides, Setting};
 pub use parallel::{NoSuchLink, find_links};

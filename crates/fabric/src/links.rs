@@ -208,7 +208,11 @@ pub(crate) fn classes(classes: &LinkClasses, problems: &mut Problems<'_>) -> Spe
             spec
         }
     };
-    let specs = Specs { hosts: class(classes.hosts.as_ref()), switches: class(classes.switches.as_ref()) };
+    let specs = Specs {
+        hosts: class(classes.hosts.as_ref()),
+        switches: class(classes.switches.as_ref()),
+        switches_place: classes.switches.as_ref().map(|text| text.place),
+    };
     if specs.hosts.rate_bps.is_none() && specs.switches.rate_bps.is_none() {
         note_idle(all, specs.hosts, problems);
     }

@@ -11,7 +11,7 @@ mod cluster;
 pub use bond::*;
 pub use cluster::*;
 
-use crate::{Overrides, Setting};
+use crate::{Metric, Overrides, Setting};
 
 /// A checked network and its experiments.
 #[derive(Clone, Debug, PartialEq)]
@@ -275,55 +275,4 @@ pub enum Bound {
         /// The largest distance.
         by: f64,
     },
-}
-
-/// What is measured. Each run yields one value of each. Written as one word: `goodput-mean`, `create-p99`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Metric {
-    /// Mean goodput of the flows, bit/s.
-    GoodputMean,
-    /// Goodput of the slowest flow, bit/s.
-    GoodputMin,
-    /// Goodput of the fastest flow, bit/s.
-    GoodputMax,
-    /// Goodput of all flows together, bit/s.
-    GoodputSum,
-    /// Jain's index over the flows' goodputs, 0 to 1.
-    Fairness,
-    /// Segments sent again.
-    Retransmits,
-    /// Times that the duplicate-ACK threshold was reached (simulated only).
-    FastRetransmits,
-    /// Retransmission timeouts (simulated only).
-    Timeouts,
-    /// Segments that arrived after one that was sent later (RFC 4737).
-    Reordered,
-    /// The largest reordering extent seen, in segments (RFC 4737, section 4.2.1).
-    ReorderExtent,
-    /// Packets that a full queue turned away.
-    Drops,
-    /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
-    UtilisationMean,
-    /// Utilisation of the busiest link direction, 0 to 1.
-    UtilisationMax,
-    /// Datagrams of a constant rate that were sent and never came.
-    Lost,
-    /// Datagrams of a constant rate that came again.
-    Duplicates,
-    /// The longest time between two arrivals of a flow of a constant rate, seconds.
-    LongestGap,
-    /// How long requests of this operation took, seconds.
-    Latency(Operation, Statistic),
-    /// Requests of this operation that all clients together had answered, a second.
-    Throughput(Operation),
-    /// Writes that were acknowledged and are not in the data after the run.
-    LostWrites,
-    /// Requests that ended in an error, or without an answer.
-    Failed,
-    /// 1 if the answers could have come from one copy of the data that is asked one request at a time, else 0.
-    Linearizable,
-    /// The longest time in which no write succeeded, seconds.
-    UnavailableMax,
-    /// Resident memory of the node that has the most of it, at the end, bytes.
-    ResidentMax,
 }

@@ -1,7 +1,5 @@
 //! What a name may look like, and which known word an unknown one was meant to be.
 
-use topology::{NullDevice, PcapDevice};
-
 /// The longest name, in characters: what Linux allows a host name.
 pub(crate) const LONGEST: usize = 63;
 
@@ -10,17 +8,6 @@ pub(crate) fn is_name(text: &str) -> bool {
     text.len() <= LONGEST
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-}
-
-/// The longest name of a network device, in bytes: Linux's `IFNAMSIZ` less its end.
-const LONGEST_DEVICE: usize = 15;
-
-/// Whether `text` can name a network device: Linux's `dev_valid_name`; or a null device or a capture.
-pub(crate) fn is_device(text: &str) -> bool {
-    let fits = !text.is_empty() && text.len() <= LONGEST_DEVICE && ![".", ".."].contains(&text);
-    NullDevice::of(text).is_some()
-        || PcapDevice::of(text).is_some()
-        || fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control() && !"/:".contains(c))
 }
 
 /// The known word that is nearest to `word`, if one is near enough to be a slip.
@@ -92,20 +79,6 @@ mod tests {
         assert_eq!(nearest("ECMP", known), Some("ecmp"));
         assert_eq!(nearest("sinlge", known), Some("single"));
         assert_eq!(nearest("flowlet", known), None);
-    }
-
-    #[test]
-    fn devices_are_called_as_linux_allows() {
-        assert!(
-            ["eth0", "br-1.7", "tap@x", "null:", "null:64", "pcap:a/b.pcap", "pcap:rx=a,tx=b", &"x".repeat(15)]
-                .into_iter()
-                .all(is_device)
-        );
-        assert!(
-            !["", ".", "..", "a/b", "a b", "a:1", "null:7", "pcap:", "pcap:a,a", &"x".repeat(16)]
-                .into_iter()
-                .any(is_device)
-        );
     }
 
     #[test]

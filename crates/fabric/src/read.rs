@@ -3,7 +3,7 @@
 //! [`section!`] makes the struct, its reader and (through schemars) its JSON Schema from one list of fields, so that
 //! the schema can't say anything else than the reader.
 
-use topology::PcapDevice;
+use topology::{DeviceName, NotADevice};
 
 use crate::error::Problems;
 use crate::names::{did_you_mean, one_of};
@@ -283,48 +283,22 @@ impl Read for Text {
     }
 }
 
-/// A network device's name, as Linux has them.
+/// The name of a device on which a link ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Device(pub String);
 
 impl Read for Device {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        match &node.value {
-            Value::Scalar(text) if crate::names::is_device(text) => Some(Self(text.clone())),
-            Value::Scalar(text) if text.starts_with("null:") => {
-                problems.add(
-                    node.place,
-                    format!("`{}` is no null device", shown(text)),
-                    "not a length of frames",
-                    "`null:` takes frames and sends none; `null:64` sends frames of 64 bytes, and any length from 60 to 1514 will do",
-                );
-                None
-            }
-            Value::Scalar(text) if text.starts_with(PcapDevice::PREFIX) => {
-                let why = PcapDevice::parse(text).and_then(Result::err).map(|why| why.to_string()).unwrap_or_default();
-                problems.add(
-                    node.place,
-                    format!("`{}` is no capture: {}", shown(text), shown(&why)),
-                    "not the name of files",
-                    "`pcap:in.pcap` plays a file; `pcap:rx=in.pcap,tx=out.pcap` plays one and writes another, each of them optional; `speed=max` plays \
-                     without regard to time stamps",
-                );
-                None
-            }
-            Value::Scalar(text) => {
-                problems.add(
-                    node.place,
-                    format!("`{}` can't be a network device", shown(text)),
-                    "not a device's name",
-                    "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `null:`, where nobody is; or `pcap:FILE`, a capture",
-                );
-                None
-            }
-            _ => {
-                expected(node, "a network device", problems);
-                None
-            }
-        }
+        let Value::Scalar(text) = &node.value else {
+            expected(node, "a network device", problems);
+            return None;
+        };
+        let Err(NotADevice { what, why, label, hint }) = DeviceName::parse(text) else {
+            return Some(Self(text.clone()));
+        };
+        let why = why.map_or_else(String::new, |why| format!(": {}", shown(&why.to_string())));
+        problems.add(node.place, format!("`{}` {what}{why}", shown(text)), label, hint);
+        None
     }
 }
 

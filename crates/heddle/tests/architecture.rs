@@ -11,6 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+mod where_to_add;
 mod words;
 
 /// State machines of one protocol or one part each. They don't know each other but for [`KNOWN_TO_EACH_OTHER`].

@@ -51,7 +51,7 @@ pub use grid::quoted;
 pub use labels::Labels;
 pub use measure::cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
 pub use measure::environment::{Environment, SimulatorSpeed, Timing};
-pub use measure::metric::{Unit, metric_name, metric_unit, metric_value};
+pub use measure::metric::{metric_name, metric_value};
 pub use measure::record::{BondRecord, FlowRecord, LinkRecord, OrderRecord, Record};
 pub use measure::statistics;
 pub use options::Options;

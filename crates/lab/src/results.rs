@@ -21,26 +21,6 @@ use crate::measure::record::Record;
 use crate::measure::statistics::{paired, summarise};
 use crate::plan::Plan;
 
-/// Every metric of traffic, in the order in which they are shown.
-const METRICS: [Metric; 13] = [
-    Metric::GoodputMean,
-    Metric::GoodputMin,
-    Metric::GoodputMax,
-    Metric::GoodputSum,
-    Metric::Fairness,
-    Metric::Retransmits,
-    Metric::FastRetransmits,
-    Metric::Timeouts,
-    Metric::Reordered,
-    Metric::ReorderExtent,
-    Metric::Drops,
-    Metric::UtilisationMean,
-    Metric::UtilisationMax,
-];
-
-/// Further ones of traffic at a constant rate.
-const OF_A_RATE: [Metric; 3] = [Metric::Lost, Metric::Duplicates, Metric::LongestGap];
-
 impl Results {
     pub(crate) fn new(fabric: &Fabric, plan: &Plan, measured: Vec<(Record, Timing)>, environment: Environment) -> Self {
         let (records, timings): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
@@ -115,8 +95,9 @@ fn experiment_result(
     let metrics = if experiment.report.is_empty() { usual(&experiment.work) } else { experiment.report.clone() };
     let asks = experiment.work.cluster().map_or_else(Vec::new, |load| load.operations.clone());
     let known: Vec<Metric> = match &experiment.work {
-        Work::Traffic(traffic) if traffic.rate_pps.is_some() => METRICS.into_iter().chain(OF_A_RATE).collect(),
-        Work::Traffic(_) => METRICS.to_vec(),
+        Work::Traffic(traffic) => (Metric::all().filter(|metric| !metric.is_of_cluster()))
+            .filter(|metric| traffic.rate_pps.is_some() || !metric.is_of_a_rate())
+            .collect(),
         Work::Cluster(_) => Metric::all().filter(|metric| metric.is_of_cluster()).collect(),
     };
     let values = |case: usize, driver, metric| -> Vec<f64> {

@@ -39,8 +39,12 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
     }
     topology.add_switch("core".to_owned(), 3, None);
     topology.arrange();
-    let spec =
-        LinkSpec { rate_bps: Some(100_000_000), delay: Span::from_us(50), queue_packets: Some(100), overhead_bytes: 0 };
+    let spec = LinkSpec {
+        rate_bps: Some(100_000_000),
+        delay: Span::from_us(50),
+        queue_packets: Some(100),
+        ..LinkSpec::default()
+    };
     let mut join = |a: u32, b: u32| topology.connect(NodeId(a), NodeId(b), spec);
     for x in 0..count {
         join(x, count + x / hosts);

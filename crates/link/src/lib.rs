@@ -43,13 +43,9 @@ pub struct Link {
     lost: u64,
     /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
     last: (u32, Span),
-    /// While it has no carrier: what it does when it has one. `spec` is [`NO_CARRIER`] meanwhile.
+    /// While it has no carrier: what it does when it has one. `spec` is [`LinkSpec::NO_CARRIER`] meanwhile.
     cut: Option<Box<LinkSpec>>,
 }
-
-/// Nothing leaves, and nobody may wait.
-const NO_CARRIER: LinkSpec =
-    LinkSpec { rate_bps: Some(1), delay: Span::ZERO, queue_packets: Some(0), overhead_bytes: 0 };
 
 /// What happens to a packet that is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +148,7 @@ impl Link {
             }
             self.idle_at
         };
-        let on_wire = bytes.saturating_add(self.spec.overhead_bytes);
+        let on_wire = self.spec.on_wire(bytes);
         let busy = if self.byte_ps == 0 {
             self.divide(on_wire, rate_bps)
         } else {
@@ -229,7 +225,7 @@ impl Link {
     /// well: whoever holds them throws them away, and says how many they were ([`Link::lose`]). Nothing happens if it was gone.
     pub fn cut(&mut self) {
         if self.is_up() {
-            self.cut = Some(Box::new(std::mem::replace(&mut self.spec, NO_CARRIER)));
+            self.cut = Some(Box::new(std::mem::replace(&mut self.spec, LinkSpec::NO_CARRIER)));
             self.starts.clear();
             // Never idle, and no place to wait: nothing is accepted.
             self.idle_at = Time::NEVER;
@@ -345,7 +341,7 @@ mod tests {
             rate_bps: Some(1_000_000_000),
             delay: Span::from_us(50),
             queue_packets: Some(queue),
-            overhead_bytes: 0,
+            ..LinkSpec::default()
         })
     }
 
@@ -403,8 +399,7 @@ mod tests {
 
     #[test]
     fn a_link_without_a_rate_loses_its_carrier_too() {
-        let mut link =
-            Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None, overhead_bytes: 0 });
+        let mut link = Link::new(LinkSpec { delay: Span::from_us(5), ..LinkSpec::default() });
         link.cut();
         assert_eq!(link.offer(Time::from_ns(1), 100), Verdict::Dropped);
         link.heal();
@@ -454,8 +449,7 @@ mod tests {
 
     #[test]
     fn a_link_without_rate_only_delays() {
-        let mut link =
-            Link::new(LinkSpec { rate_bps: None, delay: Span::from_us(5), queue_packets: None, overhead_bytes: 0 });
+        let mut link = Link::new(LinkSpec { delay: Span::from_us(5), ..LinkSpec::default() });
         for _ in 0..1_000 {
             assert_eq!(link.offer(Time::ZERO, 64_000), Verdict::Arrives(Time::from_ns(5_000)));
         }

@@ -50,7 +50,8 @@ mod tests {
     fn a_link_does_not_see_that_its_clock_is_set_back() {
         for (seed, rate_bps) in [(1, None), (2, Some(10_000_000)), (3, Some(999_999_937))] {
             let mut rng = Rng::new(seed);
-            let spec = LinkSpec { rate_bps, delay: Span::from_us(300), queue_packets: Some(5), overhead_bytes: 24 };
+            let shaped = LinkSpec { rate_bps, delay: Span::from_us(300), queue_packets: Some(5), ..LinkSpec::UNSHAPED };
+            let spec = LinkSpec { overhead_bytes: 24, ..shaped };
             let (mut link, mut same) = (Link::new(spec), Link::new(spec));
             let mut now = Time::ZERO + Span::from_secs(10);
             let mut back = Span::ZERO;

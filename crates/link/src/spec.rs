@@ -4,7 +4,7 @@ use machine::Span;
 use serde::Serialize;
 
 /// What a link does to packets, in each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkSpec {
     /// Bits a second; `None`: as fast as the machine goes.
     pub rate_bps: Option<u64>,
@@ -25,8 +25,26 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 impl LinkSpec {
+    /// As fast as the machine goes.
+    pub const UNSHAPED: Self = Self { rate_bps: None, delay: Span::ZERO, queue_packets: None, overhead_bytes: 0 };
+
+    /// Nothing leaves, and nobody may wait.
+    pub(crate) const NO_CARRIER: Self = Self { rate_bps: Some(1), queue_packets: Some(0), ..Self::UNSHAPED };
+
+    /// What a packet of `bytes` takes on the wire, in bytes.
+    #[inline]
+    pub(crate) const fn on_wire(&self, bytes: u32) -> u32 {
+        bytes.saturating_add(self.overhead_bytes)
+    }
+
     /// Whether packets are delayed or limited at all.
     pub const fn is_shaped(&self) -> bool {
         self.rate_bps.is_some() || self.delay.as_ps() > 0
+    }
+}
+
+impl Default for LinkSpec {
+    fn default() -> Self {
+        Self::UNSHAPED
     }
 }

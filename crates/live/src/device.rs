@@ -1,8 +1,10 @@
 //! Network devices of the machine on which links end: hosts that are not made are behind them.
 //!
 //! They are in the network namespace in which the daemon was started; it has left that itself ([`crate::namespace::isolate`]). Null devices are
-//! nowhere ([`crate::null`]), captures are files ([`crate::capture`]).
+//! nowhere ([`null`]), captures are files ([`crate::capture`]).
 #![allow(unsafe_code)]
+
+pub(crate) mod null;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,12 +17,12 @@ use fabric::Fabric;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
-use topology::{Node, NodeId, NullDevice, PcapDevice};
+use topology::{DeviceName, Node, NodeId};
 
+use self::null::{Destinations, NullPort};
 use crate::Error;
 use crate::capture::PcapPort;
 use crate::namespace::Namespace;
-use crate::null::{Destinations, NullPort};
 use crate::packet::PacketPort;
 use crate::port::Port;
 use crate::tap::Tap;
@@ -85,8 +87,8 @@ enum Source {
     Kernel(Mutex<Opened>),
     /// Nobody: the descriptor of its port.
     Null(Arc<OwnedFd>),
-    /// A capture: the descriptor of its port.
-    Capture(Arc<OwnedFd>),
+    /// Something else that is no device of the kernel: the descriptor of its port.
+    Port(Arc<OwnedFd>),
 }
 
 /// The device that has the name at present.
@@ -115,17 +117,22 @@ impl Device {
     fn open(name: &str, host: NodeId, surroundings: &Surroundings<'_>) -> Result<Self, Error> {
         let node = &surroundings.fabric.topology.nodes[host];
         let failed = |source| Error::Device { host: node.name.clone(), device: name.to_owned(), source };
-        let (source, port): (_, Box<dyn Port>) = if let Some(device) = NullDevice::of(name) {
-            let address = surroundings.fabric.topology.address(host).expect("a host has addresses");
-            let destinations = Arc::clone(&surroundings.destinations);
-            let port = NullPort::new(device, (host, address), destinations).map_err(failed)?;
-            (Source::Null(port.descriptor()), Box::new(port))
-        } else if let Some(device) = PcapDevice::of(name) {
-            let port = PcapPort::open(device, node, surroundings.folder)?;
-            (Source::Capture(port.descriptor().map_err(failed)?), Box::new(port))
-        } else {
-            let (opened, port) = Opened::open(name).map_err(failed)?;
-            (Source::Kernel(Mutex::new(opened)), port)
+        let (source, port): (_, Box<dyn Port>) = match DeviceName::parse(name) {
+            Ok(DeviceName::Null(device)) => {
+                let address = surroundings.fabric.topology.address(host).expect("a host has addresses");
+                let destinations = Arc::clone(&surroundings.destinations);
+                let port = NullPort::new(device, (host, address), destinations).map_err(failed)?;
+                (Source::Null(port.descriptor()), Box::new(port))
+            }
+            Ok(DeviceName::Pcap(device)) => {
+                let port = PcapPort::open(device, node, surroundings.folder)?;
+                (Source::Port(port.descriptor().map_err(failed)?), Box::new(port))
+            }
+            // What no name can be, the kernel does not find.
+            Ok(DeviceName::Kernel(_)) | Err(_) => {
+                let (opened, port) = Opened::open(name).map_err(failed)?;
+                (Source::Kernel(Mutex::new(opened)), port)
+            }
         };
         Ok(Self { name: name.to_owned(), source, port: Mutex::new(Some(port)), carrier: AtomicBool::new(true) })
     }
@@ -176,7 +183,7 @@ impl Device {
     fn opened(&self) -> Option<MutexGuard<'_, Opened>> {
         match &self.source {
             Source::Kernel(opened) => Some(opened.lock().unwrap_or_else(PoisonError::into_inner)),
-            Source::Null(_) | Source::Capture(_) => None,
+            Source::Null(_) | Source::Port(_) => None,
         }
     }
 
@@ -194,7 +201,7 @@ impl Device {
     pub fn socket(&self) -> Arc<OwnedFd> {
         match &self.source {
             Source::Kernel(opened) => Arc::clone(&opened.lock().unwrap_or_else(PoisonError::into_inner).socket),
-            Source::Null(descriptor) | Source::Capture(descriptor) => Arc::clone(descriptor),
+            Source::Null(descriptor) | Source::Port(descriptor) => Arc::clone(descriptor),
         }
     }
 
@@ -206,7 +213,7 @@ impl Device {
     /// A port that takes frames for it, for one more worker; `None` unless it is a null device.
     pub fn sink(&self) -> Option<Box<dyn Port>> {
         match &self.source {
-            Source::Kernel(_) | Source::Capture(_) => None,
+            Source::Kernel(_) | Source::Port(_) => None,
             Source::Null(descriptor) => Some(Box::new(NullPort::sink(Arc::clone(descriptor)))),
         }
     }

@@ -35,7 +35,6 @@ mod instance;
 mod log_quota;
 mod namespace;
 mod network;
-mod null;
 pub mod packet;
 pub mod port;
 mod process;

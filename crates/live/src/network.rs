@@ -17,11 +17,11 @@ use crate::control::{Applied, Counters, LinksSet, Status};
 use crate::convergence::UnconvergedBond;
 use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
-use crate::device::{Attached, Device, Surroundings};
+use crate::device::{Attached, Device, Surroundings, null};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
-use crate::{Error, capture, null, process};
+use crate::{Error, capture, process};
 
 /// Files that the process needs besides its hosts' ones.
 const FILES_SPARE: u64 = 256;

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod device;
 mod graph;
 mod index;
 mod lookup;
@@ -22,6 +23,7 @@ mod routes;
 mod testing;
 
 pub use build::Group;
+pub use device::{DeviceName, NotADevice};
 pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
 pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
 pub use null::NullDevice;

@@ -3,19 +3,59 @@
 //! A server is a number of k + 1 digits of base n, from the digit of level k to that of level 0; h1 is 0...0. A switch of level l joins the n servers
 //! that differ in digit l alone. Port l of a server leads to its switch of level l; port j of that switch to the server whose digit l is j.
 
+use schemars::JsonSchema;
 use topology::{NodeId, Topology};
 
-use super::Specs;
+use super::{Rule, Specs};
+use crate::error::Problems;
 use crate::graph;
+use crate::quantity::Whole;
+use crate::read::{Fields, Read, section};
+use crate::source::At;
+use crate::tree::Node;
+
+section! {
+    /// A server-centric network: `BCube` (Guo et al., 2009). Servers have several ports and forward; no switch is linked to another.
+    BcubeText {
+        /// Ports of each switch.
+        "n" => n: At<Whole<2, 64>>,
+        /// The highest level: each server has k + 1 ports.
+        "k" => k: At<Whole<0, 9>>,
+    }
+}
+
+/// The most nodes where all of them forward: routes take the square of it.
+const MOST_FORWARDING: u64 = 8_000;
+
+impl Rule for BcubeText {
+    fn lay_out(&self, specs: &Specs, problems: &mut Problems<'_>) -> Option<Topology> {
+        if let Some(place) = specs.switches_place {
+            let hint = "remove it: all links are between a host and a switch";
+            problems.add(place, "a BCube has no links between switches", "no such link", hint);
+        }
+        let (n, k) = (self.n.value.get(), self.k.value.get());
+        let (hosts, switches) = size(n, k);
+        if hosts + switches <= MOST_FORWARDING {
+            return Some(bcube(n, k, specs));
+        }
+        problems.add(
+            self.k.place,
+            format!("BCube({n}, {k}) has {hosts} hosts and {switches} switches, more than {MOST_FORWARDING} nodes"),
+            "too large",
+            "n: 8, k: 3 has 4,096 hosts; so has n: 64, k: 1",
+        );
+        None
+    }
+}
 
 /// How many hosts and switches a `BCube(n, k)` has.
-pub(crate) fn size(n: u32, k: u32) -> (u64, u64) {
+fn size(n: u32, k: u32) -> (u64, u64) {
     let in_level = u64::from(n).pow(k);
     (in_level * u64::from(n), in_level * (u64::from(k) + 1))
 }
 
 /// Lays out a `BCube(n, k)`, whose size has been checked. Switch j (from 1) of level l is called `sl.j`.
-pub(crate) fn bcube(n: u32, k: u32, specs: Specs) -> Topology {
+fn bcube(n: u32, k: u32, specs: &Specs) -> Topology {
     let mut topology = Topology::default();
     let in_level = n.pow(k);
     // Servers that differ in the digit of the highest level are of different BCube(n, k - 1).
@@ -66,7 +106,7 @@ mod tests {
     #[test]
     fn counts_follow_the_formulas() {
         for (n, k) in [(2, 0), (4, 0), (4, 1), (2, 3), (8, 1), (4, 3), (3, 6), (2, 9), (64, 1)] {
-            let topology = bcube(n, k, Specs::default());
+            let topology = bcube(n, k, &Specs::default());
             assert_eq!(size(n, k), (u64::from(topology.hosts), topology.switch_count() as u64), "BCube({n}, {k})");
             assert_eq!(topology.hosts, n.pow(k + 1));
             assert_eq!(topology.switch_count() as u32, (k + 1) * n.pow(k));
@@ -86,19 +126,19 @@ mod tests {
     #[test]
     fn ports_are_in_the_order_of_levels_and_digits() {
         // Figure 1 of the paper: BCube(4, 1).
-        let topology = bcube(4, 1, Specs::default());
+        let topology = bcube(4, 1, &Specs::default());
         assert_eq!(peers(&topology, "h1"), ["s0.1", "s1.1"]);
         assert_eq!(peers(&topology, "h7"), ["s0.2", "s1.3"]);
         assert_eq!(peers(&topology, "s0.2"), ["h5", "h6", "h7", "h8"]);
         assert_eq!(peers(&topology, "s1.3"), ["h3", "h7", "h11", "h15"]);
-        let deep = bcube(2, 2, Specs::default());
+        let deep = bcube(2, 2, &Specs::default());
         assert_eq!(peers(&deep, "s1.3"), ["h5", "h7"]);
         assert_eq!(peers(&deep, "h6"), ["s0.3", "s1.4", "s2.2"]);
     }
 
     #[test]
     fn addresses_show_the_digits() {
-        let topology = bcube(4, 2, Specs::default());
+        let topology = bcube(4, 2, &Specs::default());
         let address = |name| match &topology.nodes[topology.node(name).unwrap()].kind {
             NodeKind::Host(address) => (address.ipv4.to_string(), address.pod),
             NodeKind::Switch { .. } => panic!("{name} is a host"),

@@ -5,13 +5,75 @@
 //! core switches; port i of a core switch goes to pod i. Aggregation switch j of each pod takes the core switches from
 //! j * k/2 on.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::{NodeId, Topology};
 
-use super::Specs;
+use super::{Rule, Specs};
+use crate::error::Problems;
 use crate::graph;
+use crate::quantity::whole_number;
+use crate::read::{Fields, Read, section};
+use crate::source::At;
+use crate::tree::Node;
+
+section! {
+    /// A fat-tree (Al-Fares, Loukissas and Vahdat, 2008).
+    FatTreeText {
+        /// Ports of each switch: even.
+        "k" => k: At<Arity>,
+    }
+}
+
+impl Rule for FatTreeText {
+    fn lay_out(&self, specs: &Specs, _: &mut Problems<'_>) -> Option<Topology> {
+        Some(fat_tree(self.k.value.0, specs))
+    }
+}
+
+/// The k of a fat-tree: even, 2 to 64.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arity(u32);
+
+impl Arity {
+    const MAX: u64 = 64;
+}
+
+impl Read for Arity {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let k = whole_number(node, problems)?;
+        let label = match k {
+            0 | 1 => "too small",
+            _ if k > Self::MAX => "too large",
+            _ if !k.is_multiple_of(2) => "odd",
+            _ => return Some(Self(k as u32)),
+        };
+        problems.add(
+            node.place,
+            format!("a fat-tree's k is an even number from 2 to {}, not {k}", Self::MAX),
+            label,
+            match label {
+                "odd" => format!("half of a switch's ports go up, half go down: {} or {} would do", k - 1, k + 1),
+                _ => "k = 4 has 16 hosts, k = 8 has 128, k = 48 has 27,648".to_owned(),
+            },
+        );
+        None
+    }
+}
+
+impl JsonSchema for Arity {
+    fn schema_name() -> Cow<'static, str> {
+        "Arity".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": 2, "maximum": Self::MAX, "multipleOf": 2 })
+    }
+}
 
 /// Lays out a fat-tree of even `k`, 2 to 64.
-pub(crate) fn fat_tree(k: u32, specs: Specs) -> Topology {
+fn fat_tree(k: u32, specs: &Specs) -> Topology {
     let half = k / 2;
     let mut topology = Topology::default();
     let hosts = hosts(&mut topology, k);
@@ -68,7 +130,7 @@ mod tests {
     #[test]
     fn counts_follow_the_formulas() {
         for k in [2_u32, 4, 6, 16, 48, 64] {
-            let topology = fat_tree(k, Specs::default());
+            let topology = fat_tree(k, &Specs::default());
             assert_eq!(topology.hosts, k * k * k / 4);
             assert_eq!(topology.switch_count() as u32, 5 * k * k / 4);
             assert_eq!(topology.links.len() as u32, 3 * k * k * k / 4);
@@ -81,7 +143,7 @@ mod tests {
 
     #[test]
     fn ports_are_in_the_order_that_is_documented() {
-        let topology = fat_tree(4, Specs::default());
+        let topology = fat_tree(4, &Specs::default());
         assert_eq!((0..4).map(|p| peer(&topology, "e3", p)).collect::<Vec<_>>(), ["h5", "h6", "a3", "a4"]);
         assert_eq!((0..4).map(|p| peer(&topology, "a4", p)).collect::<Vec<_>>(), ["e3", "e4", "c3", "c4"]);
         assert_eq!((0..4).map(|p| peer(&topology, "c3", p)).collect::<Vec<_>>(), ["a2", "a4", "a6", "a8"]);
@@ -90,7 +152,7 @@ mod tests {
 
     #[test]
     fn addresses_show_the_position() {
-        let topology = fat_tree(4, Specs::default());
+        let topology = fat_tree(4, &Specs::default());
         let NodeKind::Host(h16) = &topology.nodes[NodeId(15)].kind else { panic!("h16 is a host") };
         assert_eq!(h16.ipv4.to_string(), "10.3.1.3");
         assert_eq!(h16.ipv6.to_string(), "fd68:6564:646c::3:1:3");

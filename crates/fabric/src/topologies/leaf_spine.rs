@@ -1,13 +1,50 @@
 //! Leaf-spine: two tiers, every leaf linked to every spine.
 
+use schemars::JsonSchema;
 use topology::{NodeId, Topology};
 
-use super::Specs;
+use super::{Rule, Specs};
+use crate::error::Problems;
 use crate::graph;
+use crate::quantity::Whole;
+use crate::read::{Fields, Read, section};
+use crate::source::At;
+use crate::tree::Node;
+
+section! {
+    /// A two-tier Clos network: every leaf linked to every spine.
+    LeafSpineText {
+        /// How many leaf switches.
+        "leaves" => leaves: At<Whole<1, 4_096>>,
+        /// How many spine switches.
+        "spines" => spines: At<Whole<1, 1_024>>,
+        /// How many hosts on each leaf.
+        "hosts-per-leaf" => hosts_per_leaf: At<Whole<1, 250>>,
+    }
+}
+
+/// The most hosts of one fabric.
+const MOST_HOSTS: u32 = 190_000;
+
+impl Rule for LeafSpineText {
+    fn lay_out(&self, specs: &Specs, problems: &mut Problems<'_>) -> Option<Topology> {
+        let (leaves, hosts) = (self.leaves.value.get(), self.hosts_per_leaf.value.get());
+        if leaves * hosts > MOST_HOSTS {
+            problems.add(
+                self.hosts_per_leaf.place,
+                format!("{leaves} leaves with {hosts} hosts each are {} hosts, more than {MOST_HOSTS}", leaves * hosts),
+                "too many",
+                "fewer leaves, or fewer hosts on each",
+            );
+            return None;
+        }
+        Some(leaf_spine(leaves, self.spines.value.get(), hosts, specs))
+    }
+}
 
 /// Lays out `leaves` (up to 4,096) with `hosts_per_leaf` (up to 250) hosts each. A leaf's ports: hosts, then spines; port i
 /// of a spine goes to leaf i. Host h (from 1) of leaf l (from 1) has the address 10.(l / 256).(l mod 256).h; each leaf is a pod.
-pub(crate) fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32, specs: Specs) -> Topology {
+fn leaf_spine(leaves: u32, spines: u32, hosts_per_leaf: u32, specs: &Specs) -> Topology {
     let mut topology = Topology::default();
     let hosts: Vec<NodeId> = (0..leaves * hosts_per_leaf)
         .map(|i| {
@@ -37,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_leaf_meets_every_spine() {
-        let topology = leaf_spine(3, 2, 4, Specs::default());
+        let topology = leaf_spine(3, 2, 4, &Specs::default());
         assert_eq!((topology.hosts, topology.nodes.len(), topology.links.len()), (12, 17, 18));
         let names: Vec<&str> = topology.switches().map(|(_, n)| n.name.as_str()).collect();
         assert_eq!(names, ["leaf1", "leaf2", "leaf3", "spine1", "spine2"]);
@@ -47,7 +84,7 @@ mod tests {
 
     #[test]
     fn addresses_show_leaf_and_position_also_beyond_255_leaves() {
-        let topology = leaf_spine(300, 1, 2, Specs::default());
+        let topology = leaf_spine(300, 1, 2, &Specs::default());
         let ipv4 = |i: u32| match &topology.nodes[NodeId(i)].kind {
             NodeKind::Host(address) => address.ipv4.to_string(),
             NodeKind::Switch { .. } => panic!("not a host"),

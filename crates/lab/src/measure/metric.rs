@@ -1,31 +1,11 @@
 //! Metrics of a record, and how they are called.
 
 use fabric::{DriverKind, Metric, Operation, Statistic, Work};
-use serde::Serialize;
 use transport::paced::Outcome;
 
 use crate::measure::cluster_record::ClusterRecord;
 use crate::measure::record::{FlowRecord, Record};
 use crate::measure::statistics;
-
-/// What a metric's number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    /// Bits a second.
-    BitsPerSecond,
-    /// A number of things.
-    Count,
-    /// 0 to 1, shown as it is.
-    Index,
-    /// 0 to 1, shown in per cent.
-    Share,
-    /// Seconds.
-    Seconds,
-    /// A number of things a second.
-    PerSecond,
-    /// Bytes.
-    Bytes,
-}
 
 /// The metric's value in one run; `None` where the driver cannot know it.
 ///
@@ -129,19 +109,6 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::ResidentMax => "resident memory, largest node",
         Metric::Linearizable => "linearizable (1: yes)",
         Metric::Latency(..) | Metric::Throughput(_) => metric.word(),
-    }
-}
-
-/// What its number counts.
-pub const fn metric_unit(metric: Metric) -> Unit {
-    match metric {
-        Metric::GoodputMean | Metric::GoodputMin | Metric::GoodputMax | Metric::GoodputSum => Unit::BitsPerSecond,
-        Metric::Fairness | Metric::Linearizable => Unit::Index,
-        Metric::Latency(..) | Metric::UnavailableMax | Metric::LongestGap => Unit::Seconds,
-        Metric::Throughput(_) => Unit::PerSecond,
-        Metric::ResidentMax => Unit::Bytes,
-        Metric::UtilisationMean | Metric::UtilisationMax => Unit::Share,
-        _ => Unit::Count,
     }
 }
 

@@ -8,7 +8,7 @@ use super::latency::latency_scale;
 use super::quantity::{self, Scale};
 use super::svg::{Anchor, Svg};
 use super::table::scale_of;
-use crate::measure::metric::{metric_name, metric_unit};
+use crate::measure::metric::metric_name;
 use crate::measure::statistics::quantile;
 use crate::results::{ExperimentResult, Results};
 
@@ -148,7 +148,7 @@ pub(super) fn strips(results: &Results, experiment: &ExperimentResult) -> Option
     if max <= 0.0 {
         return None;
     }
-    let axis = Axis::new(max, Scale::of(metric_unit(Metric::GoodputMean), max));
+    let axis = Axis::new(max, Scale::of(Metric::GoodputMean.unit(), max));
     let row = LABEL + BAR * results.drivers.len() as f64 + GAP;
     let height = TOP + row * experiment.cases.len() as f64;
     let mut svg = Svg::new(WIDTH, height);

@@ -1,9 +1,8 @@
 //! Latencies of controllers as a table: a line for each case, operation and driver; what others measured stands beside.
 
-use fabric::{DriverKind, Metric, Operation, Statistic};
+use fabric::{DriverKind, Metric, Operation, Statistic, Unit};
 
 use super::quantity::Scale;
-use crate::measure::metric::Unit;
 use crate::results::{CaseResult, ExperimentResult};
 
 /// The columns when the file names none.

@@ -11,7 +11,7 @@ use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{alike, has_published, heading, is_told_at_once, published_text, scale_of};
 use super::{charts, cluster, network};
-use crate::measure::metric::{metric_name, metric_unit};
+use crate::measure::metric::metric_name;
 use crate::measure::statistics;
 use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
 
@@ -400,7 +400,7 @@ fn verdict_table(experiment: &ExperimentResult) -> String {
     }
     let row = |verdict: &Verdict| {
         let (class, word) = if verdict.passed { ("met", "✓ met") } else { ("missed", "✗ missed") };
-        let scale = Scale::of(metric_unit(verdict.metric), verdict.measured.unwrap_or(0.0));
+        let scale = Scale::of(verdict.metric.unit(), verdict.measured.unwrap_or(0.0));
         let measured = verdict.measured.map_or_else(|| "not measured".to_owned(), |mean| scale.with_unit(mean));
         format!(
             "<tr><td class=\"{class}\">{word}</td><td class=\"left\"><code>{} {}</code></td><td class=\"left\">{}</td>\

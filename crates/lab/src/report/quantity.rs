@@ -1,6 +1,7 @@
 //! Numbers as people read them: few digits, a unit, and an interval with the same number of decimals.
 
-use crate::measure::metric::Unit;
+use fabric::Unit;
+
 use crate::measure::statistics::{Difference, Summary};
 
 /// A unit chosen so that the largest of a set of values has one to three digits before the point.
@@ -27,7 +28,7 @@ impl Scale {
             Unit::PerSecond => choose(&[(1e6, "M/s"), (1e3, "k/s")], (1.0, "/s")),
             Unit::Bytes => choose(&[(1e9, "GB"), (1e6, "MB"), (1e3, "kB")], (1.0, "B")),
             Unit::Share => Self { one: 0.01, unit: "%" },
-            Unit::Count | Unit::Index => Self { one: 1.0, unit: "" },
+            Unit::Count | Unit::Index | Unit::YesNo => Self { one: 1.0, unit: "" },
         }
     }
 

@@ -9,7 +9,7 @@ use super::latency::{LatencyTable, other_metrics};
 use super::quantity::{self, Scale};
 use crate::grid::{Grid, quoted, terminal_width};
 use crate::labels::Labels;
-use crate::measure::metric::{metric_name, metric_unit};
+use crate::measure::metric::metric_name;
 use crate::measure::statistics::Summary;
 use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
 
@@ -125,7 +125,7 @@ fn csv_numbers(summary: &Summary) -> String {
 pub(crate) fn scale_of(experiment: &ExperimentResult, metric: Metric) -> Scale {
     let means = experiment.cases.iter().filter_map(|case| case.cell(metric));
     let max = means.flat_map(|cell| [&cell.live, &cell.sim]).flatten().map(|summary| summary.mean).fold(0.0, f64::max);
-    Scale::of(metric_unit(metric), max)
+    Scale::of(metric.unit(), max)
 }
 
 /// A heading such as `goodput, mean (Mbit/s)`.
@@ -322,7 +322,7 @@ fn each_verdict(verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     for verdict in verdicts {
         let word = if verdict.passed { "met   " } else { "MISSED" };
-        let scale = Scale::of(metric_unit(verdict.metric), verdict.measured.unwrap_or(0.0));
+        let scale = Scale::of(verdict.metric.unit(), verdict.measured.unwrap_or(0.0));
         let measured = verdict.measured.map_or_else(|| "not measured".to_owned(), |mean| scale.with_unit(mean));
         let _ = writeln!(
             text,

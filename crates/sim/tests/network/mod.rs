@@ -11,8 +11,12 @@ use transport::{TransportKind, TransportSpec};
 use vswitch::Spread;
 
 /// 1 Gbit/s, 50 us, 250 packets: every link of spec 3.
-pub const GIGABIT: LinkSpec =
-    LinkSpec { rate_bps: Some(1_000_000_000), delay: Span::from_us(50), queue_packets: Some(250), overhead_bytes: 0 };
+pub const GIGABIT: LinkSpec = LinkSpec {
+    rate_bps: Some(1_000_000_000),
+    delay: Span::from_us(50),
+    queue_packets: Some(250),
+    ..LinkSpec::UNSHAPED
+};
 
 /// `hosts` hosts, then `switches` switches, then links between the nodes of these numbers.
 pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fabric {

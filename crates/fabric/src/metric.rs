@@ -1,0 +1,212 @@
+//! What is measured: a metric's word in the file, what its number counts, and what kind of work yields it.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::Problems;
+use crate::read::Read;
+use crate::tree::Node;
+use crate::words::{Words, word_of, words};
+use crate::{Operation, Statistic};
+
+/// What is measured. Each run yields one value of each. Written as one word: `goodput-mean`, `create-p99`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// Mean goodput of the flows, bit/s.
+    GoodputMean,
+    /// Goodput of the slowest flow, bit/s.
+    GoodputMin,
+    /// Goodput of the fastest flow, bit/s.
+    GoodputMax,
+    /// Goodput of all flows together, bit/s.
+    GoodputSum,
+    /// Jain's index over the flows' goodputs, 0 to 1.
+    Fairness,
+    /// Segments sent again.
+    Retransmits,
+    /// Times that the duplicate-ACK threshold was reached (simulated only).
+    FastRetransmits,
+    /// Retransmission timeouts (simulated only).
+    Timeouts,
+    /// Segments that arrived after one that was sent later (RFC 4737).
+    Reordered,
+    /// The largest reordering extent seen, in segments (RFC 4737, section 4.2.1).
+    ReorderExtent,
+    /// Packets that a full queue turned away.
+    Drops,
+    /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
+    UtilisationMean,
+    /// Utilisation of the busiest link direction, 0 to 1.
+    UtilisationMax,
+    /// Datagrams of a constant rate that were sent and never came.
+    Lost,
+    /// Datagrams of a constant rate that came again.
+    Duplicates,
+    /// The longest time between two arrivals of a flow of a constant rate, seconds.
+    LongestGap,
+    /// How long requests of this operation took, seconds.
+    Latency(Operation, Statistic),
+    /// Requests of this operation that all clients together had answered, a second.
+    Throughput(Operation),
+    /// Writes that were acknowledged and are not in the data after the run.
+    LostWrites,
+    /// Requests that ended in an error, or without an answer.
+    Failed,
+    /// 1 if the answers could have come from one copy of the data that is asked one request at a time, else 0.
+    Linearizable,
+    /// The longest time in which no write succeeded, seconds.
+    UnavailableMax,
+    /// Resident memory of the node that has the most of it, at the end, bytes.
+    ResidentMax,
+}
+
+/// What a metric's number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bits a second.
+    BitsPerSecond,
+    /// A number of things.
+    Count,
+    /// 0 to 1, shown as it is.
+    Index,
+    /// 0 to 1, shown in per cent.
+    Share,
+    /// Seconds.
+    Seconds,
+    /// A number of things a second.
+    PerSecond,
+    /// Bytes.
+    Bytes,
+    /// 1 for yes, 0 for no.
+    YesNo,
+}
+
+words!(Metric, "Metric", "a metric", {
+    "goodput-mean" => Metric::GoodputMean,
+    "goodput-min" => Metric::GoodputMin,
+    "goodput-max" => Metric::GoodputMax,
+    "goodput-sum" => Metric::GoodputSum,
+    "fairness" => Metric::Fairness,
+    "retransmits" => Metric::Retransmits,
+    "fast-retransmits" => Metric::FastRetransmits,
+    "timeouts" => Metric::Timeouts,
+    "reordered" => Metric::Reordered,
+    "reorder-extent" => Metric::ReorderExtent,
+    "drops" => Metric::Drops,
+    "utilisation-mean" => Metric::UtilisationMean,
+    "utilisation-max" => Metric::UtilisationMax,
+    "lost" => Metric::Lost,
+    "duplicates" => Metric::Duplicates,
+    "longest-gap" => Metric::LongestGap,
+    "create-min" => Metric::Latency(Operation::Create, Statistic::Min),
+    "create-mean" => Metric::Latency(Operation::Create, Statistic::Mean),
+    "create-p50" => Metric::Latency(Operation::Create, Statistic::P50),
+    "create-p99" => Metric::Latency(Operation::Create, Statistic::P99),
+    "create-max" => Metric::Latency(Operation::Create, Statistic::Max),
+    "create-rate" => Metric::Throughput(Operation::Create),
+    "read-min" => Metric::Latency(Operation::Read, Statistic::Min),
+    "read-mean" => Metric::Latency(Operation::Read, Statistic::Mean),
+    "read-p50" => Metric::Latency(Operation::Read, Statistic::P50),
+    "read-p99" => Metric::Latency(Operation::Read, Statistic::P99),
+    "read-max" => Metric::Latency(Operation::Read, Statistic::Max),
+    "read-rate" => Metric::Throughput(Operation::Read),
+    "update-min" => Metric::Latency(Operation::Update, Statistic::Min),
+    "update-mean" => Metric::Latency(Operation::Update, Statistic::Mean),
+    "update-p50" => Metric::Latency(Operation::Update, Statistic::P50),
+    "update-p99" => Metric::Latency(Operation::Update, Statistic::P99),
+    "update-max" => Metric::Latency(Operation::Update, Statistic::Max),
+    "update-rate" => Metric::Throughput(Operation::Update),
+    "delete-min" => Metric::Latency(Operation::Delete, Statistic::Min),
+    "delete-mean" => Metric::Latency(Operation::Delete, Statistic::Mean),
+    "delete-p50" => Metric::Latency(Operation::Delete, Statistic::P50),
+    "delete-p99" => Metric::Latency(Operation::Delete, Statistic::P99),
+    "delete-max" => Metric::Latency(Operation::Delete, Statistic::Max),
+    "delete-rate" => Metric::Throughput(Operation::Delete),
+    "rpc-min" => Metric::Latency(Operation::Rpc, Statistic::Min),
+    "rpc-mean" => Metric::Latency(Operation::Rpc, Statistic::Mean),
+    "rpc-p50" => Metric::Latency(Operation::Rpc, Statistic::P50),
+    "rpc-p99" => Metric::Latency(Operation::Rpc, Statistic::P99),
+    "rpc-max" => Metric::Latency(Operation::Rpc, Statistic::Max),
+    "rpc-rate" => Metric::Throughput(Operation::Rpc),
+    "election-min" => Metric::Latency(Operation::Election, Statistic::Min),
+    "election-mean" => Metric::Latency(Operation::Election, Statistic::Mean),
+    "election-p50" => Metric::Latency(Operation::Election, Statistic::P50),
+    "election-p99" => Metric::Latency(Operation::Election, Statistic::P99),
+    "election-max" => Metric::Latency(Operation::Election, Statistic::Max),
+    "lost-writes" => Metric::LostWrites,
+    "failed" => Metric::Failed,
+    "linearizable" => Metric::Linearizable,
+    "unavailable-max" => Metric::UnavailableMax,
+    "resident-max" => Metric::ResidentMax,
+});
+
+impl Metric {
+    /// As the file writes it.
+    pub fn word(self) -> &'static str {
+        word_of(self)
+    }
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::WORDS.iter().map(|&(_, metric)| metric)
+    }
+
+    /// What its number counts.
+    pub const fn unit(self) -> Unit {
+        match self {
+            Self::GoodputMean | Self::GoodputMin | Self::GoodputMax | Self::GoodputSum => Unit::BitsPerSecond,
+            Self::Fairness => Unit::Index,
+            Self::UtilisationMean | Self::UtilisationMax => Unit::Share,
+            Self::Retransmits
+            | Self::FastRetransmits
+            | Self::Timeouts
+            | Self::Reordered
+            | Self::ReorderExtent
+            | Self::Drops
+            | Self::Lost
+            | Self::Duplicates
+            | Self::LostWrites
+            | Self::Failed => Unit::Count,
+            Self::Latency(..) | Self::UnavailableMax | Self::LongestGap => Unit::Seconds,
+            Self::Throughput(_) => Unit::PerSecond,
+            Self::ResidentMax => Unit::Bytes,
+            Self::Linearizable => Unit::YesNo,
+        }
+    }
+
+    /// Whether it is of datagrams that are sent at a constant rate.
+    pub const fn is_of_a_rate(self) -> bool {
+        matches!(self, Self::Lost | Self::Duplicates | Self::LongestGap)
+    }
+
+    /// Whether it is of controllers that are asked, not of traffic.
+    pub const fn is_of_cluster(self) -> bool {
+        matches!(
+            self,
+            Self::Latency(..)
+                | Self::Throughput(_)
+                | Self::LostWrites
+                | Self::Failed
+                | Self::Linearizable
+                | Self::UnavailableMax
+                | Self::ResidentMax
+        )
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let found = Self::WORDS.iter().find(|(word, _)| *word == text);
+        found.map(|&(_, metric)| metric).ok_or_else(|| D::Error::custom(format!("`{text}` is not a metric")))
+    }
+}

@@ -1,0 +1,103 @@
+//! What the name of a device stands for: a kind of port is one variant of [`DeviceName`].
+
+use crate::{NotPcap, NullDevice, PcapDevice};
+
+/// What is at the end of a link of a host that is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName<'a> {
+    /// A network device of the machine.
+    Kernel(&'a str),
+    /// Nobody.
+    Null(NullDevice),
+    /// Files.
+    Pcap(PcapDevice<'a>),
+}
+
+/// Why a text names no device, in the words of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotADevice<'a> {
+    /// What it is not: `is no capture`.
+    pub what: &'static str,
+    /// What is wrong with it, where that can be said.
+    pub why: Option<NotPcap<'a>>,
+    /// The same in a few words, to stand under it.
+    pub label: &'static str,
+    /// What to write.
+    pub hint: &'static str,
+}
+
+/// The longest name of a network device, in bytes: Linux's `IFNAMSIZ` less its end.
+const LONGEST: usize = 15;
+
+impl<'a> DeviceName<'a> {
+    /// What a text names. No network device of Linux has a colon in its name, all others have one.
+    ///
+    /// # Errors
+    /// If it names nothing that there is.
+    pub fn parse(text: &'a str) -> Result<Self, NotADevice<'a>> {
+        let (what, why, label, hint) = match text.split_once(':') {
+            Some(("null", _)) => match NullDevice::of(text) {
+                Some(device) => return Ok(Self::Null(device)),
+                None => (
+                    "is no null device",
+                    None,
+                    "not a length of frames",
+                    "`null:` takes frames and sends none; `null:64` sends frames of 64 bytes, and any length from 60 to 1514 will do",
+                ),
+            },
+            Some(("pcap", _)) => match PcapDevice::parse(text).transpose() {
+                Ok(Some(device)) => return Ok(Self::Pcap(device)),
+                failed => (
+                    "is no capture",
+                    failed.err(),
+                    "not the name of files",
+                    "`pcap:in.pcap` plays a file; `pcap:rx=in.pcap,tx=out.pcap` plays one and writes another, each of them optional; `speed=max` plays \
+                     without regard to time stamps",
+                ),
+            },
+            _ if is_of_kernel(text) => return Ok(Self::Kernel(text)),
+            _ => (
+                "can't be a network device",
+                None,
+                "not a device's name",
+                "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `null:`, where nobody is; or `pcap:FILE`, a capture",
+            ),
+        };
+        Err(NotADevice { what, why, label, hint })
+    }
+
+    /// What of it can be the end of one link only: a device of the machine, a capture that is written.
+    pub const fn exclusive(self) -> Option<&'a str> {
+        match self {
+            Self::Kernel(name) => Some(name),
+            Self::Pcap(capture) => capture.tx,
+            Self::Null(_) => None,
+        }
+    }
+}
+
+/// Whether a network device of the machine can have this name: Linux's `dev_valid_name`.
+fn is_of_kernel(text: &str) -> bool {
+    let fits = !text.is_empty() && text.len() <= LONGEST && ![".", ".."].contains(&text);
+    fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control() && !"/:".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_called_as_linux_allows() {
+        let is_device = |text: &str| DeviceName::parse(text).is_ok();
+        assert!(
+            ["eth0", "br-1.7", "tap@x", "null:", "null:64", "pcap:a/b.pcap", "pcap:rx=a,tx=b", &"x".repeat(15)]
+                .into_iter()
+                .all(is_device)
+        );
+        assert!(
+            !["", ".", "..", "a/b", "a b", "a:1", "null:7", "pcap:", "pcap:a,a", &"x".repeat(16)]
+                .into_iter()
+                .any(is_device)
+        );
+    }
+}
