@@ -9,8 +9,7 @@ use tree::bounded::{self, Entries};
 use crate::access::AccessCommand;
 use crate::address::{check_address, check_name};
 use crate::prefix::is_identifier;
-use crate::replicas::VOTERS_MAX;
-use crate::{DecodeError, MoveId, Prefix, Refusal, Replicas, ShardId, Strategy};
+use crate::{DecodeError, MoveId, Prefix, Refusal, Replicas, ShardId, Strategy, VOTERS_MAX};
 
 /// The format that [`Command::encode`] writes.
 const FORMAT: u8 = 1;

@@ -194,6 +194,18 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// There would be more than `max` of something.
+    pub(crate) fn too_many(what: &str, max: usize, hint: &str) -> Self {
+        Self::TooMany { what: what.to_owned(), max: max as u64, hint: hint.to_owned() }
+    }
+
+    /// Roles or users cannot be changed so. Names that were given are cut to what a person reads.
+    pub(crate) fn access(why: &str, hint: &str) -> Self {
+        Self::Access { why: why.chars().take(400).collect(), hint: hint.to_owned() }
+    }
+}
+
 /// A transaction touches more than one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error(

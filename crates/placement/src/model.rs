@@ -33,10 +33,13 @@ pub enum Strategy {
     Distributed,
 }
 
+/// Most voters of a shard; further replicas are learners, which hold the data without making writes wait.
+pub const VOTERS_MAX: usize = 7;
+
 /// The servers that hold a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Replicas {
-    /// Every server; those beyond [`VOTERS_MAX`](crate::VOTERS_MAX) as learners.
+    /// Every server; those beyond [`VOTERS_MAX`] as learners.
     #[default]
     All,
     /// These servers, and no others.

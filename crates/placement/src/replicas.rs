@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 
 use machine::{ServerId, mix};
 
-use crate::{Map, Replicas, ShardId};
+use crate::{Map, Replicas, ShardId, VOTERS_MAX};
 
 /// Most voters of the meta group: it changes seldom and must survive much, and each voter makes elections longer.
 pub const META_VOTERS_MAX: usize = 5;
-/// Most voters of a shard; further replicas are learners, which hold the data without making writes wait.
-pub const VOTERS_MAX: usize = 7;
 
 /// The replicas that a shard should have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

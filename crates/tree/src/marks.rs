@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Path;
 
+/// The most prefixes that are frozen, arriving or moved, of each kind.
+pub const MAX_MARKS: usize = 4_096;
 /// What holds for a prefix and everything below it, but for some prefixes in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {

@@ -18,15 +18,13 @@ mod leasing;
 use std::collections::BTreeMap;
 
 use crate::digest::{Digest, DigestCache};
-use crate::marks::{covers, share};
+use crate::marks::{MAX_MARKS, covers, share};
 use crate::{
     Begin, Change, Command, Committed, Datastore, Entry, Event, EventKind, Import, LeaseId, Leases, Location, Mark,
     Outcome, Path, Refusal, SessionRecord, Sessions, Transaction, Tree, Value,
 };
 pub use leasing::{LeaseChunk, Staged};
 
-/// The most prefixes that are frozen, arriving or moved, of each kind.
-pub const MAX_MARKS: usize = 4_096;
 /// The largest revision that another shard's chunk or a snapshot may claim. No shard lives long enough to reach it, and
 /// counting on from it does not overflow.
 pub const MAX_REVISION: u64 = 1 << 62;

@@ -4,11 +4,9 @@
 //! [`Change::Remove`] speak of the whole subtree. All conditions are judged first, on the state before the transaction; then
 //! changes are made in their order, each seeing those before it.
 
-use core::fmt;
-
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, LeaseId, Path};
+use crate::{Bytes, LeaseId, Location, Path, lease, marks};
 
 /// The most changes in a transaction.
 pub const MAX_CHANGES: usize = 1_024;
@@ -18,61 +16,6 @@ pub const MAX_CONDITIONS: usize = 1_024;
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// The most bytes in all paths and values of a transaction: it must fit one entry of the log.
 pub const MAX_TRANSACTION_BYTES: usize = 8 << 20;
-
-/// One of the two datastores of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Datastore {
-    /// What was asked for.
-    Config,
-    /// What the network is like at present.
-    Operational,
-}
-
-impl Datastore {
-    /// Both, in their order.
-    pub const ALL: [Datastore; 2] = [Datastore::Config, Datastore::Operational];
-}
-
-impl fmt::Display for Datastore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Datastore::Config => "config",
-            Datastore::Operational => "operational",
-        })
-    }
-}
-
-/// A path in one of the datastores.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Location {
-    /// The datastore that the path is in.
-    pub datastore: Datastore,
-    /// Where in it.
-    pub path: Path,
-}
-
-impl Location {
-    /// A path in the config datastore.
-    pub fn config(path: Path) -> Self {
-        Self { datastore: Datastore::Config, path }
-    }
-
-    /// A path in the operational datastore.
-    pub fn operational(path: Path) -> Self {
-        Self { datastore: Datastore::Operational, path }
-    }
-
-    /// Whether `other` is this location or below it.
-    pub fn contains(&self, other: &Location) -> bool {
-        self.datastore == other.datastore && self.path.contains(&other.path)
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.path, self.datastore)
-    }
-}
 
 /// What must be so for a transaction to happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -374,7 +317,7 @@ pub enum Refusal {
         number: u32,
     },
     /// There are too many moved, frozen or arriving prefixes in this shard.
-    #[error("shard holds {} marks of moves; hint: merge prefixes", crate::state::MAX_MARKS)]
+    #[error("shard holds {} marks of moves; hint: merge prefixes", marks::MAX_MARKS)]
     TooManyMarks,
     // From here on: since protocol version 2.
     /// A condition does not hold, so what was to be done otherwise was done: the only refusal that changes something.
@@ -402,18 +345,18 @@ pub enum Refusal {
     /// A lease's time to live is out of bounds.
     #[error(
         "a lease cannot live for {ttl_ms} ms; hint: from {} ms to {} ms",
-        crate::leases::LEASE_TTL_MIN_MS,
-        crate::leases::LEASE_TTL_MAX_MS
+        lease::LEASE_TTL_MIN_MS,
+        lease::LEASE_TTL_MAX_MS
     )]
     LeaseTtl {
         /// What was asked for.
         ttl_ms: u64,
     },
     /// The shard has as many leases as it may have.
-    #[error("the shard has {} leases already; hint: attach several values to one lease", crate::leases::MAX_LEASES)]
+    #[error("the shard has {} leases already; hint: attach several values to one lease", lease::MAX_LEASES)]
     TooManyLeases,
     /// The lease has as many values as it may have.
-    #[error("lease {lease} has {} values already; hint: grant another", crate::leases::MAX_LEASE_VALUES)]
+    #[error("lease {lease} has {} values already; hint: grant another", lease::MAX_LEASE_VALUES)]
     LeaseFull {
         /// The number of the lease.
         lease: LeaseId,

@@ -14,29 +14,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tree::ENTRY_OVERHEAD_BYTES;
-use crate::{Datastore, Location, Path, SessionId, SessionRecord, State, Value};
+use crate::entry::ENTRY_BYTES;
+use crate::{Datastore, Entry, Location, Path, SessionId, SessionRecord, State};
 
-/// What an entry is taken to cost in a chunk beside its path and value: lengths and entity tag.
-pub(crate) const ENTRY_BYTES: usize = 16;
 /// What an outcome is taken to cost in a chunk.
 const OUTCOME_BYTES: usize = 24;
-
-/// A value with its place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The location in the tree.
-    pub at: Location,
-    /// What, with its entity tag.
-    pub value: Value,
-}
-
-impl Entry {
-    /// About how many bytes of memory it takes in a tree: as [`Tree::bytes`](crate::Tree::bytes) counts.
-    pub fn bytes(&self) -> usize {
-        self.value.bytes.len() + self.at.path.as_str().len() + ENTRY_OVERHEAD_BYTES
-    }
-}
 
 /// How far an export or a snapshot has come: behind which item it goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,26 +6,13 @@
 use core::ops::Range;
 
 use imbl::OrdMap;
-use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, DigestCache};
+use crate::entry::ENTRY_OVERHEAD_BYTES;
 use crate::{
     Bytes, Change, Committed, Condition, Datastore, Entry, Event, EventKind, Expect, Location, Path, Refusal,
-    Transaction,
+    Transaction, Value,
 };
-
-/// What a value costs in memory beside its path and its bytes: two shared allocations with their counts, and its
-/// place in a node that is half full. Measured by `examples/memory.rs`.
-pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 136;
-
-/// A value and its entity tag.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Value {
-    /// The revision that wrote it, as an entity tag (RFC 9110 section 8.8.3).
-    pub etag: u64,
-    /// What was written.
-    pub bytes: Bytes,
-}
 
 /// A part of what is at and below a location.
 #[derive(Clone, Debug, PartialEq, Eq)]

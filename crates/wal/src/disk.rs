@@ -5,49 +5,10 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use crate::Error;
-
-/// Longest name of a file, in bytes.
-pub const FILE_NAME_BYTES_MAX: usize = 64;
+use crate::FileName;
 
 /// What a disk writes at once: a sector is either written or it isn't. (Disks of 4,096-byte sectors keep this, too.)
 pub const SECTOR_BYTES: usize = 512;
-
-/// Name of a file in the server's folder, which is flat: `[a-z0-9.-]`, at most 64 bytes, not starting with a dot.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileName(String);
-
-impl FileName {
-    /// Checks a name.
-    ///
-    /// # Errors
-    /// [`Error::FileName`] if a character, the start, or the length is not allowed.
-    pub fn new(name: impl Into<String>) -> Result<Self, Error> {
-        let name = name.into();
-        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-');
-        let valid = !name.is_empty()
-            && name.len() <= FILE_NAME_BYTES_MAX
-            && !name.starts_with('.')
-            && name.bytes().all(allowed);
-        if valid { Ok(Self(name)) } else { Err(Error::FileName { name }) }
-    }
-
-    /// A name that this crate made, and that is therefore valid.
-    pub(crate) fn made(name: String) -> Self {
-        Self::new(name).expect("the log makes valid names")
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for FileName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// One step of a [`Write`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +49,7 @@ pub enum Operation {
         len: u64,
     },
     /// Puts a whole file in place of another, or where there was none; after a crash it is the old or the new one.
-    /// A driver writes a temporary file beside it ([`temporary_name`]), syncs it, renames it, and syncs the folder.
+    /// A driver writes a temporary file beside it ([`temporary_name`](crate::temporary_name)), syncs it, renames it, and syncs the folder.
     Replace {
         /// The name of the file.
         file: FileName,
@@ -174,14 +135,6 @@ impl fmt::Display for DiskError {
         }
     }
 }
-
-/// The name under which [`Operation::Replace`] writes before it renames. Recovery deletes what was left under it.
-pub fn temporary_name(file: &FileName) -> FileName {
-    FileName::made(format!("{}{TEMPORARY}", file.as_str()))
-}
-
-/// How the names of files end that nothing refers to yet.
-pub(crate) const TEMPORARY: &str = ".part";
 
 /// The server's folder, as recovery reads it: one file at a time, so that it needs no more memory than the largest
 /// segment and the live entries take. Snapshot files are listed, not read.

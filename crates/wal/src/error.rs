@@ -118,12 +118,6 @@ pub enum Error {
         /// The most bytes that it may have.
         limit: usize,
     },
-    /// The text is no name for a file.
-    #[error("`{name}` is no name for a file of the log: expected 1 to 64 of a-z, 0-9, dot, hyphen, no dot first")]
-    FileName {
-        /// The name that was given.
-        name: String,
-    },
     /// Not an identity that a server can have.
     #[error("the server's identity is not valid: {why}")]
     Identity {

@@ -96,6 +96,16 @@ impl Identity {
     }
 }
 
+/// How a cluster is called in messages.
+pub(crate) fn cluster_name(cluster: u128) -> String {
+    format!("cluster {cluster:032x}")
+}
+
+/// How the owner of a file is called in messages.
+pub(crate) fn owner(cluster: u128, server: u64) -> String {
+    format!("server {server} of {}", cluster_name(cluster))
+}
+
 /// The part of the file that every format has.
 #[derive(Deserialize)]
 struct Format {

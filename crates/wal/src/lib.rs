@@ -69,6 +69,7 @@ mod disk;
 mod entry;
 mod error;
 mod extents;
+mod file_name;
 mod group;
 mod identity;
 mod log;
@@ -82,12 +83,12 @@ mod witness;
 #[doc(hidden)]
 pub use batch::segment_with_records;
 pub use config::{ALLOCATE_BYTES, BACKLOG_BYTES_MAX, Config, SEGMENT_BYTES};
-pub use disk::{
-    DiskError, FILE_NAME_BYTES_MAX, FileName, Folder, Lane, Operation, SECTOR_BYTES, Write, temporary_name,
-};
+pub use disk::{DiskError, Folder, Lane, Operation, SECTOR_BYTES, Write};
 pub use entry::{Entries, Entry, HardState, Position, RecoveredGroup, SnapshotMark};
 pub use error::Error;
+pub use file_name::{FILE_NAME_BYTES_MAX, FileName, InvalidFileName, temporary_name};
 pub use identity::{FORMAT, Identity, NAME_BYTES_MAX};
-pub use log::{Log, Recovered};
+pub use log::Log;
 pub use memory::MemoryDisk;
+pub use recovery::Recovered;
 pub use snapshot::{CHUNK_BYTES_MAX, SYNC_BYTES, SnapshotFile, SnapshotWriter};

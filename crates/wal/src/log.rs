@@ -9,20 +9,9 @@ use crate::batch::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, Segm
 use crate::group::{Group, Usage};
 use crate::witness::{Witness, WitnessState};
 use crate::{
-    Config, DiskError, Entries, Entry, Error, FileName, Folder, HardState, Identity, Lane, Operation, Position,
-    RecoveredGroup, SnapshotMark, SnapshotWriter, Write, record, recovery,
+    Config, DiskError, Entries, Entry, Error, FileName, HardState, Identity, Lane, Operation, Position, SnapshotMark,
+    SnapshotWriter, Write, identity, record,
 };
-
-/// What [`Log::recover`] found in the folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// The owner of the folder; `None` if it is new.
-    pub identity: Option<Identity>,
-    /// The groups that were ever written, by number; removed ones too.
-    pub groups: BTreeMap<u64, RecoveredGroup>,
-    /// Bytes of a batch that was being written when the server stopped, and that nobody was told of.
-    pub discarded_tail_bytes: u64,
-}
 
 /// The write-ahead log of one server.
 ///
@@ -144,20 +133,6 @@ pub(crate) enum State {
 }
 
 impl Log {
-    /// Reads a folder.
-    ///
-    /// The first batch ends what recovery has to do: it begins a segment, cuts what was torn, syncs what may lie in the
-    /// system's memory only, and deletes what nothing refers to. Nothing that was recovered may be told to
-    /// others before it is done ([`Log::is_ready`]). For a new folder it leaves when [`Log::identify`] was called.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Missing`], [`Error::OtherCluster`], [`Error::NewerVersion`], [`Error::Unreadable`],
-    /// [`Error::Unlistable`].
-    /// Nothing is changed then.
-    pub fn recover(folder: &impl Folder, config: Config) -> Result<(Self, Recovered), Error> {
-        recovery::recover(folder, config)
-    }
-
     /// Says whose log it is. A new folder needs it before its first batch; the file is written with that.
     ///
     /// # Errors
@@ -168,12 +143,12 @@ impl Log {
         let expected = |expected: String| Error::OtherCluster {
             file: Identity::file(),
             expected,
-            found: recovery::owner(identity.cluster, identity.server.0),
+            found: identity::owner(identity.cluster, identity.server.0),
         };
         match (&self.identity, self.config.cluster) {
             (Some(old), _) if (old.cluster, old.server) == (identity.cluster, identity.server) => Ok(()),
-            (Some(old), _) => Err(expected(recovery::owner(old.cluster, old.server.0))),
-            (None, Some(cluster)) if cluster != identity.cluster => Err(expected(recovery::cluster_name(cluster))),
+            (Some(old), _) => Err(expected(identity::owner(old.cluster, old.server.0))),
+            (None, Some(cluster)) if cluster != identity.cluster => Err(expected(identity::cluster_name(cluster))),
             (None, _) => {
                 self.pending.before.push(identity.write());
                 self.pending.before.push(Witness::default().begin(&identity));

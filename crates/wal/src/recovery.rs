@@ -11,62 +11,75 @@ use crate::batch::{
     Batch, BatchRead, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentIdentity, find_later_batch, read_batch, segment_file,
     segment_of, written_bytes,
 };
-use crate::disk::TEMPORARY;
+use crate::file_name::TEMPORARY;
+use crate::identity::{cluster_name, owner};
 use crate::log::{Pending, Segments, State};
 use crate::replay::Replay;
 use crate::witness::{Witness, WitnessState};
-use crate::{Config, Error, FileName, Folder, Identity, Log, Operation, Recovered, snapshot};
+use crate::{Config, Error, FileName, Folder, Identity, Log, Operation, RecoveredGroup, snapshot};
 
 /// Number of a server's first segment.
 const FIRST_SEGMENT: u64 = 1;
 
-/// How a cluster is called in messages.
-pub(crate) fn cluster_name(cluster: u128) -> String {
-    format!("cluster {cluster:032x}")
+/// What [`Log::recover`] found in the folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The owner of the folder; `None` if it is new.
+    pub identity: Option<Identity>,
+    /// The groups that were ever written, by number; removed ones too.
+    pub groups: BTreeMap<u64, RecoveredGroup>,
+    /// Bytes of a batch that was being written when the server stopped, and that nobody was told of.
+    pub discarded_tail_bytes: u64,
 }
 
-/// How the owner of a file is called in messages.
-pub(crate) fn owner(cluster: u128, server: u64) -> String {
-    format!("server {server} of {}", cluster_name(cluster))
-}
-
-/// Recovers a log, as [`Log::recover`] says.
-pub(crate) fn recover(folder: &impl Folder, config: Config) -> Result<(Log, Recovered), Error> {
-    let files: BTreeMap<FileName, u64> =
-        folder.list().map_err(|error| Error::Unlistable { error })?.into_iter().collect();
-    let identity = read_identity(folder, &files, config)?;
-    let mut reading = Reading { folder, segments: files.keys().filter_map(segment_of).collect(), owner: None };
-    if let Some(last) = reading.segments.last() {
-        let Some(identity) = &identity else {
-            let why = format!("{} is here", segment_file(*last));
-            return Err(Error::Missing { file: Identity::file(), why });
+impl Log {
+    /// Reads a folder.
+    ///
+    /// The first batch ends what recovery has to do: it begins a segment, cuts what was torn, syncs what may lie in the
+    /// system's memory only, and deletes what nothing refers to. Nothing that was recovered may be told to
+    /// others before it is done ([`Log::is_ready`]). For a new folder it leaves when [`Log::identify`] was called.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Missing`], [`Error::OtherCluster`], [`Error::NewerVersion`], [`Error::Unreadable`],
+    /// [`Error::Unlistable`].
+    /// Nothing is changed then.
+    pub fn recover(folder: &impl Folder, config: Config) -> Result<(Self, Recovered), Error> {
+        let files: BTreeMap<FileName, u64> =
+            folder.list().map_err(|error| Error::Unlistable { error })?.into_iter().collect();
+        let identity = read_identity(folder, &files, config)?;
+        let mut reading = Reading { folder, segments: files.keys().filter_map(segment_of).collect(), owner: None };
+        if let Some(last) = reading.segments.last() {
+            let Some(identity) = &identity else {
+                let why = format!("{} is here", segment_file(*last));
+                return Err(Error::Missing { file: Identity::file(), why });
+            };
+            reading.owner = Some(identity.clone());
+        }
+        let tail = reading.tail()?;
+        let witness = reading.witness(&files, identity.as_ref(), &tail)?;
+        let replay = reading.replay(&tail)?;
+        replay.check_snapshots(&files)?;
+        let pending = opening(&files, identity.as_ref(), &reading.segments, (&tail, witness), &replay);
+        let (groups, usage, recovered) = replay.finish();
+        let discarded_tail_bytes = tail.discarded_bytes;
+        let recovered = Recovered { identity: identity.clone(), groups: recovered, discarded_tail_bytes };
+        let lengths = files.iter().filter_map(|(file, &bytes)| Some((segment_of(file)?, bytes)));
+        let log = Log {
+            config,
+            lengths: lengths.filter(|(segment, _)| *segment < tail.next).collect(),
+            witness: WitnessState::default(),
+            identity,
+            groups,
+            usage,
+            segments: Segments { oldest: tail.oldest, current: tail.next, len: 0, allocated: 0 },
+            sequence: tail.sequence,
+            serial: files.keys().filter_map(snapshot::serial_of).max().unwrap_or(0),
+            pending,
+            state: State::Idle { next_id: 1 },
+            is_ready: false,
         };
-        reading.owner = Some(identity.clone());
+        Ok((log, recovered))
     }
-    let tail = reading.tail()?;
-    let witness = reading.witness(&files, identity.as_ref(), &tail)?;
-    let replay = reading.replay(&tail)?;
-    replay.check_snapshots(&files)?;
-    let pending = opening(&files, identity.as_ref(), &reading.segments, (&tail, witness), &replay);
-    let (groups, usage, recovered) = replay.finish();
-    let discarded_tail_bytes = tail.discarded_bytes;
-    let recovered = Recovered { identity: identity.clone(), groups: recovered, discarded_tail_bytes };
-    let lengths = files.iter().filter_map(|(file, &bytes)| Some((segment_of(file)?, bytes)));
-    let log = Log {
-        config,
-        lengths: lengths.filter(|(segment, _)| *segment < tail.next).collect(),
-        witness: WitnessState::default(),
-        identity,
-        groups,
-        usage,
-        segments: Segments { oldest: tail.oldest, current: tail.next, len: 0, allocated: 0 },
-        sequence: tail.sequence,
-        serial: files.keys().filter_map(snapshot::serial_of).max().unwrap_or(0),
-        pending,
-        state: State::Idle { next_id: 1 },
-        is_ready: false,
-    };
-    Ok((log, recovered))
 }
 
 fn read(folder: &impl Folder, file: &FileName) -> Result<Vec<u8>, Error> {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crc32fast::Hasher;
 
 use crate::codec::Reader;
-use crate::disk::TEMPORARY;
+use crate::file_name::TEMPORARY;
 use crate::identity::FORMAT;
 use crate::{Error, FileName, Operation, SnapshotMark};
 

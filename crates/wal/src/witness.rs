@@ -13,6 +13,7 @@
 use bytes::Bytes;
 
 use crate::codec::Reader;
+use crate::identity::owner;
 use crate::{Error, FileName, Identity, Operation};
 
 /// The file's name.
@@ -118,8 +119,8 @@ impl Witness {
         if (cluster, server) != (identity.cluster, identity.server.0) {
             return Err(Error::OtherCluster {
                 file: Self::file(),
-                expected: crate::recovery::owner(identity.cluster, identity.server.0),
-                found: crate::recovery::owner(cluster, server),
+                expected: owner(identity.cluster, identity.server.0),
+                found: owner(cluster, server),
             });
         }
         Ok(Some(Self { sequence, segment }))

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, Invitation, Token, USER_ROLES_MAX, is_user, refused, too_many};
+use super::grant::Grant;
+use super::user::{Invitation, Token, USER_ROLES_MAX, is_user};
 use crate::Refusal;
 use crate::address::check_name;
 
@@ -92,13 +93,13 @@ impl AccessCommand {
             Self::AddUser { user, roles, .. } => {
                 if !is_user(user) {
                     let shown: String = user.chars().take(64).collect();
-                    return Err(refused(
+                    return Err(Refusal::access(
                         &format!("{shown:?} cannot name a user"),
                         "take 1 to 128 letters, digits, '-', '_', '.' or '@', or uid: and a number",
                     ));
                 }
                 if roles.len() > USER_ROLES_MAX {
-                    return Err(too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
+                    return Err(Refusal::too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
                 }
                 Ok(())
             }
@@ -124,5 +125,5 @@ fn check_length(name: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let shown: String = name.chars().take(64).collect();
-    Err(refused(&format!("{shown:?}... is too long for a name"), "names have 128 bytes at most"))
+    Err(Refusal::access(&format!("{shown:?}... is too long for a name"), "names have 128 bytes at most"))
 }

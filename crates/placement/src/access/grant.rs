@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use tree::{Datastore, Location, Path};
 
-use super::refused;
 use crate::Refusal;
 
 /// Longest name of an RPC in a grant, in bytes.
@@ -176,7 +175,7 @@ impl Grant {
     /// Whether operations and scope fit each other.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         if self.operations.is_empty() {
-            return Err(refused("a grant without an operation", "name one, such as read"));
+            return Err(Refusal::access("a grant without an operation", "name one, such as read"));
         }
         let fits = |operation: &Operation| match &self.scope {
             Scope::Data { .. } => operation.is_of_data(),
@@ -184,16 +183,18 @@ impl Grant {
             Scope::Cluster => !operation.is_of_data() && !operation.is_of_rpcs(),
         };
         if let Some(operation) = self.operations.iter().find(|operation| !fits(operation)) {
-            return Err(refused(
+            return Err(Refusal::access(
                 &format!("{operation} is nothing that can be done to {}", self.scope),
                 "read, write, delete and watch need a path; call and offer the name of an RPC; the others nothing",
             ));
         }
         match &self.scope {
-            Scope::Rpc { name, .. } if name.len() > RPC_LEN_MAX || name.chars().any(char::is_control) => Err(refused(
-                "that is no name of an RPC",
-                "it looks like people:add-person, or people: for all of a module",
-            )),
+            Scope::Rpc { name, .. } if name.len() > RPC_LEN_MAX || name.chars().any(char::is_control) => {
+                Err(Refusal::access(
+                    "that is no name of an RPC",
+                    "it looks like people:add-person, or people: for all of a module",
+                ))
+            }
             Scope::Rpc { .. } | Scope::Data { .. } | Scope::Cluster => Ok(()),
         }
     }

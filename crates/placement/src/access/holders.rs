@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Invitation, TokenHash, User};
+use super::user::{Invitation, TokenHash, User};
 
 /// The users that may log in by a token.
 #[derive(Clone, Debug, PartialEq, Eq)]

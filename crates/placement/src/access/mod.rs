@@ -9,6 +9,7 @@
 mod command;
 mod grant;
 mod holders;
+mod user;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +18,12 @@ use serde::{Deserialize, Serialize};
 
 pub use command::AccessCommand;
 pub use grant::{Grant, Need, Operation, Scope};
+pub use user::{Invitation, Token, TokenHash, USER_LEN_MAX, USER_ROLES_MAX, User};
 
 use crate::Refusal;
 use crate::prefix::is_identifier;
 use holders::{Holder, Holders};
+use user::is_user;
 
 /// The role that may do everything. It is always there, and cannot be changed.
 pub const ROOT: &str = "root";
@@ -28,52 +31,10 @@ pub const ROOT: &str = "root";
 pub const ROLES_MAX: usize = 256;
 /// How many users there may be.
 pub const USERS_MAX: usize = 4_096;
-/// Most roles of one user.
-pub const USER_ROLES_MAX: usize = 32;
 /// Most grants of all roles together: each may hold a path of a kilobyte, and the map travels in one piece.
 pub const GRANTS_MAX: usize = 4_096;
 /// Most servers that are invited and have not joined.
 pub const INVITATIONS_MAX: usize = 64;
-/// Longest name of a user, in bytes.
-pub const USER_LEN_MAX: usize = 128;
-
-/// SHA-256 of a token.
-pub type TokenHash = [u8; 32];
-
-/// What is kept of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
-    /// SHA-256 of its 32 bytes.
-    pub hash: TokenHash,
-    /// Seconds since 1970 from which on it is worth nothing.
-    pub expires_s: Option<u64>,
-}
-
-impl Token {
-    /// Whether it has not expired. A server that does not know the time takes no token that expires.
-    fn is_good(&self, now_s: Option<u64>) -> bool {
-        self.expires_s.is_none_or(|expires| now_s.is_some_and(|now| now < expires))
-    }
-}
-
-/// A user as the cluster knows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
-    /// The roles that the user has.
-    pub roles: BTreeSet<String>,
-    /// By which it may log in. By a certificate it may always.
-    pub token: Option<Token>,
-}
-
-/// A server that may join the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Invitation {
-    /// By which it shows that it is the one.
-    pub token: Token,
-    /// The server whose place it takes, if any.
-    pub replaces: Option<ServerId>,
-}
-
 /// How a client shows who it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Credentials {
@@ -217,7 +178,7 @@ impl Access {
             return Ok(false);
         }
         if revision != self.revision {
-            return Err(refused(
+            return Err(Refusal::access(
                 "roles and users were changed by somebody else at the same time, so this was not done",
                 "look at them (`heddle cluster role list`, `user list`), and do it again",
             ));
@@ -272,7 +233,7 @@ impl Access {
             return Ok(false);
         }
         if self.roles.len() >= ROLES_MAX {
-            return Err(too_many("roles", ROLES_MAX, "delete one that nobody needs"));
+            return Err(Refusal::too_many("roles", ROLES_MAX, "delete one that nobody needs"));
         }
         self.roles.insert(role, BTreeMap::new());
         Ok(true)
@@ -280,7 +241,10 @@ impl Access {
 
     fn delete_role(&mut self, role: &str) -> Result<bool, Refusal> {
         if role == ROOT {
-            return Err(refused("the role root is always there", "take it from the users that should not have it"));
+            return Err(Refusal::access(
+                "the role root is always there",
+                "take it from the users that should not have it",
+            ));
         }
         for user in self.users.values_mut() {
             user.roles.remove(role);
@@ -290,7 +254,7 @@ impl Access {
 
     fn role(&mut self, role: &str) -> Result<&mut BTreeMap<Scope, BTreeSet<Operation>>, Refusal> {
         if role == ROOT {
-            return Err(refused("the role root may do everything, always", "change another role"));
+            return Err(Refusal::access("the role root may do everything, always", "change another role"));
         }
         self.roles.get_mut(role).ok_or_else(|| no_role(role))
     }
@@ -299,7 +263,7 @@ impl Access {
         let grants: usize = self.roles.values().map(BTreeMap::len).sum();
         let scopes = self.role(role)?;
         if grants >= GRANTS_MAX && !scopes.contains_key(&grant.scope) {
-            return Err(too_many("grants", GRANTS_MAX, "grant a prefix instead of paths one by one"));
+            return Err(Refusal::too_many("grants", GRANTS_MAX, "grant a prefix instead of paths one by one"));
         }
         let operations = scopes.entry(grant.scope).or_default();
         let before = operations.len();
@@ -326,7 +290,7 @@ impl Access {
             // The same command again.
             Some(known) if *known == wanted => return Ok(false),
             Some(_) => {
-                return Err(refused(
+                return Err(Refusal::access(
                     &format!("there is a user {user} already"),
                     "`heddle cluster user list` shows it; `user grant` gives it another role",
                 ));
@@ -335,7 +299,7 @@ impl Access {
         }
         self.check_new(token.as_ref(), None)?;
         if self.users.len() >= USERS_MAX {
-            return Err(too_many("users", USERS_MAX, "delete one that is not needed any more"));
+            return Err(Refusal::too_many("users", USERS_MAX, "delete one that is not needed any more"));
         }
         self.users.insert(user, wanted);
         Ok(true)
@@ -343,7 +307,7 @@ impl Access {
 
     fn check_roles(&self, roles: &BTreeSet<String>) -> Result<(), Refusal> {
         if roles.len() > USER_ROLES_MAX {
-            return Err(too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
+            return Err(Refusal::too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
         }
         match roles.iter().find(|role| *role != ROOT && !self.roles.contains_key(*role)) {
             Some(role) => Err(no_role(role)),
@@ -358,15 +322,15 @@ impl Access {
         let mut taken =
             of_others.filter_map(|(_, user)| user.token).chain(self.invitations.values().map(|it| it.token));
         if taken.any(|other| other.hash == token.hash) {
-            return Err(refused("this token is in use", "tokens are random: draw another"));
+            return Err(Refusal::access("this token is in use", "tokens are random: draw another"));
         }
         Ok(())
     }
 
     fn user(&mut self, user: &str) -> Result<&mut User, Refusal> {
-        self.users
-            .get_mut(user)
-            .ok_or_else(|| refused(&format!("there is no user {user}"), "`heddle cluster user list` lists them"))
+        self.users.get_mut(user).ok_or_else(|| {
+            Refusal::access(&format!("there is no user {user}"), "`heddle cluster user list` lists them")
+        })
     }
 
     fn assign(&mut self, user: &str, role: String) -> Result<bool, Refusal> {
@@ -375,7 +339,7 @@ impl Access {
         }
         let known = self.user(user)?;
         if known.roles.len() >= USER_ROLES_MAX && !known.roles.contains(&role) {
-            return Err(too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
+            return Err(Refusal::too_many("roles of this user", USER_ROLES_MAX, "make one role of several"));
         }
         Ok(known.roles.insert(role))
     }
@@ -403,7 +367,7 @@ impl Access {
 
     fn enable(&mut self) -> Result<bool, Refusal> {
         if !self.users.keys().any(|user| self.is_root(user)) {
-            return Err(refused(
+            return Err(Refusal::access(
                 "nobody has the role root, so that nobody could switch this off again",
                 "`heddle cluster user add NAME --role root --token` makes such a user",
             ));
@@ -417,7 +381,7 @@ impl Access {
         if !self.enabled || others || !self.is_root(from) {
             return Ok(());
         }
-        Err(refused(
+        Err(Refusal::access(
             &format!("{from} is the last user with the role root, and users are checked: {what} cannot be taken away"),
             "give another user the role root first, or `heddle cluster auth disable`",
         ))
@@ -450,25 +414,6 @@ impl Access {
     }
 }
 
-/// Whether this can name a user: what stands in certificates, or `uid:` and a number.
-pub(crate) fn is_user(name: &str) -> bool {
-    if let Some(uid) = name.strip_prefix("uid:") {
-        return uid.parse::<u32>().is_ok_and(|number| number.to_string() == uid);
-    }
-    let start = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
-    name.len() <= USER_LEN_MAX
-        && name.bytes().next().is_some_and(start)
-        && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"_-.@".contains(&c))
-}
-
 fn no_role(role: &str) -> Refusal {
-    refused(&format!("there is no role {role}"), "`heddle cluster role list` lists them, `role add` makes one")
-}
-
-fn too_many(what: &str, max: usize, hint: &str) -> Refusal {
-    Refusal::TooMany { what: what.to_owned(), max: max as u64, hint: hint.to_owned() }
-}
-
-pub(crate) fn refused(why: &str, hint: &str) -> Refusal {
-    Refusal::Access { why: why.chars().take(400).collect(), hint: hint.to_owned() }
+    Refusal::access(&format!("there is no role {role}"), "`heddle cluster role list` lists them, `role add` makes one")
 }

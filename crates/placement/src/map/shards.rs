@@ -102,15 +102,20 @@ impl Map {
 
     /// Refuses to go beyond the bounds.
     pub(super) fn check_room(&self, shards: usize, prefixes: usize) -> Result<(), Refusal> {
-        let too_many = |what: &str, max: usize, hint: &str| {
-            Err(Refusal::TooMany { what: what.to_owned(), max: max as u64, hint: hint.to_owned() })
-        };
         if self.shards.len() + shards > SHARDS_MAX {
-            return too_many("shards", SHARDS_MAX, "delete one that is not needed: `heddle cluster shards`");
+            return Err(Refusal::too_many(
+                "shards",
+                SHARDS_MAX,
+                "delete one that is not needed: `heddle cluster shards`",
+            ));
         }
         let owned: usize = self.shards.values().map(|shard| shard.prefixes.len()).sum();
         if owned + self.moves.len() + prefixes > PREFIXES_MAX {
-            return too_many("prefixes", PREFIXES_MAX, "wait for moves to end, or give shards whole modules");
+            return Err(Refusal::too_many(
+                "prefixes",
+                PREFIXES_MAX,
+                "wait for moves to end, or give shards whole modules",
+            ));
         }
         Ok(())
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_MARKS, State};
-use crate::leases::digest_record;
-use crate::marks::covers;
+use super::State;
+use crate::digest::Digest;
+use crate::lease::MAX_LEASES;
+use crate::marks::{MAX_MARKS, covers};
 use crate::{Change, Committed, Event, LeaseId, LeaseRecord, Mark, Outcome, Path, Refusal, Value};
-use crate::{digest::Digest, leases::MAX_LEASES};
 
 /// Leases that came ahead of the values that they go with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ impl State {
             digest.bytes(prefix.as_str().as_bytes());
             digest.number(staged.move_id);
             for record in staged.leases.values() {
-                digest_record(digest, record);
+                record.digest(digest);
             }
         }
     }
