@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 
 use machine::ServerId;
+use machine::nanos::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::ClientId;
@@ -44,6 +45,12 @@ const FOR_WATCHES: usize = 4;
 
 /// This part of the limit is for short answers that are owed whatever happens.
 const RESERVE: usize = 16;
+
+/// A client that may come back is asked to wait so long, at least and at most.
+const RETRY_AFTER_MS: (u64, u64) = (20, 1_000);
+
+/// Refusals of the last time count half after this.
+const REFUSALS_HALVE: Span = Span::from_secs(1);
 
 /// The party that something is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +124,14 @@ pub struct Budget {
     owners: BTreeMap<Owner, Held>,
     peak: usize,
     refused: [u64; Kind::ALL.len()],
+    pressure: Pressure,
+}
+
+/// How many requests were refused lately: who is asked to come back is given the more time, the more there are.
+#[derive(Clone, Debug, Default)]
+struct Pressure {
+    lately: u64,
+    halve_at: Time,
 }
 
 /// How much is held, for a status page.
@@ -136,7 +151,8 @@ impl Budget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Self {
         let none = [0; Kind::ALL.len()];
-        Self { limit, used: 0, kinds: none, owners: BTreeMap::new(), peak: 0, refused: [0; Kind::ALL.len()] }
+        let (owners, pressure) = (BTreeMap::new(), Pressure::default());
+        Self { limit, used: 0, kinds: none, owners, peak: 0, refused: [0; Kind::ALL.len()], pressure }
     }
 
     /// Bytes that may be held.
@@ -231,6 +247,20 @@ impl Budget {
     /// Something was refused without having been weighed.
     pub fn note_refused(&mut self, kind: Kind) {
         self.refused[kind as usize] += 1;
+    }
+
+    /// Somebody is refused, and may come back after so many milliseconds.
+    pub(crate) fn retry_after_ms(&mut self, now: Time) -> u32 {
+        let pressure = &mut self.pressure;
+        while pressure.lately > 0 && now >= pressure.halve_at {
+            pressure.lately /= 2;
+            pressure.halve_at += REFUSALS_HALVE;
+        }
+        if pressure.lately == 0 {
+            pressure.halve_at = now + REFUSALS_HALVE;
+        }
+        pressure.lately += 1;
+        (RETRY_AFTER_MS.0 + pressure.lately).min(RETRY_AFTER_MS.1) as u32
     }
 
     /// How often something was refused.

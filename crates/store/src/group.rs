@@ -11,18 +11,20 @@ mod check;
 mod commits;
 mod election;
 mod guard;
+mod persist;
+mod promises;
 mod send;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
 use machine::nanos::{Span, Time};
 use machine::{Rng, ServerId};
 use placement::ShardId;
-use raft::eraftpb::{Entry, HardState, Message};
+use raft::eraftpb::{Entry, HardState};
 use raft::{RawNode, StateRole};
 
-use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, Reads};
+use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS};
 use crate::content::Content;
 use crate::expiry::Expiry;
 use crate::lease::Lease;
@@ -31,6 +33,11 @@ use crate::peer::{Item, PeerAnswer};
 use crate::planted::{Bug, Planted};
 use crate::status::{Counters, GroupStatus, RaftRole};
 use crate::storage::Storage;
+use batch::Proposals;
+use check::Limits;
+use election::Timers;
+use persist::Unsynced;
+use promises::Promises;
 
 /// raft-rs never campaigns by itself: its randomness is not seeded. [`Group::tick`] does.
 const NEVER_TICKS: usize = 1 << 20;
@@ -85,15 +92,6 @@ pub(crate) struct Effects {
     pub(crate) applied: Vec<ShardId>,
 }
 
-/// A batch of Raft's output that is not on the disk yet.
-#[derive(Debug)]
-struct Unpersisted {
-    ready: u64,
-    messages: Vec<Message>,
-    /// The log write that holds it; none while it is being gathered.
-    write: Option<u64>,
-}
-
 /// A replica of one group.
 pub(crate) struct Group {
     pub(crate) id: ShardId,
@@ -103,20 +101,11 @@ pub(crate) struct Group {
     pub(crate) lease: Lease,
     /// The time of leases of data.
     pub(crate) expiry: Expiry,
-    reads: Reads,
-    /// For how long servers refuse to elect another leader once they have heard theirs.
-    promises: BTreeMap<ServerId, Span>,
-    /// By log index: the term it was proposed in, who waits, and its bytes.
-    proposed: BTreeMap<u64, (u64, Asker, usize)>,
-    /// Bytes of proposals in whose place others were made, before anybody noticed that they were lost.
-    replaced_bytes: usize,
-    batch: batch::Batch,
+    promises: Promises,
+    proposals: Proposals,
     commits: commits::Commits,
-    unpersisted: VecDeque<Unpersisted>,
-    /// Raft's term, part and leader when the timer was set last, and the ticks it was set to.
-    timer: ((u64, StateRole, u64), usize),
-    /// What was last handed to the log.
-    logged: HardState,
+    timers: Timers,
+    unsynced: Unsynced,
     /// The bytes of log when the last snapshot on the disk was made.
     pub(crate) snapshot_index: u64,
     /// A snapshot on the disk that Raft knows of and may take.
@@ -126,24 +115,12 @@ pub(crate) struct Group {
     reported: (u64, u64, StateRole),
     /// Requests since the last report, by the server they came in at.
     pub(crate) load: BTreeMap<ServerId, u64>,
-    /// Ticks since a leader was heard or this replica led.
-    pub(crate) leaderless_ticks: u32,
-    /// The index of a snapshot that was taken over and whose mark is not on the disk yet. Until it is, raft-rs may neither
-    /// be stepped nor ticked: it looks for entries that are gone.
-    installing: Option<u64>,
     seal: Seal,
     /// Bytes of all entries that were applied since the start.
     pub(crate) written_bytes: u64,
-    /// A pre-vote that was asked for while this replica still heard its leader.
-    early: Option<(ServerId, RaftMessage)>,
-    pace: check::Pace,
-    asked: check::Asked,
-    /// Ticks since a leader was heard.
-    quiet_ticks: u32,
+    limits: Limits,
     /// When it last sent heartbeats beside those of Raft's clock.
     beaten: Time,
-    /// Appends that did not fit the log, since the last tick.
-    misfits: u32,
     /// What this replica had acknowledged before it was emptied: the last index of it.
     floor: u64,
     /// The term and the index in which this replica last had the log say whether the data may grow.
@@ -211,30 +188,20 @@ impl Group {
             content,
             lease: Lease::new(),
             expiry: Expiry::default(),
-            reads: config.reads,
-            promises: BTreeMap::from([(config.server, config.promise())]),
-            proposed: BTreeMap::new(),
-            replaced_bytes: 0,
-            batch: batch::Batch::default(),
+            promises: Promises::new(config),
+            proposals: Proposals::default(),
             commits: commits::Commits::default(),
-            unpersisted: VecDeque::new(),
-            timer: ((0, StateRole::Follower, 0), ELECTION_TICKS),
-            logged,
+            timers: Timers::new(),
+            unsynced: Unsynced::new(logged),
             snapshot_index: start.index,
             received: None,
             planted: config.planted,
             reported: (0, 0, StateRole::Follower),
             load: BTreeMap::new(),
-            leaderless_ticks: 0,
-            installing: None,
             seal: Seal::Open,
             written_bytes: 0,
-            early: None,
-            pace: check::Pace::default(),
-            asked: check::Asked::default(),
-            quiet_ticks: ELECTION_TICKS as u32,
+            limits: Limits::default(),
             beaten: Time::ZERO,
-            misfits: 0,
             floor,
             growth_asked: None,
             failure: None,
@@ -278,7 +245,7 @@ impl Group {
             return;
         }
         if self.is_early(&message) {
-            self.early = Some((from, message));
+            self.timers.set_early(from, message);
             return;
         }
         message.limit_commit(self.raw.raft.raft_log.last_index());
@@ -407,28 +374,20 @@ impl Group {
 
     /// What another server promises.
     pub(crate) fn note_promise(&mut self, server: ServerId, promise: Span) {
-        self.promises.insert(server, promise);
+        self.promises.note(server, promise);
     }
 
     /// By what all who vote now have promised.
     fn lease_span(&self) -> Option<Span> {
-        let members = self.members();
-        let voters = members.voters.iter().chain(&members.voters_outgoing);
-        if self.planted.has(Bug::LeaseOfOwnTimeout) {
-            return self.reads.lease_without_bound(self.promises[&self.me]);
-        }
-        let promised = voters.map(|id| self.promises.get(&ServerId(*id)).copied()).min()??;
-        self.reads.lease(promised)
+        self.promises.lease(self.members(), self.planted)
     }
 
     /// When this leader is to be heard beside the heartbeats of Raft's clock, which come every `own`: voters wait by clocks of their
     /// own, whose ticks may be shorter, and hear it twice while they wait.
     pub(crate) fn beat_due(&self, own: Span) -> Option<Time> {
-        let members = self.members();
-        let others = members.voters.iter().chain(&members.voters_outgoing).filter(|id| **id != self.me.0);
-        let patience = others.filter_map(|id| self.promises.get(&ServerId(*id))).min()?;
-        let half = (*patience / 2).max(BEATS_APART);
-        (self.is_leader() && self.installing.is_none() && half < own).then(|| self.beaten + half)
+        let patience = self.promises.shortest_of_others(self.members())?;
+        let half = (patience / 2).max(BEATS_APART);
+        (self.is_leader() && !self.unsynced.is_installing() && half < own).then(|| self.beaten + half)
     }
 
     fn begin_read_round(&mut self, now: Time) {
@@ -485,94 +444,8 @@ impl Group {
         self.batch_due().into_iter().chain(self.commits.due()).min()
     }
 
-    fn persist(&mut self, ready: &mut raft::Ready, log: &mut wal::Log) -> bool {
-        let entries = ready.take_entries();
-        let mut write_state = !entries.is_empty();
-        if let Some(state) = ready.hs() {
-            write_state |= state.term != self.logged.term || state.vote != self.logged.vote;
-            self.raw.mut_store().set_hard_state(state.clone());
-        }
-        let wrote_entries = !entries.is_empty();
-        if wrote_entries {
-            // The server stops taking work long before the backlog's bound.
-            let logged = log.append(self.id.0, &entries.iter().map(to_wal_entry).collect::<Vec<_>>());
-            logged.expect("the log's backlog is bounded by what the server takes in");
-            self.raw.mut_store().append(&entries);
-        }
-        write_state &= !self.planted.has(Bug::VoteNotPersisted);
-        if write_state {
-            // The commit index alone is not worth a write: a leader sends it again.
-            self.logged = self.raw.store().hard_state().clone();
-            self.log_hard_state(log);
-        }
-        write_state || wrote_entries || !ready.snapshot().get_metadata().get_conf_state().get_voters().is_empty()
-    }
-
-    fn log_hard_state(&self, log: &mut wal::Log) {
-        log.hard_state(self.id.0, self.to_wal(&self.logged));
-    }
-
-    fn await_disk(&mut self, ready: u64, messages: Vec<Message>, wrote: bool, effects: &mut Effects) {
-        let wrote = wrote && !self.planted.has(Bug::AckBeforeSync);
-        if !wrote && self.unpersisted.is_empty() {
-            self.raw.on_persist_ready(ready);
-            self.send(messages, effects);
-            return;
-        }
-        let write = if wrote { None } else { self.unpersisted.back().and_then(|last| last.write) };
-        self.unpersisted.push_back(Unpersisted { ready, messages, write });
-    }
-
-    /// What was gathered for the disk is in this write.
-    pub(crate) fn taken(&mut self, write: u64) {
-        for waiting in &mut self.unpersisted {
-            waiting.write.get_or_insert(write);
-        }
-    }
-
-    /// A write is on the disk, which takes `latency` for one, about.
-    pub(crate) fn persisted(&mut self, write: u64, latency: Span, effects: &mut Effects) {
-        self.batch.set_disk_latency(latency);
-        self.guard(|group| group.persisted_guarded(write, effects));
-    }
-
-    fn persisted_guarded(&mut self, write: u64, effects: &mut Effects) {
-        let mut last = None;
-        while self.unpersisted.front().is_some_and(|waiting| waiting.write.is_some_and(|id| id <= write)) {
-            let waiting = self.unpersisted.pop_front().expect("it was just seen");
-            last = Some(waiting.ready);
-            self.send(waiting.messages, effects);
-        }
-        if let Some(ready) = last {
-            self.raw.on_persist_ready(ready);
-            if let Some(index) = self.installing.take_if(|index| *index <= self.raw.raft.raft_log.persisted)
-                && self.raw.raft.raft_log.applied < index
-            {
-                self.raw.advance_apply_to(index);
-            }
-        }
-    }
-
-    /// Whether something of this group waits for the disk.
-    pub(crate) fn waits_for_disk(&self) -> bool {
-        !self.unpersisted.is_empty()
-    }
-
-    /// Takes over the snapshot that the server has received, checked and written already.
-    fn install(&mut self, meta: &raft::eraftpb::SnapshotMetadata, log: &mut wal::Log, effects: &mut Effects) {
-        let meta = SnapshotMeta { index: meta.index, term: meta.term, members: Members::of(meta.get_conf_state()) };
-        let (content, mark) = self.received.take().expect("it is stepped only once it is there");
-        self.content = content;
-        self.snapshot_index = meta.index;
-        self.installing = Some(meta.index);
-        self.raw.mut_store().restore(meta);
-        log.snapshot(self.id.0, mark, wal::Entries::Drop);
-        effects.changed.push(self.id);
-        effects.applied.push(self.id);
-    }
-
     fn note_change(&mut self, counters: &mut Counters, effects: &mut Effects) {
-        effects.released_bytes += std::mem::take(&mut self.replaced_bytes);
+        effects.released_bytes += self.proposals.take_replaced_bytes();
         let now = (self.raw.raft.term, self.raw.raft.leader_id, self.raw.raft.state);
         if now == self.reported {
             return;
@@ -584,14 +457,7 @@ impl Group {
             self.commits.forget();
             let term = self.term();
             let leads = self.is_leader();
-            self.proposed.retain(|_, (proposed, asker, bytes)| {
-                let stays = leads && *proposed == term;
-                if !stays {
-                    effects.released_bytes += *bytes;
-                    effects.answers.push((*asker, Err(Miss::NotLeader)));
-                }
-                stays
-            });
+            self.proposals.give_up(|proposed| leads && proposed == term, effects);
         }
         counters.elected += u64::from(now.2 == StateRole::Leader);
         self.reported = now;

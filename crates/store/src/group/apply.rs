@@ -72,16 +72,7 @@ impl Group {
     }
 
     fn answer_asker(&mut self, entry: &Entry, outcome: Option<Outcome>, effects: &mut Effects) {
-        // Proposals at lower indices were of a leader that lost them.
-        while let Some((index, _)) = self.proposed.first_key_value()
-            && *index < entry.index
-        {
-            let (_, (_, asker, bytes)) = self.proposed.pop_first().expect("it was just seen");
-            effects.released_bytes += bytes;
-            effects.answers.push((asker, Err(Miss::NotLeader)));
-        }
-        let Some((term, asker, bytes)) = self.proposed.remove(&entry.index) else { return };
-        effects.released_bytes += bytes;
+        let Some((term, asker)) = self.proposals.applied(entry.index, effects) else { return };
         let answer = match outcome {
             Some(outcome) if term == entry.term => Ok(outcome.into_answer()),
             _ => Err(Miss::NotLeader),

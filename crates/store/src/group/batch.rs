@@ -4,6 +4,8 @@
 //! them costs (decision 38). A proposal that is alone never waits. A batch is under way until it is committed; where the others are far away or slow, for
 //! as long as two writes to this server's own disk take, and a tenth of a second at most: to wait longer saves little.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use machine::nanos::{Span, Time};
 use placement::ShardId;
@@ -14,9 +16,9 @@ use super::{APPEND_BYTES_MAX, Asker, Effects, Group, Miss, WAITING_MAX};
 /// No batch counts as under way for longer: a disk that once stood still for a minute does not make clients wait.
 const PATIENCE_MAX: Span = Span::from_ms(100);
 
-/// Which batch is under way, and what waits for it.
+/// Proposals of this replica that wait, or that are in the log and not applied.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct Proposals {
     waiting: Vec<(Bytes, Asker)>,
     /// The index of the newest entry of the last batch.
     last: u64,
@@ -24,12 +26,60 @@ pub(super) struct Batch {
     due: Time,
     /// How long a batch counts as under way.
     patience: Span,
+    /// In the log, by index: the term it was proposed in, who waits, and its bytes.
+    logged: BTreeMap<u64, (u64, Asker, usize)>,
+    /// Bytes of proposals in whose place others were made, before anybody noticed that they were lost.
+    replaced_bytes: usize,
 }
 
-impl Batch {
+impl Proposals {
     /// How long this server's disk takes for a write, about.
     pub(super) fn set_disk_latency(&mut self, latency: Span) {
         self.patience = (latency * 2).min(PATIENCE_MAX);
+    }
+
+    /// One has become an entry.
+    fn note(&mut self, index: u64, term: u64, asker: Asker, bytes: usize) {
+        if let Some((_, _, replaced)) = self.logged.insert(index, (term, asker, bytes)) {
+            self.replaced_bytes += replaced;
+        }
+    }
+
+    /// Bytes of those that were replaced since this was asked last: they wait for nothing any more.
+    pub(super) fn take_replaced_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.replaced_bytes)
+    }
+
+    /// The entry at this index is applied: in which term it was proposed here, and who waits for it. Those at lower indices were of a leader
+    /// that lost them.
+    pub(super) fn applied(&mut self, index: u64, effects: &mut Effects) -> Option<(u64, Asker)> {
+        while let Some(lost) = self.logged.first_entry().filter(|lost| *lost.key() < index) {
+            let (_, asker, bytes) = lost.remove();
+            effects.released_bytes += bytes;
+            effects.answers.push((asker, Err(Miss::NotLeader)));
+        }
+        let (term, asker, bytes) = self.logged.remove(&index)?;
+        effects.released_bytes += bytes;
+        Some((term, asker))
+    }
+
+    /// Leadership was lost: whoever waits for an entry of a term that is not kept asks elsewhere.
+    pub(super) fn give_up(&mut self, is_kept: impl Fn(u64) -> bool, effects: &mut Effects) {
+        self.logged.retain(|_, (term, asker, bytes)| {
+            let stays = is_kept(*term);
+            if !stays {
+                effects.released_bytes += *bytes;
+                effects.answers.push((*asker, Err(Miss::NotLeader)));
+            }
+            stays
+        });
+    }
+
+    /// Bytes of all.
+    fn bytes(&self) -> usize {
+        let waiting = self.waiting.iter().map(|(data, asker)| counted(data, *asker));
+        let logged = self.logged.values().map(|(_, _, bytes)| *bytes);
+        self.replaced_bytes + waiting.chain(logged).sum::<usize>()
     }
 }
 
@@ -44,14 +94,14 @@ impl Group {
         if !self.is_leader() || self.failure.is_some() {
             return Err(Miss::NotLeader);
         }
-        if self.proposed.len() + self.batch.waiting.len() >= WAITING_MAX {
+        if self.proposals.logged.len() + self.proposals.waiting.len() >= WAITING_MAX {
             return Err(Miss::NotNow);
         }
         if self.id == ShardId::META {
             // Little is said there, and who judges what was said goes by the log's end (`server/removal.rs`).
             return self.append(vec![(data, asker)]).map_err(|_| Miss::NotNow);
         }
-        self.batch.waiting.push((data, asker));
+        self.proposals.waiting.push((data, asker));
         Ok(())
     }
 
@@ -66,21 +116,21 @@ impl Group {
 
     /// When proposals that wait go at the latest; `None` if none wait.
     pub(super) fn batch_due(&self) -> Option<Time> {
-        (!self.batch.waiting.is_empty()).then_some(self.batch.due)
+        (!self.proposals.waiting.is_empty()).then_some(self.proposals.due)
     }
 
     /// The next batch, if there is one and none is under way.
     pub(super) fn propose_waiting(&mut self, now: Time, effects: &mut Effects) {
-        if self.batch.waiting.is_empty() || self.failure.is_some() {
+        if self.proposals.waiting.is_empty() || self.failure.is_some() {
             return;
         }
         if !self.is_leader() {
             return self.refuse_waiting(Miss::NotLeader, effects);
         }
-        if self.raw.raft.raft_log.committed < self.batch.last && now < self.batch.due {
+        if self.raw.raft.raft_log.committed < self.proposals.last && now < self.proposals.due {
             return;
         }
-        let mut waiting = std::mem::take(&mut self.batch.waiting).into_iter().peekable();
+        let mut waiting = std::mem::take(&mut self.proposals.waiting).into_iter().peekable();
         while waiting.peek().is_some() {
             let mut bytes = 0;
             // The first one whatever its size.
@@ -92,8 +142,8 @@ impl Group {
                 give_up(refused, Miss::NotNow, effects);
             }
         }
-        self.batch.last = self.last_index();
-        self.batch.due = now + self.batch.patience;
+        self.proposals.last = self.last_index();
+        self.proposals.due = now + self.proposals.patience;
     }
 
     /// Entries at the log's end, which cost Raft one step; they are given back if it takes none now.
@@ -110,25 +160,20 @@ impl Group {
         }
         let (term, next) = (self.term(), self.last_index() + 1);
         for (index, (data, asker)) in (next - part.len() as u64..).zip(part) {
-            let proposed = (term, asker, counted(&data, asker));
-            if let Some((_, _, replaced)) = self.proposed.insert(index, proposed) {
-                self.replaced_bytes += replaced;
-            }
+            self.proposals.note(index, term, asker, counted(&data, asker));
         }
         Ok(())
     }
 
     /// Those who wait for a batch hear that there will be none.
     pub(super) fn refuse_waiting(&mut self, why: Miss, effects: &mut Effects) {
-        self.batch.last = 0;
-        give_up(std::mem::take(&mut self.batch.waiting), why, effects);
+        self.proposals.last = 0;
+        give_up(std::mem::take(&mut self.proposals.waiting), why, effects);
     }
 
-    /// Bytes of proposals that wait.
+    /// Bytes of proposals that wait, or are in the log and not applied.
     pub(crate) fn proposed_bytes(&self) -> usize {
-        let waiting = self.batch.waiting.iter().map(|(data, asker)| counted(data, *asker));
-        let proposed = self.proposed.values().map(|(_, _, bytes)| *bytes);
-        self.replaced_bytes + waiting.chain(proposed).sum::<usize>()
+        self.proposals.bytes()
     }
 }
 

@@ -28,7 +28,7 @@ const MISFITS_MAX: u32 = 16;
 
 /// How far numbers may rise.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+struct Pace {
     began: Option<Time>,
     spent: u64,
 }
@@ -47,7 +47,7 @@ impl Pace {
 
 /// What a leader has asked its followers, and is not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+struct Asked {
     term: u64,
     of: BTreeMap<ServerId, [u32; 2]>,
 }
@@ -62,7 +62,7 @@ impl Asked {
     }
 
     /// A message has left that will be answered.
-    pub(super) fn note(&mut self, term: u64, peer: ServerId, what: Answers) {
+    fn note(&mut self, term: u64, peer: ServerId, what: Answers) {
         let count = self.count(term, peer, what);
         *count = (*count + 1).min(ASKED_MAX);
     }
@@ -72,6 +72,27 @@ impl Asked {
         let asked = *count > 0;
         *count = count.saturating_sub(1);
         asked
+    }
+}
+
+/// How much of what peers may do they have done.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    pace: Pace,
+    asked: Asked,
+    /// Appends that did not fit the log, since the last tick.
+    misfits: u32,
+}
+
+impl Limits {
+    /// Another tick begins.
+    pub(super) fn begin_tick(&mut self) {
+        self.misfits = 0;
+    }
+
+    /// A message has left that will be answered.
+    pub(super) fn note_asked(&mut self, term: u64, peer: ServerId, what: Answers) {
+        self.asked.note(term, peer, what);
     }
 }
 
@@ -85,7 +106,7 @@ impl Group {
         counters: &mut Counters,
     ) {
         self.guard(|group| {
-            if group.installing.is_some() {
+            if group.unsynced.is_installing() {
                 return;
             }
             if let Err(why) = group.admit(now, from, &message, desired) {
@@ -94,7 +115,7 @@ impl Group {
             }
             let before = group.term();
             group.step_admitted(from, message);
-            group.pace.spend(group.term() - before);
+            group.limits.pace.spend(group.term() - before);
         });
     }
 
@@ -105,7 +126,7 @@ impl Group {
         message.check(self.id)?;
         let term = self.term();
         let rise = message.term().saturating_sub(term);
-        if rise > 0 && message.raises_term() && rise > self.pace.left(now) {
+        if rise > 0 && message.raises_term() && rise > self.limits.pace.left(now) {
             return Err(Refused::Term);
         }
         if message.term() < term {
@@ -117,7 +138,7 @@ impl Group {
         }
         if message.is_of_leader() {
             self.admit_leader(now, from, message)?;
-            self.quiet_ticks = 0;
+            self.timers.note_leader();
         }
         if message.is_hand_over() && !(rise == 0 && self.is_led_by(from) && self.may_vote()) {
             return Err(Refused::Rights);
@@ -129,7 +150,7 @@ impl Group {
             if message.answered_index() > self.raw.raft.raft_log.last_index() {
                 return Err(Refused::Index);
             }
-            if !self.asked.take(term, from, what) {
+            if !self.limits.asked.take(term, from, what) {
                 return Err(Refused::Unasked);
             }
         }
@@ -140,7 +161,7 @@ impl Group {
         let raft = &self.raw.raft;
         let leads = raft.state == StateRole::Leader;
         // A server that has lied that it leads, and is silent since, must not keep a learner, which never stands for election, from the leader.
-        let hears = self.quiet_ticks < ELECTION_TICKS as u32 && ![INVALID_ID, from.0].contains(&raft.leader_id);
+        let hears = self.timers.hears_leader() && ![INVALID_ID, from.0].contains(&raft.leader_id);
         if message.term() == raft.term && (leads || hears) {
             return Err(Refused::Rights);
         }
@@ -149,13 +170,13 @@ impl Group {
             && index <= last
             && !raft.raft_log.match_term(index, term)
         {
-            self.misfits += 1;
-            if self.misfits > MISFITS_MAX {
+            self.limits.misfits += 1;
+            if self.limits.misfits > MISFITS_MAX {
                 return Err(Refused::Flood);
             }
         }
         match message.snapshot() {
-            Some(meta) if meta.index.saturating_sub(last) > self.pace.left(now) => Err(Refused::Index),
+            Some(meta) if meta.index.saturating_sub(last) > self.limits.pace.left(now) => Err(Refused::Index),
             Some(meta) if !meta.members.has(self.me) => Err(Refused::Members),
             _ => Ok(()),
         }
@@ -171,13 +192,13 @@ impl Group {
     /// raft-rs forget who that was: its promise is what that leader's lease is built on.
     fn has_promised(&self) -> bool {
         let raft = &self.raw.raft;
-        raft.state == StateRole::Follower && raft.leader_id == INVALID_ID && self.quiet_ticks < ELECTION_TICKS as u32
+        raft.state == StateRole::Follower && raft.leader_id == INVALID_ID && self.timers.hears_leader()
     }
 
     /// Whether a server may be the leader, or stand for election. The members known here may be older ones: then nobody that they
     /// name leads, and others are heard after one election timeout.
     pub(crate) fn listens_to(&self, from: ServerId, desired: bool) -> bool {
-        desired || self.applied() == 0 || self.members().votes(from) || self.leaderless_ticks >= ELECTION_TICKS as u32
+        desired || self.applied() == 0 || self.members().votes(from) || self.leaderless_ticks() >= ELECTION_TICKS as u32
     }
 
     /// Whether the others may have taken this server out of the group. Where no majority is without it, its own log has all changes that

@@ -11,8 +11,52 @@ use crate::config::ELECTION_TICKS;
 use crate::message::RaftMessage;
 use crate::status::Counters;
 
+/// Raft's term, part and leader.
+type Stamp = (u64, StateRole, u64);
+
+/// What a replica counts to know when to stand for election, and whom to hear.
+#[derive(Debug)]
+pub(super) struct Timers {
+    /// How it was with Raft when the election timer was set last, and the ticks it was set to.
+    set: (Stamp, usize),
+    /// Ticks since a leader was heard or this replica led.
+    leaderless_ticks: u32,
+    /// Ticks since a leader was heard.
+    quiet_ticks: u32,
+    /// A pre-vote that was asked for while this replica still heard its leader.
+    early: Option<(ServerId, RaftMessage)>,
+}
+
+impl Timers {
+    /// Of a replica that has heard nobody yet.
+    pub(super) fn new() -> Self {
+        let set = ((0, StateRole::Follower, 0), ELECTION_TICKS);
+        Self { set, leaderless_ticks: 0, quiet_ticks: ELECTION_TICKS as u32, early: None }
+    }
+
+    /// A leader was heard.
+    pub(super) fn note_leader(&mut self) {
+        self.quiet_ticks = 0;
+    }
+
+    /// Whether a leader was heard within the shortest election timeout.
+    pub(super) fn hears_leader(&self) -> bool {
+        self.quiet_ticks < ELECTION_TICKS as u32
+    }
+
+    /// The answer to this pre-vote has to wait.
+    pub(super) fn set_early(&mut self, from: ServerId, message: RaftMessage) {
+        self.early = Some((from, message));
+    }
+}
+
 impl Group {
-    pub(super) fn timer_stamp(&self) -> (u64, StateRole, u64) {
+    /// Ticks since a leader was heard or this replica led.
+    pub(crate) fn leaderless_ticks(&self) -> u32 {
+        self.timers.leaderless_ticks
+    }
+
+    pub(super) fn timer_stamp(&self) -> Stamp {
         (self.raw.raft.term, self.raw.raft.state, self.raw.raft.leader_id)
     }
 
@@ -20,7 +64,7 @@ impl Group {
         // Whoever has asked for votes gives them longer: a vote needs the voter's disk, too.
         let asked = matches!(self.raw.raft.state, StateRole::PreCandidate | StateRole::Candidate);
         let longer = if asked && self.raw.raft.pre_vote { ELECTION_TICKS / 2 } else { 0 };
-        self.timer = (self.timer_stamp(), ELECTION_TICKS + longer + rng.below(ELECTION_TICKS as u32) as usize);
+        self.timers.set = (self.timer_stamp(), ELECTION_TICKS + longer + rng.below(ELECTION_TICKS as u32) as usize);
     }
 
     /// One tick of Raft's clock.
@@ -31,16 +75,16 @@ impl Group {
     }
 
     fn tick_guarded(&mut self, now: Time, is_locked_out: bool, rng: &mut Rng, counters: &mut Counters) {
-        self.misfits = 0;
-        self.quiet_ticks = self.quiet_ticks.saturating_add(1);
-        if self.installing.is_some() {
+        self.limits.begin_tick();
+        self.timers.quiet_ticks = self.timers.quiet_ticks.saturating_add(1);
+        if self.unsynced.is_installing() {
             return;
         }
-        if self.timer.0 != self.timer_stamp() {
+        if self.timers.set.0 != self.timer_stamp() {
             self.reset_timer(rng);
         }
         self.raw.tick();
-        if let Some((from, message)) = self.early.take_if(|_| self.raw.raft.election_elapsed >= ELECTION_TICKS) {
+        if let Some((from, message)) = self.timers.early.take_if(|_| self.raw.raft.election_elapsed >= ELECTION_TICKS) {
             self.step_admitted(from, message);
         }
         let others_vote = self.members().voters.iter().any(|id| *id != self.me.0);
@@ -49,9 +93,10 @@ impl Group {
         // A replica that does not stand for election never forgets which server led last.
         let is_silent =
             raft.state != StateRole::Leader && !raft.promotable() && raft.election_elapsed >= ELECTION_TICKS;
-        self.leaderless_ticks = if raft.leader_id == 0 || is_silent { self.leaderless_ticks + 1 } else { 0 };
+        let ticks = &mut self.timers.leaderless_ticks;
+        *ticks = if raft.leader_id == 0 || is_silent { *ticks + 1 } else { 0 };
         let may_stand = may_vote && raft.promotable() && !(is_locked_out && others_vote);
-        if raft.state != StateRole::Leader && may_stand && raft.election_elapsed >= self.timer.1 {
+        if raft.state != StateRole::Leader && may_stand && raft.election_elapsed >= self.timers.set.1 {
             raft.election_elapsed = 0;
             counters.campaigns += 1;
             let _ = self.raw.campaign();
@@ -98,7 +143,7 @@ impl Group {
     pub(super) fn is_early(&mut self, message: &RaftMessage) -> bool {
         let raft = &self.raw.raft;
         if message.is_of_leader() {
-            self.early = None;
+            self.timers.early = None;
         }
         message.pre_candidate_log().is_some()
             && raft.state == StateRole::Follower

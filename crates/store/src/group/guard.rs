@@ -50,10 +50,8 @@ impl Group {
     pub(crate) fn abandon(&mut self, effects: &mut Effects) {
         self.lease.lost(effects);
         self.refuse_waiting(Miss::NotLeader, effects);
-        effects.released_bytes += self.proposed_bytes();
-        self.replaced_bytes = 0;
-        let waiting = std::mem::take(&mut self.proposed).into_values();
-        effects.answers.extend(waiting.map(|(_, asker, _)| (asker, Err(Miss::NotLeader))));
+        effects.released_bytes += self.proposals.take_replaced_bytes();
+        self.proposals.give_up(|_| false, effects);
     }
 }
 

@@ -58,7 +58,7 @@ impl Group {
             self.lease.give_up(message.term());
         }
         if let Some(what) = message.asks() {
-            self.asked.note(message.term(), to, what);
+            self.limits.note_asked(message.term(), to, what);
         }
         if message.snapshot().is_some() {
             effects.snapshots.push((to, self.id, message));

@@ -12,7 +12,7 @@
 //! Three things are checked by the map at hand: stale reads, which may be old in everything; the question who one is; and
 //! watches under way, which end when the map says so, or when it could not be confirmed for [`WATCH_PATIENCE`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use machine::nanos::{Span, Time};
@@ -82,6 +82,8 @@ pub(super) struct Gate {
     expiry_s: Option<u64>,
     /// Counted as [`Server::rights_judged`] says.
     judged: u64,
+    /// Clients that say nothing more, and read.
+    pub(super) silent: BTreeSet<ClientId>,
     /// Seconds since 1970, at a moment.
     wall: Option<(Time, u64)>,
 }
@@ -123,7 +125,8 @@ impl Server {
     pub(super) fn called_by(&mut self, client: ClientId, caller: Caller) {
         if let Caller::Client(credentials) = &caller {
             // One that has expired opens nothing, so that nothing has to end.
-            let (expiry_s, now_s) = (self.map.access().expires_s(credentials), self.gate.now_s(self.seen));
+            let (expiry_s, now_s) =
+                (self.view.map().access().expires_s(credentials), self.gate.now_s(self.schedule.seen()));
             if let Some(at) = expiry_s.filter(|at| now_s.is_none_or(|now_s| now_s < *at)) {
                 self.gate.expiry_s = Some(self.gate.expiry_s.map_or(at, |other| other.min(at)));
             }
@@ -143,13 +146,14 @@ impl Server {
     pub(super) fn caller_gone(&mut self, client: ClientId) {
         self.gate.callers.remove(&client);
         self.gate.hosts.remove(&client);
+        self.gate.silent.remove(&client);
         let (mut bytes, before) = (0, self.gate.parked.len());
         self.gate.parked.retain(|parked| {
             let stays = parked.client != client;
             bytes += if stays { 0 } else { parked.bytes };
             stays
         });
-        self.places.give_back(client, before - self.gate.parked.len());
+        self.operations.places.give_back(client, before - self.gate.parked.len());
         self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
     }
 
@@ -157,16 +161,18 @@ impl Server {
     pub fn user(&self, client: ClientId) -> Option<&str> {
         match self.gate.callers.get(&client)? {
             Caller::Server => None,
-            Caller::Client(credentials) => match self.map.access().identify(credentials, self.gate.now_s(self.seen)) {
-                Identity::User(user) => Some(user),
-                Identity::Invited { .. } | Identity::Nobody => None,
-            },
+            Caller::Client(credentials) => {
+                match self.view.map().access().identify(credentials, self.gate.now_s(self.schedule.seen())) {
+                    Identity::User(user) => Some(user),
+                    Identity::Invited { .. } | Identity::Nobody => None,
+                }
+            }
         }
     }
 
     /// The party that a client counts as where something is shared out.
     pub fn party(&self, client: ClientId) -> Party {
-        if self.map.access().is_enabled()
+        if self.view.map().access().is_enabled()
             && let Some(user) = self.user(client)
         {
             return Party::User(user.into());
@@ -177,7 +183,7 @@ impl Server {
     /// Whether a client may send long requests: where there are users, it has to be one of them. By the map at hand; who became a user a
     /// moment ago may have to come again.
     pub fn takes_long_requests(&self, client: ClientId) -> bool {
-        !self.map.access().is_enabled() || self.gate.is_server(client) || self.user(client).is_some()
+        !self.view.map().access().is_enabled() || self.gate.is_server(client) || self.user(client).is_some()
     }
 
     /// Whether requests of this client have to be checked.
@@ -187,7 +193,7 @@ impl Server {
             body,
             RequestBody::Admin(Admin::Access | Admin::Placement(placement::Command::Access { revision: None, .. }))
         );
-        needs_the_newest || (self.map.access().is_enabled() && !self.gate.is_server(client))
+        needs_the_newest || (self.view.map().access().is_enabled() && !self.gate.is_server(client))
     }
 
     /// Takes a request of somebody who has to be checked.
@@ -200,7 +206,7 @@ impl Server {
         }
         let bytes = request_bytes(&request.body);
         self.budget.add(Owner::Client(client), Kind::Requests, bytes);
-        self.places.take(client, &self.party(client), 1);
+        self.operations.places.take(client, &self.party(client), 1);
         self.gate.next += 1;
         let number = self.gate.next;
         self.gate.parked.push_back(Parked { number, client, id, request, came: now, deadline, bytes });
@@ -229,7 +235,7 @@ impl Server {
                 return;
             };
             self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
-            self.places.give_back(client, 1);
+            self.operations.places.give_back(client, 1);
             self.judge(now, (client, id), request, deadline);
         }
         if !self.gate.parked.is_empty() {
@@ -256,7 +262,7 @@ impl Server {
                 };
                 self.refuse(client, Asked { sequence: request.sequence, id }, error);
                 if is_bad_token {
-                    self.outputs.push_back(Output::BadToken(client));
+                    self.outbox.push(Output::BadToken(client));
                 }
             }
         }
@@ -274,17 +280,17 @@ impl Server {
         });
         for (client, asked, waited, bytes) in over {
             self.budget.give_back(Owner::Client(client), Kind::Requests, bytes);
-            self.places.give_back(client, 1);
+            self.operations.places.give_back(client, 1);
             self.counters.timeouts += 1;
             let timeout_ms = u32::try_from(waited.as_ns() / 1_000_000).unwrap_or(u32::MAX);
             let reason =
                 "whether it is allowed could not be found out: shard meta has no leader that this server can reach";
             self.refuse(client, asked, Error::Timeout { timeout_ms, reason: reason.into() });
         }
-        if !self.map.access().is_enabled() {
+        if !self.view.map().access().is_enabled() {
             self.gate.confirmed = now;
         }
-        let is_enabled = self.map.access().is_enabled();
+        let is_enabled = self.view.map().access().is_enabled();
         let watched = is_enabled && self.watches.clients().any(|client| !self.gate.is_server(client));
         let is_due = now >= self.gate.confirmed + CONFIRM_EVERY;
         if !self.gate.parked.is_empty() || (watched && is_due) {
@@ -300,7 +306,8 @@ impl Server {
     }
 
     fn end_unconfirmed_watches(&mut self) {
-        let servers: Vec<String> = self.peers.addresses().values().filter(|it| **it != self.address).cloned().collect();
+        let servers: Vec<String> =
+            self.peers.addresses().values().filter(|it| **it != *self.view.address()).cloned().collect();
         let of_users = self.watches.watched().filter(|(client, ..)| !self.gate.is_server(*client));
         for (client, sequence) in of_users.map(|(client, sequence, _)| (client, sequence)).collect::<Vec<_>>() {
             let reason = "this server does not reach the leader of shard meta: what users may do could have changed";
@@ -311,7 +318,7 @@ impl Server {
 
     /// The map has changed: what is under way and not allowed any more ends.
     pub(super) fn access_changed(&mut self, now: Time) {
-        let access = self.map.access();
+        let access = self.view.map().access();
         if access.revision() == self.gate.revision {
             return;
         }
@@ -327,7 +334,7 @@ impl Server {
     /// Rights have changed, or a token has expired: what is under way by it ends.
     fn end_what_is_not_allowed(&mut self, now: Time) {
         self.note_next_expiry(now);
-        if !self.map.access().is_enabled() {
+        if !self.view.map().access().is_enabled() {
             return;
         }
         for (client, sequence, error) in self.watches_not_allowed(now) {
@@ -336,7 +343,7 @@ impl Server {
         }
         let clients: Vec<ClientId> = self.gate.callers.keys().copied().collect();
         for client in clients {
-            let offers = self.rpc.offers_of(rpc::ProviderId(client.0));
+            let offers = self.calls.rpc.offers_of(rpc::ProviderId(client.0));
             let offers: Vec<_> = offers.into_iter().map(|offer| (offer.name, offer.path)).collect();
             if !offers.is_empty() && self.permit_if_checked(now, client, &RequestBody::Offer { offers }).is_err() {
                 self.rpc_withdraw_all(now, client);
@@ -352,7 +359,7 @@ impl Server {
         let now_s = self.gate.now_s(now);
         let of_callers = self.gate.callers.values().filter_map(|caller| match caller {
             Caller::Server => None,
-            Caller::Client(credentials) => self.map.access().expires_s(credentials),
+            Caller::Client(credentials) => self.view.map().access().expires_s(credentials),
         });
         self.gate.expiry_s = of_callers.filter(|at| now_s.is_none_or(|now_s| now_s < *at)).min();
     }
@@ -386,7 +393,7 @@ impl Server {
     }
 
     fn permit_if_checked(&self, now: Time, client: ClientId, body: &RequestBody) -> Result<(), Denial> {
-        if self.map.access().is_enabled() { self.permit(now, client, body) } else { Ok(()) }
+        if self.view.map().access().is_enabled() { self.permit(now, client, body) } else { Ok(()) }
     }
 
     /// Whether the map at hand allows it.
@@ -395,7 +402,7 @@ impl Server {
             return Ok(());
         }
         let denied = |text: String| Err(Denial::Other(Error::Denied(text)));
-        let access = self.map.access();
+        let access = self.view.map().access();
         let nothing = Credentials::default();
         let credentials = match self.gate.callers.get(&client) {
             Some(Caller::Server) => return Ok(()),
@@ -434,7 +441,7 @@ impl Server {
 
     /// The answer to who one is.
     pub(super) fn who(&self, now: Time, client: ClientId) -> Answer {
-        let access = self.map.access();
+        let access = self.view.map().access();
         let user = match self.gate.callers.get(&client) {
             Some(Caller::Client(credentials)) => match access.identify(credentials, self.gate.now_s(now)) {
                 Identity::User(user) => Some(user.to_owned()),
@@ -449,7 +456,7 @@ impl Server {
 
     /// Roles and users as an administrator may see them.
     pub(super) fn access_view(&self) -> AccessView {
-        let access = self.map.access();
+        let access = self.view.map().access();
         AccessView {
             revision: access.revision(),
             is_enabled: access.is_enabled(),
@@ -470,7 +477,7 @@ impl Server {
         client: ClientId,
         command: &AccessCommand,
     ) -> Result<(), Error> {
-        if self.map.protocol() < VERSION_WITH_ACCESS {
+        if self.view.map().protocol() < VERSION_WITH_ACCESS {
             return Err(Error::Invalid(
                 "not all servers of the cluster know roles and users: upgrade them all first".into(),
             ));
@@ -480,7 +487,7 @@ impl Server {
         }
         // Whoever switches it on must be able to switch it off again, and shows so by doing it.
         match self.who(now, client) {
-            Answer::Identity { user: Some(user), .. } if self.map.access().is_root(&user) => Ok(()),
+            Answer::Identity { user: Some(user), .. } if self.view.map().access().is_root(&user) => Ok(()),
             _ => Err(Error::Invalid(
                 "only a user with the role root can switch this on, so that it is certain that one can log in; hint: `heddle cluster \
                  user add NAME --role root --token` makes one, and this command with HEDDLE_TOKEN does it"

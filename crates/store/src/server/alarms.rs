@@ -34,7 +34,7 @@ impl Server {
         for (shard, group) in &mut self.groups {
             if group.allow_growth(!self.is_full) {
                 self.counters.proposals += 1;
-                self.dirty.insert(*shard);
+                self.agenda.add(*shard);
             }
         }
     }
@@ -50,8 +50,10 @@ impl Server {
             alarms.push(Alarm { kind: Kind::ReplicaStopped, shard: Some(replica.shard), server: None, text });
         }
         // A server that has just started has heard nobody yet.
-        let has_listened = now >= self.opened + LISTENING;
-        for (id, shard) in self.map.shards().iter().filter(|(id, _)| has_listened && self.leader_of(**id).is_none()) {
+        let has_listened = now >= self.schedule.opened() + LISTENING;
+        for (id, shard) in
+            self.view.map().shards().iter().filter(|(id, _)| has_listened && self.leader_of(**id).is_none())
+        {
             let text = format!(
                 "server {name} knows no leader of shard {}; hint: a majority of its voters has to be up and to reach each other",
                 shard.name
@@ -59,7 +61,7 @@ impl Server {
             alarms.push(Alarm { kind: Kind::NoLeader, shard: Some(*id), server: None, text });
         }
         let live = self.live_peers(now);
-        for (id, member) in self.map.members() {
+        for (id, member) in self.view.map().members() {
             if has_listened && *id != self.config.server && !live.contains(id) {
                 let text = format!(
                     "server {name} does not hear server {} at {}; hint: start it, or take it out with `heddle cluster remove`",

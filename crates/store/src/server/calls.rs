@@ -11,9 +11,10 @@ use crate::budget::{Kind, Owner};
 use crate::peer::Item;
 use crate::protocol::{Answer, Error, ServerMessage};
 
-/// Calls under way: those that clients here have made, and those that providers here carry out.
+/// The broker, and calls under way: those that clients here have made, and those that providers here carry out.
 #[derive(Debug)]
 pub(super) struct Calls {
+    pub(super) rpc: rpc::Rpc,
     /// By number: whose they are, which request of his, and the bytes of the input.
     made: BTreeMap<u64, (ClientId, Asked, usize)>,
     /// The last number.
@@ -26,8 +27,9 @@ pub(super) struct Calls {
 
 impl Calls {
     /// None.
-    pub fn new() -> Self {
+    pub fn new(rpc: rpc::Rpc) -> Self {
         Self {
+            rpc,
             made: BTreeMap::new(),
             last: 0,
             callers: Places::with_shares_of(rpc::config::CALLS_PER_SERVER_MAX, rpc::config::CALLS_MAX),
@@ -71,21 +73,21 @@ impl Calls {
 
 impl Server {
     pub(super) fn rpc_said(&mut self, now: Time, from: ServerId, message: rpc::Message) {
-        self.rpc.handle(now, rpc::Input::Message { from, message });
+        self.calls.rpc.handle(now, rpc::Input::Message { from, message });
     }
 
     pub(super) fn rpc_lost(&mut self, now: Time, peer: ServerId) {
-        self.rpc.handle(now, rpc::Input::ServerLost(peer));
+        self.calls.rpc.handle(now, rpc::Input::ServerLost(peer));
     }
 
     pub(super) fn rpc_members(&mut self, now: Time) {
-        let members = self.map.members().keys().copied().collect();
-        self.rpc.handle(now, rpc::Input::Members(members));
+        let members = self.view.map().members().keys().copied().collect();
+        self.calls.rpc.handle(now, rpc::Input::Members(members));
     }
 
     pub(super) fn rpc_live(&mut self, now: Time) {
         let live = self.live_peers(now);
-        self.rpc.handle(now, rpc::Input::Live(live));
+        self.calls.rpc.handle(now, rpc::Input::Live(live));
     }
 
     /// A client says what it provides, instead of what it said before.
@@ -100,10 +102,10 @@ impl Server {
         let provider = rpc::ProviderId(client.0);
         // Each once: whoever names one a million times must not keep all others waiting.
         let offers: BTreeSet<rpc::Offer> = offers.into_iter().map(|(name, path)| rpc::Offer { name, path }).collect();
-        let before = self.rpc.offers_of(provider);
+        let before = self.calls.rpc.offers_of(provider);
         let withdrawn = before.into_iter().filter(|offer| !offers.contains(offer)).collect();
-        self.rpc.handle(now, rpc::Input::Withdraw { provider, offers: withdrawn });
-        self.rpc.handle(now, rpc::Input::Offer { provider, offers: offers.into_iter().collect() });
+        self.calls.rpc.handle(now, rpc::Input::Withdraw { provider, offers: withdrawn });
+        self.calls.rpc.handle(now, rpc::Input::Offer { provider, offers: offers.into_iter().collect() });
         if let Some(error) = self.poll_rpc_until_refused(now, provider) {
             return Err(Error::Rpc(error));
         }
@@ -114,8 +116,8 @@ impl Server {
     /// A client provides nothing any more.
     pub(super) fn rpc_withdraw_all(&mut self, now: Time, client: ClientId) {
         let provider = rpc::ProviderId(client.0);
-        let offers = self.rpc.offers_of(provider);
-        self.rpc.handle(now, rpc::Input::Withdraw { provider, offers });
+        let offers = self.calls.rpc.offers_of(provider);
+        self.calls.rpc.handle(now, rpc::Input::Withdraw { provider, offers });
     }
 
     pub(super) fn rpc_call(
@@ -135,7 +137,7 @@ impl Server {
         // That there is room for it was seen to before.
         self.budget.add(Owner::Client(client), Kind::Calls, input.len());
         let call = rpc::Call { id: rpc::CallId(number), name, path, input: input.into(), timeout, idempotent };
-        self.rpc.handle(now, rpc::Input::Call(call));
+        self.calls.rpc.handle(now, rpc::Input::Call(call));
     }
 
     /// Forgets a call; whose it was, and which request of his.
@@ -149,13 +151,13 @@ impl Server {
         // The broker knows whose it is, and whether anybody waits for it.
         let (provider, delivery) = (rpc::ProviderId(client.0), rpc::DeliveryId(call));
         let result = result.map(Into::into);
-        self.rpc.handle(now, rpc::Input::Reply { provider, delivery, result });
+        self.calls.rpc.handle(now, rpc::Input::Reply { provider, delivery, result });
     }
 
     pub(super) fn rpc_client_gone(&mut self, now: Time, client: ClientId) {
         for call in self.calls.made_by(client) {
             self.end_call(call);
-            self.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
+            self.calls.rpc.handle(now, rpc::Input::Cancel(rpc::CallId(call)));
         }
         self.rpc_provider_gone(now, client);
     }
@@ -163,7 +165,7 @@ impl Server {
     /// A client answers no call any more.
     pub(super) fn rpc_provider_gone(&mut self, now: Time, client: ClientId) {
         let provider = rpc::ProviderId(client.0);
-        self.rpc.handle(now, rpc::Input::ProviderGone(provider));
+        self.calls.rpc.handle(now, rpc::Input::ProviderGone(provider));
     }
 
     /// Has a provider carry out a call. Whoever leaves many unanswered is not asked further, and the call goes to another one.
@@ -178,13 +180,13 @@ impl Server {
         let has_place = self.calls.providers.admits(client, &party, 1);
         // It is given back when the delivery ends, refused or not.
         self.calls.providers.take(client, &party, 1);
-        if !self.rpc.awaits(delivery) {
+        if !self.calls.rpc.awaits(delivery) {
             // The caller or the provider is gone already.
             return;
         }
         if !has_place {
             self.budget.note_refused(Kind::Calls);
-            return self.rpc.handle(now, rpc::Input::Undelivered { delivery });
+            return self.calls.rpc.handle(now, rpc::Input::Undelivered { delivery });
         }
         if !self.budget.admits(Owner::Client(client), input.len()) {
             self.budget.note_refused(Kind::Answers);
@@ -199,7 +201,7 @@ impl Server {
     /// are checked, what others offer and for which paths is not everybody's business.
     fn with_hint(&self, error: &rpc::Error) -> String {
         let rpc::Error::NoProvider { name, .. } = error else { return error.to_string() };
-        let near = if self.map.access().is_enabled() { Vec::new() } else { self.rpc.near(name) };
+        let near = if self.view.map().access().is_enabled() { Vec::new() } else { self.calls.rpc.near(name) };
         if near.is_empty() { error.to_string() } else { format!("{error}\nhint: offered are {}", near.join(", ")) }
     }
 
@@ -211,9 +213,9 @@ impl Server {
     fn poll_rpc_until_refused(&mut self, now: Time, of: rpc::ProviderId) -> Option<String> {
         let mut refused = None;
         loop {
-            match self.rpc.poll(now) {
+            match self.calls.rpc.poll(now) {
                 Step::Wait(until) => {
-                    self.next_upkeep = self.next_upkeep.min(until.max(now));
+                    self.schedule.upkeep_by(until.max(now));
                     return refused;
                 }
                 Step::Do(rpc::Output::Send { to, message }) => self.peers.push(to, Item::Rpc(message)),

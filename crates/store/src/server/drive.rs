@@ -26,6 +26,36 @@ const PAST_READS_MAX: usize = 4;
 /// To look at a value costs as much as to copy so many bytes, about.
 const VALUE_BYTES: usize = 64;
 
+/// What reads have cost.
+#[derive(Debug, Default)]
+pub(super) struct ReadMeter {
+    /// Reads of old revisions since the last time that all else was looked at.
+    past: usize,
+    /// Counted as [`Server::read_bytes`] says.
+    bytes: u64,
+}
+
+impl ReadMeter {
+    /// All else has been looked at.
+    pub(super) fn begin_turn(&mut self) {
+        self.past = 0;
+    }
+
+    /// Whether one more read of an old revision may be answered in this turn.
+    fn take_past(&mut self) -> bool {
+        self.past += 1;
+        self.past <= PAST_READS_MAX
+    }
+
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 impl Server {
     /// Begins an operation.
     pub(super) fn start(&mut self, now: Time, origin: Origin, route: Route, task: Task, deadline: Time) -> u64 {
@@ -33,7 +63,7 @@ impl Server {
         let operation = self.operations.get(id).expect("it was just added");
         self.budget.add(operation.owner(), Kind::Requests, operation.bytes());
         if let Owner::Client(client) = operation.owner() {
-            self.places.take(client, &self.party(client), 1);
+            self.operations.places.take(client, &self.party(client), 1);
         }
         self.drive(now, id);
         id
@@ -43,9 +73,6 @@ impl Server {
     pub(super) fn remove_operation(&mut self, id: u64) -> Option<Operation> {
         let operation = self.operations.remove(id)?;
         self.budget.give_back(operation.owner(), Kind::Requests, operation.bytes());
-        if let Owner::Client(client) = operation.owner() {
-            self.places.give_back(client, 1);
-        }
         Some(operation)
     }
 
@@ -61,7 +88,7 @@ impl Server {
         let Some(operation) = self.operations.get_mut(id) else { return };
         let shard = match &operation.route {
             Route::Shard(shard) => *shard,
-            Route::Path(path) => self.map.route(path),
+            Route::Path(path) => self.view.map().route(path),
         };
         operation.shard = shard;
         let task = operation.task.clone();
@@ -81,7 +108,7 @@ impl Server {
                 let here = self.groups.get_mut(&shard).map(|group| group.transfer(to));
                 match here {
                     Some(Ok(())) => {
-                        self.dirty.insert(shard);
+                        self.agenda.add(shard);
                         self.finish(now, id, Ok(PeerAnswer::Done));
                     }
                     _ => self.ask_leader(now, id, shard, Ask::MoveLeader(to)),
@@ -92,7 +119,7 @@ impl Server {
 
     /// Whether a list would have to be gathered from several shards.
     fn is_spread(&self, path: &Path) -> bool {
-        !self.config.planted.has(Bug::ListRootOnly) && self.map.shards_under(path).len() > 1
+        !self.config.planted.has(Bug::ListRootOnly) && self.view.map().shards_under(path).len() > 1
     }
 
     /// Whether there is a replica here that can be read.
@@ -103,7 +130,7 @@ impl Server {
     /// Whether there is a replica here that its leader goes on sending everything to, as far as is known.
     pub(super) fn is_kept_up(&self, shard: ShardId) -> bool {
         let member = |group: &Group| group.applied() > 0 && group.members().has(self.config.server);
-        self.wanted.contains(&shard) && self.groups.get(&shard).is_some_and(member)
+        self.view.is_wanted(shard) && self.groups.get(&shard).is_some_and(member)
     }
 
     /// Whether this is a removal, at the leader of meta, that may not be proposed, or not yet.
@@ -133,7 +160,7 @@ impl Server {
         match self.groups.get_mut(&shard).filter(|group| group.is_leader()) {
             Some(_) if is_behind => self.operations.set_behind(id, now),
             Some(group) => {
-                self.unlogged += bytes;
+                self.disk.unlogged += bytes;
                 *group.load.entry(me).or_default() += 1;
                 match group.propose(data, Asker::Here(id)) {
                     Ok(()) => {
@@ -143,7 +170,7 @@ impl Server {
                     }
                     Err(_) => self.operations.set_idle(id),
                 }
-                self.dirty.insert(shard);
+                self.agenda.add(shard);
             }
             None => self.ask_leader(now, id, shard, ask(data)),
         }
@@ -169,7 +196,7 @@ impl Server {
         let mut effects = Effects::default();
         self.operations.set_waiting(id, None);
         group.read_index(now, Asker::Here(id), &mut self.counters, &mut effects);
-        self.dirty.insert(shard);
+        self.agenda.add(shard);
         self.carry_out(now, effects);
     }
 
@@ -270,8 +297,7 @@ impl Server {
     fn evaluate(&mut self, now: Time, id: u64, shard: ShardId, read: &Read) {
         if matches!(read, Read::GetAt { .. } | Read::ListAt { .. }) {
             // Each looks through all recent changes: many of them must not keep everybody else waiting.
-            self.past_reads += 1;
-            if self.past_reads > PAST_READS_MAX {
+            if !self.reads.take_past() {
                 self.counters.busy += 1;
                 let error = self.overloaded(now, "too many ask for old revisions at once");
                 return self.finish(now, id, Err(error));
@@ -315,7 +341,7 @@ impl Server {
         let has_room = weight.bytes <= SHORT_ANSWER_BYTES || self.budget.admits(owner, weight.bytes);
         if !has_room {
             self.budget.note_refused(Kind::Answers);
-            self.read_bytes += (weight.values * VALUE_BYTES) as u64;
+            self.reads.add(weight.values * VALUE_BYTES);
         }
         has_room
     }
@@ -407,7 +433,7 @@ impl Server {
 
     pub(super) fn leader_hint(&self, shard: ShardId) -> Option<Leader> {
         let server = self.leader_of(shard)?;
-        let address = self.map.members().get(&server)?.address.clone();
+        let address = self.view.map().members().get(&server)?.address.clone();
         Some(Leader { shard, server, address })
     }
 

@@ -79,7 +79,7 @@ impl Server {
     /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for
     /// peers nor for the log.
     pub fn protocol(&self) -> u32 {
-        self.map.protocol()
+        self.view.map().protocol()
     }
 
     /// The secret that the map names is not there any more. A server that is alone in its cluster then puts its own in its place.
@@ -89,10 +89,10 @@ impl Server {
 
     /// What another server is to this one.
     pub fn membership(&self, server: ServerId) -> Membership {
-        if self.map.members().contains_key(&server) {
+        if self.view.map().members().contains_key(&server) {
             return Membership::Member;
         }
-        if !self.map.was_removed(server) {
+        if !self.view.map().was_removed(server) {
             return Membership::Unknown;
         }
         let needed = self.groups.values().any(|group| group.members().has(server));
@@ -111,18 +111,18 @@ impl Server {
             id if id == me => Some(VERSION),
             id => self.peers.version(id).filter(|_| live.contains(&id)),
         };
-        let servers: BTreeSet<ServerId> = self.map.members().keys().copied().collect();
+        let servers: BTreeSet<ServerId> = self.view.map().members().keys().copied().collect();
         let all: Option<Vec<u32>> = servers.iter().map(spoken).collect();
         let to = all.and_then(|all| all.into_iter().min()).unwrap_or(VERSION_MIN);
         let digest = self.config.secret.as_ref().map(|secret| secret.digest);
         let alone = servers.iter().eq([&me]);
-        let replaces = self.greeting.secret_lost && alone && self.map.secret().copied() != digest;
-        if to < self.map.protocol() || (to == self.map.protocol() && !replaces) {
+        let replaces = self.greeting.secret_lost && alone && self.view.map().secret().copied() != digest;
+        if to < self.view.map().protocol() || (to == self.view.map().protocol() && !replaces) {
             return;
         }
         self.greeting.next_raise = now + RAISE_EVERY;
         // Once the cluster has agreed on a secret, a higher version changes nothing about it.
-        let proposed = self.config.secret.clone().filter(|_| self.map.secret().is_none() || replaces);
+        let proposed = self.config.secret.clone().filter(|_| self.view.map().secret().is_none() || replaces);
         let digest = proposed.as_ref().map(|secret| secret.digest);
         if let Some(secret) = proposed {
             let lack = |id: &&ServerId| **id != me && self.greeting.kept.get(id) != Some(&secret.digest);
@@ -141,8 +141,8 @@ impl Server {
 
     /// A leader of meta hands its secret over. Once the map names one, there is nothing to be agreed on.
     pub(super) fn secret_proposed(&mut self, from: ServerId, secret: Secret) {
-        if self.map.secret().is_none() && self.membership(from) == Membership::Member {
-            self.outputs.push_back(Output::KeepSecret { from, secret });
+        if self.view.map().secret().is_none() && self.membership(from) == Membership::Member {
+            self.outbox.push(Output::KeepSecret { from, secret });
         }
     }
 

@@ -52,7 +52,7 @@ impl Server {
             }
             LeaseRequest::Show { lease, at } => (Route::Path(at.clone()), Task::Lease(LeaseAsk::Show { lease, at })),
             LeaseRequest::List { shard, after } => {
-                if shard == ShardId::META || !self.map.shards().contains_key(&shard) {
+                if shard == ShardId::META || !self.view.map().shards().contains_key(&shard) {
                     return Err(Error::Invalid(format!("there is no shard {shard} of data")));
                 }
                 (Route::Shard(shard), Task::Lease(LeaseAsk::List { after }))
@@ -73,7 +73,7 @@ impl Server {
         let mut effects = Effects::default();
         self.operations.set_waiting(id, None);
         group.read_index(now, Asker::Here(id), &mut self.counters, &mut effects);
-        self.dirty.insert(shard);
+        self.agenda.add(shard);
         self.carry_out(now, effects);
     }
 
@@ -104,9 +104,9 @@ impl Server {
                 continue;
             }
             group.follow_leases(now);
-            if group.expire_leases(now, &self.map) {
+            if group.expire_leases(now, self.view.map()) {
                 self.counters.proposals += 1;
-                self.dirty.insert(*shard);
+                self.agenda.add(*shard);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What this server holds for others ([`crate::budget`]), and what it says when that is too much.
 
-use machine::nanos::{Span, Time};
+use machine::nanos::Time;
 use serde::Serialize;
 
 use super::operations::{Operation, Origin};
@@ -20,19 +20,6 @@ pub(super) const FOR_WATCHES: usize = 8;
 
 /// While so much waits to be sent to a client, it is sent no events of watches.
 pub(super) const WATCH_ROOM: usize = 256 << 10;
-
-/// A client that may come back is asked to wait so long, at least and at most.
-const RETRY_AFTER_MS: (u64, u64) = (20, 1_000);
-
-/// Refusals of the last time count half after this.
-const REFUSALS_HALVE: Span = Span::from_secs(1);
-
-/// How many requests were refused lately: who is told to come back is given the more time, the more there are.
-#[derive(Debug, Default)]
-pub(super) struct Pressure {
-    lately: u64,
-    halve_at: Time,
-}
 
 impl Operation {
     /// Bytes that it holds, about.
@@ -69,12 +56,12 @@ impl Server {
 
     /// Calls that providers here were asked to carry out, for callers here and elsewhere, and that have not ended.
     pub fn deliveries_under_way(&self) -> usize {
-        self.rpc.deliveries_under_way()
+        self.calls.rpc.deliveries_under_way()
     }
 
     /// Places that requests and RPCs take, which have no answer yet.
     pub const fn places_taken(&self) -> usize {
-        self.places.used() + self.calls.used()
+        self.operations.places.used() + self.calls.used()
     }
 
     /// Whether more should be read of what a client sends: not while it leaves its answers unread, or has asked for as much
@@ -88,7 +75,7 @@ impl Server {
 
     /// Bytes that were copied for answers, whether there was room for these or not: what a turn of one client costs the others.
     pub const fn read_bytes(&self) -> u64 {
-        self.read_bytes
+        self.reads.bytes()
     }
 
     /// Bytes of messages to a client that are not known to be sent.
@@ -98,7 +85,7 @@ impl Server {
 
     /// Whether there is something to be carried out.
     pub fn has_output(&self) -> bool {
-        !self.outputs.is_empty()
+        !self.outbox.is_empty()
     }
 
     /// The driver says how much of a client's messages waits to be sent: each time that there was a message, once all
@@ -113,12 +100,12 @@ impl Server {
     /// Something for a client. That there is room for it was seen to before.
     pub(super) fn send_to_client(&mut self, client: ClientId, message: ServerMessage, about: About) {
         self.budget.add(Owner::Client(client), Kind::Answers, message_bytes(&message));
-        self.outputs.push_back(Output::Client { client, message, about });
+        self.outbox.push(Output::Client { client, message, about });
     }
 
     /// Whether a client waits for the answer to anything.
     pub fn owes_answers(&self, client: ClientId) -> bool {
-        self.places.of(client) + self.calls.of(client) > 0
+        self.operations.places.of(client) + self.calls.of(client) > 0
     }
 
     /// Whether there is room for what a client asks.
@@ -145,7 +132,7 @@ impl Server {
     ) -> Result<Answer, Error> {
         let Ok(answer) = &result else { return result };
         let bytes = answer_bytes(answer);
-        self.read_bytes += bytes as u64;
+        self.reads.add(bytes);
         if bytes <= SHORT_ANSWER_BYTES || self.budget.admits(Owner::Client(client), bytes) {
             return result;
         }
@@ -159,16 +146,7 @@ impl Server {
 
     /// What is said to whoever should come back later.
     pub(super) fn overloaded(&mut self, now: Time, reason: &str) -> Error {
-        let pressure = &mut self.pressure;
-        while pressure.lately > 0 && now >= pressure.halve_at {
-            pressure.lately /= 2;
-            pressure.halve_at += REFUSALS_HALVE;
-        }
-        if pressure.lately == 0 {
-            pressure.halve_at = now + REFUSALS_HALVE;
-        }
-        pressure.lately += 1;
-        let retry_after_ms = (RETRY_AFTER_MS.0 + pressure.lately).min(RETRY_AFTER_MS.1) as u32;
+        let retry_after_ms = self.budget.retry_after_ms(now);
         Error::Overloaded { retry_after_ms, reason: reason.to_owned() }
     }
 

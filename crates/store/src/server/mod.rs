@@ -5,7 +5,9 @@
 //!
 //! | module | what of a server it is |
 //! |---|---|
-//! | `io` | inputs and outputs |
+//! | `io`, `outbox` | inputs and outputs |
+//! | `schedule`, `agenda` | what is done when, and for which groups |
+//! | `view` | the map as this server knows it, and what follows from it here |
 //! | `open` | its beginning: founding a cluster, joining one, recovery from the disk |
 //! | `requests` | what clients ask, made into operations |
 //! | `operations` | the table of what is being carried out |
@@ -29,6 +31,7 @@
 
 mod absent;
 mod access;
+mod agenda;
 mod alarms;
 mod backups;
 mod calls;
@@ -39,6 +42,7 @@ mod leasing;
 mod memory;
 mod open;
 mod operations;
+mod outbox;
 mod peers;
 mod places;
 mod readiness;
@@ -46,15 +50,17 @@ mod reclaim;
 mod removal;
 mod replicas;
 mod requests;
+mod schedule;
 mod trust;
 mod upkeep;
+mod view;
 mod watches;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use machine::nanos::{Span, Step, Time};
 use machine::{Control, Nano, Rng, ServerId};
-use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId};
+use placement::{Map, ShardId};
 
 pub use access::Caller;
 pub use greeting::Membership;
@@ -63,28 +69,24 @@ pub use open::{Founding, OpenError};
 pub use places::{Party, Places};
 
 use crate::budget::{Budget, Kind, Owner};
-use crate::config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS};
+use crate::config::Config;
 use crate::group::{Effects, Group};
 use crate::planted::Bug;
 use crate::snapshots::Snapshots;
 use crate::status::{Counters, GroupStatus, PeerStatus, Status, StoppedReplica};
 use absent::Absent;
 use access::Gate;
+use agenda::Agenda;
 use backups::Backup;
 use calls::Calls;
 use io::Asked;
-use memory::Pressure;
 use operations::Operations;
+use outbox::Outbox;
 use peers::Peers;
-use reclaim::Reclaim;
 use replicas::Disk;
+use schedule::{Schedule, UPKEEP};
+use view::MapView;
 use watches::Watches;
-
-/// What waits for nothing in particular is looked at so often.
-const UPKEEP: Span = Span::from_ms(50);
-
-/// A server asks to be called every [`UPKEEP`]: after so long it must have stood still.
-const STALL: Span = Span::from_ms(150);
 
 /// A server that has more entries than this still to apply is not ready.
 const READY_LAG: u64 = 10_000;
@@ -99,67 +101,27 @@ pub struct Server {
     log: wal::Log,
     groups: BTreeMap<ShardId, Group>,
     absent: Absent,
-    /// Groups that Raft may have something to say about.
-    dirty: BTreeSet<ShardId>,
-    /// Groups that wait for the disk.
-    unsynced: BTreeSet<ShardId>,
-    map: Map,
-    /// The shards that have a replica here by the map.
-    wanted: BTreeSet<ShardId>,
+    agenda: Agenda,
+    view: MapView,
     peers: Peers,
-    timeout: ElectionTimeout,
-    /// When it started.
-    opened: Time,
-    /// Reads of old revisions since the last time that all else was looked at.
-    past_reads: usize,
-    /// Counted as [`Server::read_bytes`] says.
-    read_bytes: u64,
-    /// When it was called last, and when it was called again after it had stood still.
-    seen: Time,
-    stalled: Time,
-    next_tick: Time,
-    /// When it is asked which leaders are to be heard beside Raft's heartbeats.
-    next_beat: Time,
-    /// Groups that have something to do later though nothing happens, and when the first of them has.
-    waiting: BTreeSet<ShardId>,
-    next_due: Time,
-    next_upkeep: Time,
+    schedule: Schedule,
     greeting: greeting::Greeting,
-    /// Until then no vote is given: one that was given before the last stop may have been promised to a leader's lease.
-    vote_lockout_until: Time,
     operations: Operations,
-    /// Whose these are, and the requests that wait to be checked.
-    places: Places,
     gate: Gate,
     budget: Budget,
-    pressure: Pressure,
-    ensuring: BTreeMap<String, Time>,
-    /// Bytes that came in for logs since the log was last given anything: not in its backlog yet.
-    unlogged: usize,
+    reads: drive::ReadMeter,
     snapshots: Snapshots,
     disk: Disk,
-    reclaim: Reclaim,
     watches: Watches,
-    /// Clients that say nothing more, and read.
-    silent: BTreeSet<ClientId>,
-    /// Whose they are, in bytes of memory without their events.
-    watch_places: Places,
     /// The content that clients are backing up.
     backups: BTreeMap<ClientId, Backup>,
-    rpc: rpc::Rpc,
     calls: Calls,
-    mover: Mover,
-    leadership: Leadership,
-    own_leads: crate::peer::Leads,
-    outputs: VecDeque<Output>,
+    meta: upkeep::MetaLeader,
+    outbox: Outbox,
     counters: Counters,
-    /// The server's own, as the map had it last.
-    address: String,
     /// The data here have reached the quota.
     is_full: bool,
-    removals: removal::Questions,
     departure: trust::Departure,
-    stopped: bool,
 }
 
 impl Control<Nano> for Server {
@@ -167,7 +129,7 @@ impl Control<Nano> for Server {
     type Output = Output;
 
     fn handle(&mut self, now: Time, input: Input) {
-        if self.stopped {
+        if self.outbox.is_stopped() {
             return;
         }
         self.note_time(now);
@@ -193,17 +155,17 @@ impl Control<Nano> for Server {
     }
 
     fn poll(&mut self, now: Time) -> Step<Output> {
-        if let Some(output) = self.outputs.pop_front() {
+        if let Some(output) = self.outbox.pop() {
             return Step::Do(output);
         }
-        if self.stopped {
+        if self.outbox.is_stopped() {
             return Step::Wait(Time::NEVER);
         }
         self.note_time(now);
         self.work(now);
-        match self.outputs.pop_front() {
+        match self.outbox.pop() {
             Some(output) => Step::Do(output),
-            None => Step::Wait(self.next_tick.min(self.next_beat).min(self.next_due).min(self.next_upkeep)),
+            None => Step::Wait(self.schedule.next().min(self.agenda.next_due())),
         }
     }
 }
@@ -216,14 +178,10 @@ impl Server {
 
     /// A server that was not called for long stood still: stopped, swapped out, or on a machine that was.
     fn note_time(&mut self, now: Time) {
-        let span = now.since(self.seen);
-        if span > STALL {
-            self.stalled = now;
-            for group in self.groups.values_mut() {
-                group.expiry.stood_still(span);
-            }
+        let Some(span) = self.schedule.note_call(now) else { return };
+        for group in self.groups.values_mut() {
+            group.expiry.stood_still(span);
         }
-        self.seen = now;
     }
 
     /// Everything that is due, and everything that follows from what came in.
@@ -231,29 +189,23 @@ impl Server {
         if !self.log.is_ready() {
             // What was recovered may not be on the disk yet: nothing is said before it is.
             self.take_writes(now);
-            self.next_upkeep = now + UPKEEP;
-            self.next_tick = self.next_upkeep;
-            self.next_beat = self.next_upkeep;
+            self.schedule.rest(now);
             return;
         }
-        self.past_reads = 0;
+        self.reads.begin_turn();
         self.tick(now);
         self.beat(now);
-        if now >= self.next_upkeep {
-            self.next_upkeep = now + UPKEEP;
+        if self.schedule.take_upkeep(now) {
             self.upkeep(now);
         }
         self.poll_rpc(now);
-        if now >= self.next_due {
-            self.next_due = Time::NEVER;
-            self.dirty.append(&mut self.waiting);
-        }
+        self.agenda.wake(now);
         self.advance(now);
         if !self.is_full && self.config.quota_bytes.is_some_and(|quota| self.content_bytes() >= quota) {
             self.quota_due();
             self.advance(now);
         }
-        self.unlogged = 0;
+        self.disk.unlogged = 0;
         self.take_writes(now);
         self.flush_watches();
         self.flush_peers(now);
@@ -262,64 +214,58 @@ impl Server {
     /// Ticks of before an input are not counted after it: a heartbeat would be thought older than it is, and what was promised
     /// with its answer be broken.
     fn catch_up(&mut self, now: Time) {
-        if now >= self.next_tick && self.log.is_ready() && !self.config.planted.has(Bug::TicksAfterInput) {
+        if self.schedule.is_tick_due(now) && self.log.is_ready() && !self.config.planted.has(Bug::TicksAfterInput) {
             self.tick(now);
         }
     }
 
     /// Raft's clock: as many ticks as are due. After a pause of a whole timeout none: what came meanwhile is to be heard first.
     fn tick(&mut self, now: Time) {
-        let tick = self.timeout.current() / ELECTION_TICKS as u64;
-        let stood_still = now >= self.next_tick + tick * ELECTION_TICKS as u64;
-        if stood_still && !self.config.planted.has(Bug::TicksAfterInput) {
-            self.next_tick = now + tick;
-            return;
-        }
-        let is_locked_out = now < self.vote_lockout_until;
-        while now >= self.next_tick {
-            self.next_tick += tick;
+        let is_pause_forgiven = !self.config.planted.has(Bug::TicksAfterInput);
+        let is_locked_out = self.schedule.is_locked_out(now);
+        for _ in 0..self.schedule.take_ticks(now, is_pause_forgiven) {
             for (id, group) in &mut self.groups {
                 group.tick(now, is_locked_out, &mut self.rng, &mut self.counters);
-                self.dirty.insert(*id);
+                self.agenda.add(*id);
             }
         }
     }
 
     /// Heartbeats for voters that wait less long than this server would.
     fn beat(&mut self, now: Time) {
-        if now < self.next_beat {
+        if !self.schedule.is_beat_due(now) {
             return;
         }
-        let own = self.timeout.current() / ELECTION_TICKS as u64 * HEARTBEAT_TICKS as u64;
+        let own = self.schedule.heartbeat();
         // Timeouts, voters and their promises may change meanwhile.
-        self.next_beat = now + UPKEEP;
+        let mut next = now + UPKEEP;
         for (id, group) in &mut self.groups {
             if group.beat_due(own).is_some_and(|due| now >= due) {
                 group.beat(now);
-                self.dirty.insert(*id);
+                self.agenda.add(*id);
             }
-            self.next_beat = group.beat_due(own).map_or(self.next_beat, |due| due.min(self.next_beat));
+            next = group.beat_due(own).map_or(next, |due| due.min(next));
         }
+        self.schedule.beat_at(next);
     }
 
     /// Bytes that wait for the disk, or will.
     fn backlog_bytes(&self) -> usize {
-        self.log.backlog_bytes() + self.unlogged
+        self.log.backlog_bytes() + self.disk.unlogged
     }
 
     /// Lets all groups go on until they have nothing more to say.
     fn advance(&mut self, now: Time) {
-        while !self.dirty.is_empty() {
+        while !self.agenda.is_empty() {
             let mut effects = Effects::default();
-            for id in std::mem::take(&mut self.dirty) {
+            for id in self.agenda.take() {
                 let Some(group) = self.groups.get_mut(&id) else { continue };
                 group.advance(now, &mut self.log, &mut self.counters, &mut effects);
                 if group.waits_for_disk() {
-                    self.unsynced.insert(id);
+                    self.agenda.add_unsynced(id);
                 }
                 if let Some(due) = group.due() {
-                    self.waiting.insert(id);
-                    self.next_due = self.next_due.min(due);
+                    self.agenda.add_later(id, due);
                 }
             }
             self.carry_out(now, effects);
@@ -362,7 +308,7 @@ impl Server {
 
     /// The election timeout now.
     pub fn election_timeout(&self) -> Span {
-        self.timeout.current()
+        self.schedule.timeout.current()
     }
 
     /// The leader of a shard, as far as is known here.
@@ -394,7 +340,7 @@ impl Server {
 
     /// The map of shards and servers as far as it is known here.
     pub fn map(&self) -> &Map {
-        &self.map
+        self.view.map()
     }
 
     /// How it is, as far as it knows itself.
@@ -410,8 +356,8 @@ impl Server {
 
     /// Everything for a status page.
     pub fn status(&self, now: Time) -> Status {
-        let shards = self.map.shards().keys().copied();
-        let offers = self.rpc.describe().into_iter().filter_map(|status| {
+        let shards = self.view.map().shards().keys().copied();
+        let offers = self.calls.rpc.describe().into_iter().filter_map(|status| {
             let bucket = status.bucket?;
             let offers =
                 bucket.offers.iter().map(|offer| (offer.name.clone(), offer.path.as_ref().map(ToString::to_string)));
@@ -420,11 +366,11 @@ impl Server {
         Status {
             cluster: self.config.cluster,
             server: self.config.server,
-            map: self.map.clone(),
+            map: self.view.map().clone(),
             leaders: shards.filter_map(|shard| Some((shard, self.leader_of(shard)?))).collect(),
             groups: self.replicas(now),
             peers: self.peer_statuses(now),
-            election_timeout_us: self.timeout.current().as_ns() / 1_000,
+            election_timeout_us: self.schedule.timeout.current().as_ns() / 1_000,
             counters: self.counters(),
             offers: offers.collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -432,11 +378,10 @@ impl Server {
     }
 
     fn peer_statuses(&self, now: Time) -> Vec<PeerStatus> {
-        self.peers.statuses(now, self.timeout.current())
+        self.peers.statuses(now, self.schedule.timeout.current())
     }
 
     fn stop(&mut self, why: Stop) {
-        self.outputs.push_back(Output::Stop(why));
-        self.stopped = true;
+        self.outbox.stop(why);
     }
 }

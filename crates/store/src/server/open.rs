@@ -1,18 +1,24 @@
 //! A server's beginning.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::nanos::Time;
 use machine::{Rng, ServerId};
-use placement::{ElectionTimeout, Leadership, Map, Mover, ShardId, leadership};
+use placement::{ElectionTimeout, ShardId};
 use tree::bounded::Entries;
 
+use super::absent::Absent;
 use super::access::Gate;
+use super::agenda::Agenda;
+use super::calls::Calls;
+use super::drive::ReadMeter;
 use super::operations::Operations;
+use super::outbox::Outbox;
 use super::peers::Peers;
-use super::places::Places;
-use super::reclaim::Reclaim;
 use super::replicas::{CHANGE_OF_MEMBERS, Disk, FOUNDED, FOUNDING, found, raft_hard_state};
+use super::schedule::Schedule;
+use super::upkeep::MetaLeader;
+use super::view::MapView;
 use super::watches::Watches;
 use super::{Output, Server};
 use crate::config::{Config, LEASE_MAX};
@@ -114,57 +120,32 @@ impl Server {
         // A vote or a heartbeat's answer given just before the stop may still hold up a leader's lease.
         let vote_lockout_until = if started_before { now + LEASE_MAX } else { now };
         let rpc = rpc::Rpc::new(config.server, config.incarnation, rpc::Config::default(), rng.fork(1));
-        let mut operations = Operations::default();
+        let mut operations = Operations::new(config.operations_max);
         operations.start_at(rng.bits() >> 16);
         let mut snapshots = Snapshots::default();
         snapshots.start_at(rng.fork(2).bits() >> 16);
         let mut server = Self {
             groups: BTreeMap::new(),
-            absent: super::absent::Absent::default(),
-            dirty: BTreeSet::new(),
-            unsynced: BTreeSet::new(),
-            map: Map::new(),
-            wanted: BTreeSet::new(),
+            absent: Absent::default(),
+            agenda: Agenda::new(),
+            view: MapView::new(me, members.get(&me).unwrap_or(&config.address).clone()),
             peers: Peers::default(),
-            timeout,
-            seen: now,
-            stalled: now,
-            next_tick: now,
-            next_beat: now,
-            waiting: BTreeSet::new(),
-            next_due: Time::NEVER,
-            next_upkeep: now,
+            schedule: Schedule::new(timeout, now, vote_lockout_until),
             greeting: super::greeting::Greeting::default(),
-            vote_lockout_until,
             operations,
             gate: Gate::default(),
-            ensuring: BTreeMap::new(),
-            unlogged: 0,
             snapshots,
             disk: Disk::default(),
-            reclaim: Reclaim::default(),
-            watches: Watches::default(),
-            silent: BTreeSet::new(),
-            watch_places: Places::new(config.memory_bytes / super::memory::FOR_WATCHES),
+            watches: Watches::new(config.memory_bytes / super::memory::FOR_WATCHES),
             backups: BTreeMap::new(),
             budget: crate::budget::Budget::new(config.memory_bytes),
-            pressure: super::memory::Pressure::default(),
-            rpc,
-            calls: super::calls::Calls::new(),
-            places: Places::new(config.operations_max),
-            mover: Mover::new(),
-            leadership: Leadership::new(leadership::Config::default()),
-            own_leads: crate::peer::Leads::default(),
-            removals: super::removal::Questions::new(),
+            reads: ReadMeter::default(),
+            calls: Calls::new(rpc),
+            meta: MetaLeader::new(),
             departure: super::trust::Departure::default(),
-            outputs: VecDeque::new(),
+            outbox: Outbox::default(),
             counters: Counters::default(),
-            address: members.get(&me).unwrap_or(&config.address).clone(),
             is_full: false,
-            opened: now,
-            past_reads: 0,
-            read_bytes: 0,
-            stopped: false,
             rng,
             log,
             config,
@@ -179,14 +160,14 @@ impl Server {
     fn begin(&mut self, members: BTreeMap<ServerId, String>, now: Time) {
         if self.peers.set_addresses(members.clone()) {
             let others = members.into_iter().filter(|(id, _)| *id != self.config.server).collect();
-            self.outputs.push_back(Output::Peers(others));
+            self.outbox.push(Output::Peers(others));
         }
         self.advance(now);
         self.adopt_map(now);
         // Alone there is nobody to wait for.
         for group in self.groups.values_mut().filter(|group| group.members().voters == [self.config.server.0]) {
             group.campaign();
-            self.dirty.insert(group.id);
+            self.agenda.add(group.id);
         }
     }
 
@@ -248,7 +229,7 @@ impl Server {
         self.disk.snapshot_bytes.remove(&shard);
         self.absent.removed.insert(shard, hard_state);
         self.absent.halted.remove(&shard);
-        self.outputs.retain(|output| !matches!(output, Output::ReplicaStopped(stopped) if stopped.shard == shard));
+        self.outbox.take_back(|output| matches!(output, Output::ReplicaStopped(stopped) if stopped.shard == shard));
         self.absent.emptied.insert(shard);
     }
 }

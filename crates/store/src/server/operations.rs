@@ -19,7 +19,7 @@ use machine::nanos::{Span, Time};
 use placement::{MoveId, ShardId};
 use tree::Path;
 
-use super::{Asked, ClientId};
+use super::{Asked, ClientId, Places};
 use crate::peer::{LeaseAsk, PeerAnswer};
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
@@ -119,13 +119,15 @@ pub(super) struct Operation {
 const ASKED_MAX: usize = 4;
 
 /// All operations under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Operations {
     all: BTreeMap<u64, Operation>,
     next: u64,
     /// To be tried as soon as something changes.
     pub(super) idle: BTreeSet<u64>,
     applying: BTreeMap<ShardId, BTreeSet<(u64, u64)>>,
+    /// Which clients have them, and the requests that wait to be checked.
+    pub(super) places: Places,
 }
 
 /// Between two attempts while data are being moved, or the disk is behind.
@@ -135,6 +137,12 @@ const MOVING_PAUSE: Span = Span::from_ms(20);
 const PATIENCE: Span = Span::from_ms(300);
 
 impl Operations {
+    /// None; clients may have so many.
+    pub(super) fn new(max: usize) -> Self {
+        let (all, idle, applying) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { all, next: 0, idle, applying, places: Places::new(max) }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
@@ -163,6 +171,9 @@ impl Operations {
     pub(super) fn remove(&mut self, id: u64) -> Option<Operation> {
         self.idle.remove(&id);
         let operation = self.all.remove(&id)?;
+        if let Origin::Client { client, .. } = operation.origin {
+            self.places.give_back(client, 1);
+        }
         if let Stage::Applying(index) = operation.stage
             && let Some(waiting) = self.applying.get_mut(&operation.shard)
         {

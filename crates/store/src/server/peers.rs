@@ -89,6 +89,8 @@ pub(super) struct Peers {
     strangers: BTreeMap<ServerId, (Time, String)>,
     /// Items that were too many, or too much.
     pub(super) dropped: u64,
+    /// What this server announced last that it leads.
+    own_leads: Leads,
 }
 
 impl Peers {
@@ -200,8 +202,23 @@ impl Peers {
         self.all.keys().copied().filter(|id| self.is_live(*id, now, patience)).collect()
     }
 
-    pub(super) fn leads(&mut self) -> impl Iterator<Item = (ServerId, &mut Leads)> {
-        self.all.iter_mut().map(|(id, peer)| (*id, &mut peer.leads))
+    /// What this server announced last that it leads.
+    pub(super) fn own_leads(&self) -> &Leads {
+        &self.own_leads
+    }
+
+    /// Announces to all servers what this one leads.
+    pub(super) fn announce(&mut self, own: ServerId, leads: Leads) {
+        for id in self.addresses.keys().copied().filter(|id| *id != own).collect::<Vec<_>>() {
+            self.push(id, Item::Leads(leads.clone()));
+        }
+        self.own_leads = leads;
+    }
+
+    /// How often each shard was asked, and from where, as its leaders have announced since this was asked last: this server first.
+    pub(super) fn take_loads(&mut self) -> Vec<(ShardId, BTreeMap<ServerId, u64>)> {
+        let others = self.all.values_mut().map(|peer| &mut peer.leads);
+        std::iter::once(&mut self.own_leads).chain(others).flat_map(|leads| std::mem::take(&mut leads.load)).collect()
     }
 
     pub(super) fn statuses(&self, now: Time, timeout: Span) -> Vec<PeerStatus> {
@@ -221,7 +238,7 @@ fn patience(timeout: Span) -> Span {
 
 impl Server {
     pub(super) fn live_peers(&self, now: Time) -> Vec<ServerId> {
-        self.peers.live(now, patience(self.timeout.current()))
+        self.peers.live(now, patience(self.schedule.timeout.current()))
     }
 
     pub(super) fn peer_said(&mut self, now: Time, from: ServerId, envelope: Envelope) {
@@ -240,14 +257,14 @@ impl Server {
         peer.stamp = Some((envelope.stamp, now));
         // An answer to what was sent before a restart measures nothing, and says nothing of who lives now.
         if let Some(Echo { stamp: sent, delay }) =
-            envelope.echo.filter(|echo| (self.opened..=now).contains(&echo.stamp))
+            envelope.echo.filter(|echo| (self.schedule.opened()..=now).contains(&echo.stamp))
         {
             let round_trip = now.since(sent + delay);
             peer.round_trip = Some(round_trip);
             peer.answered = peer.answered.max(Some(sent));
             // What was on its way while this server stood still says nothing of the network.
-            if sent >= self.stalled {
-                self.timeout.sample(now, from, round_trip + self.disk.latency());
+            if sent >= self.schedule.stalled() {
+                self.schedule.timeout.sample(now, from, round_trip + self.disk.latency());
             }
         }
         for item in envelope.items {
@@ -284,7 +301,7 @@ impl Server {
                     && let Some(group) = self.groups.get_mut(&shard)
                 {
                     group.report_snapshot(to, arrived);
-                    self.dirty.insert(shard);
+                    self.agenda.add(shard);
                 }
             }
             Item::Leads(leads) => self.note_leads(now, from, leads),
@@ -308,7 +325,7 @@ impl Server {
             return;
         }
         if message.is_campaign() {
-            if now < self.vote_lockout_until {
+            if self.schedule.is_locked_out(now) {
                 return;
             }
             let Some(group) = self.groups.get(&shard) else { return };
@@ -322,11 +339,11 @@ impl Server {
         if self.backlog_bytes() > 2 * DISK_BACKLOG_MAX || !self.ensure_replica(shard) {
             return;
         }
-        self.unlogged += message.weight();
+        self.disk.unlogged += message.weight();
         if let Some(group) = self.groups.get_mut(&shard) {
-            let desired = !group.members().votes(from) && self.map.desired_replicas(shard).contains(from);
+            let desired = !group.members().votes(from) && self.view.map().desired_replicas(shard).contains(from);
             group.step(now, (from, message), desired, &mut self.counters);
-            self.dirty.insert(shard);
+            self.agenda.add(shard);
         }
     }
 
@@ -383,7 +400,7 @@ impl Server {
             }
             (Ask::Propose(_) | Ask::Force(_), Some(_)) if is_behind => Err(Miss::NotNow),
             (Ask::Propose(data) | Ask::Force(data), Some(group)) => {
-                self.unlogged += data.len();
+                self.disk.unlogged += data.len();
                 if data.len() <= ENTRY_BYTES_MAX && is_command(shard, &data) {
                     *group.load.entry(from).or_default() += 1;
                     self.counters.proposals += 1;
@@ -411,13 +428,13 @@ impl Server {
         if let Err(miss) = taken {
             effects.answers.push((asker, Err(miss)));
         }
-        self.dirty.insert(shard);
+        self.agenda.add(shard);
         self.carry_out(now, effects);
     }
 
     fn note_leads(&mut self, now: Time, from: ServerId, leads: Leads) {
         let leads = self.believable_leads(from, leads);
-        if !self.map.members().contains_key(&from) && self.peers.note_stranger(now, from, &leads.address) {
+        if !self.view.map().members().contains_key(&from) && self.peers.note_stranger(now, from, &leads.address) {
             self.adopt_addresses();
         }
         // For groups that are newer than its last word.
@@ -456,7 +473,7 @@ impl Server {
         self.greeting.forget(peer);
         for (id, group) in &mut self.groups {
             group.report_unreachable(peer);
-            self.dirty.insert(*id);
+            self.agenda.add(*id);
         }
         self.rpc_lost(now, peer);
     }
@@ -481,7 +498,7 @@ impl Server {
             let echo = peer.stamp.map(|(stamp, came)| Echo { stamp, delay: now.since(came) });
             for part in cut(std::mem::take(&mut peer.items), &mut self.counters.malformed) {
                 let envelope = Envelope { stamp: now, echo, promise, items: part };
-                self.outputs.push_back(Output::Peer { to: *to, envelope });
+                self.outbox.push(Output::Peer { to: *to, envelope });
             }
         }
     }

@@ -13,7 +13,7 @@ const NAMED_MAX: usize = 8;
 impl Server {
     /// Whether it can serve: nothing keeps it from that.
     pub fn is_ready(&self) -> bool {
-        !self.stopped && self.unready().is_empty()
+        !self.outbox.is_stopped() && self.unready().is_empty()
     }
 
     /// What keeps it from serving, in the order of the checks. Writes count as well as reads: a server that takes none would fail
@@ -31,13 +31,13 @@ impl Server {
 
     /// The replicas that the map wants here.
     fn wanted_replicas(&self) -> impl Iterator<Item = &Group> {
-        self.groups.values().filter(|group| self.map.desired_replicas(group.id).contains(self.config.server))
+        self.groups.values().filter(|group| self.view.map().desired_replicas(group.id).contains(self.config.server))
     }
 
     /// The names of shards, for people.
     fn named(&self, shards: &[ShardId]) -> String {
         let name = |shard: &ShardId| {
-            self.map.shards().get(shard).map_or_else(|| format!("number {shard}"), |known| known.name.clone())
+            self.view.map().shards().get(shard).map_or_else(|| format!("number {shard}"), |known| known.name.clone())
         };
         let names: Vec<String> = shards.iter().take(NAMED_MAX).map(name).collect();
         let (noun, left) = (if shards.len() == 1 { "shard" } else { "shards" }, shards.len() - names.len());

@@ -104,9 +104,9 @@ impl Server {
         let content: u64 = self.groups.values().map(|group| group.content.bytes()).sum();
         // What lives must be less than half of it, or the same entries would be written again and again.
         let limit = self.config.log_disk_bytes.max(2 * live);
-        self.reclaim.is_late = self.log.bytes() > limit + content + LATE_MAX;
-        self.reclaim.target.take_if(|target| self.log.oldest_segment() >= *target);
-        let end = match self.reclaim.target {
+        self.disk.reclaim.is_late = self.log.bytes() > limit + content + LATE_MAX;
+        self.disk.reclaim.target.take_if(|target| self.log.oldest_segment() >= *target);
+        let end = match self.disk.reclaim.target {
             Some(target) => target,
             None if self.log.bytes() > limit => self.log.oldest_segment() + 1,
             None => return,
@@ -167,7 +167,7 @@ impl Server {
         for shard in shards {
             self.begin_snapshot(shard);
         }
-        self.reclaim.target = Some(self.log.begin_segment());
+        self.disk.reclaim.target = Some(self.log.begin_segment());
     }
 
     /// What this server takes on its disk, and of log in memory.
@@ -178,16 +178,16 @@ impl Server {
             snapshot_bytes: self.disk.snapshot_bytes.values().sum(),
             log_memory_bytes: self.groups.values().map(|group| group.storage().bytes()).sum(),
             content_bytes: self.content_bytes(),
-            is_defragmenting: self.reclaim.target.is_some_and(|target| self.log.oldest_segment() < target)
-                || (self.reclaim.target.is_some() && self.disk.has_jobs()),
+            is_defragmenting: self.disk.reclaim.target.is_some_and(|target| self.log.oldest_segment() < target)
+                || (self.disk.reclaim.target.is_some() && self.disk.has_jobs()),
         }
     }
 
     fn sync_witness(&mut self, now: Time) {
-        if self.reclaim.witness_at.is_some_and(|at| now < at) {
+        if self.disk.reclaim.witness_at.is_some_and(|at| now < at) {
             return;
         }
-        self.reclaim.witness_at = Some(now + WITNESS_EVERY);
+        self.disk.reclaim.witness_at = Some(now + WITNESS_EVERY);
         self.disk.again();
         self.disk.aside.extend(self.log.sync_witness());
     }

@@ -68,14 +68,14 @@ impl Server {
         else {
             return Verdict::Go;
         };
-        if !self.map.members().contains_key(&leaving) {
+        if !self.view.map().members().contains_key(&leaving) {
             // The map refuses it, or it was done already.
             return Verdict::Go;
         }
-        let patience = PATIENCE + self.timeout.current() + self.timeout.current();
-        self.removals.retain(|_, question| now.since(question.last) < FORGOTTEN);
+        let patience = PATIENCE + self.schedule.timeout.current() + self.schedule.timeout.current();
+        self.meta.removals.retain(|_, question| now.since(question.last) < FORGOTTEN);
         let meta = self.groups.get(&ShardId::META).map_or(0, Group::last_index);
-        let question = self.removals.entry(leaving).or_insert(Question { since: now, last: now, meta });
+        let question = self.meta.removals.entry(leaving).or_insert(Question { since: now, last: now, meta });
         question.last = now;
         let question = *question;
         let verdict = match self.obstacle(leaving, question) {
@@ -84,7 +84,7 @@ impl Server {
             Some(why) => Verdict::Refuse(self.removal_refused(leaving, why)),
         };
         if !matches!(verdict, Verdict::Wait) {
-            self.removals.remove(&leaving);
+            self.meta.removals.remove(&leaving);
         }
         verdict
     }
@@ -97,7 +97,7 @@ impl Server {
             let Some(leader) = self.leader_of(*shard).filter(|leader| alive(*leader) && *leader != leaving) else {
                 return true;
             };
-            let desired = self.map.desired_replicas(*shard).voters;
+            let desired = self.view.map().desired_replicas(*shard).voters;
             let here = self.groups.get(shard).map(Group::members);
             let votes = desired.contains(&leaving) || here.is_some_and(|members| members.votes(leaving));
             let voters = desired.len().max(here.map_or(0, |members| members.voters.len()));
@@ -105,17 +105,20 @@ impl Server {
             let rest = ready.iter().filter(|id| **id != leaving && alive(**id)).count();
             votes && rest * 2 <= voters
         };
-        let has_no_leader =
-            |shard: &ShardId| self.leader_of(*shard).is_none_or(|leader| !self.map.members().contains_key(&leader));
-        let mut shards = self.map.shards().keys().copied();
+        let has_no_leader = |shard: &ShardId| {
+            self.leader_of(*shard).is_none_or(|leader| !self.view.map().members().contains_key(&leader))
+        };
+        let mut shards = self.view.map().shards().keys().copied();
         let needing = if alive(leaving) && knows_members { None } else { shards.clone().find(needs) };
         needing.map(Obstacle::Needs).or_else(|| shards.find(has_no_leader).map(Obstacle::NoLeader))
     }
 
     fn removal_refused(&self, leaving: ServerId, why: Obstacle) -> Error {
-        let server = self.map.members().get(&leaving).map_or_else(|| leaving.to_string(), |member| member.name.clone());
-        let name =
-            |shard: ShardId| self.map.shards().get(&shard).map_or_else(|| shard.to_string(), |it| it.name.clone());
+        let server =
+            self.view.map().members().get(&leaving).map_or_else(|| leaving.to_string(), |member| member.name.clone());
+        let name = |shard: ShardId| {
+            self.view.map().shards().get(&shard).map_or_else(|| shard.to_string(), |it| it.name.clone())
+        };
         let text = match why {
             Obstacle::Needs(shard) => format!(
                 "server {server} is not heard, or lags behind, and without it too few servers of shard {} are there to agree on anything; \

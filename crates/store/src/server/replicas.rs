@@ -7,7 +7,9 @@ use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::{Map, ShardId, membership};
 
-use super::{DISK_BACKLOG_MAX, Output, Server, Stop, UPKEEP};
+use super::reclaim::Reclaim;
+use super::schedule::UPKEEP;
+use super::{DISK_BACKLOG_MAX, Output, Server, Stop};
 use crate::budget::{Kind, Owner};
 use crate::content::{Content, Reader};
 use crate::group::{Effects, Group, Opening};
@@ -57,6 +59,10 @@ pub(super) struct Disk {
     pub(super) snapshot_bytes: BTreeMap<ShardId, u64>,
     /// Where the log is, for people.
     pub(super) place: String,
+    /// Bytes that came in for logs since the log was last given anything: not in its backlog yet.
+    pub(super) unlogged: usize,
+    /// How far it is with giving room back.
+    pub(super) reclaim: Reclaim,
 }
 
 impl Disk {
@@ -117,24 +123,21 @@ impl Server {
     pub(super) fn adopt_map(&mut self, now: Time) {
         let Some(map) = self.groups.get(&ShardId::META).and_then(|group| group.content.map()) else { return };
         // A server that has left may have heard of a map that its own replica will never reach.
-        if map.version() > self.map.version() {
+        if map.version() > self.view.map().version() {
             self.follow_map(now, map.clone(), true);
         }
     }
 
     /// `is_sure`: by this server's own log, or by two that say the same. What one says takes no replica away.
     pub(super) fn follow_map(&mut self, now: Time, map: Map, is_sure: bool) {
-        self.map = map;
-        let me = self.config.server;
-        let wanted = |shard: &ShardId| self.map.desired_replicas(*shard).contains(me);
-        self.wanted = self.map.shards().keys().copied().filter(wanted).collect();
+        self.view.follow(map);
         self.adopt_members(now);
         self.make_founded_replicas();
         self.access_changed(now);
         self.reroute_watches();
         // After a restart the map may be older than the groups: what it has never heard of is not gone.
-        let known = self.map.next_shard();
-        let is_gone = |id: &&ShardId| is_sure && **id < known && !self.map.shards().contains_key(id);
+        let known = self.view.map().next_shard();
+        let is_gone = |id: &&ShardId| is_sure && **id < known && !self.view.map().shards().contains_key(id);
         let gone: Vec<ShardId> = self.groups.keys().filter(is_gone).copied().collect();
         let stopped: Vec<ShardId> = self.absent.halted.keys().filter(is_gone).copied().collect();
         for shard in gone {
@@ -152,12 +155,11 @@ impl Server {
 
     fn adopt_members(&mut self, now: Time) {
         let me = self.config.server;
-        match self.map.members().get(&me) {
-            Some(member) => self.address = member.address.clone(),
-            None => self.departure.leaving = self.groups.get(&ShardId::META).is_some_and(|meta| meta.applied() > 0),
+        if !self.view.map().members().contains_key(&me) {
+            self.departure.leaving = self.groups.get(&ShardId::META).is_some_and(|meta| meta.applied() > 0);
         }
         self.adopt_addresses();
-        self.timeout.set_voters(self.map.members().len());
+        self.schedule.timeout.set_voters(self.view.map().members().len());
         self.rpc_members(now);
     }
 
@@ -167,18 +169,18 @@ impl Server {
         let mut addresses: BTreeMap<ServerId, String> = self.peers.addresses().clone();
         addresses.retain(|id, _| self.groups.values().any(|group| group.members().has(*id)));
         addresses.extend(self.peers.strangers());
-        addresses.extend(self.map.members().values().map(|member| (member.id, member.address.clone())));
+        addresses.extend(self.view.map().members().values().map(|member| (member.id, member.address.clone())));
         if self.peers.set_addresses(addresses) {
             let others = self.peers.addresses().iter().filter(|(id, _)| **id != me);
             let others = others.map(|(id, address)| (*id, address.clone())).collect();
-            self.outputs.push_back(Output::Peers(others));
+            self.outbox.push(Output::Peers(others));
         }
     }
 
     /// Shards whose first replicas include one here are begun as soon as the map has them.
     fn make_founded_replicas(&mut self) {
         let me = self.config.server;
-        let founded: Vec<_> = (self.map.shards().values())
+        let founded: Vec<_> = (self.view.map().shards().values())
             .filter(|shard| shard.founders.contains(&me))
             .filter(|shard| !self.groups.contains_key(&shard.id) && !self.absent.removed.contains_key(&shard.id))
             .filter(|shard| !self.absent.halted.contains_key(&shard.id))
@@ -217,7 +219,7 @@ impl Server {
                 group.snapshot_index = self.log.marked(shard.0);
                 self.groups.insert(shard, group);
                 self.absent.removed.remove(&shard);
-                self.dirty.insert(shard);
+                self.agenda.add(shard);
             }
             Err(reason) => self.note_stopped(shard, applied, &reason),
         }
@@ -225,7 +227,7 @@ impl Server {
 
     /// A replica has stopped, or cannot begin. Its log stays as it is, and nothing touches it until somebody decides.
     pub(super) fn note_stopped(&mut self, shard: ShardId, applied: u64, reason: &str) {
-        let name = self.map.shards().get(&shard).map_or_else(|| shard.to_string(), |shard| shard.name.clone());
+        let name = self.view.map().shards().get(&shard).map_or_else(|| shard.to_string(), |shard| shard.name.clone());
         let reason = format!(
             "the replica of shard {name} on server {} has stopped: {reason}. The server's other replicas go on. hint: as long as a \
              majority of the shard's other replicas runs, start this server once with `--rebuild {shard}`: the replica is emptied \
@@ -233,7 +235,7 @@ impl Server {
             self.config.server
         );
         let stopped = StoppedReplica { shard, applied, reason };
-        self.outputs.push_back(Output::ReplicaStopped(stopped.clone()));
+        self.outbox.push(Output::ReplicaStopped(stopped.clone()));
         self.absent.halted.insert(shard, stopped);
     }
 
@@ -246,8 +248,7 @@ impl Server {
             let Some(mut group) = self.groups.remove(&shard) else { continue };
             let mut effects = Effects::default();
             group.abandon(&mut effects);
-            self.dirty.remove(&shard);
-            self.unsynced.remove(&shard);
+            self.agenda.remove(shard);
             self.note_stopped(shard, group.applied(), &failure.reason);
             self.watches_lost(shard);
             self.end_watches();
@@ -263,7 +264,7 @@ impl Server {
         if self.absent.halted.contains_key(&shard) {
             return false;
         }
-        if shard != ShardId::META && !self.map.shards().contains_key(&shard) {
+        if shard != ShardId::META && !self.view.map().shards().contains_key(&shard) {
             return false;
         }
         let hard_state = self.absent.removed.get(&shard).copied().unwrap_or_default();
@@ -282,9 +283,7 @@ impl Server {
         self.log.remove_group(shard.0);
         self.disk.snapshot_bytes.remove(&shard);
         self.absent.removed.insert(shard, group.hard_state());
-        self.dirty.remove(&shard);
-        self.unsynced.remove(&shard);
-        self.waiting.remove(&shard);
+        self.agenda.remove(shard);
         self.watches_lost(shard);
         self.end_watches();
     }
@@ -293,9 +292,9 @@ impl Server {
     pub(super) fn remove_strays(&mut self) {
         let me = self.config.server;
         let stray =
-            |group: &Group| group.applied() == 0 && group.leaderless_ticks > STRAY_TICKS && group.id != ShardId::META;
+            |group: &Group| group.applied() == 0 && group.leaderless_ticks() > STRAY_TICKS && group.id != ShardId::META;
         let strays: Vec<ShardId> = (self.groups.values())
-            .filter(|group| stray(group) && !self.map.desired_replicas(group.id).contains(me))
+            .filter(|group| stray(group) && !self.view.map().desired_replicas(group.id).contains(me))
             .map(|group| group.id)
             .collect();
         for shard in strays {
@@ -315,8 +314,8 @@ impl Server {
         }
         self.adopt_addresses();
         self.end_watches();
-        self.next_upkeep = self.next_upkeep.min(now + Span::from_ms(1));
-        self.next_beat = now;
+        self.schedule.upkeep_by(now + Span::from_ms(1));
+        self.schedule.beat_at(now);
         self.retry_idle(now);
     }
 
@@ -324,7 +323,7 @@ impl Server {
     pub(super) fn ask_leave(&mut self) {
         let me = self.config.server;
         let unwanted = |group: &&Group| {
-            !group.is_leader() && (self.departure.leaving || !self.map.desired_replicas(group.id).contains(me))
+            !group.is_leader() && (self.departure.leaving || !self.view.map().desired_replicas(group.id).contains(me))
         };
         let unwanted: Vec<ShardId> = self.groups.values().filter(unwanted).map(|group| group.id).collect();
         for group in unwanted {
@@ -346,7 +345,7 @@ impl Server {
                 && let Some(to) = Self::ready_to_lead(group).into_iter().find(|id| *id != me)
             {
                 let _ = group.transfer(to);
-                self.dirty.insert(*shard);
+                self.agenda.add(*shard);
             }
         }
         let needed = |group: &Group| group.applied() > 0 && !(group.id == ShardId::META && self.departure.out_of_meta);
@@ -364,10 +363,10 @@ impl Server {
                 continue;
             }
             group.seal();
-            self.dirty.insert(*shard);
+            self.agenda.add(*shard);
             let near: BTreeSet<ServerId> = group.caught_up(LAG).into_iter().filter(|id| live.contains(id)).collect();
             let present = configuration(group.members());
-            let change = match membership::next(&self.map.desired_replicas(*shard), &present, &near, me) {
+            let change = match membership::next(&self.view.map().desired_replicas(*shard), &present, &near, me) {
                 membership::Next::Nothing | membership::Next::WaitFor(_) => continue,
                 membership::Next::LeaveJoint => MemberChange::default(),
                 membership::Next::AddLearners(servers) => {
@@ -378,7 +377,7 @@ impl Server {
                 }
                 membership::Next::TransferLeaderFirst { to } => {
                     let _ = group.transfer(to);
-                    self.dirty.insert(*shard);
+                    self.agenda.add(*shard);
                     continue;
                 }
                 membership::Next::RemoveLearners(servers) => {
@@ -386,7 +385,7 @@ impl Server {
                 }
             };
             group.change_members(&change);
-            self.dirty.insert(*shard);
+            self.agenda.add(*shard);
         }
     }
 
@@ -406,15 +405,15 @@ impl Server {
             && let Some(write) = self.log.take_batch()
         {
             // A batch that found no room is what it was: what has gathered since is in the next one.
-            for shard in self.unsynced.iter().filter(|_| !is_again) {
-                if let Some(group) = self.groups.get_mut(shard) {
+            for shard in self.agenda.unsynced().filter(|_| !is_again) {
+                if let Some(group) = self.groups.get_mut(&shard) {
                     group.taken(write.id);
                 }
             }
             self.counters.log_writes += 1;
             self.counters.log_bytes += write.bytes() as u64;
             self.disk.log_in_flight = Some((write.id, now));
-            self.outputs.push_back(Output::Disk(write));
+            self.outbox.push(Output::Disk(write));
         }
         if self.disk.in_flight.is_none() {
             self.next_snapshot_write();
@@ -437,7 +436,7 @@ impl Server {
         self.disk.writes += 1;
         let id = SNAPSHOT_WRITES | self.disk.writes;
         self.disk.in_flight = Some(id);
-        self.outputs.push_back(Output::Disk(wal::Write::snapshot(id, operations)));
+        self.outbox.push(Output::Disk(wal::Write::snapshot(id, operations)));
     }
 
     pub(super) fn written(&mut self, now: Time, write: u64) {
@@ -457,13 +456,13 @@ impl Server {
         self.disk.full = None;
         self.log.done(write);
         let mut effects = Effects::default();
-        for shard in std::mem::take(&mut self.unsynced) {
+        for shard in self.agenda.take_unsynced() {
             let Some(group) = self.groups.get_mut(&shard) else { continue };
             group.persisted(write, self.disk.latency, &mut effects);
             if group.waits_for_disk() {
-                self.unsynced.insert(shard);
+                self.agenda.add_unsynced(shard);
             }
-            self.dirty.insert(shard);
+            self.agenda.add(shard);
         }
         self.carry_out(now, effects);
     }
@@ -487,14 +486,14 @@ impl Server {
                     let others = group.caught_up(LAG).into_iter().find(|id| *id != self.config.server);
                     if let Some(to) = others {
                         let _ = group.transfer(to);
-                        self.dirty.insert(group.id);
+                        self.agenda.add(group.id);
                     } else {
                         alone.push(group.id);
                     }
                 }
                 self.disk.retry_at = now + UPKEEP;
                 self.refuse_waiting(now, &alone);
-                self.next_upkeep = now + UPKEEP;
+                self.schedule.upkeep_at(now + UPKEEP);
             }
             Err(error) => self.stop(Stop::Log(error.to_string())),
         }
@@ -525,7 +524,7 @@ impl Server {
                  as there is some"
             ));
         }
-        if self.reclaim.is_late {
+        if self.disk.reclaim.is_late {
             return Some("the server's disk is too slow to give back what the log does not need any more".into());
         }
         (self.backlog_bytes() > DISK_BACKLOG_MAX).then(|| "the server's disk is too slow for what is written".into())
@@ -574,8 +573,8 @@ impl Server {
                 None => _ = self.disk.snapshot_bytes.insert(shard, bytes),
             }
             let jumped = group.applied() > before;
-            self.unsynced.insert(shard);
-            self.dirty.insert(shard);
+            self.agenda.add_unsynced(shard);
+            self.agenda.add(shard);
             self.carry_out(now, effects);
             if jumped {
                 self.watches_lost(shard);
@@ -603,7 +602,7 @@ impl Server {
 
     /// Announces to all servers what is led from here.
     pub(super) fn announce_leads(&mut self) {
-        let mut leads = Leads { address: self.address.clone(), ..Leads::default() };
+        let mut leads = Leads { address: self.view.address().to_owned(), ..Leads::default() };
         let mut load = Vec::new();
         for (shard, group) in &mut self.groups {
             if group.is_leader() {
@@ -616,11 +615,7 @@ impl Server {
             leads.ready.insert(shard, ready);
             leads.load.insert(shard, counts);
         }
-        let me = self.config.server;
-        for id in self.peers.addresses().keys().copied().filter(|id| *id != me).collect::<Vec<_>>() {
-            self.peers.push(id, Item::Leads(leads.clone()));
-        }
-        self.own_leads = leads;
+        self.peers.announce(self.config.server, leads);
     }
 }
 

@@ -8,6 +8,7 @@ use tree::{Change, Command, Path, SessionId, Transaction};
 
 use super::leasing::not_upgraded;
 use super::operations::{Origin, Purpose, Route, Task};
+use super::view::ENSURE_EVERY;
 use super::{About, Asked, ClientId, RequestId, Server};
 use crate::budget::Kind;
 use crate::planted::Bug;
@@ -19,9 +20,6 @@ use crate::read::Read;
 
 /// A request may wait this long at most.
 const TIMEOUT_MAX_MS: u32 = 600_000;
-
-/// A shard for a module is asked for at most so often.
-const ENSURE_EVERY: Span = Span::from_secs(1);
 
 impl Server {
     pub(super) fn client_said(&mut self, now: Time, client: ClientId, id: RequestId, message: ClientMessage) {
@@ -39,20 +37,19 @@ impl Server {
         self.drop_backup(client);
         self.rpc_client_gone(now, client);
         self.caller_gone(client);
-        self.silent.remove(&client);
         self.forget_client(client);
     }
 
     /// A client says nothing more: it could neither end a watch nor answer a call.
     pub(super) fn client_silent(&mut self, now: Time, client: ClientId) {
-        self.silent.insert(client);
+        self.gate.silent.insert(client);
         self.watches_gone(client);
         self.rpc_provider_gone(now, client);
     }
 
     /// Refuses what only a client can have that goes on speaking.
     pub(super) fn check_speaks(&self, client: ClientId) -> Result<(), Error> {
-        if self.silent.contains(&client) {
+        if self.gate.silent.contains(&client) {
             return Err(Error::Invalid(
                 "who watches or offers has to keep both directions of the connection open".into(),
             ));
@@ -74,7 +71,7 @@ impl Server {
     /// Whether a client may have one more request under way.
     fn has_place(&self, client: ClientId) -> bool {
         self.operations.len() + self.gate.len() < self.config.operations_max
-            && self.places.admits(client, &self.party(client), 1)
+            && self.operations.places.admits(client, &self.party(client), 1)
     }
 
     /// Carries out what is allowed.
@@ -137,7 +134,7 @@ impl Server {
                 self.start(now, origin, route, Task::Read(Read::Get(at), consistency), deadline);
             }
             RequestBody::List { at, after, limit, consistency } => {
-                if self.config.planted.has(Bug::ListRootOnly) && self.map.shards_under(&at.path).len() > 1 {
+                if self.config.planted.has(Bug::ListRootOnly) && self.view.map().shards_under(&at.path).len() > 1 {
                     return Err((self.spans_shards(&at.path), None));
                 }
                 self.count_stale(consistency);
@@ -222,7 +219,7 @@ impl Server {
 
     /// Why a subtree that lies in several shards cannot be listed at once.
     pub(super) fn spans_shards(&self, path: &Path) -> Error {
-        let names = self.shard_names(&self.map.shards_under(path)).join(", ");
+        let names = self.shard_names(&self.view.map().shards_under(path)).join(", ");
         Error::Invalid(format!(
             "{path} reaches over the shards {names}: name a path within one of them; hint: `heddle cluster shards` shows which data is in \
              which shard"
@@ -230,7 +227,8 @@ impl Server {
     }
 
     fn shard_names(&self, shards: &[ShardId]) -> Vec<String> {
-        let name = |id: &ShardId| self.map.shards().get(id).map_or_else(|| id.to_string(), |shard| shard.name.clone());
+        let name =
+            |id: &ShardId| self.view.map().shards().get(id).map_or_else(|| id.to_string(), |shard| shard.name.clone());
         shards.iter().map(name).collect()
     }
 
@@ -238,7 +236,7 @@ impl Server {
         transaction.check_with(otherwise).map_err(|invalid| Error::Invalid(invalid.to_string()))?;
         if let Some(error) = self.disk_refuses() {
             // Another server may lead and take it.
-            if self.groups.len() == 1 || self.map.members().len() <= 1 {
+            if self.groups.len() == 1 || self.view.map().members().len() <= 1 {
                 return Err(Error::Disk(error));
             }
         }
@@ -247,15 +245,18 @@ impl Server {
         let Some(first) = locations().next() else {
             return Err(Error::Invalid("a transaction without a change: say what to change".into()));
         };
-        self.map.shards_of(locations().map(|at| &at.path)).map_err(|spans| Error::SpansShards(spans.names.clone()))?;
+        self.view
+            .map()
+            .shards_of(locations().map(|at| &at.path))
+            .map_err(|spans| Error::SpansShards(spans.names.clone()))?;
         for change in changes().filter(|change| change.is_subtree()) {
-            let shards = self.map.shards_under(&change.at().path);
+            let shards = self.view.map().shards_under(&change.at().path);
             if shards.len() > 1 {
                 return Err(Error::SpansShards(self.shard_names(&shards)));
             }
         }
         let modules: Vec<String> = (changes().map(Change::at))
-            .filter_map(|at| self.map.module_to_ensure(&at.path).map(str::to_owned))
+            .filter_map(|at| self.view.map().module_to_ensure(&at.path).map(str::to_owned))
             .collect();
         let path = first.path.clone();
         for module in modules {
@@ -266,13 +267,9 @@ impl Server {
 
     /// Asks for a shard of its own for a module that is written for the first time. The write need not wait for it.
     fn ensure_module(&mut self, now: Time, module: String) {
-        if self.ensuring.get(&module).is_some_and(|asked| now.since(*asked) < ENSURE_EVERY) {
+        if !self.view.take_ensuring(now, &module) {
             return;
         }
-        if self.ensuring.len() > 1_024 {
-            self.ensuring.clear();
-        }
-        self.ensuring.insert(module.clone(), now);
         let command = placement::Command::EnsureModule { module };
         let deadline = now + ENSURE_EVERY;
         self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), Task::Propose(command.encode().into()), deadline);
@@ -335,16 +332,16 @@ impl Server {
             Admin::Placement(mut command) => {
                 if let placement::Command::Access { revision, command } = &mut command {
                     self.check_access_command(now, client, command)?;
-                    revision.get_or_insert(self.map.access().revision());
+                    revision.get_or_insert(self.view.map().access().revision());
                 }
                 command.check().map_err(|refusal| Error::Invalid(refusal.to_string()))?;
                 self.start(now, origin(Purpose::Plain), meta, Task::Propose(command.encode().into()), deadline);
             }
             Admin::MoveLeader { shard, to } => {
-                let Some(entry) = self.map.shards().get(&shard) else {
+                let Some(entry) = self.view.map().shards().get(&shard) else {
                     return Err(Error::Invalid(format!("there is no shard {shard}")));
                 };
-                if !self.map.desired_replicas(shard).voters.contains(&to) {
+                if !self.view.map().desired_replicas(shard).voters.contains(&to) {
                     return Err(Error::Invalid(format!("server {to} has no voting replica of shard {}", entry.name)));
                 }
                 self.start(now, origin(Purpose::Plain), Route::Shard(shard), Task::MoveLeader(to), deadline);
@@ -384,7 +381,7 @@ impl Server {
             );
             return Err((Error::Invalid(text), None));
         }
-        let shards = self.map.shards_under(&at.path);
+        let shards = self.view.map().shards_under(&at.path);
         let absent = shards.iter().find(|shard| !self.is_kept_up(**shard));
         if let Some(shard) = absent {
             return Err((self.no_replica(*shard), Some(*shard)));

@@ -43,9 +43,9 @@ impl Server {
         let may_lead = |shard: &ShardId| {
             let here = self.groups.get(shard);
             here.is_some_and(|group| group.members().votes(from))
-                || self.map.desired_replicas(*shard).contains(from)
+                || self.view.map().desired_replicas(*shard).contains(from)
                 // A group's members follow the map with delay: who is wanted no more is heard where nobody else is.
-                || (self.map.shards().contains_key(shard)
+                || (self.view.map().shards().contains_key(shard)
                     && self.leader_of(*shard).is_none_or(|leader| leader == from))
         };
         leads.terms.retain(|shard, term| *term <= TERM_MAX && may_lead(shard));
@@ -55,20 +55,20 @@ impl Server {
         leads.load.retain(|shard, _| leads.terms.contains_key(shard));
         leads.ready.retain(|shard, _| leads.terms.contains_key(shard));
         for origins in leads.load.values_mut() {
-            origins.retain(|origin, _| self.map.members().contains_key(origin));
+            origins.retain(|origin, _| self.view.map().members().contains_key(origin));
         }
         for ready in leads.ready.values_mut() {
             let named: BTreeSet<ServerId> = ready.iter().copied().collect();
-            *ready = named.into_iter().filter(|id| self.map.members().contains_key(id)).collect();
+            *ready = named.into_iter().filter(|id| self.view.map().members().contains_key(id)).collect();
         }
         leads
     }
 
     /// Whether a server may send the content of this shard here. Nobody may to its leader.
     pub(super) fn may_fill(&self, from: ServerId, shard: ShardId) -> bool {
-        let exists = shard == ShardId::META || self.map.shards().contains_key(&shard);
+        let exists = shard == ShardId::META || self.view.map().shards().contains_key(&shard);
         let takes = |group: &crate::group::Group| {
-            !group.is_leader() && group.listens_to(from, self.map.desired_replicas(shard).contains(from))
+            !group.is_leader() && group.listens_to(from, self.view.map().desired_replicas(shard).contains(from))
         };
         exists && !self.absent.halted.contains_key(&shard) && self.groups.get(&shard).is_none_or(takes)
     }
@@ -88,10 +88,10 @@ impl Server {
         };
         // By its own log it is out, or nobody that leads has been heard for long: else somebody contradicts.
         let out = !group.members().has(me);
-        if !out && group.applied() > 0 && group.leaderless_ticks < ELECTION_TICKS as u32 {
+        if !out && group.applied() > 0 && group.leaderless_ticks() < ELECTION_TICKS as u32 {
             return;
         }
-        let member = group.members().has(from) || self.map.members().contains_key(&from);
+        let member = group.members().has(from) || self.view.map().members().contains_key(&from);
         if !member {
             self.counters.refuse(Refused::Membership);
         } else if shard == ShardId::META {
@@ -99,7 +99,7 @@ impl Server {
         } else if sealed
             && self.leader_of(shard) == Some(from)
             // Only if the map says so too: the word may be older than a change that made it a member again.
-            && (self.departure.leaving || !self.map.desired_replicas(shard).contains(me))
+            && (self.departure.leaving || !self.view.map().desired_replicas(shard).contains(me))
         {
             // Last, since it looks through what is not applied.
             if group.may_be_out() {
@@ -122,7 +122,7 @@ impl Server {
         if claimed.members().contains_key(&me) {
             return;
         }
-        let is_member = self.map.members().contains_key(&me);
+        let is_member = self.view.map().members().contains_key(&me);
         if is_member || !self.departure.leaving {
             // The last word of each: maps that were given at different times seldom are the same.
             self.departure.witnesses.insert(from, map.unwrap_or_default());
@@ -137,7 +137,7 @@ impl Server {
         self.departure.out_of_meta |= sealed;
         let given = self.departure.witnesses.get(&from);
         let again = self.departure.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
-        if claimed.version() > self.map.version() && (!is_member || again >= self.witnesses_needed(now, from)) {
+        if claimed.version() > self.view.map().version() && (!is_member || again >= self.witnesses_needed(now, from)) {
             self.follow_map(now, claimed, again >= 2);
         }
     }
@@ -147,8 +147,8 @@ impl Server {
         let others: BTreeSet<ServerId> =
             (meta.members().voters.iter().map(|id| ServerId(*id))).filter(|id| *id != self.config.server).collect();
         let live = self.live_peers(now);
-        let tick = self.timeout.current() / ELECTION_TICKS as u64;
-        let alone = tick * u64::from(meta.leaderless_ticks) >= ALONE
+        let tick = self.schedule.tick();
+        let alone = tick * u64::from(meta.leaderless_ticks()) >= ALONE
             && !others.iter().any(|id| *id != from && live.contains(id));
         if alone { 1 } else { others.len().clamp(1, 2) }
     }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use machine::ServerId;
 use machine::nanos::{Span, Time};
-use placement::{MoveId, ShardId, leadership};
+use placement::{Leadership, MoveId, Mover, ShardId, leadership};
 use tree::Command;
 
 use super::Server;
 use super::operations::{MoveStep, Origin, Route, Task};
+use super::removal::Questions;
 use crate::group::Group;
 use crate::peer::PeerAnswer;
 use crate::protocol::{Consistency, Error};
@@ -16,6 +17,24 @@ use crate::read::{Read, ReadResult};
 
 /// A step of a move is tried for so long before the move is taken up anew.
 const STEP_TIMEOUT: Span = Span::from_secs(5);
+
+/// What the leader of meta has in hand for the whole cluster.
+#[derive(Debug)]
+pub(super) struct MetaLeader {
+    /// Prefixes on their way from shard to shard. Begun anew by each leader.
+    mover: Mover,
+    /// Who should lead what.
+    leadership: Leadership,
+    /// Servers that somebody wants to be removed.
+    pub(super) removals: Questions,
+}
+
+impl MetaLeader {
+    pub(super) fn new() -> Self {
+        let leadership = Leadership::new(leadership::Config::default());
+        Self { mover: Mover::new(), leadership, removals: Questions::new() }
+    }
+}
 
 impl Server {
     pub(super) fn upkeep(&mut self, now: Time) {
@@ -29,7 +48,7 @@ impl Server {
         self.snapshots_due(now);
         self.reclaim(now);
         self.reconcile_members(now);
-        self.peers.forget_silent_leaders(now, self.timeout.current());
+        self.peers.forget_silent_leaders(now, self.schedule.timeout.current());
         self.ask_leave();
         self.leave();
         self.believe_that_disowned();
@@ -41,7 +60,7 @@ impl Server {
             self.move_prefixes(now);
             self.place_leaders(now);
         } else {
-            self.mover = placement::Mover::new();
+            self.meta.mover = Mover::new();
         }
     }
 
@@ -51,20 +70,20 @@ impl Server {
         let me = self.config.server;
         let live: BTreeSet<ServerId> = self.live_peers(now).into_iter().chain([me]).collect();
         let mut views = Vec::new();
-        for shard in self.map.shards().keys().copied().collect::<Vec<_>>() {
+        for shard in self.view.map().shards().keys().copied().collect::<Vec<_>>() {
             let leader = self.leader_of(shard).filter(|leader| live.contains(leader));
             let ready = self.ready_replicas(shard, leader).into_iter().filter(|id| live.contains(id)).collect();
-            views.push(leadership::ShardView::new(&self.map, shard, leader, ready));
+            views.push(leadership::ShardView::new(self.view.map(), shard, leader, ready));
         }
-        for (shard, origins) in self.take_loads() {
+        for (shard, origins) in self.peers.take_loads() {
             for (origin, count) in origins {
-                self.leadership.count(shard, origin, count);
+                self.meta.leadership.count(shard, origin, count);
             }
         }
         if !self.config.balance_leaders {
             views.retain(|view| view.pinned.is_some());
         }
-        for transfer in self.leadership.plan(now, &views) {
+        for transfer in self.meta.leadership.plan(now, &views) {
             let task = Task::MoveLeader(transfer.to);
             self.start(now, Origin::Upkeep, Route::Shard(transfer.shard), task, now + Span::from_secs(1));
         }
@@ -73,27 +92,19 @@ impl Server {
     /// Voters of a shard that could lead it, as its leader says.
     pub(super) fn ready_replicas(&self, shard: ShardId, leader: Option<ServerId>) -> Vec<ServerId> {
         let leads = match leader {
-            Some(leader) if leader == self.config.server => Some(&self.own_leads),
+            Some(leader) if leader == self.config.server => Some(self.peers.own_leads()),
             Some(leader) => self.peers.leads_of(leader),
             None => None,
         };
         leads.and_then(|leads| leads.ready.get(&shard).cloned()).unwrap_or_default()
     }
 
-    fn take_loads(&mut self) -> Vec<(ShardId, std::collections::BTreeMap<ServerId, u64>)> {
-        let mut loads: Vec<_> = std::mem::take(&mut self.own_leads.load).into_iter().collect();
-        for (_, leads) in self.peers.leads() {
-            loads.extend(std::mem::take(&mut leads.load));
-        }
-        loads
-    }
-
     // Moves.
 
     fn move_prefixes(&mut self, now: Time) {
-        for step in self.mover.poll(&self.map) {
+        for step in self.meta.mover.poll(self.view.map()) {
             let id = step.id();
-            let Some(it) = self.map.moves().get(&id) else { continue };
+            let Some(it) = self.view.map().moves().get(&id) else { continue };
             let (from, to, prefix, except) = (it.from, it.to, it.territory(), it.except.clone());
             let move_id = id.0;
             let (step, shard, task) = match step {
@@ -121,7 +132,7 @@ impl Server {
     }
 
     fn export(&mut self, now: Time, id: MoveId, number: u32, after: Option<tree::Cursor>) {
-        let Some(it) = self.map.moves().get(&id) else { return };
+        let Some(it) = self.view.map().moves().get(&id) else { return };
         let read = Read::Export { prefix: it.territory(), except: it.except.clone(), after };
         let task = Task::Read(read, Consistency::Linearizable);
         let route = Route::Shard(it.from);
@@ -130,7 +141,7 @@ impl Server {
 
     /// Leases go ahead of the values that they go with.
     fn export_leases(&mut self, now: Time, id: MoveId, after: Option<tree::LeaseId>) {
-        let Some(it) = self.map.moves().get(&id) else { return };
+        let Some(it) = self.view.map().moves().get(&id) else { return };
         let read = Read::ExportLeases { prefix: it.territory(), except: it.except.clone(), after };
         let task = Task::Read(read, Consistency::Linearizable);
         let route = Route::Shard(it.from);
@@ -139,14 +150,14 @@ impl Server {
 
     /// A step of a move has ended.
     pub(super) fn move_stepped(&mut self, now: Time, id: MoveId, step: MoveStep, answer: Result<PeerAnswer, Error>) {
-        let Some(it) = self.map.moves().get(&id) else { return };
+        let Some(it) = self.view.map().moves().get(&id) else { return };
         let (to, prefix, except) = (it.to, it.territory(), it.except.clone());
         let record =
             |command: placement::Command| (MoveStep::Record, ShardId::META, Task::Propose(command.encode().into()));
         let next = match (step, answer) {
             (MoveStep::Freeze, Ok(PeerAnswer::Outcome(Ok(_)))) => {
-                self.mover.frozen(id);
-                self.next_upkeep = now;
+                self.meta.mover.frozen(id);
+                self.schedule.upkeep_at(now);
                 return;
             }
             (MoveStep::ExportLeases, Ok(PeerAnswer::Read(ReadResult::Leases(chunk)))) => {
@@ -182,12 +193,12 @@ impl Server {
             }
             (MoveStep::Drop, Ok(PeerAnswer::Outcome(Ok(_)))) => record(placement::Command::MoveDropped { id }),
             (MoveStep::Record, Ok(PeerAnswer::Placed(Ok(_)))) => {
-                self.next_upkeep = now;
+                self.schedule.upkeep_at(now);
                 return;
             }
             _ => {
                 // Whatever went wrong: the step is begun again, which comes to the same if it was done.
-                self.mover.failed(id);
+                self.meta.mover.failed(id);
                 return;
             }
         };

@@ -14,7 +14,7 @@ use placement::ShardId;
 use tree::{Event, EventKind, Location};
 
 use super::memory::WATCH_ROOM;
-use super::{About, ClientId, Server};
+use super::{About, ClientId, Party, Places, Server};
 use crate::budget::{Budget, Kind, Owner};
 use crate::content::Content;
 use crate::protocol::{Error, FRAME_MAX, Response, ServerMessage, WatchEvents};
@@ -114,17 +114,26 @@ impl Pending {
 }
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watches {
     all: BTreeMap<(ClientId, u64), Watch>,
     /// The same by path: a change looks up each path that contains its own, and no other watch.
     by_path: BTreeMap<Box<str>, BTreeSet<(ClientId, u64)>>,
     /// Watches that have news.
     dirty: BTreeSet<(ClientId, u64)>,
+    /// Whose they are, in bytes of memory without their events.
+    places: Places,
 }
 
 impl Watches {
-    fn insert(&mut self, id: (ClientId, u64), watch: Watch) {
+    /// None; they may take so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        let (all, by_path, dirty) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { all, by_path, dirty, places: Places::new(bytes_max) }
+    }
+
+    fn insert(&mut self, id: (ClientId, u64), party: &Party, watch: Watch) {
+        self.places.take(id.0, party, watch.bytes);
         self.by_path.entry(watch.at.path.as_str().into()).or_default().insert(id);
         self.all.insert(id, watch);
     }
@@ -135,6 +144,7 @@ impl Watches {
 
     fn remove(&mut self, id: (ClientId, u64)) -> Option<Watch> {
         let watch = self.all.remove(&id)?;
+        self.places.give_back(id.0, watch.bytes);
         if let Some(there) = self.by_path.get_mut(watch.at.path.as_str()) {
             there.remove(&id);
             if there.is_empty() {
@@ -190,7 +200,6 @@ impl Server {
         let watch = self.watches.remove((client, watch))?;
         let events: usize = watch.pending.iter().map(|(_, pending)| pending.bytes).sum();
         self.budget.give_back(Owner::Client(client), Kind::Watches, watch.bytes + events);
-        self.watch_places.give_back(client, watch.bytes);
         Some((watch.session, watch.at))
     }
 
@@ -204,7 +213,8 @@ impl Server {
     /// Whether a client may have one more watch, of a path in so many shards.
     pub(super) fn has_watch_room(&self, client: ClientId, at: &Location, shards: usize) -> bool {
         let bytes = watch_bytes(at, shards);
-        self.watch_places.admits(client, &self.party(client), bytes) && self.budget.admits(Owner::Client(client), bytes)
+        self.watches.places.admits(client, &self.party(client), bytes)
+            && self.budget.admits(Owner::Client(client), bytes)
     }
 
     /// Begins a watch, for which there is room; gives the revisions after which events will come.
@@ -216,7 +226,6 @@ impl Server {
         from: &BTreeMap<ShardId, u64>,
     ) -> BTreeMap<ShardId, u64> {
         let bytes = watch_bytes(&at, shards.len());
-        self.watch_places.take(client, &self.party(client), bytes);
         self.budget.add(Owner::Client(client), Kind::Watches, bytes);
         let mut pending = Vec::with_capacity(shards.len());
         let mut began = BTreeMap::new();
@@ -247,7 +256,8 @@ impl Server {
             began.insert(*shard, since);
             pending.push((*shard, first));
         }
-        self.watches.insert((client, sequence), Watch { session, at, bytes, pending });
+        let party = self.party(client);
+        self.watches.insert((client, sequence), &party, Watch { session, at, bytes, pending });
         self.watches.dirty.insert((client, sequence));
         began
     }
@@ -287,7 +297,8 @@ impl Server {
     pub(super) fn end_watches(&mut self) {
         let ended: Vec<(ClientId, u64, ShardId)> = (self.watches.all.iter())
             .filter_map(|((client, sequence), watch)| {
-                let shard = self.map.shards_under(&watch.at.path).into_iter().find(|shard| !self.is_kept_up(*shard))?;
+                let shard =
+                    self.view.map().shards_under(&watch.at.path).into_iter().find(|shard| !self.is_kept_up(*shard))?;
                 Some((*client, *sequence, shard))
             })
             .collect();
@@ -299,7 +310,7 @@ impl Server {
 
     /// What is answered when only a replica here would do.
     pub(super) fn no_replica(&self, shard: ShardId) -> Error {
-        let holders = self.map.desired_replicas(shard).voters;
+        let holders = self.view.map().desired_replicas(shard).voters;
         let servers = holders.iter().filter_map(|id| self.peers.address(*id).cloned()).collect();
         Error::Elsewhere { reason: format!("this server has no replica of shard {shard}"), servers }
     }
@@ -307,7 +318,7 @@ impl Server {
     /// After the map changed: watches follow their paths to the shards that hold them now.
     pub(super) fn reroute_watches(&mut self) {
         for (id, watch) in &mut self.watches.all {
-            let shards = self.map.shards_under(&watch.at.path);
+            let shards = self.view.map().shards_under(&watch.at.path);
             for shard in shards {
                 let Some(group) = self.groups.get(&shard) else { continue };
                 let revision = group.content.revision();
@@ -436,7 +447,7 @@ mod tests {
             "/car:trucks",
             "/carpet:a",
         ];
-        let mut watches = Watches::default();
+        let mut watches = Watches::new(1 << 20);
         let all: Vec<Location> = texts
             .iter()
             .map(|text| Path::parse(text).unwrap())
@@ -447,6 +458,7 @@ mod tests {
         for (number, at) in (0..).zip(&all) {
             watches.insert(
                 (ClientId(number % 3), number),
+                &Party::Client(ClientId(number % 3)),
                 Watch { session: 5, at: at.clone(), bytes: 0, pending: Vec::new() },
             );
         }
