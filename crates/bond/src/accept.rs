@@ -8,7 +8,7 @@ use wire::{ArpOperation, ArpPacket, EthernetPacket, Ipv6Packet, NeighbourPacket,
 use crate::announce::Own;
 use crate::config::Mode;
 use crate::member::Member;
-use crate::{Bond, Kind, MemberId, Summary, Transmit};
+use crate::{Bond, Kind, MemberId, MemberSet, Summary, Transmit};
 
 /// What becomes of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,20 @@ impl Bond {
         }
     }
 
+    /// The members by which frames come that [`Bond::accept`] delivers as they are, whatever they are, and of which nothing is noted. None where that goes
+    /// by the frame.
+    pub(crate) fn open_members(&self) -> MemberSet {
+        let config = &self.config;
+        let looks_at_frames =
+            config.mode == Mode::Ad8023 || config.mode.keeps_addresses() || config.answers_by_member();
+        if self.is_probing || looks_at_frames {
+            return MemberSet::EMPTY;
+        }
+        let all = self.order.iter().copied();
+        let is_one = config.mode == Mode::ActiveBackup && !config.all_slaves_active;
+        all.filter(|id| !is_one || self.active == Some(*id)).collect()
+    }
+
     /// Whether `id` receives what is sent to `to`, in balance-alb. A switch that does not know where an address is sends it over all, so
     /// that exactly one member may take it: the one that has the address, or the active one while that one has no carrier.
     fn receives_in_alb(&self, id: MemberId, to: [u8; 6]) -> bool {
@@ -85,8 +99,7 @@ impl Bond {
 
     /// [`Bond::accept`] for a frame as bytes; probes' answers and peers' addresses are read from it besides.
     pub fn receive_frame(&mut self, now: Time, id: MemberId, frame: &[u8]) -> Accept {
-        // Nothing is hashed on arrival.
-        let summary = Summary::read(None, false, frame);
+        let summary = Summary::of_arrival(frame);
         let resolution = matches!(summary.kind, Kind::Arp | Kind::Neighbour).then(|| Resolution::read(frame)).flatten();
         if self.is_probing {
             self.heard(now, id, summary.kind, resolution.as_ref());
@@ -144,7 +157,7 @@ impl Bond {
 
     /// Whether the network knows the bond by another address than the device above has: `fail_over_mac=active`, while another
     /// member than the one with that address is active.
-    fn is_renamed(&self) -> bool {
+    pub(crate) fn is_renamed(&self) -> bool {
         self.device_mac.is_some() && self.device_mac != self.mac
     }
 

@@ -176,6 +176,20 @@ impl<P> End<P> {
         (transmit, number)
     }
 
+    /// [`End::transmit_frame`] for packets that are ready together. The number of the first one; each has one more than the last one that was sent.
+    ///
+    /// # Panics
+    /// If `chosen` is shorter than `packets`.
+    #[inline]
+    pub fn transmit_packets(&mut self, now: Time, packets: &mut [impl Framed], chosen: &mut [Transmit]) -> u32 {
+        let first = self.next;
+        let chosen = &mut chosen[..packets.len()];
+        self.bond.transmit_packets(now, packets, chosen);
+        let sent = chosen.iter().filter(|chosen| !matches!(chosen, Transmit::None(_))).count();
+        self.next = first.wrapping_add(sent as u32);
+        first
+    }
+
     /// Sees a frame of the host that does not leave by the bond, since it is for nobody here: memberships of groups are learned from it.
     pub fn overhear(&mut self, frame: &[u8]) {
         self.bond.learn_memberships(frame);
@@ -217,6 +231,18 @@ impl<P> End<P> {
         }
         out(packet);
         None
+    }
+
+    /// The members by which all that comes is handed on at once and as it is, until something changes: [`End::count_accepted`] is all that is left of
+    /// [`End::receive`] there. None where arrivals are resequenced, or where it goes by the frame.
+    pub fn open_members(&self) -> MemberSet {
+        let is_looked_at = self.reorder.is_some() || self.external.is_some();
+        if is_looked_at { MemberSet::EMPTY } else { self.bond.open_members() }
+    }
+
+    /// So many frames have been handed on that came by [`End::open_members`].
+    pub const fn count_accepted(&mut self, frames: u64) {
+        self.counters.accepted += frames;
     }
 
     /// A frame that the other end sent by itself: LACP, a hello, a probe, an announcement. [`End::receive_frame`] finds these by itself.

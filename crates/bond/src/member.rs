@@ -79,8 +79,14 @@ impl MemberSet {
     }
 
     /// The members by rising index.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = MemberId> {
-        (0..MEMBERS_MAX).map(MemberId::new).filter(move |&member| self.contains(member))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let next = (left != 0).then_some(left.trailing_zeros())?;
+            left &= left - 1;
+            Some(MemberId::new(next as usize))
+        })
     }
 }
 

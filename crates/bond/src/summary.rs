@@ -44,7 +44,7 @@ pub struct Summary {
     pub kind: Kind,
 }
 
-const IGMP: u8 = 2;
+pub(crate) const IGMP: u8 = 2;
 
 impl Summary {
     /// Reads what a bond of this configuration needs. A frame without a whole Ethernet header is [`Kind::Other`] to nobody.
@@ -53,7 +53,13 @@ impl Summary {
         Self::read(config.hashes_by(), config.mode == Mode::BalanceAlb, frame)
     }
 
-    /// The same for a policy without a bond.
+    /// What an end needs to know of what comes to it: nothing is hashed.
+    #[inline]
+    pub fn of_arrival(frame: &[u8]) -> Self {
+        Self::read(None, false, frame)
+    }
+
+    /// [`Summary::of`] for a policy without a bond.
     #[inline]
     pub fn by_policy(policy: HashPolicy, frame: &[u8]) -> Self {
         Self::read(Some(policy), true, frame)

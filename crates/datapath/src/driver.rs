@@ -79,7 +79,7 @@ pub trait Driver {
     /// Changes its destination address.
     fn set_destination(&mut self, packet: &mut Self::Packet, mac: [u8; 6]);
 
-    /// What a bond of this configuration needs to know of it.
+    /// What a bond of this configuration needs to know of what comes to it: no hash.
     fn summary(&mut self, config: &Config, packet: &Self::Packet) -> Summary;
 
     /// Its bytes, from the destination address on; `None` if nobody has written any, as of a simulated flow's packets. What bonds send by
@@ -102,6 +102,24 @@ pub trait Driver {
 
     /// Has an end choose who sends it, and puts its source address right: [`End::transmit_frame`], or as much as that of [`End::transmit`].
     fn transmit(&mut self, now: Time, end: &mut End<Self::Packet>, packet: &mut Self::Packet) -> (Transmit, u32);
+
+    /// [`Driver::transmit`] of packets that leave together, in their order; `chosen` has as many places. Returns the number of the first one: each has one more
+    /// than the last one that was sent.
+    fn transmit_burst(
+        &mut self,
+        now: Time,
+        end: &mut End<Self::Packet>,
+        packets: &mut [Self::Packet],
+        chosen: &mut [Transmit],
+    ) -> u32 {
+        let mut first = None;
+        for (packet, place) in packets.iter_mut().zip(chosen) {
+            let (transmit, number) = self.transmit(now, end, packet);
+            first.get_or_insert(number);
+            *place = transmit;
+        }
+        first.unwrap_or(0)
+    }
 
     /// Shows an end what has come from an external partner: [`End::receive_frame`].
     fn receive_from_external(

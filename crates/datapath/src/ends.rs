@@ -1,7 +1,7 @@
 //! Ends of bonds: what departs by a bond leaves by its members, and what comes by a member comes to the bond.
 
 use bond::end::{Output, Partner, Plan};
-use bond::{Accept, End, LearningPorts, MemberId, Mode, Transmit};
+use bond::{End, LearningPorts, MemberId, Mode, Transmit};
 use machine::{Rebase, Span, Step, Time};
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::Forwarding;
@@ -9,6 +9,7 @@ use vswitch::neighbour::{ANSWER_BYTES, answer_probe};
 use vswitch::spread::FlowHash;
 use wire::is_group;
 
+use crate::bursts::receive;
 use crate::driver::{Driver, Tag, Timer};
 use crate::flood::StormControl;
 use crate::graph::{Graph, Moment, Tables};
@@ -34,7 +35,7 @@ pub struct EndState<P> {
     /// What it is.
     pub role: Role<P>,
     /// Whether the other end is another program's.
-    has_external_partner: bool,
+    pub(crate) has_external_partner: bool,
     /// When it is to be woken.
     armed: Time,
     /// What was let through to all of what the other end announced.
@@ -148,7 +149,7 @@ impl<P> Graph<P> {
         moment: Moment<'_>,
         driver: &mut D,
         port: NetPort,
-        mut packet: P,
+        packet: P,
     ) {
         let Moment { tables, now } = moment;
         let (end, member) = tables.map.member(port).expect("the map says that it is in a bond");
@@ -200,18 +201,9 @@ impl<P> Graph<P> {
             }
             Role::Bonded(bonded) => {
                 let number = if let Tag::Number(number) = tag { number } else { 0 };
-                let summary = driver.summary(bonded.bond().config(), &packet);
-                // A peer knows the host by a member's address.
-                if let Accept::DeliverTo(mac) = bonded.bond().accept(member, &summary) {
-                    driver.set_destination(&mut packet, mac);
-                }
-                let mut out = |packet| released.push(packet);
-                let copy = bonded.receive(now, (member, number), &summary, packet, &mut out);
+                receive(driver, now, bonded, (member, number), packet, &mut released);
                 let deadline = bonded.deadline();
                 self.released = released;
-                if let Some(copy) = copy {
-                    driver.free(copy);
-                }
                 self.hand_on(moment, driver, end);
                 self.arm(driver, now, end, deadline);
             }
@@ -234,7 +226,7 @@ impl<P> Graph<P> {
     }
 
     /// Lets go on what an end has handed on.
-    fn hand_on<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, end: BondEndId) {
+    pub(crate) fn hand_on<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, end: BondEndId) {
         let tables = moment.tables;
         let is_host = tables.map.is_host(tables.bonds[end].node);
         let mut released = std::mem::take(&mut self.released);

@@ -9,6 +9,7 @@ use machine::{Rebase, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
 
+use crate::bursts::Bursts;
 use crate::driver::{Driver, Loss};
 use crate::ends::{EndSpec, EndState};
 use crate::flood::Passed;
@@ -99,6 +100,8 @@ pub struct Graph<P> {
     pub(crate) spread: Spread,
     /// Where packets have gone that came in a burst.
     pub(crate) paths: Paths,
+    /// Buffers of bursts.
+    pub(crate) bursts: Bursts<P>,
 }
 
 impl Egress {
@@ -180,6 +183,7 @@ impl<P> Default for Graph<P> {
             passed: Passed::default(),
             spread: Spread::default(),
             paths: Paths::default(),
+            bursts: Bursts::default(),
         }
     }
 }

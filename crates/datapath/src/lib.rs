@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod announcements;
+mod bursts;
 mod carrier;
 mod driver;
 mod ends;

@@ -103,6 +103,7 @@ impl<P> Rebase for Graph<P> {
             passed,
             spread: _,
             paths: _,
+            bursts: _,
         } = self;
         egress.raw.rebase(by);
         pipelines.rebase(by);

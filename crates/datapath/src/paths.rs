@@ -1,23 +1,28 @@
 //! Paths that packets have taken, so that those which follow them need not ask at each hop: a flow cache, as switches in software have.
 //!
-//! What is decided alike for all packets of a kind, and takes no time, is decided once: where a packet comes in at `port` for host `to` with a hash, all
-//! hops up to that host are written down, and packets after it are only counted here. What they count is added to the ports and switches when somebody asks
+//! What is decided alike for all packets of a kind, and takes no time, is decided once: where a packet comes in for host `to` with a hash, all hops up to that
+//! host, or up to the next bond, are written down, and packets after it are only counted here. What they count is added to the ports and switches when somebody asks
 //! ([`Graph::add_up_paths`]). When something changes that paths depend on (a carrier, routes) all are forgotten.
 //!
-//! A path has no bond, no pipeline, no rate, no delay, no turn of `packet-scatter`, and no egress of another part of the graph. All other packets go from hop
+//! A bond ends a path: it chooses a member for each packet anew ([`Graph::depart_burst`]), and behind it another path begins. So what a bond decides by is never
+//! remembered, and paths outlive what happens to members in it.
+//!
+//! A path has no pipeline, no rate, no delay, no turn of `packet-scatter`, and no egress of another part of the graph. All other packets go from hop
 //! to hop ([`Graph::depart`]).
 
-use topology::{NetPort, NodeId};
+use topology::{BondEndId, NetPort, NodeId};
 use vswitch::{FLOOD, Forwarding, Spread};
 
 use crate::driver::Driver;
+use crate::ends::Role;
 use crate::graph::{EgressKind, Graph, Moment, Tables};
+use crate::map::Map;
 
 /// How many paths are kept: a power of two. A network of 1,024 hosts that one host sends to needs as many.
 const SLOTS: usize = 1 << 13;
 
 /// So many are found out a burst: who sends each packet to somebody else, or from another port, pays little more than if there were none.
-const LEARNED_MAX: u32 = 8;
+pub(crate) const LEARNED_MAX: u32 = 8;
 
 /// Longer paths are not kept. A fat-tree's have six hops.
 const HOPS_MAX: usize = 16;
@@ -33,33 +38,65 @@ pub struct Paths {
 #[repr(C, align(64))]
 struct Slot {
     key: Key,
-    /// Where it ends.
-    arrival: NetPort,
+    exit: Exit,
     /// Whether a packet has found it since another one wanted its place.
     is_wanted: bool,
     /// Whose packets are counted: those of the key, or of the one before it was forgotten.
     to: NodeId,
     packets: u64,
     bytes: u64,
-    /// The ports that packets leave from, in order. Empty: there is no path here.
+    /// The ports that packets leave from, in order; where a bond is one of them, that of its first member. Empty: there is no path here.
     hops: Box<[NetPort]>,
+}
+
+/// Where a path ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// At a host, which it comes to by this port.
+    Host(NetPort),
+    /// At this end of a bond.
+    Bond(BondEndId),
+}
+
+/// Where a path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin(u32);
+
+impl Origin {
+    /// With this bit it is behind an end of a bond. There are fewer ports than that.
+    const BEHIND_BOND: u32 = 1 << 31;
+
+    /// Packets depart by this port.
+    pub(crate) const fn port(port: NetPort) -> Self {
+        Self(port.0)
+    }
+
+    /// Packets have come through a bond to this end of it, at a switch.
+    pub(crate) const fn behind(end: BondEndId) -> Self {
+        Self(end.0 | Self::BEHIND_BOND)
+    }
+
+    /// The end of the bond, or else the port.
+    pub(crate) const fn place(self) -> Result<BondEndId, NetPort> {
+        if self.0 & Self::BEHIND_BOND == 0 { Err(NetPort(self.0)) } else { Ok(BondEndId(self.0 & !Self::BEHIND_BOND)) }
+    }
 }
 
 /// Which packets take a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    from: NetPort,
+pub(crate) struct Key {
+    from: Origin,
     to: NodeId,
     /// Zero where no switch asks for it.
     hash: u64,
 }
 
 impl Key {
-    /// No packet's: there is no such port.
-    const NONE: Self = Self { from: NetPort(u32::MAX), to: FLOOD, hash: 0 };
+    /// No packet's: what is for everybody has no path.
+    const NONE: Self = Self { from: Origin(u32::MAX), to: FLOOD, hash: 0 };
 
     #[inline]
-    fn new(spread: Spread, from: NetPort, forwarding: Forwarding) -> Self {
+    pub(crate) fn new(spread: Spread, from: Origin, forwarding: Forwarding) -> Self {
         let hash = if spread == Spread::Ecmp { forwarding.hash.0 } else { 0 };
         Self { from, to: forwarding.to, hash }
     }
@@ -74,15 +111,15 @@ impl Key {
 
 impl Slot {
     fn free() -> Self {
-        let (key, arrival, to) = (Key::NONE, NetPort(0), FLOOD);
-        Self { key, arrival, is_wanted: false, to, packets: 0, bytes: 0, hops: Box::default() }
+        let (key, exit, to) = (Key::NONE, Exit::Host(NetPort(0)), FLOOD);
+        Self { key, exit, is_wanted: false, to, packets: 0, bytes: 0, hops: Box::default() }
     }
 }
 
 impl Paths {
-    /// Counts a packet of so many bytes on its path, if it has one: the port where that ends.
+    /// Counts a packet of so many bytes on its path, if it has one: where that ends.
     #[inline]
-    fn take(&mut self, key: Key, bytes: u32) -> Option<NetPort> {
+    pub(crate) fn take(&mut self, key: Key, bytes: u32) -> Option<Exit> {
         let at = key.slot();
         let slots = self.slots.get_mut(at & !1..(at & !1) + 2)?;
         let slot = if slots[at & 1].key == key { &mut slots[at & 1] } else { &mut slots[at & 1 ^ 1] };
@@ -92,7 +129,7 @@ impl Paths {
         slot.packets += 1;
         slot.bytes += u64::from(bytes);
         slot.is_wanted = true;
-        Some(slot.arrival)
+        Some(slot.exit)
     }
 
     /// Nothing is known any more. What has been counted is kept.
@@ -121,70 +158,89 @@ impl Paths {
 }
 
 impl<P> Graph<P> {
-    /// [`Graph::depart`] of packets that leave one after the other by one port, in their order. Those whose paths are known go straight to their ends.
-    #[inline]
-    pub fn depart_burst<D: Driver<Packet = P>>(
-        &mut self,
-        moment: Moment<'_>,
-        driver: &mut D,
-        port: NetPort,
-        packets: &mut Vec<P>,
-    ) {
-        let mut learned = 0;
-        for packet in packets.drain(..) {
-            let forwarding = driver.forwarding(&packet);
-            let key = Key::new(self.spread, port, forwarding);
-            if let Some(arrival) = self.paths.take(key, driver.bytes(&packet)) {
-                driver.deliver(moment.now, arrival, packet);
-                continue;
-            }
-            self.depart(moment, driver, port, packet);
-            if learned < LEARNED_MAX && forwarding.to != FLOOD {
-                learned += 1;
-                self.learn(moment, driver, key, forwarding);
-            }
-        }
-    }
-
     /// Finds out the path of packets with this key, if there is a place for it.
     #[cold]
     #[inline(never)]
-    fn learn<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, key: Key, forwarding: Forwarding) {
-        if let Some((hops, arrival)) = self.path(moment, driver, key.from, forwarding)
+    pub(crate) fn learn<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        key: Key,
+        forwarding: Forwarding,
+    ) {
+        if let Some((hops, exit)) = self.path(moment, driver, key.from, forwarding)
             && let Some(at) = self.paths.place(key)
         {
             self.add_up_slot(moment.tables, driver, at);
-            self.paths.slots[at] = Slot { key, arrival, is_wanted: true, to: key.to, packets: 0, bytes: 0, hops };
+            self.paths.slots[at] = Slot { key, exit, is_wanted: true, to: key.to, packets: 0, bytes: 0, hops };
         }
     }
 
-    /// The path of all packets like this one, if they have one, and the port where it ends.
+    /// The path of all packets like this one, if they have one, and where it ends.
     fn path<D: Driver<Packet = P>>(
         &self,
-        Moment { tables, now }: Moment<'_>,
+        moment: Moment<'_>,
         driver: &D,
-        mut port: NetPort,
+        from: Origin,
         forwarding: Forwarding,
-    ) -> Option<(Box<[NetPort]>, NetPort)> {
+    ) -> Option<(Box<[NetPort]>, Exit)> {
+        let map = &moment.tables.map;
+        let mut port = match from.place() {
+            Ok(end) => self.next_hop(map, moment.tables.bonds[end].node, forwarding)?,
+            // Whichever of its ports a multi-homed host departs by, its switch chooses.
+            Err(port) if self.egress[port].kind == EgressKind::OfMultiHomed => {
+                self.next_hop(map, map.node(port), forwarding)?
+            }
+            Err(port) => port,
+        };
         let mut hops = Vec::with_capacity(HOPS_MAX);
         while hops.len() < HOPS_MAX {
-            let egress = &self.egress[port];
-            if egress.kind != EgressKind::Single || !egress.link.takes_no_time(now) || !driver.is_here(egress.far) {
-                return None;
-            }
             hops.push(port);
-            let taker = tables.map.taker(egress.far);
-            if !taker.is_direct() {
+            let egress = &self.egress[port];
+            match egress.kind {
+                EgressKind::Single | EgressKind::OfMultiHomed => {}
+                EgressKind::InBond => {
+                    let end = map.bond(port)?;
+                    return self.crosses_at_once(moment, driver, end).then(|| (hops.into(), Exit::Bond(end)));
+                }
+                EgressKind::Elsewhere => return None,
+            }
+            if !egress.link.takes_no_time(moment.now) || !driver.is_here(egress.far) {
                 return None;
             }
-            let Some(at) = tables.map.switch(taker.node()) else { return Some((hops.into(), egress.far)) };
-            if self.pipelines.get(at).is_some_and(Option::is_some) {
+            let (taker, far) = (map.taker(egress.far), egress.far);
+            let node = taker.node();
+            if taker.is_in_bond() {
                 return None;
             }
-            let out = self.switches[at].forward_always(&self.routes, forwarding)?;
-            port = tables.map.port(taker.node(), out);
+            if map.is_host(node) && (forwarding.to == node || !map.forwards(node)) {
+                return Some((hops.into(), Exit::Host(far)));
+            }
+            port = self.next_hop(map, node, forwarding)?;
         }
         None
+    }
+
+    /// The port that all packets like this one leave a switch by, also one in a multi-homed host.
+    fn next_hop(&self, map: &Map, node: NodeId, forwarding: Forwarding) -> Option<NetPort> {
+        let at = map.switch(node).or_else(|| map.host_switch(node))?;
+        if self.pipelines.get(at).is_some_and(Option::is_some) {
+            return None;
+        }
+        Some(map.port(node, self.switches[at].forward_always(&self.routes, forwarding)?))
+    }
+
+    /// Whether what leaves by a bond comes to its other end at once, and here, unless a member has no carrier.
+    fn crosses_at_once<D: Driver<Packet = P>>(&self, moment: Moment<'_>, driver: &D, end: BondEndId) -> bool {
+        let Moment { tables, now } = moment;
+        let role = |end: BondEndId| self.ends[end].as_ref().map(|state| &state.role);
+        let is_ours = matches!(role(end), Some(Role::Bonded(_) | Role::Learning(_)));
+        is_ours
+            && role(tables.bonds[end].partner).is_some()
+            && tables.map.members(end).iter().map(|port| &self.egress[*port]).all(|egress| {
+                let at_once = egress.link.takes_no_time(now) || !egress.is_up();
+                egress.kind == EgressKind::InBond && at_once && driver.is_here(egress.far)
+            })
     }
 
     /// Adds what has been counted on paths to their ports and switches.
@@ -202,8 +258,12 @@ impl<P> Graph<P> {
         }
         for port in &**hops {
             let egress = &mut self.egress[*port];
-            egress.link.count_passed(packets, bytes);
-            if let Some(switch) = tables.map.switch(tables.map.node(*port)) {
+            // The links of a bond have counted for themselves.
+            if egress.kind != EgressKind::InBond {
+                egress.link.count_passed(packets, bytes);
+            }
+            let node = tables.map.node(*port);
+            if let Some(switch) = tables.map.switch(node).or_else(|| tables.map.host_switch(node)) {
                 driver.forwarded(switch, *to, packets);
             }
         }

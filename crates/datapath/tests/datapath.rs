@@ -1,6 +1,7 @@
 //! A network in as many parts as it has switches, which go over to other routes one after the other: what is flooded comes to each host once at most,
 //! whatever is dealt out to the parts, and also where hosts forward.
 
+mod bonds;
 mod paths;
 
 use std::collections::{BTreeMap, VecDeque};

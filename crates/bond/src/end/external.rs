@@ -174,7 +174,7 @@ impl<P: Framed> End<P> {
             self.update_resequencer(now, out);
         }
         let frame = packet.frame();
-        let summary = Summary::read(None, false, frame);
+        let summary = Summary::of_arrival(frame);
         if self.takes(&summary, frame) {
             self.receive_control(now, member, frame);
             return Received { back: Some(packet), poll: true };

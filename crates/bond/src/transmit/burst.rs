@@ -2,11 +2,24 @@
 //! which the compiler knows it.
 
 use machine::Time;
+use wire::protocol::ICMPV6;
 
 use super::{DropReason, Framed, Transmit};
 use crate::config::{HashPolicy, Mode};
 use crate::hash::{self, Link};
+use crate::summary::IGMP;
 use crate::{Bond, Kind, Summary};
+
+/// Whether a frame is surely IP, and neither of address resolution nor of membership in groups.
+#[inline]
+fn is_of_a_program(frame: &[u8]) -> bool {
+    match *frame {
+        // IPv4's protocol stands at 23, IPv6's next header at 20.
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, _, _, _, _, _, _, _, _, _, protocol, ..] => protocol != IGMP,
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x86, 0xdd, _, _, _, _, _, _, next_header, ..] => next_header != ICMPV6,
+        _ => false,
+    }
+}
 
 /// How a frame's link layer is hashed.
 pub(crate) trait Hasher: Copy {
@@ -82,6 +95,21 @@ impl Bond {
         let mode = self.config.mode;
         let is_quick = !self.is_probing && !self.table.is_empty();
         match mode {
+            Mode::BalanceRr if is_quick && self.config.packets_per_slave == 1 => {
+                self.unread_burst(now, packets, places, |bond| {
+                    bond.turn = bond.turn.wrapping_add(1);
+                    let member = bond.table.by_number(bond.turn);
+                    member.map_or(Transmit::None(DropReason::NoUsableMember), Transmit::One)
+                });
+            }
+            Mode::ActiveBackup if is_quick && !self.is_renamed() && self.active.is_some() => {
+                let place = self.active.map_or(Transmit::None(DropReason::NoUsableMember), Transmit::One);
+                self.unread_burst(now, packets, places, |_| place);
+            }
+            Mode::Broadcast if is_quick => {
+                let place = Transmit::All(self.table.set());
+                self.unread_burst(now, packets, places, |_| place);
+            }
             Mode::BalanceXor | Mode::Ad8023 if is_quick && self.balance.is_none() => {
                 self.hash_burst(packets, places, hasher);
             }
@@ -98,6 +126,26 @@ impl Bond {
                     *place = self.transmit_read(now, &summary, frame);
                 }
             }
+        }
+    }
+
+    /// Modes that choose by nothing in the frame, while it says nothing about its host: what may is looked at.
+    #[inline]
+    fn unread_burst<P: Framed>(
+        &mut self,
+        now: Time,
+        packets: &mut [P],
+        places: &mut [Transmit],
+        choose: impl Fn(&mut Self) -> Transmit,
+    ) {
+        for (packet, place) in packets.iter_mut().zip(places) {
+            let frame = packet.frame();
+            *place = if is_of_a_program(frame) {
+                choose(self)
+            } else {
+                let summary = Summary::read_with(Unhashed, false, frame);
+                self.transmit_read(now, &summary, frame)
+            };
         }
     }
 

@@ -54,6 +54,18 @@ pub struct EdgeState {
     pub counters: WorkerCounters,
 }
 
+/// Frames are gathered for so many ports at once: as many as most bonds have members, between which frames go to and fro. To look through more of them costs
+/// more than it brings, where each frame is for another host.
+const PORTS_AT_ONCE: usize = 4;
+
+/// Frames that leave by one port, in their order.
+#[derive(Debug)]
+struct Leaving {
+    /// The port, if there are any.
+    by: PortKey,
+    packets: Vec<Packet>,
+}
+
 /// A worker's side of the graph.
 #[derive(Debug)]
 pub struct Edge {
@@ -66,9 +78,10 @@ pub struct Edge {
     pub(super) spare: Vec<u8>,
     /// Ports with frames that wait for others to be handed to their host with them. Each is there once.
     waiting: Vec<PortKey>,
-    /// What goes to hosts at the end of the burst, where links take no time, and by which ports.
-    leaving: Vec<Packet>,
-    leaving_by: Vec<PortKey>,
+    /// What goes to hosts together, at the end of the burst at the latest, where links take no time.
+    leaving: [Leaving; PORTS_AT_ONCE],
+    /// Of those, which one is given to the next port.
+    next_leaving: usize,
     /// What has been read at once.
     pub(super) read: Vec<Packet>,
     /// Of that, what goes on into the fabric.
@@ -92,9 +105,9 @@ impl Edge {
         // One byte more than a frame may have shows a frame that is too long.
         let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES, depot);
         let spare = vec![0; VNET_HEADER + LARGEST_FRAME];
-        let (waiting, leaving_by) = (Vec::new(), Vec::new());
-        let (read, entering, leaving) = (Vec::new(), Vec::new(), Vec::new());
-        Self { id, plan, clock, state, pool, spare, waiting, leaving, leaving_by, read, entering, outboxes, pollers }
+        let leaving = std::array::from_fn(|_| Leaving { by: PortKey { host: 0, device: 0 }, packets: Vec::new() });
+        let (waiting, read, entering, next_leaving) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        Self { id, plan, clock, state, pool, spare, waiting, leaving, next_leaving, read, entering, outboxes, pollers }
     }
 
     #[cold]
@@ -129,9 +142,7 @@ impl Edge {
     #[inline]
     pub(super) fn hand_to_host(&mut self, key: PortKey, packet: Packet) {
         if !self.plan.is_shaped() {
-            self.leaving.push(packet);
-            self.leaving_by.push(key);
-            return;
+            return self.gather(key, packet);
         }
         let port =
             self.state.ports[key.host].as_mut().expect("what comes to a host is carried to a worker that has its port");
@@ -141,22 +152,39 @@ impl Edge {
         self.pool.put(packet);
     }
 
+    /// Has a frame leave by a port together with others.
+    #[inline]
+    fn gather(&mut self, by: PortKey, packet: Packet) {
+        let found = self.leaving.iter_mut().find(|leaving| leaving.by == by);
+        if let Some(leaving) = found {
+            return leaving.packets.push(packet);
+        }
+        let at = self.next_leaving;
+        self.next_leaving = (at + 1) % PORTS_AT_ONCE;
+        self.transmit_by(at);
+        self.leaving[at].by = by;
+        self.leaving[at].packets.push(packet);
+    }
+
     /// Hands to hosts what has come to them in a burst.
     #[inline]
     pub(super) fn transmit(&mut self) {
-        let mut from = 0;
-        while let Some(&key) = self.leaving_by.get(from) {
-            let run = self.leaving_by[from..].iter().take_while(|other| **other == key).count();
-            let port = self.state.ports[key.host]
-                .as_mut()
-                .expect("what comes to a host is carried to a worker that has its port");
-            if port.tx_burst(key.device, TxFrames(&self.leaving[from..from + run])) {
-                self.waiting.push(key);
-            }
-            from += run;
+        (0..PORTS_AT_ONCE).for_each(|at| self.transmit_by(at));
+    }
+
+    /// Hands frames to the port that they were gathered for.
+    #[inline]
+    fn transmit_by(&mut self, at: usize) {
+        let Leaving { by, packets } = &mut self.leaving[at];
+        if packets.is_empty() {
+            return;
         }
-        self.leaving_by.clear();
-        self.pool.put_all(self.leaving.drain(..));
+        let port =
+            self.state.ports[by.host].as_mut().expect("what comes to a host is carried to a worker that has its port");
+        if port.tx_burst(by.device, TxFrames(packets)) {
+            self.waiting.push(*by);
+        }
+        self.pool.put_all(packets.drain(..));
     }
 
     /// Hands to hosts what waits. Nothing waits longer than until all is run that was due, and no longer than a burst.
@@ -224,8 +252,8 @@ impl Driver for Edge {
         packet.frame()[..6].copy_from_slice(&mac);
     }
 
-    fn summary(&mut self, config: &Config, packet: &Packet) -> Summary {
-        Summary::of(config, packet.ethernet())
+    fn summary(&mut self, _: &Config, packet: &Packet) -> Summary {
+        Summary::of_arrival(packet.ethernet())
     }
 
     fn frame<'a>(&'a self, packet: &'a Packet) -> Option<&'a [u8]> {
@@ -252,6 +280,16 @@ impl Driver for Edge {
 
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, packet.frame())
+    }
+
+    fn transmit_burst(
+        &mut self,
+        now: Time,
+        end: &mut End<Packet>,
+        packets: &mut [Packet],
+        chosen: &mut [Transmit],
+    ) -> u32 {
+        end.transmit_packets(now, packets, chosen)
     }
 
     fn receive_from_external(

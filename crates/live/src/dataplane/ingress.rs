@@ -79,7 +79,12 @@ impl Worker {
     #[inline]
     fn send_entering(&mut self, entry: Entry, now: Time) {
         let mut packets = std::mem::take(&mut self.edge.entering);
-        self.graph.depart_burst(self.plan.tables().at(now), &mut self.edge, entry.port, &mut packets);
+        let moment = self.plan.tables().at(now);
+        if entry.is_device && self.plan.map().taker(entry.port).is_in_bond() {
+            self.graph.depart_by_burst(moment, &mut self.edge, entry.port, &mut packets);
+        } else {
+            self.graph.depart_burst(moment, &mut self.edge, entry.port, &mut packets);
+        }
         self.edge.entering = packets;
     }
 
@@ -187,7 +192,8 @@ impl Worker {
 
     /// Decides about a frame that came by a device of a host that is not made. Its bond, if it has one, has sent it by this member; the
     /// other end of the bond is told of all that is not for a host: LACPDUs, announcements, questions.
-    fn enter_by_device(&mut self, Entry { key, port, .. }: Entry, now: Time, mut packet: Packet) {
+    fn enter_by_device(&mut self, entry: Entry, now: Time, mut packet: Packet) {
+        let Entry { key, port, .. } = entry;
         let bytes = packet.bytes();
         if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
             self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
@@ -195,11 +201,11 @@ impl Worker {
         }
         let tables = self.plan.tables();
         let to_far_end = || Forwarding { to: tables.map.far_node(port), hash: FlowHash(0) };
-        let is_in_bond = || tables.map.bond(port).is_some();
+        let is_in_bond = tables.map.bond(port).is_some();
         if !self.graph.egress[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
             self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
-            return self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
+            return self.depart_alone(entry, now, packet);
         }
         self.learn_announced(key, packet.ethernet());
         let (from, mut answer) = (NodeId(key.host as u32), [0; ANSWER_BYTES]);
@@ -209,32 +215,33 @@ impl Worker {
                     return self.edge.pool.put(packet);
                 }
                 self.edge.stamp(&mut packet, forwarding, Tag::None);
-                if is_in_bond() {
-                    self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
-                } else {
-                    self.edge.entering.push(packet);
-                }
+                self.edge.entering.push(packet);
             }
             Ingress::Answer(len) => {
                 self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
-                if is_in_bond()
-                    && let Some(copy) = self.edge.copy(&packet)
-                {
-                    self.graph.depart_by(tables.at(now), &mut self.edge, port, copy);
+                if is_in_bond && let Some(copy) = self.edge.copy(&packet) {
+                    self.depart_alone(entry, now, copy);
                 }
                 self.answer(key, packet, &answer[..len]);
             }
             Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
-                if is_in_bond() =>
+                if is_in_bond =>
             {
                 self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
-                self.graph.depart_by(tables.at(now), &mut self.edge, port, packet);
+                self.depart_alone(entry, now, packet);
             }
             Ingress::Drop(reason) => {
                 self.refuse(key.host, reason);
                 self.edge.pool.put(packet);
             }
         }
+    }
+
+    /// Sends a packet off by this very port, behind those that have come before it.
+    #[cold]
+    fn depart_alone(&mut self, entry: Entry, now: Time, packet: Packet) {
+        self.send_entering(entry, now);
+        self.graph.depart_by(self.plan.tables().at(now), &mut self.edge, entry.port, packet);
     }
 
     /// Learns from what a host that is not made tells its peers which addresses it has.

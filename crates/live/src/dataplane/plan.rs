@@ -132,7 +132,7 @@ impl Plan {
     #[inline]
     pub fn is_known_by_members(&self, host: NodeId) -> bool {
         !self.tables.bonds.is_empty()
-            && self.map().bond(self.map().port(host, PortId(0))).is_some()
+            && self.map().taker(self.map().port(host, PortId(0))).is_in_bond()
             && !self.fabric.topology.nodes[host].is_external()
     }
 
