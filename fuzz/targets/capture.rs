@@ -19,6 +19,10 @@ impl Storage for Memory {
         Ok(())
     }
 
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.0.truncate(len as usize);
         Ok(())

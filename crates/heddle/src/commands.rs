@@ -30,3 +30,18 @@ fn explain(error: live::Error) -> miette::Report {
         None => miette::miette!("{error}"),
     }
 }
+
+/// The same of a file that is used: what is wrong with a device that it names is shown at its line.
+fn explain_of(source: &fabric::Source, error: live::Error) -> miette::Report {
+    let located = located(source, &error.place_in_file(), &error.to_string(), error.hint());
+    located.map_or_else(|| explain(error), miette::Report::new)
+}
+
+/// A problem with what stands at this place of a file (`live::Error::place_in_file`).
+fn located(source: &fabric::Source, at: &[String], message: &str, hint: Option<String>) -> Option<fabric::Error> {
+    let path: Vec<&str> = at.iter().map(String::as_str).collect();
+    if path.is_empty() {
+        return None;
+    }
+    fabric::problem_at(source, &path, message, "here", &hint.unwrap_or_default())
+}

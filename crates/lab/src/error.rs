@@ -190,6 +190,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// What of the fabric file it is about, as [`live::Error::place_in_file`].
+    pub fn place_in_file(&self) -> Vec<String> {
+        match self {
+            Self::NotSimulated { experiment, .. }
+            | Self::NotLive { experiment, .. }
+            | Self::StandsStill { experiment, .. }
+            | Self::Pattern { experiment, .. } => vec!["experiments".to_owned(), experiment.clone()],
+            Self::Live(error) => error.place_in_file(),
+            _ => Vec::new(),
+        }
+    }
+
     /// What the user can do, if that is known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {

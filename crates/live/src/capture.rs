@@ -7,12 +7,16 @@ mod reader;
 mod recorder;
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::io::Read as _;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use fabric::Fabric;
+use nix::sys::statfs::{self, FsType, fstatfs};
 use topology::{Node, PcapDevice};
 
 pub use player::{Played, Player};
@@ -31,9 +35,18 @@ pub enum CaptureError {
     /// It can't be made or written.
     #[error("it can't be written: {0}")]
     Write(io::Error),
-    /// A folder, a pipe, a device.
-    #[error("it is no regular file")]
+    /// A folder, a pipe, a device, or a file that the kernel makes up as it is read.
+    #[error("it is no file on a disk")]
     NotAFile,
+    /// It would be written, and is a symbolic link: whoever made it chose the file that would be overwritten.
+    #[error("it is a symbolic link, and would be overwritten")]
+    Link,
+    /// It would be written, and holds something else.
+    #[error("it would be overwritten, and is no capture")]
+    Precious,
+    /// It has not even a header.
+    #[error("it is empty: a capture has a header, even one without packets")]
+    Empty,
     /// It is played by a device, or another one writes it.
     #[error("it is written by one device, and played or written by another one")]
     InUse,
@@ -92,6 +105,11 @@ impl CaptureError {
                 "the user who calls `heddle up` must be allowed to read what is played, and to write what is recorded"
             }
             Self::NotAFile => "name a file on a disk; `null:` takes packets and forgets them",
+            Self::Link => "name the file itself, or remove the link",
+            Self::Precious => {
+                "name another file, or remove this one; captures and empty files are overwritten, as by tcpdump"
+            }
+            Self::Empty => "is it the file that was meant? whoever records writes the header first: `tcpdump -w FILE`",
             Self::InUse => "give each device that writes a file of its own",
             Self::NotACapture([0x1f, 0x8b, ..]) => "it is compressed: unpack it with `gunzip`",
             Self::NotACapture([0x28, 0xb5, 0x2f, 0xfd]) => "it is compressed: unpack it with `unzstd`",
@@ -133,46 +151,59 @@ pub fn check_captures(fabric: &Fabric, folder: &Path) -> Result<(), Error> {
 pub(crate) fn check(fabric: &Fabric, folder: &Path, is_new: impl Fn(&Node) -> bool) -> Result<(), Error> {
     let devices = || {
         let hosts = fabric.topology.nodes.iter();
-        hosts.flat_map(|node| node.devices.iter().filter_map(move |name| Some((node, PcapDevice::of(name)?))))
+        hosts.flat_map(|node| {
+            node.devices.iter().filter_map(move |name| Some(((node, name.as_str()), PcapDevice::of(name)?)))
+        })
     };
     let mut played = BTreeSet::new();
-    for (node, device) in devices() {
+    for (end, device) in devices() {
         let Some(path) = device.rx.map(|file| folder.join(file)) else { continue };
         played.extend(identity(&path));
-        if is_new(node) {
-            open_to_play(&path).map_err(failed(node, &path))?;
+        if is_new(end.0) {
+            open_to_play(&path).map_err(failed(end, &path))?;
         }
     }
     let mut written = BTreeSet::new();
-    for (node, device) in devices() {
+    for (end, device) in devices() {
         let Some(path) = device.tx.map(|file| folder.join(file)) else { continue };
         if let Some(identity) = identity(&path)
             && (played.contains(&identity) || !written.insert(identity))
         {
-            return Err(failed(node, &path)(CaptureError::InUse));
+            return Err(failed(end, &path)(CaptureError::InUse));
         }
-        if is_new(node) {
-            check_writable(&path).map_err(failed(node, &path))?;
+        if is_new(end.0) {
+            check_writable(&path).map_err(failed(end, &path))?;
         }
     }
     Ok(())
 }
 
-/// The error of a file of a host's.
-fn failed(node: &Node, path: &Path) -> impl FnOnce(CaptureError) -> Error {
-    let (host, file) = (node.name.clone(), path.to_owned());
-    move |source| Error::Capture { host, file, source }
+/// The error of a file behind a host's device.
+fn failed((node, device): (&Node, &str), path: &Path) -> impl FnOnce(CaptureError) -> Error {
+    let (host, device, file) = (node.name.clone(), device.to_owned(), path.to_owned());
+    move |source| Error::Capture { host, device, file, source }
 }
 
-/// What distinguishes a file from all others, if it is there.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+/// What distinguishes a file from all others: its number; of one that is not there yet, its folder's and its name.
+type Identity = (u64, u64, Option<OsString>);
+
+/// `None`: there is not even a folder for it.
+fn identity(path: &Path) -> Option<Identity> {
+    let number = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    match number(path) {
+        Some((device, file)) => Some((device, file, None)),
+        None => number(folder_of(path)).map(|(device, folder)| (device, folder, path.file_name().map(OsStr::to_owned))),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Opens a capture, up to its first packet. Nobody waits if it is a pipe.
 fn open_to_play(path: &Path) -> Result<Reader<File>, CaptureError> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(CaptureError::Read)?;
-    check_kind(&file.metadata().map_err(CaptureError::Read)?)?;
+    check_kind(&file)?;
     let mut reader = Reader::new(file)?;
     reader.peek()?;
     Ok(reader)
@@ -180,33 +211,61 @@ fn open_to_play(path: &Path) -> Result<Reader<File>, CaptureError> {
 
 /// Opens a file for a capture, or makes it. What is there stays until the capture begins.
 fn open_to_record(path: &Path) -> Result<File, CaptureError> {
-    let file = writable().create(true).open(path).map_err(CaptureError::Write)?;
-    check_kind(&file.metadata().map_err(CaptureError::Write)?)?;
+    let file = writable().create(true).open(path).map_err(not_written)?;
+    check_contents(&file)?;
     Ok(file)
 }
 
 fn check_writable(path: &Path) -> Result<(), CaptureError> {
-    match fs::metadata(path) {
-        Ok(metadata) => {
-            check_kind(&metadata)?;
-            writable().open(path).map(drop).map_err(CaptureError::Write)
-        }
+    match writable().open(path) {
+        Ok(file) => check_contents(&file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            fs::metadata(folder).map(drop).map_err(CaptureError::Write)
+            fs::metadata(folder_of(path)).map(drop).map_err(CaptureError::Write)
         }
-        Err(error) => Err(CaptureError::Write(error)),
+        Err(error) => Err(not_written(error)),
     }
 }
 
+/// Links are not followed: in a folder for everybody, somebody else may have made one to a file of this user's.
 fn writable() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).custom_flags(libc::O_NONBLOCK);
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
     options
 }
 
-fn check_kind(metadata: &fs::Metadata) -> Result<(), CaptureError> {
-    if metadata.is_file() { Ok(()) } else { Err(CaptureError::NotAFile) }
+fn not_written(error: io::Error) -> CaptureError {
+    match error.raw_os_error() {
+        Some(libc::ELOOP) => CaptureError::Link,
+        Some(libc::EISDIR | libc::ENXIO) => CaptureError::NotAFile,
+        _ => CaptureError::Write(error),
+    }
+}
+
+/// Whether nothing is lost when a file is overwritten: it is empty, or a capture of any kind.
+fn check_contents(file: &File) -> Result<(), CaptureError> {
+    check_kind(file)?;
+    let mut start = Vec::new();
+    file.take(12).read_to_end(&mut start).map_err(CaptureError::Write)?;
+    if start.is_empty() || reader::is_capture(&start) { Ok(()) } else { Err(CaptureError::Precious) }
+}
+
+/// File systems whose files are the kernel's own words, and act when they are read or written.
+const OF_KERNEL: [FsType; 8] = [
+    statfs::PROC_SUPER_MAGIC,
+    statfs::SYSFS_MAGIC,
+    statfs::CGROUP_SUPER_MAGIC,
+    statfs::CGROUP2_SUPER_MAGIC,
+    statfs::DEBUGFS_MAGIC,
+    statfs::TRACEFS_MAGIC,
+    statfs::SECURITYFS_MAGIC,
+    statfs::BPF_FS_MAGIC,
+];
+
+fn check_kind(file: &File) -> Result<(), CaptureError> {
+    let is_file = file.metadata().map_err(CaptureError::Read)?.is_file();
+    // Who can't say what file system it is has a file of none of these.
+    let of_kernel = fstatfs(file.as_fd()).is_ok_and(|stat| OF_KERNEL.contains(&stat.filesystem_type()));
+    if is_file && !of_kernel { Ok(()) } else { Err(CaptureError::NotAFile) }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -123,6 +123,8 @@ pub enum Reply {
         message: String,
         /// What fixes it.
         hint: Option<String>,
+        /// What of the file it is about: keys, and in a list the text of the item. Empty: none of it.
+        at: Vec<String>,
     },
 }
 
@@ -319,6 +321,9 @@ pub struct PortCounters {
     /// What passed the port.
     #[serde(flatten)]
     pub traffic: PortTraffic,
+    /// What is wrong with what is behind the port, so that nothing more comes from there: of a capture that is cut off or damaged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
 }
 
 /// What passed a host's port.

@@ -419,7 +419,7 @@ fn keep_clock(shared: &Arc<Shared>) -> Result<(), Error> {
 }
 
 fn refusal(error: &Error) -> Reply {
-    Reply::Refused { message: error.to_string(), hint: error.hint() }
+    Reply::Refused { message: error.to_string(), hint: error.hint(), at: error.place_in_file() }
 }
 
 /// Says to a client why it is cut off.

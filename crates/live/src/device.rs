@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric::Fabric;
@@ -78,6 +78,8 @@ pub struct Device {
     port: Mutex<Option<Box<dyn Port>>>,
     /// The carrier as the kernel reported it last.
     carrier: AtomicBool,
+    /// What its port found wrong with what is behind it, so that nothing more comes from there. Only captures say so.
+    fault: Arc<OnceLock<String>>,
 }
 
 /// What is behind a device's name.
@@ -117,6 +119,7 @@ impl Device {
     fn open(name: &str, host: NodeId, surroundings: &Surroundings<'_>) -> Result<Self, Error> {
         let node = &surroundings.fabric.topology.nodes[host];
         let failed = |source| Error::Device { host: node.name.clone(), device: name.to_owned(), source };
+        let mut fault = Arc::default();
         let (source, port): (_, Box<dyn Port>) = match DeviceName::parse(name) {
             Ok(DeviceName::Null(device)) => {
                 let address = surroundings.fabric.topology.address(host).expect("a host has addresses");
@@ -125,7 +128,8 @@ impl Device {
                 (Source::Null(port.descriptor()), Box::new(port))
             }
             Ok(DeviceName::Pcap(device)) => {
-                let port = PcapPort::open(device, node, surroundings.folder)?;
+                let port = PcapPort::open(name, device, node, surroundings.folder)?;
+                fault = port.fault();
                 (Source::Port(port.descriptor().map_err(failed)?), Box::new(port))
             }
             // What no name can be, the kernel does not find.
@@ -134,7 +138,7 @@ impl Device {
                 (Source::Kernel(Mutex::new(opened)), port)
             }
         };
-        Ok(Self { name: name.to_owned(), source, port: Mutex::new(Some(port)), carrier: AtomicBool::new(true) })
+        Ok(Self { name: name.to_owned(), source, port: Mutex::new(Some(port)), carrier: AtomicBool::new(true), fault })
     }
 
     /// Opens the devices of a host in the namespace `outside`.
@@ -216,6 +220,11 @@ impl Device {
             Source::Kernel(_) | Source::Port(_) => None,
             Source::Null(descriptor) => Some(Box::new(NullPort::sink(Arc::clone(descriptor)))),
         }
+    }
+
+    /// What is wrong with what is behind it, so that nothing more comes from there.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
     }
 
     /// Whether it is not there any more, or another one has its name.

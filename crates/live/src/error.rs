@@ -108,6 +108,8 @@ pub enum Error {
     Capture {
         /// The host that is behind it.
         host: String,
+        /// The device as the fabric file names it.
+        device: String,
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
@@ -163,6 +165,8 @@ pub enum Error {
         message: String,
         /// What it advised.
         hint: Option<String>,
+        /// As [`Error::place_in_file`].
+        at: Vec<String>,
     },
     /// Client and daemon do not understand each other.
     #[error("the network's process and this program do not understand each other: {0}")]
@@ -225,6 +229,18 @@ impl Error {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+
+    /// What of the fabric file it is about: the keys that lead there, and in a list the text of the item, as [`fabric::problem_at`] takes them. Empty: none of
+    /// it.
+    pub fn place_in_file(&self) -> Vec<String> {
+        match self {
+            Self::Capture { host, device, .. } | Self::Device { host, device, .. } => {
+                ["nodes", host, "devices", device].map(str::to_owned).into()
+            }
+            Self::Refused { at, .. } => at.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// A failed system call.

@@ -323,7 +323,7 @@ impl Connection {
         loop {
             if let Some(line) = self.lines.take_line()? {
                 return match control::decode(&line)? {
-                    Reply::Refused { message, hint } => Err(Error::Refused { message, hint }),
+                    Reply::Refused { message, hint, at } => Err(Error::Refused { message, hint, at }),
                     reply => Ok(reply),
                 };
             }

@@ -424,7 +424,14 @@ impl Network {
 
     /// What has been counted.
     pub fn counters(&self) -> Counters {
-        self.plane.as_ref().map(DataPlane::counters).unwrap_or_default()
+        let mut counters = self.plane.as_ref().map(DataPlane::counters).unwrap_or_default();
+        for (name, devices) in &self.external {
+            let mut faults = devices.iter().filter_map(|device| device.fault());
+            if let Some(port) = counters.ports.iter_mut().find(|port| port.host == *name) {
+                port.fault = faults.next().map(str::to_owned);
+            }
+        }
+        counters
     }
 
     /// Ends of bonds that do not carry all that they can.

@@ -133,15 +133,39 @@ fn what_can_not_be_used_is_refused_before_anything_changes() {
     let folder = bed.folder.path();
     write_capture(&folder.join("in.pcap"), &[frame(3, 1)]);
     let network = bed.up("refused", "nodes: { a: host, b: host }\nlinks: [{ between: [a, b] }]\n");
-    std::fs::write(folder.join("out.pcap"), "of yesterday").unwrap();
+    write_capture(&folder.join("out.pcap"), &[frame(1, 7)]);
+    let yesterday = std::fs::read(folder.join("out.pcap")).unwrap();
     let text = NETWORK.replace("rx=in.pcap", "rx=no.pcap");
-    let Err(live::Error::Refused { message, hint }) = apply(&network, folder, &text) else { panic!("it is not there") };
+    let Err(live::Error::Refused { message, hint, at }) = apply(&network, folder, &text) else {
+        panic!("it is not there")
+    };
+    assert_eq!(at, ["nodes", "replay", "devices", "pcap:rx=no.pcap,tx=back.pcap"]);
     assert!(message.contains("host `replay`") && message.contains("no.pcap: it can't be read"), "{message}");
     assert!(hint.unwrap().contains("relative to the folder of the fabric file"));
-    assert_eq!(std::fs::read(folder.join("out.pcap")).unwrap(), b"of yesterday");
+    assert_eq!(std::fs::read(folder.join("out.pcap")).unwrap(), yesterday);
     assert!(!folder.join("back.pcap").exists());
     assert_eq!(network.status().unwrap().hosts, ["a", "b"]);
     // Relative to the working directory of the tests there is none of them.
     assert!(network.apply(&source(NETWORK), &Overrides::default()).is_err());
+    network.down().unwrap();
+}
+
+#[test]
+fn a_capture_that_is_cut_off_says_so_where_its_host_is_counted() {
+    let Some(bed) = Bed::new() else { return };
+    let folder = bed.folder.path();
+    write_capture(&folder.join("in.pcap"), &[frame(3, 1), frame(3, 2)]);
+    let whole = std::fs::metadata(folder.join("in.pcap")).unwrap().len();
+    std::fs::OpenOptions::new().write(true).open(folder.join("in.pcap")).unwrap().set_len(whole - 1).unwrap();
+    let network = bed.up("cut-off", "nodes: { a: host, b: host }\nlinks: [{ between: [a, b] }]\n");
+    apply(&network, folder, NETWORK).unwrap();
+    let faults = || -> Vec<(String, String)> {
+        let ports = network.counters().unwrap().ports;
+        ports.into_iter().filter_map(|port| Some((port.host, port.fault?))).collect()
+    };
+    bed::wait_until("it is told", || !faults().is_empty());
+    let [(host, fault)] = &faults()[..] else { panic!("one of them") };
+    assert_eq!(host, "replay");
+    assert!(fault.ends_with("in.pcap is played no further, after 1 packet: it is cut off: it ends behind packet 1, in the middle of what follows"), "{fault}");
     network.down().unwrap();
 }

@@ -7,7 +7,7 @@ use fabric::Fabric;
 use miette::{Report, miette};
 use serde_json::json;
 
-use super::{explain, file};
+use super::{explain_of, file};
 use crate::cli::{FileArg, Format, New, Plan, Topology};
 use crate::output::{Rows, print_json, put};
 
@@ -42,7 +42,7 @@ pub fn new(args: &New) -> Result<(), Report> {
 /// Reads a file and says what is in it.
 pub fn check(args: &FileArg, format: Format) -> Result<(), Report> {
     let (source, fabric) = file::read(&args.file)?;
-    live::check_captures(&fabric, &live::folder_of(&source)).map_err(explain)?;
+    live::check_captures(&fabric, &live::folder_of(&source)).map_err(|error| explain_of(&source, error))?;
     match format {
         Format::Table => put(&format!("{}: {}\n", source.name, summary(&fabric))),
         Format::Json => print_json(&fabric),

@@ -9,7 +9,7 @@ use serde_json::json;
 use topology::NodeId;
 
 use super::convergence::wait_converged;
-use super::{explain, file, measure};
+use super::{explain, explain_of, file, measure};
 use crate::cli::{Daemon, Down, Exec, Format, Up};
 use crate::output::{Rows, print_json, put};
 
@@ -44,7 +44,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
             if started {
                 instance.down().map_err(explain)?;
             }
-            return Err(explain(error));
+            return Err(explain_of(&source, error));
         }
     };
     if !args.no_wait {

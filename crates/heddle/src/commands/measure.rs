@@ -6,7 +6,7 @@ use fabric::DriverKind;
 use lab::{Options, Results};
 use miette::{Context, IntoDiagnostic, Report};
 
-use super::file;
+use super::{file, located};
 use crate::Ending;
 use crate::cli::{self, Format, Run, Selection};
 use crate::output::put;
@@ -19,7 +19,10 @@ pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
         options.threads = usize::from(threads);
     }
     options.progress = !args.quiet;
-    let results = lab::run(&source, &fabric, &options)?;
+    let results = lab::run(&source, &fabric, &options).map_err(|error| {
+        let located = located(&source, &error.place_in_file(), &error.to_string(), error.hint());
+        located.map_or_else(|| error.into(), Report::new)
+    })?;
     let folder = args.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
     results.write(&folder)?;
     print(&results, format)?;

@@ -90,7 +90,7 @@ fn bonds(counters: &live::Counters) -> Rows {
     rows
 }
 
-/// One row for each direction of each link, one for what each host's port took, one for each reason for which a host's frames went nowhere, and
+/// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
 fn counters(counters: &live::Counters) -> Rows {
     let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "cut", "queue-peak"]);
@@ -107,6 +107,10 @@ fn counters(counters: &live::Counters) -> Rows {
         let name = json!(format!("{}:eth0", port.host));
         let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
         rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null.clone(), null.clone()]);
+        if let Some(fault) = &port.fault {
+            let null = || null.clone();
+            rows.push([json!(port.host), json!(fault), null(), null(), null(), null(), null()]);
+        }
     }
     let mut refuse = |host: &str, (reason, drops): (&str, u64)| {
         let null = || null.clone();

@@ -427,7 +427,7 @@ mod tests {
             unwatched_flows: 1_000,
         };
         let traffic = live::control::PortTraffic { drops: 8, sent_packets: 1_000, ..Default::default() };
-        let ports = vec![live::control::PortCounters { host: "h1".to_owned(), traffic }; 2];
+        let ports = vec![live::control::PortCounters { host: "h1".to_owned(), traffic, fault: None }; 2];
         assert_eq!(lost_outside_links(&Counters { refused, ports, ..Counters::default() }), 23);
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::time::TimeSpec;
@@ -24,28 +24,30 @@ pub struct PcapPort {
     timer: TimerFd,
     player: Option<(PathBuf, Player<File>)>,
     recorder: Option<(PathBuf, Recorder<File>)>,
+    /// Why it plays no further, once that is so.
+    fault: Arc<OnceLock<String>>,
 }
 
 impl PcapPort {
-    /// The port of a host with this device; relative paths are of `folder`. It plays from when it is read first, and what it writes is empty from then on:
+    /// The port of a host with this device of this name; relative paths are of `folder`. It plays from when it is read first, and what it writes is empty from then on:
     /// until then, the port of a network before this one may write there.
     ///
     /// # Errors
     /// [`Error::Capture`] if a file can't be played or written.
-    pub fn open(device: PcapDevice<'_>, node: &Node, folder: &Path) -> Result<Self, Error> {
+    pub fn open(name: &str, device: PcapDevice<'_>, node: &Node, folder: &Path) -> Result<Self, Error> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK);
         let timer = timer.map_err(Error::system("make a timer"))?;
         let play = |path: PathBuf| match open_to_play(&path) {
             Ok(reader) => Ok((path, Player::new(reader, device.speed))),
-            Err(error) => Err(failed(node, &path)(error)),
+            Err(error) => Err(failed((node, name), &path)(error)),
         };
         let record = |path: PathBuf| match open_to_record(&path) {
             Ok(file) => Ok((path, Recorder::new(file))),
-            Err(error) => Err(failed(node, &path)(error)),
+            Err(error) => Err(failed((node, name), &path)(error)),
         };
         let player = device.rx.map(|file| folder.join(file)).map(play).transpose()?;
         let recorder = device.tx.map(|file| folder.join(file)).map(record).transpose()?;
-        let port = Self { timer, player, recorder };
+        let port = Self { timer, player, recorder, fault: Arc::default() };
         // Long ago; zero would mean never.
         port.wake_at(1).map_err(|source| Error::System { step: "set a timer", source })?;
         Ok(port)
@@ -57,6 +59,11 @@ impl PcapPort {
     /// If the kernel has no descriptor left.
     pub fn descriptor(&self) -> io::Result<Arc<OwnedFd>> {
         Ok(Arc::new(self.timer.as_fd().try_clone_to_owned()?))
+    }
+
+    /// Says why it plays no further, from when that is so.
+    pub fn fault(&self) -> Arc<OnceLock<String>> {
+        Arc::clone(&self.fault)
     }
 
     /// The port is readable from then on, and not before.
@@ -73,10 +80,11 @@ impl PcapPort {
             match outcome {
                 Ok(()) => tracing::info!("{path} has been played: {packets} packets"),
                 Err(error) => {
-                    tracing::error!(
-                        "{path} is played no further, after {packets} packets: {error} (hint: {})",
-                        error.hint()
-                    );
+                    let plural = if packets == 1 { "" } else { "s" };
+                    let fault = format!("{path} is played no further, after {packets} packet{plural}: {error}");
+                    tracing::error!("{fault} (hint: {})", error.hint());
+                    // It stops once.
+                    let _ = self.fault.set(fault);
                 }
             }
         }

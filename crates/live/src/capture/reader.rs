@@ -107,6 +107,36 @@ impl Order {
     }
 }
 
+/// Byte order and time stamps of a pcap file that begins so.
+const fn pcap_of(magic: [u8; 4]) -> Option<(Order, u64)> {
+    match magic {
+        [0xd4, 0xc3, 0xb2, 0xa1] => Some((Order::Little, 1_000)),
+        [0xa1, 0xb2, 0xc3, 0xd4] => Some((Order::Big, 1_000)),
+        [0x4d, 0x3c, 0xb2, 0xa1] => Some((Order::Little, 1)),
+        [0xa1, 0xb2, 0x3c, 0x4d] => Some((Order::Big, 1)),
+        _ => None,
+    }
+}
+
+/// The byte order of a section of pcapng.
+const fn section_of(magic: [u8; 4]) -> Option<Order> {
+    match magic {
+        [0x4d, 0x3c, 0x2b, 0x1a] => Some(Order::Little),
+        [0x1a, 0x2b, 0x3c, 0x4d] => Some(Order::Big),
+        _ => None,
+    }
+}
+
+/// Whether a file that begins with these bytes, twelve if it has so many, is a capture of either format, of whatever link type.
+pub(super) fn is_capture(start: &[u8]) -> bool {
+    match (start.first_chunk(), start.last_chunk()) {
+        // The type of the first block could be four ends of lines.
+        (Some(&block::SECTION), Some(&order)) => start.len() == 12 && section_of(order).is_some(),
+        (Some(&magic), _) => pcap_of(magic).is_some(),
+        (None, _) => false,
+    }
+}
+
 impl<R: Read> Reader<R> {
     /// Reads what stands before the first packet.
     ///
@@ -118,18 +148,17 @@ impl<R: Read> Reader<R> {
         let mut reader = Self { input, order: Order::Little, format, packets: 0, next: None, last_ns: 0 };
         let mut magic = [0; 4];
         if !reader.fill(&mut magic)? {
-            return Err(CaptureError::Truncated { packets: 0 });
+            return Err(CaptureError::Empty);
         }
         (reader.order, reader.format) = match magic {
             block::SECTION => {
                 reader.section()?;
                 return Ok(reader);
             }
-            [0xd4, 0xc3, 0xb2, 0xa1] => (Order::Little, Format::Pcap { unit_ns: 1_000 }),
-            [0xa1, 0xb2, 0xc3, 0xd4] => (Order::Big, Format::Pcap { unit_ns: 1_000 }),
-            [0x4d, 0x3c, 0xb2, 0xa1] => (Order::Little, Format::Pcap { unit_ns: 1 }),
-            [0xa1, 0xb2, 0x3c, 0x4d] => (Order::Big, Format::Pcap { unit_ns: 1 }),
-            other => return Err(CaptureError::NotACapture(other)),
+            other => match pcap_of(other) {
+                Some((order, unit_ns)) => (order, Format::Pcap { unit_ns }),
+                None => return Err(CaptureError::NotACapture(other)),
+            },
         };
         let header: [u8; 20] = reader.array()?;
         reader.check_version(&header, 2)?;
@@ -219,10 +248,9 @@ impl<R: Read> Reader<R> {
     /// A section's header, behind its type: how long it is.
     fn section(&mut self) -> Result<u32, CaptureError> {
         let header: [u8; 8] = self.array()?;
-        self.order = match header[4..] {
-            [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
-            [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
-            _ => return Err(self.malformed("the byte order of a section")),
+        self.order = match section_of([header[4], header[5], header[6], header[7]]) {
+            Some(order) => order,
+            None => return Err(self.malformed("the byte order of a section")),
         };
         self.format = Format::Pcapng(Vec::new());
         let version: [u8; 4] = self.array()?;

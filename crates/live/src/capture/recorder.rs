@@ -34,6 +34,12 @@ pub trait Storage: std::fmt::Debug {
     /// If not all could be written.
     fn write(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
 
+    /// How long it is.
+    ///
+    /// # Errors
+    /// If nobody knows.
+    fn size(&self) -> io::Result<u64>;
+
     /// Lets it end at `len`.
     ///
     /// # Errors
@@ -44,6 +50,10 @@ pub trait Storage: std::fmt::Debug {
 impl Storage for File {
     fn write(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.write_all_at(bytes, at)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
     }
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
@@ -184,6 +194,10 @@ impl<S: Storage> Recorder<S> {
         let waiting = std::mem::take(&mut self.waiting);
         if end == 0 {
             return;
+        }
+        // Somebody has cut it off meanwhile, as those do who rotate logs. What would be written behind its end would leave a hole: it begins anew.
+        if self.storage.size().is_ok_and(|size| size < self.len) {
+            self.len = 0;
         }
         self.begin();
         if self.len > 0 {

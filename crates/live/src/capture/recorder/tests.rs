@@ -21,6 +21,10 @@ impl Storage for Small {
         if fits == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
 
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.bytes.len() as u64)
+    }
+
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.bytes.truncate(len as usize);
         Ok(())
