@@ -12,10 +12,10 @@ use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
 use wire::VirtioNetPacket;
 
-use super::burst::TxFrames;
 use super::flight::{Due, Flight, Passage, Way};
 use super::flows::Flows;
 use super::host_port::HostPort;
+use super::leaving::Leaving;
 use super::plan::Plan;
 use super::poller::{Poller, PortKey};
 use super::pool::{Depot, Packet, Pool};
@@ -54,18 +54,6 @@ pub struct EdgeState {
     pub counters: WorkerCounters,
 }
 
-/// Frames are gathered for so many ports at once: as many as most bonds have members, between which frames go to and fro. To look through more of them costs
-/// more than it brings, where each frame is for another host.
-const PORTS_AT_ONCE: usize = 4;
-
-/// Frames that leave by one port, in their order.
-#[derive(Debug)]
-struct Leaving {
-    /// The port, if there are any.
-    by: PortKey,
-    packets: Vec<Packet>,
-}
-
 /// A worker's side of the graph.
 #[derive(Debug)]
 pub struct Edge {
@@ -78,10 +66,8 @@ pub struct Edge {
     pub(super) spare: Vec<u8>,
     /// Ports with frames that wait for others to be handed to their host with them. Each is there once.
     waiting: Vec<PortKey>,
-    /// What goes to hosts together, at the end of the burst at the latest, where links take no time.
-    leaving: [Leaving; PORTS_AT_ONCE],
-    /// Of those, which one is given to the next port.
-    next_leaving: usize,
+    /// What goes to hosts at the end of the burst, where links take no time.
+    leaving: Leaving,
     /// What has been read at once.
     pub(super) read: Vec<Packet>,
     /// Of that, what goes on into the fabric.
@@ -105,9 +91,9 @@ impl Edge {
         // One byte more than a frame may have shows a frame that is too long.
         let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES, depot);
         let spare = vec![0; VNET_HEADER + LARGEST_FRAME];
-        let leaving = std::array::from_fn(|_| Leaving { by: PortKey { host: 0, device: 0 }, packets: Vec::new() });
-        let (waiting, read, entering, next_leaving) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        Self { id, plan, clock, state, pool, spare, waiting, leaving, next_leaving, read, entering, outboxes, pollers }
+        let (waiting, leaving) = (Vec::new(), Leaving::default());
+        let (read, entering) = (Vec::new(), Vec::new());
+        Self { id, plan, clock, state, pool, spare, waiting, leaving, read, entering, outboxes, pollers }
     }
 
     #[cold]
@@ -142,7 +128,7 @@ impl Edge {
     #[inline]
     pub(super) fn hand_to_host(&mut self, key: PortKey, packet: Packet) {
         if !self.plan.is_shaped() {
-            return self.gather(key, packet);
+            return self.leaving.push(key, packet);
         }
         let port =
             self.state.ports[key.host].as_mut().expect("what comes to a host is carried to a worker that has its port");
@@ -152,39 +138,20 @@ impl Edge {
         self.pool.put(packet);
     }
 
-    /// Has a frame leave by a port together with others.
-    #[inline]
-    fn gather(&mut self, by: PortKey, packet: Packet) {
-        let found = self.leaving.iter_mut().find(|leaving| leaving.by == by);
-        if let Some(leaving) = found {
-            return leaving.packets.push(packet);
-        }
-        let at = self.next_leaving;
-        self.next_leaving = (at + 1) % PORTS_AT_ONCE;
-        self.transmit_by(at);
-        self.leaving[at].by = by;
-        self.leaving[at].packets.push(packet);
-    }
-
     /// Hands to hosts what has come to them in a burst.
     #[inline]
     pub(super) fn transmit(&mut self) {
-        (0..PORTS_AT_ONCE).for_each(|at| self.transmit_by(at));
-    }
-
-    /// Hands frames to the port that they were gathered for.
-    #[inline]
-    fn transmit_by(&mut self, at: usize) {
-        let Leaving { by, packets } = &mut self.leaving[at];
-        if packets.is_empty() {
-            return;
+        let mut before = 0;
+        while let Some((key, frames)) = self.leaving.run(before) {
+            before += frames.iter().len();
+            let port = self.state.ports[key.host]
+                .as_mut()
+                .expect("what comes to a host is carried to a worker that has its port");
+            if port.tx_burst(key.device, frames) {
+                self.waiting.push(key);
+            }
         }
-        let port =
-            self.state.ports[by.host].as_mut().expect("what comes to a host is carried to a worker that has its port");
-        if port.tx_burst(by.device, TxFrames(packets)) {
-            self.waiting.push(*by);
-        }
-        self.pool.put_all(packets.drain(..));
+        self.pool.put_all(self.leaving.drain());
     }
 
     /// Hands to hosts what waits. Nothing waits longer than until all is run that was due, and no longer than a burst.
@@ -394,8 +361,9 @@ impl Driver for Edge {
     /// A packet has reached its host, when it was due.
     #[inline]
     fn deliver(&mut self, due: Time, port: NetPort, mut packet: Packet) {
-        let host = self.plan.map().node(port);
-        if self.plan.is_known_by_members(host) {
+        let taker = self.plan.map().taker(port);
+        let host = taker.node();
+        if taker.is_in_bond() && self.plan.is_known_by_members(host) {
             // A peer may know it by a member's address; its device has one.
             let host_table = self.plan.host_table();
             let to = packet.frame().first_chunk_mut().expect("a frame that came in has a header");

@@ -14,6 +14,7 @@ mod flight;
 mod flows;
 mod host_port;
 mod ingress;
+mod leaving;
 mod parts;
 mod plan;
 mod poller;
