@@ -62,7 +62,7 @@ fn named_by<'a>(page: &'a str, row: &str) -> Vec<&'a str> {
     let (_, section) = page.split_once("\n## Where to add\n").expect("docs/architecture.md has this section");
     let line = section.lines().find(|line| line.strip_prefix("| ").is_some_and(|line| line.starts_with(row)));
     let line = line.unwrap_or_else(|| panic!("docs/architecture.md has no row `{row}` in *Where to add*"));
-    line.split('`').skip(1).step_by(2).filter(|name| name.contains('/') && name.ends_with(".rs")).collect()
+    line.split('`').skip(1).step_by(2).filter(|name| name.contains('/') && name.strip_suffix(".rs").is_some()).collect()
 }
 
 fn is_named(path: &str, named: &[&str]) -> bool {
