@@ -36,7 +36,11 @@ pub fn parse(source: &Source) -> Result<Fabric, Error> {
     let fabric = read(source, &mut problems);
     match fabric {
         Some(fabric) if problems.is_empty() => Ok(fabric),
-        _ => Err(problems.into_error()),
+        Some(_) => Err(problems.into_error()),
+        None => {
+            problems.leave_checks_out();
+            Err(problems.into_error())
+        }
     }
 }
 
@@ -65,7 +69,13 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
         Some(controllers) => Block::Sound(controllers),
-        None if has_key(&node, "controllers") => Block::Unsound,
+        None if has_key(&node, "controllers") => {
+            // Nothing else is held against them.
+            if file.experiments.is_some() {
+                problems.leave_checks_out();
+            }
+            Block::Unsound
+        }
         None => Block::Absent,
     };
     let experiments = experiments(&file, &Context::new(&graph, mtu, block), problems);
@@ -109,7 +119,13 @@ fn experiments(file: &File, context: &Context<'_>, problems: &mut Problems<'_>) 
         );
         return Vec::new();
     }
-    all.iter().filter_map(|(name, text)| context.experiment(&name.value, text, problems)).collect()
+    let checked: Vec<_> =
+        all.iter().filter_map(|(name, text)| context.experiment(&name.value, text, problems)).collect();
+    if checked.len() < all.len() {
+        // Claims are held against axes and work.
+        problems.leave_checks_out();
+    }
+    checked
 }
 
 /// Lays out the network in one of its two forms.
@@ -161,7 +177,7 @@ fn by_rule(file: &File, topology: &At<TopologyText>, problems: &mut Problems<'_>
     }
     let specs = match &file.links {
         None => Specs::default(),
-        Some(At { value: Links::Classes(classes), .. }) => links::classes(classes, problems),
+        Some(At { value: Links::Classes(classes), sound, .. }) => links::classes(classes, *sound, problems),
         Some(At { value: Links::List(_), place, .. }) => {
             problems.add(
                 *place,
@@ -206,7 +222,8 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     if let Some(defaults) = defaults {
         let any_rate = defaults.value.rate.is_some() || links.iter().any(|link| link.value.own.rate.is_some());
         if !any_rate {
-            links::note_idle(&defaults.value, LinkSpec::default(), problems);
+            let sound = defaults.sound && file.links.as_ref().is_none_or(|links| links.sound);
+            links::note_idle(&defaults.value, LinkSpec::default(), sound, problems);
         }
     }
     // With a node or a link missing, everything that is attached to it would seem wrong.

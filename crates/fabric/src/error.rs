@@ -11,14 +11,19 @@ const MOST_KEPT: usize = 50;
 ///
 /// As a [`Diagnostic`] it shows the file's lines; [`Error::problems`] gives them one by one.
 #[derive(Clone, Debug, thiserror::Error, Diagnostic)]
-#[error("{}", headline(.problems.len(), *.more, .file.name()))]
+#[error("{}{}", headline(.problems.len(), *.more, .file.name()), if *.is_partial && *.more == 0 { NOT_ALL } else { "" })]
 pub struct Error {
     #[source_code]
     file: NamedSource<String>,
     #[related]
     problems: Vec<Problem>,
     more: usize,
+    /// Whether some checks were left out, since they need what has a problem.
+    is_partial: bool,
 }
+
+/// What is added to the first line of such an error.
+const NOT_ALL: &str = "; some checks have to wait until that is mended";
 
 /// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Diagnostic)]
@@ -63,13 +68,22 @@ pub(crate) struct Problems<'a> {
     found: Vec<Problem>,
     more: usize,
     noted: usize,
+    is_partial: bool,
     /// How much of the text is shown, in bytes: a huge line would bury the message.
     shown: usize,
 }
 
 impl<'a> Problems<'a> {
     pub fn new(source: &'a Source) -> Self {
-        Self { source, lines: Lines::of(&source.text), found: Vec::new(), more: 0, noted: 0, shown: source.text.len() }
+        Self {
+            source,
+            lines: Lines::of(&source.text),
+            found: Vec::new(),
+            more: 0,
+            noted: 0,
+            is_partial: false,
+            shown: source.text.len(),
+        }
     }
 
     /// Notes that `message` holds at `place`: `label` is shown under the marked text, `hint` says how to fix it.
@@ -118,6 +132,11 @@ impl<'a> Problems<'a> {
         self.noted
     }
 
+    /// Some checks are left out, since they need what has a problem.
+    pub fn leave_checks_out(&mut self) {
+        self.is_partial = true;
+    }
+
     /// The line of `place`, from 1.
     pub fn line(&self, place: Place) -> usize {
         self.lines.line(place.offset)
@@ -127,6 +146,6 @@ impl<'a> Problems<'a> {
     pub fn into_error(mut self) -> Error {
         self.found.sort_by_key(|p| (p.span.offset(), p.span.len()));
         let file = NamedSource::new(&self.source.name, self.source.text[..self.shown].to_owned()).with_language("yaml");
-        Error { file, problems: self.found, more: self.more }
+        Error { file, problems: self.found, more: self.more, is_partial: self.is_partial }
     }
 }

@@ -3,17 +3,25 @@
 use crate::claim;
 use crate::document::{Claim, ExpectText};
 use crate::error::Problems;
+use crate::experiment::Context;
 use crate::names::{did_you_mean, one_of};
 use crate::read::{Mapping, Text, shown};
 use crate::source::{At, Place};
 use crate::words::Words;
-use crate::{Axis, DriverKind, Expectation, Metric, Operation, Published, Work};
+use crate::{Axis, DriverKind, Expectation, Metric, Operation, Published, Setting, Work, vary};
+
+/// The axes of an experiment, and what their values mean.
+#[derive(Clone, Copy)]
+pub(crate) struct Axes<'a> {
+    pub axes: &'a [Axis],
+    pub context: &'a Context<'a>,
+}
 
 /// Reads all claims; what can't be read is noted.
 pub(crate) fn expectations(
     expect: Option<&Mapping<Metric, ExpectText>>,
     work: &Work,
-    axes: &[Axis],
+    axes: &Axes<'_>,
     problems: &mut Problems<'_>,
 ) -> Vec<Expectation> {
     let mut all = Vec::new();
@@ -40,7 +48,7 @@ pub(crate) fn expectations(
 pub(crate) fn published(
     published: Option<&Mapping<Metric, ExpectText>>,
     work: &Work,
-    axes: &[Axis],
+    axes: &Axes<'_>,
     problems: &mut Problems<'_>,
 ) -> Vec<Published> {
     let mut all = Vec::new();
@@ -62,7 +70,7 @@ fn figure(
     metric: Metric,
     only: Option<&Mapping<Text, Text>>,
     text: &At<Text>,
-    axes: &[Axis],
+    axes: &Axes<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<Published> {
     let labels = only.into_iter().flat_map(|mapping| &mapping.0);
@@ -130,7 +138,7 @@ fn expectation(
     metric: Metric,
     only: Option<&Mapping<Text, Text>>,
     text: &At<Text>,
-    axes: &[Axis],
+    axes: &Axes<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<Expectation> {
     let mut driver = None;
@@ -165,9 +173,9 @@ fn driver_of(value: &At<Text>, problems: &mut Problems<'_>) -> Option<DriverKind
 }
 
 /// An axis and one of its values as written.
-fn label(key: &At<Text>, value: &At<Text>, axes: &[Axis], problems: &mut Problems<'_>) -> Option<(String, String)> {
-    let Some(axis) = axes.iter().find(|axis| axis.key == key.value.0) else {
-        let known: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).chain(["driver"]).collect();
+fn label(key: &At<Text>, value: &At<Text>, axes: &Axes<'_>, problems: &mut Problems<'_>) -> Option<(String, String)> {
+    let Some(axis) = axes.axes.iter().find(|axis| axis.key == key.value.0) else {
+        let known: Vec<&str> = axes.axes.iter().map(|axis| axis.key.as_str()).chain(["driver"]).collect();
         let text = shown(&key.value.0);
         problems.add(
             key.place,
@@ -177,7 +185,14 @@ fn label(key: &At<Text>, value: &At<Text>, axes: &[Axis], problems: &mut Problem
         );
         return None;
     };
-    if axis.values.iter().all(|(text, _)| *text != value.value.0) {
+    let text = value.value.0.as_str();
+    // As written, or else by what it sets: `24` is `24B`.
+    let same_text = axis.values.iter().find(|(label, _)| label == text);
+    let same_setting = || {
+        let meant: Setting = vary::setting(&axis.key, text, axes.context)?;
+        axis.values.iter().find(|(_, setting)| *setting == meant)
+    };
+    let Some((label, _)) = same_text.or_else(same_setting) else {
         /// More values are not read anyway.
         const SHOWN: usize = 12;
         let values = one_of(axis.values.iter().take(SHOWN).map(|(text, _)| text.as_str()));
@@ -189,6 +204,6 @@ fn label(key: &At<Text>, value: &At<Text>, axes: &[Axis], problems: &mut Problem
             format!("write {values}, as under `vary`"),
         );
         return None;
-    }
-    Some((key.value.0.clone(), value.value.0.clone()))
+    };
+    Some((key.value.0.clone(), label.clone()))
 }

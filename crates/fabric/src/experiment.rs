@@ -97,8 +97,9 @@ impl<'a> Context<'a> {
             check_pairs(text, traffic, &axes, problems);
             self.check_flows(text, traffic, &axes, problems);
         }
-        let expect = expect::expectations(text.expect.as_ref(), &work, &axes, problems);
-        let published = expect::published(text.published.as_ref(), &work, &axes, problems);
+        let known = expect::Axes { axes: &axes, context: self };
+        let expect = expect::expectations(text.expect.as_ref(), &work, &known, problems);
+        let published = expect::published(text.published.as_ref(), &work, &known, problems);
         let report = expect::report(text.report.as_ref(), &work, problems);
         // Traffic needs a time; a load on the controllers ends by itself.
         let usual = work.cluster().map_or(Span::from_secs(1), ClusterLoad::faults_end);

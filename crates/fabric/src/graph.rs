@@ -26,18 +26,22 @@ pub(crate) fn host(topology: &mut Topology, name: String, position: [u8; 3], pod
 }
 
 impl Graph {
-    /// The hosts' names, in order.
-    pub fn host_names(&self) -> impl DoubleEndedIterator<Item = &str> {
-        self.topology.hosts().map(|(_, node)| node.name.as_str())
-    }
-
     /// The hint for a host that doesn't exist.
     pub fn host_hint(&self, name: &str) -> String {
-        if let Some(near) = nearest(name, self.host_names()) {
-            return format!("did you mean `{near}`?");
-        }
-        let (first, last) = (self.host_names().next(), self.host_names().next_back());
-        format!("the hosts are `{}` to `{}`", first.unwrap_or_default(), last.unwrap_or_default())
+        host_hint(&self.topology, name)
+    }
+}
+
+/// The hint for a host that doesn't exist in a network.
+pub fn host_hint(topology: &Topology, name: &str) -> String {
+    let names = || topology.hosts().map(|(_, node)| node.name.as_str());
+    if let Some(near) = nearest(name, names()) {
+        return format!("did you mean `{near}`?");
+    }
+    match (names().next(), names().next_back()) {
+        (Some(first), Some(last)) if first == last => format!("the only host is `{first}`"),
+        (Some(first), Some(last)) => format!("the hosts are `{first}` to `{last}`"),
+        _ => "there are no hosts".to_owned(),
     }
 }
 

@@ -63,6 +63,7 @@ pub use cluster::LoadSetting;
 pub use controllers::ControllersSetting;
 pub use document::NetworkSetting;
 pub use error::{Error, Problem};
+pub use graph::host_hint;
 pub use links::LinkSetting;
 pub use locate::problem_at;
 pub use metric::{Metric, Unit};

@@ -8,7 +8,7 @@ use crate::document::NamePair;
 use crate::error::Problems;
 use crate::parameters::{Plain, parameters, plain};
 use crate::quantity::{Bytes, Length, Rate, Whole};
-use crate::read::{Fields, Read, section};
+use crate::read::{Fields, Read, section, shown};
 use crate::source::At;
 use crate::topologies::Specs;
 use crate::tree::{Node, Value};
@@ -175,11 +175,29 @@ pub(crate) enum Links {
 
 impl Read for Links {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        match node.value {
-            Value::List(_) => Vec::read(node, problems).map(Self::List),
+        match &node.value {
+            Value::List(items) => Some(Self::List(items.iter().filter_map(|item| link(item, problems)).collect())),
             _ => LinkClasses::read(node, problems).map(|classes| Self::Classes(Box::new(classes))),
         }
     }
+}
+
+/// One link of a list. Two names alone are what one writes first.
+fn link(node: &Node, problems: &mut Problems<'_>) -> Option<At<LinkEntry>> {
+    let names = match &node.value {
+        Value::List(items) => items.as_slice(),
+        _ => &[],
+    };
+    let [Node { value: Value::Scalar(a), .. }, Node { value: Value::Scalar(b), .. }] = names else {
+        return At::read(node, problems);
+    };
+    problems.add(
+        node.place,
+        "a link is a map, found a list of 2",
+        "found a list of 2",
+        format!("write `- between: [{}, {}]`", shown(a), shown(b)),
+    );
+    None
 }
 
 /// What a link does that is written as `own` where `defaults` hold.
@@ -190,21 +208,21 @@ pub(crate) fn merged(own: &LinkText, defaults: Option<&LinkText>) -> LinkSpec {
     }
 }
 
-/// Notes what is written in vain for a link on which nothing takes time.
-pub(crate) fn note_idle(own: &LinkText, spec: LinkSpec, problems: &mut Problems<'_>) {
-    if spec.rate_bps.is_none() {
+/// Notes what is written in vain for a link on which nothing takes time. `sound`: all that is written about it could be read, its rate among it.
+pub(crate) fn note_idle(own: &LinkText, spec: LinkSpec, sound: bool, problems: &mut Problems<'_>) {
+    if sound && spec.rate_bps.is_none() {
         own.note_idle(problems);
     }
 }
 
-/// The links of a topology.
-pub(crate) fn classes(classes: &LinkClasses, problems: &mut Problems<'_>) -> Specs {
+/// The links of a topology; `sound`: all of it could be read.
+pub(crate) fn classes(classes: &LinkClasses, sound: bool, problems: &mut Problems<'_>) -> Specs {
     let all = &classes.all;
     let mut class = |own: Option<&At<LinkText>>| match own {
         None => all.spec(),
         Some(At { value: own, .. }) => {
             let spec = merged(own, Some(all));
-            note_idle(own, spec, problems);
+            note_idle(own, spec, sound, problems);
             spec
         }
     };
@@ -214,7 +232,7 @@ pub(crate) fn classes(classes: &LinkClasses, problems: &mut Problems<'_>) -> Spe
         switches_place: classes.switches.as_ref().map(|text| text.place),
     };
     if specs.hosts.rate_bps.is_none() && specs.switches.rate_bps.is_none() {
-        note_idle(all, specs.hosts, problems);
+        note_idle(all, specs.hosts, sound, problems);
     }
     specs
 }

@@ -161,6 +161,10 @@ impl<const MIN: u64, const MAX: u64> Read for Bytes<MIN, MAX> {
         let size = quantity(node, read, "a size like `1448B` or `9KiB`", "B, kB, KiB", problems)?;
         in_range(size, MIN, MAX, " B", node, problems).then_some(Self(size as u32))
     }
+
+    fn label(written: String) -> String {
+        if written.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') { written + "B" } else { written }
+    }
 }
 
 impl<const MIN: u64, const MAX: u64> Plain for Bytes<MIN, MAX> {

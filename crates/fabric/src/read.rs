@@ -13,6 +13,11 @@ use crate::tree::{Entry, Node, Value};
 /// A type that a value of the file can be read as. `None`: it can't, and that has been noted.
 pub(crate) trait Read: Sized {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self>;
+
+    /// How reports show a value that is written so: numbers that are of a unit without having it get it.
+    fn label(written: String) -> String {
+        written
+    }
 }
 
 /// A field of a section: a required one, or an `Option`.
@@ -103,6 +108,8 @@ pub(crate) fn value_of<'a>(entry: &'a Entry, problems: &mut Problems<'_>) -> Opt
 fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
     if entry.key.ends_with(')') {
         "a value with a comma needs quotes between braces: \"staggered(0.5, 0.3)\"".to_owned()
+    } else if let Some(axis) = known.iter().find(|key| key.split_once('.').is_some_and(|(_, key)| key == entry.key)) {
+        format!("did you mean `{axis}`?")
     } else {
         did_you_mean(&entry.key, known)
     }
@@ -239,7 +246,7 @@ pub(crate) struct Written<T> {
 impl<T: Read> Read for Written<T> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let value = T::read(node, problems)?;
-        Some(Self { value, text: written(node), place: node.place })
+        Some(Self { value, text: T::label(written(node)), place: node.place })
     }
 }
 

@@ -14,9 +14,9 @@ use crate::links::LinkAxis;
 use crate::names::one_of;
 use crate::parameters::Values;
 use crate::read::{Fields, Read, shown, value_of};
-use crate::source::Place;
+use crate::source::{Place, Source};
 use crate::traffic::TrafficAxis;
-use crate::tree::Node;
+use crate::tree::{Node, Value};
 use crate::{Axis, Setting};
 
 /// The most cases of one experiment.
@@ -137,6 +137,17 @@ impl JsonSchema for Vary {
             "description": "What changes from case to case.",
         })
     }
+}
+
+/// What `text` would set as a value of the axis `key`; `None` if it can't be one.
+pub(crate) fn setting(key: &str, text: &str, context: &Context<'_>) -> Option<Setting> {
+    // What is wrong with it is not wanted: whoever asks says that it is not among the values.
+    let nothing = Source { name: String::new(), text: String::new() };
+    let mut unread = Problems::new(&nothing);
+    let item = Node { place: Place::default(), value: Value::Scalar(text.to_owned()) };
+    let list = Node { place: Place::default(), value: Value::List(vec![item]) };
+    let values = AxisText::read(key, &list, &mut unread)?.resolve(context, &mut unread)?;
+    values.settings.into_iter().next().map(|(_, setting)| setting)
 }
 
 impl Vary {

@@ -134,3 +134,30 @@ fn a_file_without_experiments_has_a_plan() {
     let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml"]);
     assert!(plan.contains("created 84 nodes and links"), "{plan}");
 }
+
+#[test]
+fn what_can_not_be_simulated_is_reported_with_its_line() {
+    let unshaped = SMALL.replace("links: { rate: 100Mbit, delay: 100us, queue: 50 }\n", "");
+    let desk = desk_with(&unshaped);
+    let (stdout, stderr) = desk.expect(0, &["check", "lab.fabric.yaml"]);
+    assert!(stdout.contains("4 hosts"), "{stdout}");
+    assert!(stderr.starts_with("lab.fabric.yaml:3: note: `heddle run --sim` will refuse this:"), "{stderr}");
+    assert!(
+        stderr.contains("only links without rate and delay") && stderr.contains("hint: give the links"),
+        "{stderr}"
+    );
+    let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim"]);
+    assert!(stderr.contains("lab.fabric.yaml:3") && stderr.contains("only links without rate and delay"), "{stderr}");
+    let (_, silent) = desk_with(SMALL).expect(0, &["check", "lab.fabric.yaml"]);
+    assert_eq!(silent, "");
+}
+
+#[test]
+fn a_capture_that_can_not_be_used_is_shown_at_its_line() {
+    let desk = desk_with(
+        "nodes:\n  h1: host\n  g: { kind: host, devices: ['pcap:no.pcap'] }\n  s1: switch\nlinks:\n  - between: [h1, s1]\n  - between: [g, s1]\n",
+    );
+    let (_, stderr) = desk.expect(2, &["check", "lab.fabric.yaml"]);
+    assert!(stderr.contains("lab.fabric.yaml:3:30") && stderr.contains("no.pcap: it can't be read"), "{stderr}");
+    assert!(stderr.contains("relative to the folder of the fabric file"), "{stderr}");
+}

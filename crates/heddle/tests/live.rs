@@ -342,3 +342,58 @@ experiments:
     let (table, _) = desk.expect(0, &["run", "full.fabric.yaml", "--quiet", "--live"]);
     assert!(table.contains("all 4 expectations are met"), "{table}");
 }
+
+#[test]
+fn who_names_no_host_or_no_network_sees_which_there_are() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    desk.write("pair.fabric.yaml", PAIR);
+    desk.expect(0, &["up", "pair.fabric.yaml"]);
+    let (_, stderr) = desk.expect(2, &["exec", "h33", "--", "true"]);
+    assert!(stderr.contains("`h33` is not a host") && stderr.contains("did you mean `h3`?"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["exec", "web", "--", "true"]);
+    assert!(stderr.contains("the hosts are `h1` to `h3`"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["exec", "s2", "--", "true"]);
+    assert!(stderr.contains("`s2` is a switch") && stderr.contains("`heddle exec h2 -- ..`"), "{stderr}");
+    let (flows, _) = desk.expect(0, &["show", "flows", "-o", "csv"]);
+    assert!(flows.starts_with("node,to,ports,packets\n"), "{flows}");
+    desk.expect(0, &["up", "pair.fabric.yaml", "--name", "other"]);
+    for (args, how) in [
+        (&["exec", "h1", "--", "true"][..], "heddle exec --name NAME"),
+        (&["show", "nodes"], "heddle show TOPIC NAME"),
+        (&["link", "down", "s1", "s2"], "heddle link --name NAME"),
+        (&["down"], "heddle down --all"),
+    ] {
+        let (_, stderr) = desk.expect(2, args);
+        assert!(stderr.contains("other, pair") && stderr.contains(how), "{stderr}");
+    }
+    desk.expect(0, &["down", "--all"]);
+}
+
+#[test]
+fn a_capture_that_is_played_no_further_is_shown_with_its_host() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    // A pcap file's header; a packet's header, which promises 60 bytes; and eight of them.
+    let words = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1, 0, 0, 60, 60, 0, 0];
+    std::fs::write(desk.path().join("in.pcap"), words.map(u32::to_le_bytes).concat()).expect("the file can be written");
+    desk.write(
+        "cut.fabric.yaml",
+        "nodes:\n  h1: host\n  g: { kind: host, devices: ['pcap:in.pcap'] }\n  s1: switch\nlinks:\n  - between: [h1, s1]\n  - between: [g, s1]\n",
+    );
+    desk.expect(0, &["up", "cut.fabric.yaml"]);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (counters, _) = desk.expect(0, &["show", "counters", "-o", "csv"]);
+        if counters.contains("in.pcap is played no further, after 0 packets: it is cut off") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{counters}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    desk.expect(0, &["down"]);
+}

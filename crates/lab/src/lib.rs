@@ -55,7 +55,7 @@ pub use measure::metric::{metric_name, metric_value};
 pub use measure::record::{BondRecord, FlowRecord, LinkRecord, OrderRecord, Record};
 pub use measure::statistics;
 pub use options::Options;
-pub use plan::{Plan, PlannedRun, plan};
+pub use plan::{Plan, PlannedRun, not_simulated, plan};
 pub use report::{REPORT, load, quantity};
 pub use results::{
     BondResult, CaseResult, Cell, Comparison, ExperimentResult, Network, NetworkLink, NetworkNode, Results, Verdict,

@@ -248,6 +248,9 @@ fn stand_still(
                 found.push((slot, number));
                 continue;
             }
+            if !standstill.is_possible(&case.overrides) {
+                continue;
+            }
             let reroutes = case.overrides.rerouting(fabric) == Rerouting::Follow && !traffic_of(case).faults.is_empty();
             let flow = (1..=experiment.repeat).find_map(|repeat| {
                 // A pattern without pairs is reported with the first run that it concerns.
@@ -267,6 +270,15 @@ fn stand_still(
         return Err(refused);
     }
     Ok(found)
+}
+
+/// Why `run --sim` refuses experiments of this file: an error for each of which a case can't be simulated.
+pub fn not_simulated(fabric: &Fabric) -> Vec<Error> {
+    let refused = |index: usize| {
+        let cases = [(index, fabric.experiments[index].cases())];
+        stand_still(fabric, &cases, fabric.seed, &[DriverKind::Sim]).err()
+    };
+    (0..fabric.experiments.len()).filter_map(refused).collect()
 }
 
 fn choose(fabric: &Fabric, only: &[String]) -> Result<Vec<usize>, Error> {

@@ -433,7 +433,7 @@ mod tests {
                 rate_bps: Some(rate),
                 delay: Span::ZERO,
                 queue_packets: Some(9),
-                overhead_bytes: 0,
+                ..LinkSpec::UNSHAPED
             });
             let mut idle = Time::ZERO;
             for bytes in [1_040, 40, 40, 1_500, 1, 0] {
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn a_shorter_delay_lets_no_packet_overtake() {
         for rate_bps in [None, Some(1_000_000_000)] {
-            let far = LinkSpec { rate_bps, delay: Span::from_ms(10), queue_packets: Some(9), overhead_bytes: 0 };
+            let far = LinkSpec { rate_bps, delay: Span::from_ms(10), queue_packets: Some(9), ..LinkSpec::UNSHAPED };
             let mut link = Link::new(far);
             let before = arrival(link.offer(Time::ZERO, 1_000));
             let now = Time::from_ns(1_000_000);
@@ -480,8 +480,12 @@ mod tests {
 
     #[test]
     fn what_waits_goes_on_at_the_new_rate() {
-        let slow =
-            LinkSpec { rate_bps: Some(10_000), delay: Span::from_us(50), queue_packets: Some(100), overhead_bytes: 0 };
+        let slow = LinkSpec {
+            rate_bps: Some(10_000),
+            delay: Span::from_us(50),
+            queue_packets: Some(100),
+            ..LinkSpec::UNSHAPED
+        };
         let mut link = Link::new(slow);
         // 1.2 s each: the last one would come after two minutes.
         let promised: Vec<_> = (0..100).map(|_| arrival(link.offer(Time::ZERO, 1_500))).collect();
@@ -508,7 +512,7 @@ mod tests {
             rate_bps: rates[n % 5],
             delay: delays[n % 4],
             queue_packets: Some(50),
-            overhead_bytes: 0,
+            ..LinkSpec::UNSHAPED
         };
         let mut link = Link::new(spec(0));
         let mut promised: Vec<Time> = Vec::new();

@@ -92,6 +92,18 @@ pub enum Error {
         host: String,
         /// The name of the network.
         instance: String,
+        /// Which host may be meant.
+        hint: String,
+    },
+    /// A switch is no host.
+    #[error("`{switch}` is a switch of the network `{instance}`: programs run in hosts only")]
+    IsSwitch {
+        /// The name that was given.
+        switch: String,
+        /// The name of the network.
+        instance: String,
+        /// A host of the network: beside the switch, if one is.
+        host: String,
     },
     /// A device of the machine can't be used as the end of a link.
     #[error("the device `{device}` of host `{host}` can't be opened: {source}")]
@@ -214,6 +226,12 @@ impl Error {
             Self::Device { source, .. } => device_hint(source),
             Self::Capture { source, .. } => source.hint(),
             Self::ExternalHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
+            Self::NoSuchHost { hint, .. } => return Some(hint.clone()),
+            Self::IsSwitch { host, .. } => {
+                return Some(format!(
+                    "`heddle exec {host} -- ..` runs it in a host; `heddle show flows` and `heddle show counters` show what a switch does"
+                ));
+            }
             Self::NoSuchLink(error) => return Some(error.hint()),
             Self::NothingRuns => "give it some with `heddle up FILE`",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",

@@ -365,7 +365,24 @@ impl Network {
             return Err(Error::ExternalHost { host: name.to_owned(), devices });
         }
         let found = self.hosts.iter().find(|host| host.spec().name == name);
-        found.ok_or_else(|| Error::NoSuchHost { host: name.to_owned(), instance: self.instance.clone() })
+        found.ok_or_else(|| self.not_a_host(name))
+    }
+
+    /// Why there is no host of this name, and which there are.
+    fn not_a_host(&self, name: &str) -> Error {
+        let instance = self.instance.clone();
+        let Some(topology) = self.fabric().map(|fabric| &fabric.topology) else {
+            return Error::NoSuchHost {
+                host: name.to_owned(),
+                instance,
+                hint: "`heddle up FILE` gives it hosts".to_owned(),
+            };
+        };
+        let Some((switch, _)) = topology.switches().find(|(_, node)| node.name == name) else {
+            return Error::NoSuchHost { host: name.to_owned(), instance, hint: fabric::host_hint(topology, name) };
+        };
+        let beside = topology.peers(switch).find(|peer| topology.is_host(*peer)).unwrap_or(NodeId(0));
+        Error::IsSwitch { switch: name.to_owned(), instance, host: topology.nodes[beside].name.clone() }
     }
 
     /// What its hosts see as `/etc/hosts`.

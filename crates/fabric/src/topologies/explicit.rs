@@ -50,7 +50,7 @@ pub(crate) fn explicit(
     for link in links {
         let ends = ends(&link.value, &ids, &topology, problems);
         let spec = merged(&link.value.own, defaults.map(|d| &d.value));
-        note_idle(&link.value.own, spec, problems);
+        note_idle(&link.value.own, spec, link.sound && defaults.is_none_or(|defaults| defaults.sound), problems);
         match ends {
             Some((a, b)) => _ = topology.connect(a, b, spec),
             None => whole = false,

@@ -7,7 +7,7 @@ use fabric::Fabric;
 use miette::{Report, miette};
 use serde_json::json;
 
-use super::{explain_of, file};
+use super::{explain_of, file, located};
 use crate::cli::{FileArg, Format, New, Plan, Topology};
 use crate::output::{Rows, print_json, put};
 
@@ -43,6 +43,14 @@ pub fn new(args: &New) -> Result<(), Report> {
 pub fn check(args: &FileArg, format: Format) -> Result<(), Report> {
     let (source, fabric) = file::read(&args.file)?;
     live::check_captures(&fabric, &live::folder_of(&source)).map_err(|error| explain_of(&source, error))?;
+    // Not mistakes: others run live.
+    for error in lab::not_simulated(&fabric) {
+        let hint = error.hint();
+        let found = located(&source, &error.place_in_file(), &error.to_string(), hint.clone());
+        let line = found.as_ref().and_then(|error| error.problems().first()).map_or(1, |problem| problem.line);
+        let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        eprintln!("{}:{line}: note: `heddle run --sim` will refuse this: {error}{hint}", source.name);
+    }
     match format {
         Format::Table => put(&format!("{}: {}\n", source.name, summary(&fabric))),
         Format::Json => print_json(&fabric),

@@ -91,7 +91,11 @@ pub fn definition(instance: &Instance) -> Result<Fabric, Report> {
 
 /// Stops one network, or all.
 pub fn down(args: &Down) -> Result<(), Report> {
-    let names = if args.all { Instance::list().map_err(explain)? } else { vec![running(args.name.as_deref())?] };
+    let names = if args.all {
+        Instance::list().map_err(explain)?
+    } else {
+        vec![running(args.name.as_deref(), "`heddle down NAME`, or `heddle down --all`")?]
+    };
     for name in names {
         connect(&name)?.down().map_err(explain)?;
         put(&format!("{name} is down\n"))?;
@@ -101,7 +105,7 @@ pub fn down(args: &Down) -> Result<(), Report> {
 
 /// Becomes a program in a host.
 pub fn exec(args: &Exec) -> Result<(), Report> {
-    let instance = connect(&running(args.name.as_deref())?)?;
+    let instance = connect(&running(args.name.as_deref(), "`heddle exec --name NAME HOST -- COMMAND`")?)?;
     let mut command = instance.command(&args.host, &args.command[0], &args.command[1..]).map_err(explain)?;
     let error = command.exec();
     eprintln!("{:?}", miette!("cannot run {} in {}: {error}", args.command[0], args.host));
@@ -137,8 +141,8 @@ pub fn connect(name: &str) -> Result<Instance, Report> {
     instance.ok_or_else(|| explain(live::Error::NotRunning(name.to_owned())))
 }
 
-/// The network that is meant when the command line may leave it out.
-pub fn running(name: Option<&str>) -> Result<String, Report> {
+/// The network that is meant when the command line may leave it out; `how` it is named there.
+pub fn running(name: Option<&str>, how: &str) -> Result<String, Report> {
     if let Some(name) = name {
         return Ok(name.to_owned());
     }
@@ -146,6 +150,6 @@ pub fn running(name: Option<&str>) -> Result<String, Report> {
     match names.len() {
         0 => Err(miette!(help = "heddle up FILE starts one", "no network is running")),
         1 => Ok(names.remove(0)),
-        _ => Err(miette!(help = "say which one", "several networks are running: {}", names.join(", "))),
+        _ => Err(miette!(help = format!("say which one: {how}"), "several networks are running: {}", names.join(", "))),
     }
 }

@@ -18,7 +18,7 @@ use crate::output::{Rows, put};
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     let rows = match &args.from {
         Some(path) if Path::new(path).is_file() => of_file(&file::read(Path::new(path))?.1, args.topic, path)?,
-        name => of_instance(&connect(&running(name.as_deref())?)?, args.topic)?,
+        name => of_instance(&connect(&running(name.as_deref(), "`heddle show TOPIC NAME`")?)?, args.topic)?,
     };
     put(&rows.render(format))
 }
@@ -52,7 +52,7 @@ fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
     let routes = Routes::without(&fabric.topology, &down.collect::<Vec<_>>());
     let counted: BTreeMap<(&str, &str), u64> =
         counters.forwarded.iter().map(|entry| ((&*entry.switch, &*entry.host), entry.packets)).collect();
-    let mut rows = Rows::new(&["switch", "to", "ports", "packets"]);
+    let mut rows = Rows::new(&["node", "to", "ports", "packets"]);
     let switches = fabric.topology.switches().map(|(id, _)| id).chain(fabric.topology.multi_homed());
     for id in switches {
         let switch = &fabric.topology.nodes[id];

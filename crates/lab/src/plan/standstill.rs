@@ -22,6 +22,11 @@ impl<'a> Standstill<'a> {
         Self { fabric, routes: OnceCell::new() }
     }
 
+    /// Whether there is a link without rate and delay at all.
+    pub fn is_possible(&self, overrides: &Overrides) -> bool {
+        self.fabric.topology.links.iter().any(|link| takes_no_time(&link.spec, overrides))
+    }
+
     /// The first of `pairs` between which packets and ACKs can take no time, with the fabric changed by `overrides`. `by_any_way`: links
     /// fail, and routes follow them.
     pub fn find(
@@ -30,7 +35,7 @@ impl<'a> Standstill<'a> {
         pairs: &[(NodeId, NodeId)],
         by_any_way: bool,
     ) -> Option<(NodeId, NodeId)> {
-        if !self.fabric.topology.links.iter().any(|link| takes_no_time(&link.spec, overrides)) {
+        if !self.is_possible(overrides) {
             return None;
         }
         if by_any_way {

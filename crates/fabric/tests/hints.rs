@@ -1,0 +1,111 @@
+//! What newcomers write first, and what they are told: hints that lead to the right key, and nothing that misleads.
+
+use fabric::{Fabric, Problem, Source, parse};
+
+fn source(text: &str) -> Source {
+    Source { name: "net.fabric.yaml".to_owned(), text: text.to_owned() }
+}
+
+fn read(text: &str) -> Fabric {
+    parse(&source(text)).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
+}
+
+fn error(text: &str) -> (String, Vec<Problem>) {
+    let error = parse(&source(text)).expect_err("the file is wrong");
+    (error.to_string(), error.problems().to_vec())
+}
+
+const LEAF_SPINE: &str =
+    "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }\nlinks: { rate: 1Gbit, delay: 1us }\n";
+
+/// Two hosts at a switch, with these links.
+fn pair(links: &str) -> String {
+    format!("nodes: {{ h1: host, h2: host, s1: switch }}\n{links}")
+}
+
+#[test]
+fn a_link_of_two_names_is_shown_with_its_key() {
+    let (_, problems) = error(&pair("links:\n  - [h1, s1]\n  - between: [h2, s1]\n"));
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert_eq!((problem.line, problem.hint.as_str()), (3, "write `- between: [h1, s1]`"));
+    let (_, three) = error(&pair("links:\n  - [h1, s1, h2]\n"));
+    assert!(three[0].message.contains("found a list of 3"), "{three:?}");
+}
+
+#[test]
+fn a_key_of_links_that_is_varied_is_an_axis_of_links() {
+    let vary = |key: &str| {
+        let experiment =
+            format!("experiments:\n  a:\n    traffic: {{ pattern: random }}\n    vary: {{ {key}: [1, 2] }}\n");
+        error(&[LEAF_SPINE, &experiment].concat()).1
+    };
+    for key in ["overhead", "rate", "queue"] {
+        assert_eq!(vary(key)[0].hint, format!("did you mean `links.{key}`?"));
+    }
+    assert!(!vary("speed")[0].hint.contains("links.speed"));
+}
+
+#[test]
+fn a_rate_that_can_not_be_read_is_all_that_is_wrong_with_a_queue() {
+    for text in [
+        pair("links:\n  - { between: [h1, s1], rate: 1Gbqs, queue: 10 }\n  - { between: [h2, s1] }\n"),
+        pair("link-defaults: { rate: 1Gbqs, queue: 10 }\nlinks:\n  - between: [h1, s1]\n  - between: [h2, s1]\n"),
+        pair("link-defaults: { rate: 1Gbqs }\nlinks:\n  - { between: [h1, s1], queue: 10 }\n  - between: [h2, s1]\n"),
+        LEAF_SPINE.replace("rate: 1Gbit,", "rate: 1Gbqs, queue: 10,"),
+        LEAF_SPINE.replace("rate: 1Gbit, delay: 1us", "hosts: { rate: 1Gbqs, queue: 10 }"),
+    ] {
+        let (_, problems) = error(&text);
+        assert_eq!(problems.len(), 1, "{text}{problems:?}");
+        assert!(problems[0].message.contains("Gbqs"), "{problems:?}");
+    }
+    let (_, in_vain) = error(&LEAF_SPINE.replace("rate: 1Gbit,", "queue: 10,"));
+    assert!(in_vain[0].message.contains("a queue without a rate"), "{in_vain:?}");
+}
+
+#[test]
+fn who_has_checks_left_hears_of_it() {
+    let waits = "; some checks have to wait until that is mended";
+    let experiment = "experiments:\n  a:\n    traffic: { pattern: random }\n    expect: { drops: NONE }\n";
+    let (claim, _) = error(&[LEAF_SPINE, experiment].concat());
+    assert_eq!(claim, "net.fabric.yaml has a problem");
+    // A link that can't be laid out keeps all else from being looked at.
+    let (link, problems) = error(&[&LEAF_SPINE.replace("hosts-per-leaf", "hosts-per-leave"), experiment].concat());
+    assert!(link.ends_with(waits), "{link}");
+    assert!(problems.iter().all(|problem| problem.line == 1), "{problems:?}");
+    let (axis, _) =
+        error(&[LEAF_SPINE, &experiment.replace("expect", "vary: { spread: [fast] }\n    expect")].concat());
+    assert!(axis.ends_with(waits), "{axis}");
+    let (controllers, _) = error(&[LEAF_SPINE, "controllers: { nodes: many }\n", experiment].concat());
+    assert!(controllers.ends_with(waits), "{controllers}");
+    let (alone, _) = error("controllers: { nodes: many }\n");
+    assert_eq!(alone, "net.fabric.yaml has a problem");
+}
+
+#[test]
+fn sizes_have_their_unit_and_claims_name_values_as_anybody_writes_them() {
+    let experiment = |vary: &str, only: &str| {
+        format!(
+            "{LEAF_SPINE}experiments:\n  a:\n    traffic: {{ pattern: random }}\n    vary: {{ {vary} }}\n    \
+             expect: {{ drops: {{ where: {{ {only} }}, is: <= 0 }} }}\n"
+        )
+    };
+    let only = |vary: &str, only: &str| read(&experiment(vary, only)).experiments[0].expect[0].only.clone();
+    let labels = |vary: &str| -> Vec<String> {
+        let fabric = read(&experiment(vary, ""));
+        fabric.experiments[0].vary[0].values.iter().map(|(text, _)| text.clone()).collect()
+    };
+    assert_eq!(labels("links.overhead: [0, 24, 38B]"), ["0B", "24B", "38B"]);
+    assert_eq!(labels("links.queue: [10, 1000]"), ["10", "1000"], "packets");
+    let found = |axis: &str, value: &str| vec![(axis.to_owned(), value.to_owned())];
+    for written in ["24", "24B", "'24 B'"] {
+        let claim = format!("links.overhead: {written}");
+        let label = only("links.overhead: [0, 24B]", &claim);
+        assert_eq!(label, found("links.overhead", "24B"), "{written}");
+    }
+    assert_eq!(only("links.delay: [50us, 1ms]", "links.delay: 0.05ms"), found("links.delay", "50us"));
+    assert_eq!(only("spread: [single, ecmp]", "spread: ecmp"), found("spread", "ecmp"));
+    let (_, problems) = error(&experiment("links.overhead: [0, 24B]", "links.overhead: 25"));
+    assert_eq!(problems[0].hint, "write `0B` or `24B`, as under `vary`");
+    let (_, problems) = error(&experiment("links.overhead: [0, 24B]", "links.overhead: many"));
+    assert!(problems.len() == 1 && problems[0].message.contains("never is `many`"), "{problems:?}");
+}
