@@ -1,4 +1,4 @@
-//! What tells the cases of an experiment apart.
+//! What distinguishes the cases of an experiment.
 
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;

@@ -1,11 +1,11 @@
 //! Live runs: real traffic between real hosts, over one network that ends with this process.
 
+mod convergence;
 mod datagrams;
 mod faults;
 mod flow;
 pub mod iperf;
 mod runs;
-mod settling;
 mod traffic;
 pub(crate) mod tuning;
 

@@ -182,7 +182,7 @@ fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
 }
 
 /// The cases that are only simulated. They are left out, and refused if something is expected that
-/// only a live run can tell, or if nothing else is left to run.
+/// only a live run can know, or if nothing else is left to run.
 fn only_simulated(
     fabric: &Fabric,
     cases: &[(usize, Vec<Case>)],
@@ -221,7 +221,7 @@ fn labels_of(case: &Case) -> Labels {
 
 /// The cases that cannot be simulated: those in which simulated time would stand still, and what the simulated controllers
 /// are not put through. They are left out if they run live as well, and refused if something is expected that only a
-/// simulated run can tell. Were they to be simulated only, the former are refused; the latter if nothing else is left to run.
+/// simulated run can know. Were they to be simulated only, the former are refused; the latter if nothing else is left to run.
 fn stand_still(
     fabric: &Fabric,
     cases: &[(usize, Vec<Case>)],
@@ -315,7 +315,7 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
     Ok(PlannedRun { experiment: name, labels, repeat, driver: DriverKind::Sim, seed, flows, seconds, at: (0, 0) })
 }
 
-/// Only the pattern tells cases apart here: whatever else varies is compared under the same chance.
+/// Only the pattern distinguishes cases here: whatever else varies is compared under the same seed.
 fn run_seed(seed: u64, experiment: &Experiment, labels: &Labels, repeat: u32) -> u64 {
     let mut state = mix(seed ^ mix(fnv1a(experiment.name.as_bytes())));
     for axis in &experiment.vary {

@@ -42,7 +42,7 @@ fn run() -> Results {
 }
 
 #[test]
-fn order_on_arrival_gives_tcp_both_links_and_is_told_with_its_cost() {
+fn resequencing_gives_tcp_both_links_and_is_reported_with_its_cost() {
     let results = run();
     assert!(results.passed(), "{}", results.table_within(140));
     let tcp = &results.experiments[0];

@@ -8,19 +8,18 @@
 //! chosen, or has been refused. What is open of one party leaves room for all others.
 //!
 //! The event loop never waits: what finds no room in the queue is counted, and where every line is required, requests are
-//! refused while there is none. Lines are written as they come and synced to the disk within [`SYNC_EVERY`]; a crash of the
+//! refused while there is none. Lines are written as they come and synced to the disk within [`writer::SYNC_EVERY`]; a crash of the
 //! machine may cost the lines of the last second, a crash of the process none that were written.
 
 mod line;
+mod options;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use machine::ServerId;
 use store::protocol::{Answer, Error as Refusal, Request};
@@ -29,6 +28,8 @@ use tree::Location;
 
 use super::Error;
 use line::Event;
+pub use options::AuditOptions;
+use writer::Shared;
 
 /// Lines that wait for the disk; where every line is required, those of what was open by then come on top.
 const QUEUE_LINES: usize = 8_192;
@@ -42,36 +43,6 @@ const OPEN_BYTES: usize = 64 << 20;
 
 /// A client that finds no room is asked to come back after this time.
 const RETRY_AFTER_MS: u32 = 100;
-
-/// What was written is synced within this.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
-
-/// How an audit log is kept.
-#[derive(Clone, Debug)]
-pub struct AuditOptions {
-    /// The file that the audit log is written to.
-    pub file: PathBuf,
-    /// Whether reads, lists and watches are noted as well. Those that were denied always are.
-    pub reads: bool,
-    /// Whether requests are refused while they cannot be noted.
-    pub is_required: bool,
-    /// Bytes of a file, after which another is begun.
-    pub file_bytes: u64,
-    /// Full files that are kept.
-    pub keep: u32,
-}
-
-/// What the event loop and the thread share.
-#[derive(Debug, Default)]
-struct Shared {
-    queued_bytes: AtomicUsize,
-    queued_lines: AtomicUsize,
-    /// Lines that are in no file.
-    lost: AtomicU64,
-    written: AtomicU64,
-    /// The file cannot be written now.
-    is_failing: AtomicBool,
-}
 
 /// Figures for `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mio::Waker;
-use store::alarm::Alarms;
-use store::status::{Latencies, ReadyCheck, RefusalCount, Status, StoppedReplica, Unready};
+use store::status::{ReadyCheck, Unready};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use super::keepalive::notice_vanished;
+use super::view::View;
 use super::{Error, Tls, metrics};
 
 /// A server that does not answer its own HTTP thread within this is not well.
@@ -36,49 +36,6 @@ impl Question {
     pub fn answer(self, view: View) {
         // Whoever asked may have gone.
         let _ = self.0.send(view);
-    }
-}
-
-/// How a server is.
-pub(super) struct View {
-    pub status: Status,
-    /// What keeps it from serving, as the server itself knows.
-    pub unready: Vec<Unready>,
-    /// Replicas that have stopped.
-    pub stopped: Vec<StoppedReplica>,
-    /// The disk does not take writes now, and why.
-    pub disk_trouble: Option<String>,
-    pub disk: store::status::DiskStatus,
-    pub alarms: Alarms,
-    pub dropped_envelopes: u64,
-    /// Connections that were closed since too many held parts of messages.
-    pub unfinished_frames: u64,
-    pub memory: store::budget::Usage,
-    pub connections: usize,
-    /// Of the audit log, if there is one.
-    pub audit: Option<super::audit::Figures>,
-    /// Connections that had to go for another one before they had said who they are.
-    pub displaced: u64,
-    /// Refusals by host and client, and how many there is no counter for.
-    pub refusals: Vec<RefusalCount>,
-    pub other_refusals: u64,
-    /// How long writes to the log took.
-    pub log_writes: Latencies,
-    /// The version of the protocol that all servers speak.
-    pub protocol: u32,
-    /// Refusals of peers and joiners, by reason.
-    pub refused: Vec<(&'static str, u64)>,
-}
-
-impl View {
-    /// What keeps it from serving: what the driver knows of the disk as well.
-    pub fn failed_checks(&self) -> Vec<Unready> {
-        let mut failed = self.unready.clone();
-        let knows_disk = failed.iter().any(|unready| unready.check == ReadyCheck::Disk);
-        if let Some(reason) = self.disk_trouble.clone().filter(|_| !knows_disk) {
-            failed.push(Unready { check: ReadyCheck::Disk, reason });
-        }
-        failed
     }
 }
 

@@ -59,6 +59,7 @@ mod stream;
 pub mod subject;
 mod tls;
 mod token;
+mod view;
 
 pub use audit::AuditOptions;
 pub use client::{Call, Client, Watch};

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use placement::ShardId;
 use store::status::{Counters, DiskStatus, Latencies, RaftRole, Refused, Status};
 
-use super::http::View;
+use super::view::View;
 
 /// Gathers metrics; each family has its HELP and TYPE once, before its samples.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use crate::headers::{Header, Headers, Upper};
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
-use crate::run::{BondOutcome, Scenario};
+use crate::{BondOutcome, Scenario};
 
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
 const FIRST_PORT: u16 = 32_768;

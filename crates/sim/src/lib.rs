@@ -16,7 +16,11 @@ mod headers;
 pub mod linearizability;
 mod medium;
 mod neighbours;
+mod outcome;
 mod pool;
 mod run;
+mod scenario;
 
-pub use run::{BondOutcome, FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario, run};
+pub use outcome::{BondOutcome, FlowOutcome, LinkOutcome, Outcome};
+pub use run::run;
+pub use scenario::{FlowSpec, Scenario};

@@ -57,7 +57,7 @@ fn a_tenth_of_the_seeds_has_production_sizes() {
     assert!((60..150).contains(&large.len()), "{}", large.len());
     for seed in large.into_iter().take(3) {
         let scenario = Scenario::drawn(seed);
-        assert_eq!(scenario.segment_bytes, wal::SEGMENT_BYTES);
+        assert_eq!(scenario.sizes.segment_bytes, wal::SEGMENT_BYTES);
         let report = run(seed, &scenario);
         assert!(report.is_good(), "{}", complain(&[report]));
         assert!(report.disk_bytes_max > 1 << 20, "{}", report.disk_bytes_max);

@@ -1,11 +1,11 @@
 //! All equal-cost shortest paths, as next-hop sets.
 //!
-//! Hosts that hang on the same switch are reached alike, so tables are kept per *attachment* (that switch), not per
-//! host: a fat-tree of k = 48 has 27,648 hosts but 1,152 attachments. A table entry is a 16-bit number of a next-hop
+//! Hosts that hang on the same switch are reached alike, so tables are kept per *edge switch* (that switch), not per
+//! host: a fat-tree of k = 48 has 27,648 hosts but 1,152 edge switches. A table entry is a 16-bit number of a next-hop
 //! set, and equal sets of a switch are stored once.
 //!
 //! Paths lead through switches, and through hosts that forward. A multi-homed host, one with several ports that are no bond, has next-hop sets as a
-//! switch has, whether it forwards or not, and is an attachment of its own: all of its ports lead to it.
+//! switch has, whether it forwards or not, and is an edge switch of its own: all of its ports lead to it.
 //!
 //! A bond counts as one next hop: of its members only the first one's port stands in a set. Further members come last at
 //! their nodes, so tables stay right when a case has another number of them. A bond carries as long as one member does.
@@ -23,7 +23,7 @@ use search::{Network, Search};
 use sets::Builder;
 use tree::Trees;
 
-/// Marks a pair without a path, in distances; and what is not there, among attachments and rows.
+/// Marks a pair without a path, in distances; and what is not there, among edge switches and rows.
 const NONE: u32 = u32::MAX;
 
 /// The node at which a multi-homed host hangs.
@@ -63,9 +63,9 @@ pub struct Routes {
     hosts: TiVec<NodeId, Attached>,
     /// Of each switch, and then of each multi-homed host, where its part of `ranges` lies.
     rows: Vec<Sets>,
-    /// How many attachments there are, and one more if a host is cut off: the length of a row of `table`.
-    attachments: u32,
-    /// Set number of each switch or multi-homed host (row) and attachment (column).
+    /// How many edge switches there are, and one more if a host is cut off: the length of a row of `table`.
+    edge_switches: u32,
+    /// Set number of each switch or multi-homed host (row) and edge switch (column).
     table: Vec<u16>,
     /// Where the ports of each set lie in `ports`.
     ranges: Vec<(u32, u32)>,
@@ -81,7 +81,7 @@ struct Attached {
     /// Of a host with one port: the node at the other end. Of a multi-homed host: [`NOWHERE`].
     at: NodeId,
     /// The column of that node, or its own; that of no node, if the host is cut off.
-    attachment: u32,
+    edge_switch: u32,
     /// Its place among the hosts of that node.
     rank: u32,
     /// The port of that node.
@@ -99,7 +99,7 @@ struct Attached {
 struct Sets {
     /// Where they start in `ranges`.
     first: u32,
-    /// How many there are towards other attachments.
+    /// How many there are towards other edge switches.
     count: u32,
     /// How many hosts hang here; each is a set of its own.
     hosts: u32,
@@ -108,7 +108,7 @@ struct Sets {
 impl Routes {
     /// Computes all equal-cost shortest paths of the whole network. Every link, and every bond, costs the same.
     ///
-    /// One breadth-first search per attachment. A fat-tree of k = 48 (27,648 hosts, 2,880 switches, 1,152 attachments)
+    /// One breadth-first search per edge switch. A fat-tree of k = 48 (27,648 hosts, 2,880 switches, 1,152 edge switches)
     /// takes 0.4 s and 8 MB, k = 64 takes 2 s and 24 MB (2 cores, both busy otherwise, 2026-11-21;
     /// `cargo run --release -p heddle-fabric --example routes -- 48`).
     pub fn compute(topology: &Topology) -> Self {
@@ -129,8 +129,8 @@ impl Routes {
         let usable = usable(topology, carries);
         let network = Network::of(topology, &usable);
         let (hosts, columns) = attach(topology, &usable, &network);
-        let attachments = columns.len() as u32;
-        let mut builder = Builder::new(network.rows(), attachments as usize);
+        let edge_switches = columns.len() as u32;
+        let mut builder = Builder::new(network.rows(), edge_switches as usize);
         let mut search = Search::new(network.rows());
         for (column, &to) in columns.iter().enumerate() {
             search.run(&network, to);
@@ -140,7 +140,7 @@ impl Routes {
         for row in hosts.iter().filter(|host| host.row == NONE).filter_map(|host| network.row(host.at)) {
             on_row[row as usize] += 1;
         }
-        Self { trees: Trees::new(topology, &usable, &network), ..builder.finish(hosts, &on_row, attachments) }
+        Self { trees: Trees::new(topology, &usable, &network), ..builder.finish(hosts, &on_row, edge_switches) }
     }
 
     /// The ports by which a switch passes on what is for everybody: those of a tree that spans all nodes that forward, so that nothing goes round in a
@@ -174,7 +174,7 @@ impl Routes {
             return &std::slice::from_ref(&host.port)[..usize::from(host.carries)];
         }
         let Some((row, sets)) = self.row(at) else { return self.next_hops_of_host(at, to) };
-        let set = self.table[row * self.attachments as usize + host.attachment as usize];
+        let set = self.table[row * self.edge_switches as usize + host.edge_switch as usize];
         let (from, to) = self.ranges[sets.first as usize + usize::from(set)];
         &self.ports[from as usize..to as usize]
     }
@@ -195,7 +195,7 @@ impl Routes {
         if host.at == at {
             return sets.count + host.rank;
         }
-        u32::from(self.table[row * self.attachments as usize + host.attachment as usize])
+        u32::from(self.table[row * self.edge_switches as usize + host.edge_switch as usize])
     }
 
     /// How many next-hop sets `at` has: one for a host with one port.
@@ -259,15 +259,15 @@ fn attach(
     let mut ranks = vec![0; network.rows()];
     let hosts = topology.hosts().map(|(id, host)| {
         if let Some(row) = network.row(id) {
-            let (attachment, port) = (column(row), PortId(0));
-            return Attached { at: NOWHERE, attachment, rank: 0, port, carries: true, leads_on: false, row };
+            let (edge_switch, port) = (column(row), PortId(0));
+            return Attached { at: NOWHERE, edge_switch, rank: 0, port, carries: true, leads_on: false, row };
         }
         let (link, side) = host.ports[PortId(0)];
         let LinkEnd { node: at, port } = topology.links[link].end(side.other());
         let (carries, leads_on) = (usable[link], topology.forwards(at));
-        let mut attached = Attached { at, attachment: NONE, rank: 0, port, carries, leads_on, row: NONE };
+        let mut attached = Attached { at, edge_switch: NONE, rank: 0, port, carries, leads_on, row: NONE };
         if let Some(row) = network.row(at) {
-            attached.attachment = column(row);
+            attached.edge_switch = column(row);
             let rank = &mut ranks[row as usize];
             attached.rank = *rank;
             *rank += 1;
@@ -278,10 +278,10 @@ fn attach(
     // All hosts that are cut off are reached alike, from wherever: not at all.
     let nowhere = columns.len() as u32;
     let is_reached = |host: &Attached| host.row != NONE || host.carries && host.leads_on;
-    for host in hosts.iter_mut().filter(|host| !is_reached(host) && host.attachment != NONE) {
-        host.attachment = nowhere;
+    for host in hosts.iter_mut().filter(|host| !is_reached(host) && host.edge_switch != NONE) {
+        host.edge_switch = nowhere;
     }
-    if hosts.iter().any(|host| host.attachment == nowhere) {
+    if hosts.iter().any(|host| host.edge_switch == nowhere) {
         columns.push(None);
     }
     (hosts, columns)

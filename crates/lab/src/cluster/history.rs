@@ -1,4 +1,4 @@
-//! Whether what clients were told holds together, and whether what was acknowledged is there.
+//! Whether what clients were answered holds together, and whether what was acknowledged is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct Judged {
     checked: u64,
 }
 
-type Told = Operation<Input, Output>;
+type Record = Operation<Input, Output>;
 
 /// Who reads after a run.
 pub(super) trait Reader {
@@ -67,8 +67,8 @@ impl Reader for LiveReader {
 /// Reads every entry that was written, as part of the history.
 pub(super) fn read_all(reader: &mut impl Reader, recorder: &mut Recorder) -> Result<(), String> {
     let Some(history) = recorder.history() else { return Ok(()) };
-    let written = |told: &&Told| matches!(told.input.action, Action::Write { .. });
-    let touched: BTreeSet<u32> = history.operations().iter().filter(written).map(|told| told.input.entry).collect();
+    let written = |record: &&Record| matches!(record.input.action, Action::Write { .. });
+    let touched: BTreeSet<u32> = history.operations().iter().filter(written).map(|record| record.input.entry).collect();
     if touched.is_empty() {
         return Ok(());
     }
@@ -95,11 +95,11 @@ pub(super) fn read_all(reader: &mut impl Reader, recorder: &mut Recorder) -> Res
 
 type Values = Vec<(tree::Path, u64, Vec<u8>)>;
 
-fn note(recorder: &mut Recorder, (asked, told): (Time, Time), entry: u32, leaves: &Values) {
+fn note(recorder: &mut Recorder, (asked, answered): (Time, Time), entry: u32, leaves: &Values) {
     let ticket = recorder.invoked(READER, asked, Input { entry, action: Action::List });
     // What no client wrote is no answer that the model knows: it stays unknown, and every write of it is lost.
     if let Some(output) = Cars::numbered(0).listed(entry, leaves) {
-        recorder.returned(ticket, told, output);
+        recorder.returned(ticket, answered, output);
     }
 }
 
@@ -159,7 +159,7 @@ fn judge(recorder: &Recorder) -> Judged {
         Verdict::Illegal(_) => (Some(false), Some(check.verdict.to_string())),
         Verdict::Unknown { .. } => (None, Some(check.verdict.to_string())),
     };
-    let wrote = operations.iter().any(|told| matches!(told.input.action, Action::Write { .. }));
+    let wrote = operations.iter().any(|record| matches!(record.input.action, Action::Write { .. }));
     Judged {
         lost_writes: wrote.then(|| lost_writes(operations)),
         linearizable: linearizable.filter(|_| !operations.is_empty()),
@@ -172,22 +172,27 @@ fn judge(recorder: &Recorder) -> Judged {
 ///
 /// A leaf may hold what any write left there that no acknowledged write has surely overwritten: one that was asked after
 /// the other was answered. Writes of unknown outcome may have come at any time.
-fn lost_writes(operations: &[Told]) -> u64 {
-    let mut entries: BTreeMap<u32, Vec<&Told>> = BTreeMap::new();
-    for told in operations {
-        entries.entry(told.input.entry).or_default().push(told);
+fn lost_writes(operations: &[Record]) -> u64 {
+    let mut entries: BTreeMap<u32, Vec<&Record>> = BTreeMap::new();
+    for record in operations {
+        entries.entry(record.input.entry).or_default().push(record);
     }
-    entries.values().flat_map(|told| [Leaf::A, Leaf::B].map(|leaf| is_lost(told, leaf))).filter(|lost| *lost).count()
-        as u64
+    entries
+        .values()
+        .flat_map(|records| [Leaf::A, Leaf::B].map(|leaf| is_lost(records, leaf)))
+        .filter(|lost| *lost)
+        .count() as u64
 }
 
-fn is_lost(operations: &[&Told], leaf: Leaf) -> bool {
+fn is_lost(operations: &[&Record], leaf: Leaf) -> bool {
     let writes: Vec<(Time, Option<Time>, Option<u64>)> =
-        operations.iter().filter_map(|told| effect(told, leaf)).collect();
+        operations.iter().filter_map(|record| effect(record, leaf)).collect();
     let acknowledged = writes.iter().filter(|(_, returned, _)| returned.is_some());
     let Some(last) = acknowledged.map(|(invoked, _, _)| *invoked).max() else { return false };
-    let read = operations.iter().rev().find(|told| told.client == READER);
-    let Some(Told { outcome: Outcome::Returned { output: Output::Leaves(a, b), .. }, .. }) = read else { return true };
+    let read = operations.iter().rev().find(|record| record.client == READER);
+    let Some(Record { outcome: Outcome::Returned { output: Output::Leaves(a, b), .. }, .. }) = read else {
+        return true;
+    };
     let held = if leaf == Leaf::A { a } else { b }.map(|tagged| tagged.value);
     let possible = |(_, returned, left): &(Time, Option<Time>, Option<u64>)| {
         returned.is_none_or(|returned| returned >= last) && *left == held
@@ -197,9 +202,9 @@ fn is_lost(operations: &[&Told], leaf: Leaf) -> bool {
 
 /// When a write was asked, when it was acknowledged if it was, and what it leaves in a leaf. Nothing if it leaves the leaf
 /// as it is.
-fn effect(told: &Told, leaf: Leaf) -> Option<(Time, Option<Time>, Option<u64>)> {
-    let Action::Write { change, .. } = told.input.action else { return None };
-    let returned = match told.outcome {
+fn effect(record: &Record, leaf: Leaf) -> Option<(Time, Option<Time>, Option<u64>)> {
+    let Action::Write { change, .. } = record.input.action else { return None };
+    let returned = match record.outcome {
         Outcome::Returned { at, output: Output::Written { .. } | Output::Seen { .. } } => Some(at),
         Outcome::Returned { .. } => return None,
         Outcome::Unknown => None,
@@ -211,7 +216,7 @@ fn effect(told: &Told, leaf: Leaf) -> Option<(Time, Option<Time>, Option<u64>)> 
         Change::PutBoth { a, b } => Some(if leaf == Leaf::A { a } else { b }),
         Change::Delete | Change::Remove => None,
     };
-    Some((told.invoked, returned, left))
+    Some((record.invoked, returned, left))
 }
 
 #[cfg(test)]
@@ -225,7 +230,7 @@ mod tests {
         Time::ZERO + Span::from_ms(ms)
     }
 
-    /// Asks at the first time, is told at the second: what was written and read, by one client.
+    /// Asks at the first time, is answered at the second: what was written and read, by one client.
     fn recorded(writes: &[(u64, Option<u64>, Change)], finally: Option<u64>) -> Recorder {
         let mut recorder = Recorder::new(&[]);
         for (i, (invoked, returned, change)) in writes.iter().enumerate() {

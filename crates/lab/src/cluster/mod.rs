@@ -134,7 +134,7 @@ fn ask(nodes: &mut Nodes, load: &ClusterLoad, duration: machine::Span) -> Result
         happened = faults.join().expect("the thread of faults does not panic")?;
         driven.map_err(|error| error.to_string())
     })?;
-    nodes.mend()?;
+    nodes.heal()?;
     drop(provider);
     let (mut recorder, used) = script.finish(clock.now());
     nodes.use_entries(used);

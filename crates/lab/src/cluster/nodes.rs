@@ -24,7 +24,7 @@ use workload::{Cars, Layout, container};
 
 use super::relay::Relay;
 
-/// A cluster has so long to do what it was told, besides some election timeouts.
+/// A cluster has so long to do what it was asked, besides some election timeouts.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at something that takes its time.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -317,7 +317,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Writes something below the containers of these modules, and waits until their shards are settled.
+    /// Writes something below the containers of these modules, and waits until their shards have converged.
     pub fn make_ready(&self, modules: &[&str]) -> Result<(), String> {
         let client = self.client(&self.running(), ClientConfig::default())?;
         for &module in modules {
@@ -326,14 +326,14 @@ impl Nodes {
             client.request(write, self.patience()).map_err(|error| format!("the first write: {error}"))?;
         }
         let paths: Vec<_> = modules.iter().map(|module| container(module).path).collect();
-        self.wait("shards have not settled", |nodes| {
+        self.wait("shards have not converged", |nodes| {
             let statuses: Vec<Status> = nodes.running().into_iter().map(|n| nodes.status(n)).collect::<Option<_>>()?;
-            let settled = paths.iter().all(|path| {
+            let have_converged = paths.iter().all(|path| {
                 let mut leaders = statuses.iter().map(|status| status.leaders.get(&status.map.route(path)));
                 let first = leaders.next().flatten();
                 first.is_some() && leaders.all(|leader| leader == first)
             });
-            (settled && statuses.iter().all(|status| status.map.moves().is_empty())).then_some(())
+            (have_converged && statuses.iter().all(|status| status.map.moves().is_empty())).then_some(())
         })
     }
 
@@ -410,7 +410,7 @@ impl Nodes {
     }
 
     /// Ends all that faults began: every node runs and hears the others.
-    pub fn mend(&mut self) -> Result<(), String> {
+    pub fn heal(&mut self) -> Result<(), String> {
         if let Some(relay) = &self.relay {
             relay.part(&[]);
         }
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_does_not_start_is_told_with_its_last_words() {
+    fn a_controller_that_does_not_start_is_reported_with_its_last_words() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("heddle");
         let mut file = File::options().create(true).write(true).truncate(true).mode(0o755).open(&program).unwrap();
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_told_to_do_without_pre_vote() {
+    fn a_controller_is_started_without_pre_vote() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("heddle");
         let mut file = File::options().create(true).write(true).truncate(true).mode(0o755).open(&program).unwrap();

@@ -1,4 +1,4 @@
-//! What clients asked for, when, and what they were told.
+//! What clients asked for, when, and what they were answered.
 
 use fabric::Operation;
 use machine::nanos::{Span, Time};
@@ -44,7 +44,7 @@ impl Recorder {
         (!self.is_cut).then(|| self.history.invoked(client, now, input))
     }
 
-    /// A client is told what came of it.
+    /// A client is answered.
     pub fn returned(&mut self, ticket: Option<Ticket>, now: Time, output: Output) {
         if let Some(ticket) = ticket {
             self.history.returned(ticket, now, output);

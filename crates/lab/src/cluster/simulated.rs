@@ -47,7 +47,7 @@ pub(crate) fn run(
         let record = leaders(&mut session, load)?;
         return Ok((record, session.now().since(Time::ZERO).as_secs_f64()));
     }
-    settle(&mut session, controllers)?;
+    wait_converged(&mut session, controllers)?;
     let first = session.running()[0];
     for module in [CARS, PEOPLE] {
         let change = tree::Change::Put { at: container(module), value: Cars::numbered(0).value(1) };
@@ -56,7 +56,7 @@ pub(crate) fn run(
             return Err(format!("the first write came to {answer:?}"));
         }
     }
-    settle(&mut session, controllers)?;
+    wait_converged(&mut session, controllers)?;
     let begun = session.now();
     let record = if load.is_election() {
         elections(&mut session, controllers, load)?
@@ -96,16 +96,16 @@ fn quality(delay: Option<MessageDelay>) -> Quality {
     }
 }
 
-fn settle(session: &mut Session, controllers: &Controllers) -> Result<(), String> {
+fn wait_converged(session: &mut Session, controllers: &Controllers) -> Result<(), String> {
     let timeout: Span = match controllers.election {
         ElectionTimeout::Fixed(timeout) => timeout,
         ElectionTimeout::Measured { max, .. } => max,
     }
     .into();
     let within = TIMEOUT + timeout * 6;
-    let settled =
-        session.wait(within, |session| session.is_settled() && session.leader(&container(CARS).path).is_some());
-    settled.then_some(()).ok_or_else(|| format!("the simulated cluster has not settled within {within}"))
+    let has_converged =
+        session.wait(within, |session| session.has_converged() && session.leader(&container(CARS).path).is_some());
+    has_converged.then_some(()).ok_or_else(|| format!("the simulated cluster has not converged within {within}"))
 }
 
 fn leader(session: &Session) -> Result<ServerId, String> {
@@ -124,7 +124,7 @@ fn ask(session: &mut Session, load: &ClusterLoad, duration: machine::Span) -> Re
     let mut script = Script::new(load, Mode::InTurn, targets.len(), 0, (begun, duration.into()));
     session.drive(load.clients as usize, &targets, &mut script)?;
     let (mut recorder, _) = script.finish(session.now());
-    history::read_all(&mut At { session, server: leader }, &mut recorder)?;
+    history::read_all(&mut OneServer { session, server: leader }, &mut recorder)?;
     Ok(history::conclude(&recorder))
 }
 
@@ -132,7 +132,7 @@ fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoa
     let mut recorder = Recorder::new(&[Operation::Election]);
     let mut happened = Vec::new();
     for number in 0..u64::from(load.requests) {
-        settle(session, controllers)?;
+        wait_converged(session, controllers)?;
         let leader = leader(session)?;
         let servers = session.running();
         let victim = match load.victim {
@@ -151,9 +151,9 @@ fn elections(session: &mut Session, controllers: &Controllers, load: &ClusterLoa
         happened.push(format!("{:.2} s: n{victim} killed", killed.since(Time::ZERO).as_secs_f64()));
         session.start(victim);
     }
-    settle(session, controllers)?;
+    wait_converged(session, controllers)?;
     let server = leader(session)?;
-    history::read_all(&mut At { session, server }, &mut recorder)?;
+    history::read_all(&mut OneServer { session, server }, &mut recorder)?;
     Ok(ClusterRecord { faults: happened, ..history::conclude(&recorder) })
 }
 
@@ -202,12 +202,12 @@ fn write(session: &mut Session, recorder: &mut Recorder, server: ServerId, value
 }
 
 /// Reads at one server.
-struct At<'a> {
+struct OneServer<'a> {
     session: &'a mut Session,
     server: ServerId,
 }
 
-impl Reader for At<'_> {
+impl Reader for OneServer<'_> {
     fn now(&self) -> Time {
         self.session.now()
     }

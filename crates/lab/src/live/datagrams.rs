@@ -31,7 +31,7 @@ pub(crate) struct Times {
     pub duration: Span,
 }
 
-/// What the flows of a run are: what their two programs are told, and what each says at its end.
+/// What the flows of a run are: what their two programs are given, and what each says at its end.
 pub(crate) trait Load {
     /// The sender's report.
     type Sent;

@@ -37,11 +37,11 @@ pub enum IperfError {
 struct Report {
     error: Option<String>,
     #[serde(default)]
-    end: End,
+    end: Totals,
 }
 
 #[derive(Default, Deserialize)]
-struct End {
+struct Totals {
     sum_sent: Option<Sum>,
     sum_received: Option<Sum>,
 }

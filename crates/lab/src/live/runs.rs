@@ -12,11 +12,11 @@ use machine::Span;
 use topology::{BondEndId, LinkId, NodeId, Side};
 use transport::{TransportKind, TransportSpec};
 
+use super::convergence::wait_converged;
 use super::datagrams::{self, Pace, Stream, Times};
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement};
-use super::settling::settle;
 use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
 use super::tuning;
 use crate::error::Error;
@@ -96,7 +96,7 @@ impl<'a> LiveRuns<'a> {
         let started = Instant::now();
         let fabric = self.fabric.with(&case.overrides);
         self.network.apply(self.source, &case.overrides)?;
-        settle(&self.network, run)?;
+        wait_converged(&self.network, run)?;
         self.tune(&traffic_of(case).transport, fabric.topology.is_shaped())?;
         let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
             experiment: run.experiment.clone(),
@@ -359,11 +359,11 @@ fn lost_outside_links(counters: &Counters) -> u64 {
 /// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
 /// `None` if nobody watched it: the fabric watches shaped networks only, and so many flows.
 fn reordering(flow: &LiveFlow, before: &[FlowCounters], after: &[FlowCounters]) -> Option<(u64, u32)> {
-    let is_ours =
+    let is_its =
         |counted: &&FlowCounters| counted.to.port() == flow.port && counted.to.ip().to_string() == flow.address;
     // The connection that iperf3 steers by has the same destination and hardly a segment.
-    let sum = |counters: &[FlowCounters]| counters.iter().filter(is_ours).map(|c| c.reordering.reordered).sum::<u64>();
-    let extent = after.iter().filter(is_ours).map(|counted| counted.reordering.extent_max).max()?;
+    let sum = |counters: &[FlowCounters]| counters.iter().filter(is_its).map(|c| c.reordering.reordered).sum::<u64>();
+    let extent = after.iter().filter(is_its).map(|counted| counted.reordering.extent_max).max()?;
     Some((sum(after).saturating_sub(sum(before)), extent))
 }
 

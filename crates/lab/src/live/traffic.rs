@@ -26,7 +26,7 @@ pub(crate) struct Schedule {
     pub warm_up: u64,
     /// Measured, whole seconds.
     pub seconds: u64,
-    /// What iperf3 is told about the transport.
+    /// What iperf3 is given about the transport.
     pub arguments: Vec<String>,
 }
 

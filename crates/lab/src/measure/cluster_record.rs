@@ -9,7 +9,7 @@ use crate::measure::statistics::quantile;
 /// So many latencies of an operation are kept one by one, in the order of their answers; of more there is the histogram.
 pub const RAW_MAX: usize = 10_000;
 
-/// The longest latency that histograms tell apart, in nanoseconds: an hour.
+/// The longest latency that histograms distinguish, in nanoseconds: an hour.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// What the controllers did in one run.
@@ -19,7 +19,7 @@ pub struct ClusterRecord {
     pub operations: Vec<OperationRecord>,
     /// Requests that ended in an error, or without an answer.
     pub failed: u64,
-    /// What the first of them was told.
+    /// What the first of them was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
     /// Writes that were acknowledged and are not in the data after the run. `None`: nothing was written.

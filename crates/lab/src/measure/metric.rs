@@ -75,7 +75,7 @@ fn total(record: &Record, of: impl Fn(&FlowRecord) -> Option<u64>) -> Option<f64
     record.flows.iter().map(of).sum::<Option<u64>>().map(|n| n as f64)
 }
 
-/// Whether runs of `driver` can know the metric at all: a real TCP does not tell from outside why it sent again, and
+/// Whether runs of `driver` can know the metric at all: a real TCP does not show from outside why it sent again, and
 /// simulated controllers share one process.
 pub(crate) const fn is_known_to(metric: Metric, driver: DriverKind) -> bool {
     !matches!(

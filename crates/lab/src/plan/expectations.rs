@@ -30,7 +30,7 @@ pub(crate) fn check(experiment: &Experiment, cases: &[Case]) -> Result<(), Error
     Ok(())
 }
 
-/// Whether something is expected of the case that only the runs of this driver can tell.
+/// Whether something is expected of the case that only the runs of this driver can know.
 pub(crate) fn needs(driver: DriverKind, experiment: &Experiment, labels: &Labels) -> bool {
     let other = match driver {
         DriverKind::Live => DriverKind::Sim,

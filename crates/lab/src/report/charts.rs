@@ -76,8 +76,8 @@ fn nice_step(x: f64) -> f64 {
 pub(super) fn bars(experiment: &ExperimentResult, drivers: &[DriverKind], metric: Metric) -> Option<String> {
     let reach = |case: &crate::results::CaseResult| {
         let summaries = drivers.iter().filter_map(|&driver| case.summary(metric, driver));
-        let ours = summaries.map(|s| s.mean + s.interval.unwrap_or(0.0).min(s.mean * WHISKER_ROOM));
-        ours.chain(case.published(metric)).fold(0.0, f64::max)
+        let measured = summaries.map(|s| s.mean + s.interval.unwrap_or(0.0).min(s.mean * WHISKER_ROOM));
+        measured.chain(case.published(metric)).fold(0.0, f64::max)
     };
     let max = experiment.cases.iter().map(reach).fold(0.0, f64::max);
     if max <= 0.0 {

@@ -44,10 +44,10 @@ pub(crate) fn other_metrics(experiment: &ExperimentResult) -> Vec<Metric> {
 /// The unit that suits all latencies of an experiment, others' too.
 pub(crate) fn latency_scale(experiment: &ExperimentResult) -> Scale {
     let of_case = |case: &CaseResult| {
-        let ours = case.cells.iter().filter(|cell| matches!(cell.metric, Metric::Latency(_, Statistic::Mean)));
-        let ours = ours.flat_map(|cell| [&cell.live, &cell.sim]).flatten().map(|summary| summary.mean);
+        let measured = case.cells.iter().filter(|cell| matches!(cell.metric, Metric::Latency(_, Statistic::Mean)));
+        let measured = measured.flat_map(|cell| [&cell.live, &cell.sim]).flatten().map(|summary| summary.mean);
         let theirs = case.published.iter().filter(|(metric, _)| matches!(metric, Metric::Latency(..)));
-        ours.chain(theirs.map(|(_, value)| *value)).fold(0.0, f64::max)
+        measured.chain(theirs.map(|(_, value)| *value)).fold(0.0, f64::max)
     };
     Scale::of(Unit::Seconds, experiment.cases.iter().map(of_case).fold(0.0, f64::max))
 }
@@ -224,10 +224,10 @@ experiments:
     }
 
     #[test]
-    fn failures_are_told_in_their_own_words() {
+    fn failures_are_reported_in_their_own_words() {
         let results = results(3);
-        let told = "leader, live, repeat 1: 3 requests failed; the first: create: no answer within 10000 ms";
-        assert!(results.table_within(120).contains(told) && results.html().contains(told));
+        let text = "leader, live, repeat 1: 3 requests failed; the first: create: no answer within 10000 ms";
+        assert!(results.table_within(120).contains(text) && results.html().contains(text));
         assert!(!results.passed());
         assert_eq!(results.csv().lines().filter(|line| line.contains(",failed,2,3,")).count(), 2, "{}", results.csv());
     }

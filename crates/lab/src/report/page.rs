@@ -9,7 +9,7 @@ use super::html::{driver_class, driver_key, driver_word, table};
 use super::latency::other_metrics;
 use super::quantity::{self, Scale};
 use super::svg::escape;
-use super::table::{alike, has_published, heading, is_told_at_once, published_text, scale_of};
+use super::table::{alike, has_published, heading, is_summed_up, published_text, scale_of};
 use super::{charts, cluster, network};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
@@ -424,7 +424,7 @@ fn verdict_table(experiment: &ExperimentResult) -> String {
         )
     };
     let rows: String = alike(&experiment.verdicts)
-        .map(|same| if is_told_at_once(same) { all(same) } else { same.iter().map(row).collect() })
+        .map(|same| if is_summed_up(same) { all(same) } else { same.iter().map(row).collect() })
         .collect();
     format!(
         "<div class=\"card\"><h3>Expectations</h3><div class=\"scroll\"><table>\n<thead><tr><th></th><th class=\"left\">expected</th>\

@@ -56,13 +56,16 @@ impl Svg {
 
     /// A straight line.
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) -> &mut Self {
-        self.element(&format!(r#"line class="{class}" {}"#, Ends(from, to)), "")
+        self.element(&format!(r#"line class="{class}" {}"#, LineEnds(from, to)), "")
     }
 
     /// A line whose colour and width say how full something is, 0 to 1.
     pub fn heat_line(&mut self, share: f64, from: (f64, f64), to: (f64, f64), tip: &str) -> &mut Self {
         let width = Short(1.0 + 2.6 * share.clamp(0.0, 1.0));
-        self.element(&format!(r#"line class="wire" {} stroke-width="{width}" {}"#, Heat(share), Ends(from, to)), tip)
+        self.element(
+            &format!(r#"line class="wire" {} stroke-width="{width}" {}"#, Heat(share), LineEnds(from, to)),
+            tip,
+        )
     }
 
     /// A circle.
@@ -118,9 +121,9 @@ impl Display for Short {
     }
 }
 
-struct Ends((f64, f64), (f64, f64));
+struct LineEnds((f64, f64), (f64, f64));
 
-impl Display for Ends {
+impl Display for LineEnds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [x1, y1, x2, y2] = [self.0.0, self.0.1, self.1.0, self.1.1].map(Short);
         write!(f, r#"x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}""#)

@@ -299,7 +299,7 @@ fn verdict_lines(experiment: &ExperimentResult) -> String {
     let mut text = String::new();
     for same in alike(&experiment.verdicts) {
         let Verdict { line, metric, text: claim, .. } = &same[0];
-        if is_told_at_once(same) {
+        if is_summed_up(same) {
             let _ = writeln!(text, "  met    line {line}: {} {claim}, {} times", metric.word(), same.len());
         } else {
             text.push_str(&each_verdict(same));
@@ -314,7 +314,7 @@ pub(crate) fn alike(verdicts: &[Verdict]) -> impl Iterator<Item = &[Verdict]> {
 }
 
 /// Whether one line is enough.
-pub(crate) fn is_told_at_once(same: &[Verdict]) -> bool {
+pub(crate) fn is_summed_up(same: &[Verdict]) -> bool {
     same.len() > VERDICTS_MAX && same.iter().all(|verdict| verdict.passed)
 }
 

@@ -37,7 +37,7 @@ fn a_missed_expectation_fails_the_results() {
 }
 
 #[test]
-fn elections_between_distant_controllers_are_told_without_live_runs() {
+fn elections_between_distant_controllers_are_reported_without_live_runs() {
     let text = "controllers: { nodes: 3, delay: { min: 5ms, mean: 6ms } }\nexperiments:\n  far:\n    \
         cluster: { operations: [election], until: leader, requests: 2 }\n    vary: { pre-vote: [false, true] }\n    repeat: 2\n    \
         expect: { election-max: \"<= 1 s\" }\n    published: { election-mean: { where: { pre-vote: false }, is: 3.80 s } }\n";
@@ -103,7 +103,7 @@ fn the_structure_of_the_page() {
 }
 
 #[test]
-fn the_page_needs_no_network_and_escapes_what_it_is_told() {
+fn the_page_needs_no_network_and_escapes_what_it_is_given() {
     let mut results = results(&BOTH);
     results.network.name = "</title><script>alert(1)</script>".to_owned();
     results.network.nodes[0].name = "\"><img src=x>".to_owned();
@@ -174,7 +174,7 @@ fn the_data_has_a_line_for_each_metric() {
 }
 
 #[test]
-fn packets_that_the_machine_lost_are_told() {
+fn packets_that_the_machine_lost_are_reported() {
     let mut results = results(&BOTH);
     let warning = "live: 12 packets lost in the machine, not in a link: the machine is too slow for these rates";
     assert!(

@@ -10,7 +10,7 @@ use crate::measure::record::Record;
 use crate::measure::statistics::{Difference, Summary};
 use crate::plan::{not_live_in_words, not_simulated_in_words};
 
-/// So many failures of an experiment are told one by one.
+/// So many failures of an experiment are listed one by one.
 const NOTES_MAX: usize = 10;
 
 /// Everything that a report needs.

@@ -5,12 +5,27 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{AuditOptions, SYNC_EVERY, Shared};
+use super::options::AuditOptions;
 use crate::Error;
+
+/// What was written is synced within this.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// What the event loop and the thread share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) queued_bytes: AtomicUsize,
+    pub(super) queued_lines: AtomicUsize,
+    /// Lines that are in no file.
+    pub(super) lost: AtomicU64,
+    pub(super) written: AtomicU64,
+    /// The file cannot be written now.
+    pub(super) is_failing: AtomicBool,
+}
 
 pub(super) struct Writer {
     path: PathBuf,

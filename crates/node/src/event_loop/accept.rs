@@ -1,14 +1,13 @@
 //! Connections that others make: how many, and what they may say before they have said who they are.
 
-use std::io;
-
 use machine::nanos::Time;
 use mio::net::TcpStream;
 use store::protocol::{Error as Refusal, Response, ServerMessage, Unreadable, request_sequence};
 
-use super::{Connection, EventLoop, Kind};
+use super::accepting::Next;
+use super::connections::{Connection, Kind};
+use super::state::EventLoop;
 use crate::Tls;
-use crate::descriptors::is_short;
 use crate::remote::RemoteHost;
 use crate::stream::Stream;
 
@@ -26,28 +25,13 @@ const ACCEPTS_A_TURN: usize = 64;
 
 impl EventLoop {
     pub(super) fn accept(&mut self, now: Time) {
-        self.accepts = false;
         for _ in 0..ACCEPTS_A_TURN {
-            match self.parts.listener.accept() {
-                Ok((socket, _)) => {
-                    if std::mem::take(&mut self.is_short) {
-                        tracing::info!("takes connections again");
-                    }
-                    self.admit(now, socket);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if is_short(&error) => {
-                    // A new connection waits in the kernel, and the sweep comes back to it.
-                    if !std::mem::replace(&mut self.is_short, true) {
-                        tracing::warn!("cannot accept a connection: {error}; those who connect have to wait");
-                    }
-                    return;
-                }
-                // The other side has gone already.
-                Err(error) => tracing::debug!("cannot accept a connection: {error}"),
+            match self.accepting.next(&self.parts.listener) {
+                Next::Socket(socket) => self.admit(now, socket),
+                Next::Gone => {}
+                Next::Nobody => return,
             }
         }
-        self.accepts = true;
     }
 
     fn admit(&mut self, now: Time, socket: TcpStream) {
@@ -120,43 +104,6 @@ impl EventLoop {
             Unreadable::Frame(error) => {
                 self.refusals.count(&caller, "connection", "no message", &error.to_string());
                 Err(error.to_string())
-            }
-        }
-    }
-
-    /// A place for one more client of a host.
-    ///
-    /// # Errors
-    /// There is none: in words for the client.
-    pub(super) fn admit_client(&mut self, host: Option<RemoteHost>) -> Result<(), String> {
-        let shares = self.parts.shares;
-        let Some(host) = host else { return Err("a server does not connect to itself".into()) };
-        let files = format!("{} open files", shares.limit);
-        if self.clients.len() >= shares.clients {
-            return Err(format!(
-                "{} clients are connected, and with {files} there may be no more; hint: close some, ask another server, or raise the \
-                 limit of open files of this one (`ulimit -n`, LimitNOFILE of systemd)",
-                self.clients.len()
-            ));
-        }
-        let of_host = self.clients_of.entry(host).or_default();
-        if *of_host >= shares.clients_of_host {
-            return Err(format!(
-                "{of_host} clients of {host} are connected, and with {files} one host may have no more; hint: let programs share \
-                 a connection, or raise the limit of open files of this server (`ulimit -n`, LimitNOFILE of systemd)",
-            ));
-        }
-        *of_host += 1;
-        Ok(())
-    }
-
-    /// A client has gone.
-    pub(super) fn forget_client_of(&mut self, host: Option<RemoteHost>) {
-        let Some(host) = host else { return };
-        if let Some(count) = self.clients_of.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.clients_of.remove(&host);
             }
         }
     }

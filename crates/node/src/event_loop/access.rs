@@ -8,7 +8,9 @@ use placement::access::Credentials;
 use store::protocol::{ClientMessage, Response, ServerMessage, Token};
 use store::{About, Caller, ClientId, Input, RequestId};
 
-use super::{Connection, EventLoop, OWN_CLIENT};
+use super::connections::Connection;
+use super::requests::OWN_CLIENT;
+use super::state::EventLoop;
 use crate::remote::RemoteHost;
 use crate::subject::common_name;
 use crate::token;
@@ -96,7 +98,7 @@ impl EventLoop {
         match about {
             About::Request(id) => audit.end((client, *id), self.parts.server.user(client), &response.result),
             About::EndOfWatch { session, at } => {
-                let connection = self.clients.get(&client).and_then(|token| self.connections.get(token));
+                let connection = self.clients.token(client).and_then(|token| self.connections.get(&token));
                 // A client that has gone has ended it itself.
                 let Some(connection) = connection else { return };
                 let (address, watch) = (connection.stream.peer(), (*session, response.sequence));
@@ -108,7 +110,7 @@ impl EventLoop {
 
     /// A client has sent a token that is worth nothing, and was refused.
     pub(super) fn bad_token(&mut self, now: Time, client: ClientId) {
-        let Some(&token) = self.clients.get(&client) else { return };
+        let Some(token) = self.clients.token(client) else { return };
         if let Some(connection) = self.connections.get(&token) {
             tracing::warn!("{}: a token that is worth nothing", connection.stream.peer());
             if let Some(host) = connection.host {

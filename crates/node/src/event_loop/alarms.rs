@@ -1,11 +1,8 @@
 //! Alarms in the log of the process: when they begin, and when they are over.
 
 use machine::ServerId;
-use machine::nanos::Time;
-use placement::ShardId;
+use placement::{Map, ShardId};
 use store::alarm::{Alarm, Kind};
-
-use super::EventLoop;
 
 /// What an alarm is about: its words change all the time.
 type Subject = (Kind, Option<ShardId>, Option<ServerId>);
@@ -14,20 +11,18 @@ type Subject = (Kind, Option<ShardId>, Option<ServerId>);
 #[derive(Default)]
 pub(super) struct Noted(Vec<(Subject, bool)>);
 
-impl EventLoop {
+impl Noted {
     /// Notes what has changed. What is there at one look and not at the next, as an election, is no news.
-    pub(super) fn note_alarms(&mut self, now: Time) {
-        let alarms = self.parts.server.alarms(now).alarms;
-        let last = std::mem::take(&mut self.noted.0);
-        for alarm in &alarms {
+    pub fn note(&mut self, alarms: &[Alarm], map: &Map) {
+        let last = std::mem::take(&mut self.0);
+        for alarm in alarms {
             let subject = subject(alarm);
             let before = last.iter().find(|(it, _)| *it == subject);
             if before.is_some_and(|(_, is_noted)| !is_noted) {
                 tracing::warn!("alarm {}: {}", alarm.kind.name(), alarm.text);
             }
-            self.noted.0.push((subject, before.is_some()));
+            self.0.push((subject, before.is_some()));
         }
-        let map = self.parts.server.map();
         for ((kind, shard, server), is_noted) in last {
             if !is_noted || alarms.iter().any(|alarm| subject(alarm) == (kind, shard, server)) {
                 continue;

@@ -22,25 +22,17 @@ use store::protocol::{
     Admin, Answer, ClientMessage, Error, FRAME_MAX, Hello, Proof, Request, RequestBody, Response, Role, ServerMessage,
     VERSION, VERSION_MIN, VERSION_WITH_PROOF, Welcome, spoken_by_refuser,
 };
-use store::{ClientId, Input, Membership, Secret};
+use store::{Input, Membership, Secret};
 
+use super::connections::{Connection, Kind};
+use super::handshake::Handshake;
 use super::peer_refusals::{Reason, Refused};
-use super::{Connection, EventLoop, Kind};
+use super::state::EventLoop;
 use crate::Tls;
 use crate::caller::host;
 use crate::owner;
 use crate::secret::{Secrets, Side, Transcript, random};
 use crate::stream::Stream;
-
-/// A proof that is under way.
-#[derive(Debug)]
-pub(super) struct Handshake {
-    transcript: Transcript,
-    /// The secret that was proved with, at the one who connects.
-    secret: Option<Secret>,
-    /// The version that is spoken then.
-    version: u32,
-}
 
 /// Why a server is not let in.
 fn too_old(version: u32, spoken: u32) -> Refused {
@@ -115,14 +107,13 @@ impl EventLoop {
         let version = hello.check().map_err(|text| Refused::new(Reason::Version, text))?;
         match hello.role {
             Role::Client { .. } | Role::User { .. } => {
-                self.admit_client(connection.host).map_err(Refused::client)?;
+                self.clients.admit(connection.host, &self.parts.shares).map_err(Refused::client)?;
                 connection.stream.limit_frames(FRAME_MAX);
                 self.strangers.remove(token);
-                let client = ClientId(self.next_client);
-                self.next_client += 1;
+                let client = self.clients.number();
                 let shown = if let Role::User { token, .. } = &hello.role { Some(token) } else { None };
                 if let Err(text) = self.identify(now, client, connection, shown) {
-                    self.forget_client_of(connection.host);
+                    self.clients.leave(connection.host);
                     return Err(Refused::client(text));
                 }
                 connection.kind = Kind::Client { client, version };
@@ -140,7 +131,7 @@ impl EventLoop {
                 self.check_peer(server, connection)?;
                 tracing::warn!("server {server} speaks version 1 of the protocol, and is believed without a proof");
                 self.let_in(now, (token, server), connection);
-                self.unproven.push(token);
+                self.handshakes.believe(token);
                 Ok(self.accepted(version))
             }
         }
@@ -185,7 +176,7 @@ impl EventLoop {
             dialer_nonce: [0; 32],
             channel: connection.stream.channel().map_err(failed)?,
         };
-        self.handshakes.insert(token, Handshake { transcript, secret: None, version });
+        self.handshakes.begin(token, Handshake { transcript, secret: None, version });
         Ok(Welcome::Challenge { version, nonce, secret: self.demanded() })
     }
 
@@ -202,7 +193,7 @@ impl EventLoop {
             let text = format!("server {own} does not take you for server {server}: {why}");
             Err(Refused::new(Reason::Secret, text))
         };
-        let Some(mut handshake) = self.handshakes.remove(&token) else { return wrong("there was no challenge") };
+        let Some(mut handshake) = self.handshakes.take(token) else { return wrong("there was no challenge") };
         handshake.transcript.dialer_nonce = proof.nonce;
         let demanded = self.demanded();
         let known = proof.proof.as_ref().and_then(|(digest, proof)| Some((self.parts.secrets.find(digest)?, proof)));
@@ -217,7 +208,7 @@ impl EventLoop {
             None if demanded.is_some() => return wrong("it does not prove that it knows the cluster's secret"),
             None => {
                 tracing::info!("server {server} is believed without a proof: the cluster has not agreed on a secret");
-                self.unproven.push(token);
+                self.handshakes.believe(token);
                 None
             }
         };
@@ -228,7 +219,7 @@ impl EventLoop {
     /// Once the cluster has agreed on a secret, who was believed without one has to come again and prove it.
     pub(super) fn end_unproven(&mut self, now: Time) {
         if self.demanded().is_some() {
-            for token in std::mem::take(&mut self.unproven) {
+            for token in self.handshakes.take_unproven() {
                 self.close(now, token, "the cluster has a secret now, which has to be proved");
             }
         }
@@ -358,7 +349,7 @@ impl EventLoop {
                 self.prove(token, peer, connection, (version, nonce, secret))
             }
             Welcome::Proven { server, proof } => {
-                let handshake = self.handshakes.remove(&token).ok_or("it answers a proof that was not sent")?;
+                let handshake = self.handshakes.take(token).ok_or("it answers a proof that was not sent")?;
                 let right = match (&handshake.secret, &proof) {
                     (Some(secret), Some(proof)) => handshake.transcript.verify(secret, Side::Acceptor, proof),
                     // It holds no secret, or another one: as long as there need not be one.
@@ -419,7 +410,7 @@ impl EventLoop {
         let proof = secret.as_ref().map(|secret| (secret.digest, transcript.prove(secret, Side::Dialer)));
         let answer = Proof { nonce: transcript.dialer_nonce, proof };
         connection.stream.put(&answer).expect("a proof is short");
-        self.handshakes.insert(token, Handshake { transcript, secret, version });
+        self.handshakes.begin(token, Handshake { transcript, secret, version });
         Ok(())
     }
 

@@ -5,12 +5,8 @@
 
 use std::collections::HashMap;
 
-use machine::Control;
 use machine::nanos::{Span, Time};
 use mio::Token;
-use store::Input;
-
-use super::{EventLoop, Kind};
 
 /// Whoever says nothing more is answered within this, or not at all.
 const ANSWER_PATIENCE: Span = Span::from_secs(10);
@@ -44,52 +40,23 @@ impl HalfClosed {
     pub fn forget(&mut self, token: Token) {
         self.all.remove(&token);
     }
-}
-
-impl EventLoop {
-    /// The other side of a connection says nothing more.
-    pub(super) fn input_ended(&mut self, now: Time, token: Token) {
-        let Some(connection) = self.connections.get(&token) else { return };
-        let Kind::Client { client, .. } = connection.kind else {
-            // A client that only looks whether somebody listens is refused nothing.
-            return self.end(now, token, "closed by the other side", false);
-        };
-        let half = self.half_closed.all.entry(token);
-        let half = half.or_insert(Half { until: now + ANSWER_PATIENCE, is_silent: false });
-        // What it has sent may have to wait until the server holds less for it.
-        if !half.is_silent && !connection.stream.has_frame() {
-            half.is_silent = true;
-            self.parts.server.handle(now, Input::ClientSilent(client));
-        }
-        self.half_closed.note_sent(token);
+    /// The other side of a connection says nothing more. Gives whether all that it has said is taken in, and was not before.
+    pub fn note_end(&mut self, now: Time, token: Token, has_frame: bool) -> bool {
+        let half = self.all.entry(token).or_insert(Half { until: now + ANSWER_PATIENCE, is_silent: false });
+        let is_news = !half.is_silent && !has_frame;
+        half.is_silent |= is_news;
+        is_news
     }
 
-    /// Ends the connections of those who have all they are owed; whether there were any. The server has nothing to say at this
-    /// moment.
-    pub(super) fn end_answered(&mut self, now: Time) -> bool {
-        let mut has_ended = false;
-        for token in std::mem::take(&mut self.half_closed.sent) {
-            let is_silent = self.half_closed.all.get(&token).is_some_and(|half| half.is_silent);
-            let Some(connection) = self.connections.get_mut(&token).filter(|_| is_silent) else { continue };
-            let Kind::Client { client, .. } = connection.kind else { continue };
-            if connection.stream.is_sent() && !self.parts.server.owes_answers(client) {
-                connection.stream.say_end();
-                self.end(now, token, "closed by the other side, and answered", false);
-                has_ended = true;
-            }
-        }
-        has_ended
+    /// Those that have said all, and may have been sent all they are owed.
+    pub fn take_sent(&mut self) -> Vec<Token> {
+        let mut sent = std::mem::take(&mut self.sent);
+        sent.retain(|token| self.all.get(token).is_some_and(|half| half.is_silent));
+        sent
     }
 
-    /// Ends the connections of those whose time is over.
-    pub(super) fn end_unanswered(&mut self, now: Time) {
-        let is_over = |(token, half): (&Token, &Half)| (half.until <= now).then_some(*token);
-        let over: Vec<Token> = self.half_closed.all.iter().filter_map(is_over).collect();
-        for token in over {
-            if let Some(connection) = self.connections.get_mut(&token) {
-                connection.stream.say_end();
-            }
-            self.end(now, token, "closed by the other side, and not answered in time", false);
-        }
+    /// Those whose time is over.
+    pub fn over(&self, now: Time) -> Vec<Token> {
+        self.all.iter().filter_map(|(token, half)| (half.until <= now).then_some(*token)).collect()
     }
 }

@@ -1,8 +1,6 @@
 //! What the server says, on its way out; and how much of it, and of what others say, waits here. The server hears of it, since
 //! it decides how much memory it holds for whom.
 
-use std::collections::HashMap;
-
 use machine::nanos::Time;
 use machine::{Control, ServerId};
 use mio::Token;
@@ -11,7 +9,10 @@ use store::peer::Envelope;
 use store::protocol::{Error as Refusal, FrameError, Response, ServerMessage};
 use store::{About, ClientId, Input};
 
-use super::{EventLoop, Kind, OWN_CLIENT, greeting};
+use super::connections::Kind;
+use super::greeting;
+use super::requests::OWN_CLIENT;
+use super::state::EventLoop;
 use crate::refusals;
 
 /// So many bytes for a client are sent before the turn is over.
@@ -23,34 +24,6 @@ const PEERS_SHARE: usize = 4;
 
 /// The same for parts of frames of clients.
 const RECEIVED_SHARE: usize = 8;
-
-/// How much waits in connections.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// Connections of clients that are not read: the server holds enough for them.
-    held_back: Vec<Token>,
-    /// Connections that hold part of a long frame: since when, and how many bytes.
-    pub(super) partial: HashMap<Token, (Time, usize)>,
-    /// Bytes of these.
-    received: usize,
-    /// Bytes that wait in each connection to a peer.
-    to_peers: HashMap<Token, usize>,
-    /// Bytes of these.
-    peers: usize,
-    /// Envelopes that were dropped.
-    pub dropped_envelopes: u64,
-    /// Connections that were closed since too many held parts of frames.
-    pub unfinished_frames: u64,
-}
-
-impl Waiting {
-    /// A connection is not read until the server holds less for it.
-    pub fn hold_back(&mut self, token: Token) {
-        if !self.held_back.contains(&token) {
-            self.held_back.push(token);
-        }
-    }
-}
 
 impl EventLoop {
     pub(super) fn send_to_peer(&mut self, to: ServerId, envelope: &Envelope) {
@@ -86,7 +59,7 @@ impl EventLoop {
         if client != OWN_CLIENT {
             self.note_answer(client, about, message);
         }
-        let Some(&token) = self.clients.get(&client) else {
+        let Some(token) = self.clients.token(client) else {
             self.parts.server.handle(now, Input::Waiting { client, bytes: 0 });
             return;
         };

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use machine::nanos::Time;
 use mio::Token;
 
-use super::{EventLoop, Kind};
+use super::connections::Kind;
+use super::state::EventLoop;
 use crate::remote::RemoteHost;
 
 /// The holder of a part of a frame: a user, or where none is known, a host.

@@ -20,7 +20,7 @@ const PATIENCE: Span = Span::from_secs(3);
 /// What it does.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// A server joins. It is tried until it is done: a member that never starts would be a fault that is never mended.
+    /// A server joins. It is tried until it is done: a member that never starts would be a fault that never ends.
     Join {
         /// Names the new server's disk.
         nonce: u64,
@@ -113,7 +113,7 @@ impl Administrator {
     }
 
     /// Something has come for it.
-    pub fn told(&mut self, core: &mut Core, message: ServerMessage) {
+    pub fn receive(&mut self, core: &mut Core, message: ServerMessage) {
         let ServerMessage::Response(response) = message else { return };
         let number = response.sequence;
         let Some(running) = self.tasks.get(&number) else { return };

@@ -1,6 +1,6 @@
 //! A server that lies: what it says to others is changed, repeated and made up on its way out.
 //!
-//! It knows the protocol and what others have told it. Who sends a message cannot be forged (the transport binds that), and what the
+//! It knows the protocol and what others have sent to it. Who sends a message cannot be forged (the transport binds that), and what the
 //! server itself does stays honest: so its own clients, and its replicas, are judged like all others.
 //!
 //! | [`Lies`] | what is demanded |
@@ -46,11 +46,11 @@ pub struct Byzantine {
     kept: BTreeMap<ServerId, VecDeque<Item>>,
     /// Numbers of others' questions and transfers.
     numbers: VecDeque<u64>,
-    /// How many lies were told.
-    pub lies_told: u64,
+    /// How many lies it has sent.
+    pub lies_sent: u64,
 }
 
-/// The longest time that can be told over the wire, which has picoseconds.
+/// The longest time that can be sent over the wire, which has picoseconds.
 const LONGEST: Span = Span::from_ns(u64::MAX / 1_000);
 
 impl Byzantine {
@@ -59,7 +59,7 @@ impl Byzantine {
         let until = Time::ZERO + active;
         let seen = BTreeMap::from([(ShardId::META, (1, 1)), (ShardId::DEFAULT, (1, 1))]);
         let (kept, numbers) = (BTreeMap::new(), VecDeque::new());
-        Self { server, lies, until, rng, seen, kept, numbers, lies_told: 0 }
+        Self { server, lies, until, rng, seen, kept, numbers, lies_sent: 0 }
     }
 
     /// What comes to it.
@@ -104,7 +104,7 @@ impl Byzantine {
             }
             kept.push_back(item.clone());
             match self.rng.below(8) {
-                0 => self.lies_told += 1,
+                0 => self.lies_sent += 1,
                 1 | 2 => {
                     let changed = self.changed(item.clone());
                     items.push(changed);
@@ -165,7 +165,7 @@ impl Byzantine {
 
     /// A message with a field changed. Bounded lies change it so that nobody believes it.
     fn changed(&mut self, item: Item) -> Item {
-        self.lies_told += 1;
+        self.lies_sent += 1;
         let Item::Raft { group, mut message } = item else { return self.forged() };
         if self.lies == Lies::Bounded {
             match self.rng.below(8) {
@@ -231,11 +231,11 @@ impl Byzantine {
 
     /// Something that its server never said.
     fn forged(&mut self) -> Item {
-        self.lies_told += 1;
+        self.lies_sent += 1;
         let group = self.group();
         match self.rng.below(12) {
             0..=3 => Item::Raft { group, message: self.forged_message(group) },
-            4 => self.forged_told(group),
+            4 => self.forged_answer(group),
             5 => Item::Snapshot(self.forged_chunk(group)),
             6 => {
                 let transfer = self.some_number();
@@ -330,7 +330,7 @@ impl Byzantine {
         }
     }
 
-    fn forged_told(&mut self, group: ShardId) -> Item {
+    fn forged_answer(&mut self, group: ShardId) -> Item {
         let id = if self.lies == Lies::Any { self.some_number() } else { self.rng.bits() };
         let answer = match self.rng.below(3) {
             0 => PeerAnswer::Index(self.odd(10)),

@@ -1,4 +1,4 @@
-//! Clients that work on entries: each does one operation after another, and puts down what it was told.
+//! Clients that work on entries: each does one operation after another, and records what it was answered.
 //!
 //! A request that is not answered is sent again, with the same session and sequence, to whichever server. When its time
 //! is over the outcome is unknown: it may have been done, may yet be done, or never.
@@ -232,7 +232,7 @@ impl Clients {
         }
         client.sequence += 1;
         let body = asked.body(consistency);
-        let patience = if client.number == PROBER { core.scenario.settle } else { PATIENCE };
+        let patience = if client.number == PROBER { core.scenario.recovery } else { PATIENCE };
         let server = at.unwrap_or_else(|| client.choose_server(core, asked.entry(), 0));
         let doing = Doing { asked, tickets, body, deadline: core.now + patience, attempts: 0, server };
         self.send(core, client, doing);
@@ -314,7 +314,7 @@ impl Clients {
     }
 
     /// Something has come for a client.
-    pub fn told(&mut self, core: &mut Core, connection: ClientId, from: ServerId, message: ServerMessage) {
+    pub fn receive(&mut self, core: &mut Core, connection: ClientId, from: ServerId, message: ServerMessage) {
         let number = super::core::client_of(connection);
         let Some(mut client) = self.all.remove(&number) else { return };
         if let ServerMessage::Response(response) = message
@@ -337,7 +337,7 @@ impl Clients {
             Err(Error::Refused(Refusal::ConditionFailed { .. } | Refusal::Exists { .. } | Refusal::Missing { .. })) => {
                 Ok(vec![Output::Refused])
             }
-            Err(Error::Refused(Refusal::Full)) if core.scenario.quota_bytes.is_some() => {
+            Err(Error::Refused(Refusal::Full)) if core.scenario.sizes.quota_bytes.is_some() => {
                 self.counts.full += 1;
                 Ok(vec![Output::NotDone])
             }
@@ -401,7 +401,7 @@ impl Clients {
                 self.check_stale(core, input, output);
                 continue;
             };
-            // A condition on what a stale read told is none that the model knows.
+            // A condition on what a stale read gave is none that the model knows.
             client.known.learn(input, output);
             self.history.returned(*ticket, core.now, output);
             match output {

@@ -40,7 +40,7 @@ pub enum Event {
     ToClient(ClientId, ServerId, Box<ServerMessage>),
     /// A disk should be done with the first write of a lane, for a process of this epoch.
     Disk(ServerId, u64, Lane),
-    /// A client's time has come; the number tells it for what.
+    /// A client's time has come; the number says for what.
     Wake(u32, u64),
     /// A stream is broken, and the client notices.
     StreamEnds(ClientId),
@@ -49,7 +49,7 @@ pub enum Event {
     /// A fault begins.
     Fault(usize),
     /// A fault ends.
-    Mend(usize),
+    Heal(usize),
     /// Look at everything.
     Sample,
 }
@@ -261,7 +261,7 @@ impl Core {
                     self.calendar.push(at, Event::Disk(from, epoch, lane));
                 }
             }
-            // Who has sent a bad token is told so; its connection stays, which is the worse case.
+            // Who has sent a bad token hears of it; its connection stays, which is the worse case.
             // Simulated servers have no secret to agree on.
             Output::Peers(_) | Output::BadToken(_) | Output::KeepSecret { .. } => {}
             Output::ReplicaStopped(stopped) => {

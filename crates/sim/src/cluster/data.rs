@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_are_told_apart() {
+    fn leaves_are_distinguished() {
         let found = vec![(leaf(3, Leaf::B).path, 9, value(7).to_vec())];
         assert_eq!(Entries.listed(3, &found), Some(Output::Leaves(None, Some(Tagged { value: 7, tag: 9 }))));
         assert_eq!(Entries.listed(4, &found), None);

@@ -24,7 +24,7 @@ pub struct Election {
 pub fn hold(seed: u64, setting: &Setting) -> Option<Election> {
     let path = Path::parse("/car:cars").expect("it is a path");
     let mut session = Session::new(seed, setting);
-    session.wait(PATIENCE, |session| session.leader(&path).is_some() && session.is_settled());
+    session.wait(PATIENCE, |session| session.leader(&path).is_some() && session.has_converged());
     // The round trips are measured by then.
     let warm = session.now() + Span::from_secs(5);
     session.wait(PATIENCE, |session| session.now() >= warm && session.leader(&path).is_some());

@@ -14,7 +14,7 @@ use store::protocol::{Answer, ClientMessage, Error, Request, RequestBody, Server
 use tree::{Change, Condition, Expect, LeaseId, Location, Path, Transaction};
 
 use super::core::{Core, Event, client_of};
-use super::nemesis::Kind;
+use super::fault::Kind;
 use super::report::Finding;
 
 /// The first of them among the numbers of clients.
@@ -25,7 +25,7 @@ const TICK: Span = Span::from_ms(20);
 const TTL: Span = Span::from_secs(2);
 /// How long an answer is awaited at one server.
 const PATIENCE: Span = Span::from_ms(700);
-/// After everything was mended, a holder that was in trouble then may still lose the lock for so long.
+/// After everything was healed, a holder that was in trouble then may still lose the lock for so long.
 const TROUBLE: Span = Span::from_secs(6);
 
 /// All of them.
@@ -35,8 +35,8 @@ pub struct Lockers {
     written: Vec<(u64, u64)>,
     /// How often the lock was held, and lost without being given back.
     counts: (u64, u64),
-    /// When everything was mended, and how often the lock had been held then.
-    mended: Option<(Time, u64)>,
+    /// When everything was healed, and how often the lock had been held then.
+    healed: Option<(Time, u64)>,
     /// They give the lock back and want it no more.
     pub is_over: bool,
 }
@@ -85,7 +85,7 @@ impl Lockers {
             all.insert(number, locker);
             core.after(Span::from_ms(u64::from(number)), Event::Wake(number, 0));
         }
-        Self { all, written: Vec::new(), counts: (0, 0), mended: None, is_over: false }
+        Self { all, written: Vec::new(), counts: (0, 0), healed: None, is_over: false }
     }
 
     /// Whether this is one of them.
@@ -99,13 +99,13 @@ impl Lockers {
     }
 
     /// Nothing goes wrong any more.
-    pub fn mended(&mut self, now: Time) {
-        self.mended = Some((now, self.counts.0));
+    pub fn healed(&mut self, now: Time) {
+        self.healed = Some((now, self.counts.0));
     }
 
-    /// Whether somebody got the lock since everything was mended.
+    /// Whether somebody got the lock since everything was healed.
     pub fn go_on(&self) -> bool {
-        self.all.is_empty() || self.mended.is_some_and(|(_, held)| self.counts.0 > held)
+        self.all.is_empty() || self.healed.is_some_and(|(_, held)| self.counts.0 > held)
     }
 
     /// A locker looks at its clock.
@@ -134,7 +134,7 @@ impl Lockers {
     }
 
     /// Something has come for a locker.
-    pub fn told(&mut self, core: &mut Core, connection: ClientId, message: ServerMessage) {
+    pub fn receive(&mut self, core: &mut Core, connection: ClientId, message: ServerMessage) {
         let Some(locker) = self.all.get_mut(&client_of(connection)) else { return };
         if locker.connection.is_none_or(|(current, _)| current != connection) {
             return;
@@ -186,7 +186,7 @@ impl Lockers {
                 }
                 Output::Lost(reason) => {
                     self.counts.1 += 1;
-                    if self.mended.is_some_and(|(at, _)| core.now.since(at) > TROUBLE) {
+                    if self.healed.is_some_and(|(at, _)| core.now.since(at) > TROUBLE) {
                         let text = format!("locker {number} lost the lock though nothing went wrong: {reason}");
                         core.found(Finding::NoProgress(text));
                     }
@@ -346,7 +346,7 @@ mod tests {
             let locker = &lockers.all[&FIRST];
             let (sequence, (connection, _)) = (locker.sequence, locker.connection.expect("it asks for a lease"));
             let message = ServerMessage::Response(Response { sequence, leader: None, result: Err(error) });
-            lockers.told(&mut core, connection, message);
+            lockers.receive(&mut core, connection, message);
             assert_eq!((lockers.all[&FIRST].connection.is_some(), core.is_open(connection)), (stays, stays));
         }
     }

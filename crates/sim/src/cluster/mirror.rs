@@ -1,6 +1,6 @@
-//! What a watcher knows of the data by what it was told, and by what it read again where it was told to.
+//! What a watcher knows of the data by its events, and by what it read again where these said that it has to.
 //!
-//! Nothing is excused here: who reads again whenever it is told that something is missing knows everything in the end.
+//! Nothing is excused here: who reads again whenever it hears that something is missing knows everything in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,8 +87,8 @@ impl Mirror {
             let known = self.known.get(&path).copied();
             match found {
                 Some(tag) => self.note(path, tag, Some(tag)),
-                // What was told meanwhile may be newer than the answer. Revisions of other shards say nothing of this one: a write that
-                // is older than the answer may be told after it, and then so is what took it away.
+                // What came meanwhile may be newer than the answer. Revisions of other shards say nothing of this one: a write that
+                // is older than the answer may come after it, and then so is what took it away.
                 None if known == before => {
                     self.known.insert(path, (known.map_or(0, |(revision, _)| revision), None));
                 }

@@ -2,14 +2,14 @@
 //! everything that may go wrong with each.
 //!
 //! ```text
-//!   calendar --> Core: machines, network      clients, watchers --> history, what was told
+//!   calendar --> Core: machines, network      clients, watchers --> history, answers, events
 //!      ^           | run: store::Server            | ^                       |
 //!      |           v                               v |                       v
 //!      `---- messages, writes done, wake-ups <-----'-'         linearizability::check, findings
 //!      `---- Nemesis: faults, changes of members and shards
 //! ```
 //!
-//! [`run`] lets clients work while things go wrong, then mends everything and asks for progress: each entry takes a write,
+//! [`run`] lets clients work while things go wrong, then ends all faults and asks for progress: each entry takes a write,
 //! each move ends, all replicas of a shard hold the same. Meanwhile no term has two leaders, replicas that applied as much
 //! hold the same, the history of each entry has an order, and watchers miss nothing.
 //!
@@ -23,6 +23,7 @@ mod core;
 mod data;
 mod disk;
 pub mod election;
+mod fault;
 mod lockers;
 mod mirror;
 mod nemesis;
@@ -31,6 +32,7 @@ mod node;
 mod report;
 mod scenario;
 pub mod session;
+mod sizes;
 mod world;
 
 mod watchers;
@@ -38,10 +40,11 @@ mod watchers;
 pub use byzantine::Lies;
 pub use clocks::Clock;
 pub use disk::Speed;
-pub use nemesis::Kind;
+pub use fault::Kind;
 pub use network::{Counters, Quality};
 pub use report::{Elections, Finding, Operations, Report};
 pub use scenario::Scenario;
+pub use sizes::ServerSizes;
 
 /// Simulates one cluster.
 ///

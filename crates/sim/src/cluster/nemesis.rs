@@ -10,165 +10,33 @@ use store::protocol::Admin;
 use super::admin::{Administrator, Task};
 use super::core::{Core, Event};
 use super::data;
+use super::fault::Kind;
 use super::network::{Parties, Party};
-
-/// Something that can go wrong, or be changed while things go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A process is killed; its files stay.
-    Kill,
-    /// A machine loses power, and what was not synced.
-    PowerLoss,
-    /// All machines lose power at once.
-    Blackout,
-    /// A process stands still for a while, perhaps with half of what came in handled. Then it gets all that came meanwhile
-    /// at once, and clients ask it.
-    Pause,
-    /// A process stands still, and while it does a leader is not heard by others any more, or does not hear them; when it
-    /// goes on, clients ask the leader.
-    PauseAndCut,
-    /// A server is cut off from all others, clients too or not.
-    Isolate,
-    /// The parties fall into two halves.
-    Split,
-    /// A server is not heard, or does not hear.
-    OneWay,
-    /// A server is not heard by one other.
-    CutPair,
-    /// A clock changes its speed, within the bound.
-    ClockDrift,
-    /// A clock jumps ahead or changes its speed beyond the bound.
-    ClockBeyond,
-    /// A disk does nothing for a while.
-    DiskStall,
-    /// A disk is full for a while.
-    DiskFull,
-    /// A sync fails.
-    SyncFailure,
-    /// A write fails after a part of it was written.
-    WriteFailure,
-    /// A server is killed, and a bit of a file flips before it starts again. If it refuses to, a new one takes its place.
-    BitRot,
-    /// A server joins.
-    AddServer,
-    /// A server is removed.
-    RemoveServer,
-    /// A new server takes the place of an old one.
-    ReplaceServer,
-    /// A shard is made, and takes a prefix.
-    CreateShard,
-    /// A prefix moves to another shard.
-    MovePrefix,
-    /// A shard is deleted.
-    DeleteShard,
-    /// A shard gets other replicas.
-    SetReplicas,
-    /// A leader is moved.
-    MoveLeader,
-    /// A shard is pinned to a server, or not any more.
-    Pin,
-}
 
 /// Servers that a cluster keeps.
 const SERVERS_MIN: usize = 3;
-/// Servers that it has at most; the network tells 32 apart.
+/// Servers that it has at most; the network distinguishes 32.
 const SERVERS_MAX: usize = 7;
 /// No fault begins before this: there shall be something to go wrong.
 const FIRST_MS: u32 = 900;
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 25] = [
-        Self::Kill,
-        Self::PowerLoss,
-        Self::Blackout,
-        Self::Pause,
-        Self::PauseAndCut,
-        Self::Isolate,
-        Self::Split,
-        Self::OneWay,
-        Self::CutPair,
-        Self::ClockDrift,
-        Self::ClockBeyond,
-        Self::DiskStall,
-        Self::DiskFull,
-        Self::SyncFailure,
-        Self::WriteFailure,
-        Self::BitRot,
-        Self::AddServer,
-        Self::RemoveServer,
-        Self::ReplaceServer,
-        Self::CreateShard,
-        Self::MovePrefix,
-        Self::DeleteShard,
-        Self::SetReplicas,
-        Self::MoveLeader,
-        Self::Pin,
-    ];
-
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::PowerLoss => "power loss",
-            Self::Blackout => "blackout",
-            Self::Pause => "pause",
-            Self::PauseAndCut => "pause while a leader is cut off",
-            Self::Isolate => "isolation",
-            Self::Split => "split",
-            Self::OneWay => "one-way cut",
-            Self::CutPair => "one-way cut of a pair",
-            Self::ClockDrift => "clock drift",
-            Self::ClockBeyond => "clock beyond its bound",
-            Self::DiskStall => "disk stall",
-            Self::DiskFull => "disk full",
-            Self::SyncFailure => "sync failure",
-            Self::WriteFailure => "write failure",
-            Self::BitRot => "bit rot",
-            Self::AddServer => "server added",
-            Self::RemoveServer => "server removed",
-            Self::ReplaceServer => "server replaced",
-            Self::CreateShard => "shard created",
-            Self::MovePrefix => "prefix moved",
-            Self::DeleteShard => "shard deleted",
-            Self::SetReplicas => "replicas changed",
-            Self::MoveLeader => "leader moved",
-            Self::Pin => "leader pinned",
-        }
-    }
-
-    /// Whether it changes the members or the shards.
-    pub const fn changes_the_cluster(self) -> bool {
-        matches!(
-            self,
-            Self::AddServer
-                | Self::RemoveServer
-                | Self::ReplaceServer
-                | Self::CreateShard
-                | Self::MovePrefix
-                | Self::DeleteShard
-                | Self::SetReplicas
-        )
-    }
-}
-
-/// How a fault is mended.
+/// How a fault ends.
 #[derive(Clone, Copy, Debug)]
-enum Mend {
+enum Repair {
     Resume(ServerId),
     /// Not a fault: clients ask a server for something, all at once.
     Flock(ServerId),
-    /// Not a mend: a cut begins, and ends after a while.
+    /// Not an end: a cut begins, and ends after a while.
     Sever(Parties, Parties, Span),
     Cut(u64),
     Disk(ServerId),
 }
 
-/// The schedule, and what has to be mended.
+/// The schedule, and what has to be ended.
 pub struct Nemesis {
     rng: Rng,
     schedule: Vec<Kind>,
-    mends: Vec<Option<Mend>>,
+    repairs: Vec<Option<Repair>>,
     /// How often each happened.
     pub counts: BTreeMap<&'static str, u64>,
     /// Who carries out changes of the cluster.
@@ -190,7 +58,7 @@ impl Nemesis {
             core.calendar.push(Time::ZERO + Span::from_ms(u64::from(at)), Event::Fault(fault));
         }
         let administrator = Administrator::new(core);
-        Self { rng, schedule, mends: Vec::new(), counts: BTreeMap::new(), administrator, shards_made: 0 }
+        Self { rng, schedule, repairs: Vec::new(), counts: BTreeMap::new(), administrator, shards_made: 0 }
     }
 
     /// A fault's time has come.
@@ -215,21 +83,21 @@ impl Nemesis {
     }
 
     /// A fault's end has come. Gives a server that clients now ask all at once.
-    pub fn mend(&mut self, core: &mut Core, mend: usize) -> Option<ServerId> {
-        let mend = self.mends[mend].take()?;
-        core.note(|| format!("mended: {mend:?}"));
-        match mend {
-            Mend::Resume(id) => {
+    pub fn end(&mut self, core: &mut Core, number: usize) -> Option<ServerId> {
+        let repair = self.repairs[number].take()?;
+        core.note(|| format!("mended: {repair:?}"));
+        match repair {
+            Repair::Resume(id) => {
                 resume(core, id);
                 return (self.rng.below(2) == 0).then_some(id);
             }
-            Mend::Flock(id) => return Some(id),
-            Mend::Sever(from, to, span) => {
+            Repair::Flock(id) => return Some(id),
+            Repair::Sever(from, to, span) => {
                 let number = core.network.cut(from, to);
-                self.later(core, span, Mend::Cut(number));
+                self.later(core, span, Repair::Cut(number));
             }
-            Mend::Cut(number) => core.network.mend(number),
-            Mend::Disk(id) => {
+            Repair::Cut(number) => core.network.end_cut(number),
+            Repair::Disk(id) => {
                 if let Some(node) = core.nodes.get_mut(&id) {
                     node.disk.files.fill_after(None);
                 }
@@ -238,10 +106,10 @@ impl Nemesis {
         None
     }
 
-    /// Mends everything.
+    /// Ends all faults.
     pub fn heal(&mut self, core: &mut Core) {
         core.note(|| "everything is mended".to_owned());
-        self.mends.iter_mut().for_each(|mend| *mend = None);
+        self.repairs.iter_mut().for_each(|repair| *repair = None);
         core.network.heal();
         for id in core.nodes.keys().copied().collect::<Vec<_>>() {
             resume(core, id);
@@ -259,9 +127,9 @@ impl Nemesis {
         }
     }
 
-    fn later(&mut self, core: &mut Core, after: Span, mend: Mend) {
-        self.mends.push(Some(mend));
-        core.after(after, Event::Mend(self.mends.len() - 1));
+    fn later(&mut self, core: &mut Core, after: Span, repair: Repair) {
+        self.repairs.push(Some(repair));
+        core.after(after, Event::Heal(self.repairs.len() - 1));
     }
 
     fn pick<T: Copy>(&mut self, among: &[T]) -> Option<T> {
@@ -308,7 +176,7 @@ impl Nemesis {
             _ => node.is_paused = true,
         }
         core.note(|| format!("server {id} is paused, after {halts_after:?} inputs"));
-        self.later(core, span, Mend::Resume(id));
+        self.later(core, span, Repair::Resume(id));
     }
 
     fn pause_and_cut(&mut self, core: &mut Core) -> bool {
@@ -334,22 +202,22 @@ impl Nemesis {
         let rest: Parties = others.into_iter().filter(|id| *id != paused).map(Party::Server).collect();
         let ways = self.rng.below(3);
         if ways != 0 {
-            self.later(core, cut_after, Mend::Sever(one, rest, cut_for));
+            self.later(core, cut_after, Repair::Sever(one, rest, cut_for));
         }
         if ways != 1 {
-            self.later(core, cut_after, Mend::Sever(rest, one, cut_for));
+            self.later(core, cut_after, Repair::Sever(rest, one, cut_for));
         }
         self.stand_still(core, paused, Span::from_ms(u64::from(pause_ms)));
         if paused != leader && self.rng.below(2) == 0 {
-            // It answers what it got meanwhile, and tells the leader nothing of what it does next.
+            // It answers what it got meanwhile, and lets the leader hear nothing of what it does next.
             let (answered, silent) = (core.between_ms(pause_ms, pause_ms + 3), core.between_ms(50, 600));
-            self.later(core, answered, Mend::Sever([Party::Server(paused)].into_iter().collect(), one, silent));
+            self.later(core, answered, Repair::Sever([Party::Server(paused)].into_iter().collect(), one, silent));
         }
         // The leader's lease may be in question from now on, and for a timeout more.
         for nth in 0..8 {
             let late_ms = if nth < 4 { 20 } else { timeout_ms / 2 };
             let around = core.between_ms(pause_ms - 20, pause_ms + late_ms);
-            self.later(core, around, Mend::Flock(leader));
+            self.later(core, around, Repair::Flock(leader));
         }
         true
     }
@@ -362,7 +230,7 @@ impl Nemesis {
         let number = core.network.cut(alone(from), alone(to));
         core.note(|| format!("server {to} does not hear {from}"));
         let span = core.between_ms(100, 3_000);
-        self.later(core, span, Mend::Cut(number));
+        self.later(core, span, Repair::Cut(number));
         true
     }
 
@@ -383,7 +251,7 @@ impl Nemesis {
         let span = core.between_ms(100, 3_000);
         for (from, to) in cuts {
             let number = core.network.cut(from, to);
-            self.later(core, span, Mend::Cut(number));
+            self.later(core, span, Repair::Cut(number));
         }
         true
     }
@@ -426,7 +294,7 @@ impl Nemesis {
         }
         core.note(|| format!("{} at server {id}", kind.name()));
         if kind == Kind::DiskFull {
-            self.later(core, span, Mend::Disk(id));
+            self.later(core, span, Repair::Disk(id));
         }
         true
     }

@@ -138,11 +138,11 @@ impl Network {
             self.counters.cut_off += 1;
             return [None, None];
         }
-        if self.chance(self.quality.lost_per_mille) {
+        if self.draws(self.quality.lost_per_mille) {
             self.counters.lost += 1;
             return [None, None];
         }
-        let doubled = self.chance(self.quality.doubled_per_mille);
+        let doubled = self.draws(self.quality.doubled_per_mille);
         self.counters.doubled += u64::from(doubled);
         [Some(self.delay()), doubled.then(|| self.delay())]
     }
@@ -160,14 +160,14 @@ impl Network {
     fn delay(&mut self) -> Span {
         let more = -(1.0 - self.rng.fraction()).ln() * self.quality.delay_more.as_ns() as f64;
         let usual = self.quality.delay_min + Span::from_ns(more as u64);
-        if !self.chance(self.quality.late_per_mille) {
+        if !self.draws(self.quality.late_per_mille) {
             return usual;
         }
         self.counters.late += 1;
         usual + Span::from_ns((self.rng.fraction() * self.quality.late.as_ns() as f64) as u64)
     }
 
-    fn chance(&mut self, per_mille: u32) -> bool {
+    fn draws(&mut self, per_mille: u32) -> bool {
         self.rng.below(1_000) < per_mille
     }
 
@@ -183,12 +183,12 @@ impl Network {
         self.next_cut
     }
 
-    /// Mends a cut; the others stay.
-    pub fn mend(&mut self, number: u64) {
+    /// Ends a cut; the others stay.
+    pub fn end_cut(&mut self, number: u64) {
         self.cuts.retain(|cut| cut.number != number);
     }
 
-    /// Mends all, and neither loses nor doubles from now on.
+    /// Ends all cuts, and neither loses nor doubles from now on.
     pub fn heal(&mut self) {
         self.cuts.clear();
         self.quality = Quality { lost_per_mille: 0, doubled_per_mille: 0, late_per_mille: 0, ..self.quality };
@@ -212,10 +212,10 @@ mod tests {
         assert!(network.send(TWO, ONE)[0].is_some());
         assert!(network.send_on_stream(ONE, CLIENT).is_none());
         let clients = network.cut(Parties::CLIENTS, one);
-        network.mend(out);
+        network.end_cut(out);
         assert!(network.send(ONE, TWO)[0].is_some());
         assert!(network.is_cut(CLIENT, ONE) && !network.is_cut(CLIENT, TWO) && !network.is_cut(ONE, CLIENT));
-        network.mend(clients);
+        network.end_cut(clients);
         assert!(!network.is_cut(CLIENT, ONE));
     }
 

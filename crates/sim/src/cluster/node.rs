@@ -89,7 +89,8 @@ impl Node {
 
     /// Writes what the cluster begins with to the disk of a founder.
     pub fn found(&mut self, founding: &Founding, scenario: &Scenario) {
-        let (mut log, _) = Log::recover(&self.disk.files, log_config(scenario)).expect("an empty folder can be read");
+        let (mut log, _) =
+            Log::recover(&self.disk.files, scenario.sizes.log_config(CLUSTER)).expect("an empty folder can be read");
         log.identify(self.identity()).expect("a valid identity");
         founding.write(&mut log);
         let write = log.take_batch().expect("founding has something to write");
@@ -110,7 +111,7 @@ impl Node {
         self.epoch += 1;
         self.is_paused = false;
         let (mut log, recovered) =
-            Log::recover(&self.disk.files, log_config(scenario)).map_err(|error| error.to_string())?;
+            Log::recover(&self.disk.files, scenario.sizes.log_config(CLUSTER)).map_err(|error| error.to_string())?;
         if recovered.identity.is_none() {
             log.identify(self.identity()).map_err(|error| error.to_string())?;
         }
@@ -118,14 +119,8 @@ impl Node {
         config.address = address(self.id);
         config.election = self.election(scenario);
         config.reads = scenario.reads;
-        config.snapshot_log_bytes = scenario.snapshot_log_bytes;
-        config.keep_log_bytes = scenario.keep_log_bytes;
-        config.log_memory_bytes = scenario.log_memory_bytes;
-        config.log_disk_bytes = scenario.log_disk_bytes();
+        scenario.sizes.configure(&mut config);
         config.incarnation = self.epoch;
-        config.memory_bytes = scenario.memory_bytes;
-        config.quota_bytes = scenario.quota_bytes;
-        config.watch_message_bytes = scenario.watch_message_bytes;
         (scenario.configure)(&mut config);
         let local = self.clock.shows(now);
         let rng = self.rng.fork(self.epoch);
@@ -199,7 +194,7 @@ impl Node {
         }
     }
 
-    /// So much of what a client was told is on its way, or waits.
+    /// So much of what is said to a client is on its way, or waits.
     pub fn note_waiting(&mut self, client: store::ClientId, bytes: usize) {
         if let Some(process) = &mut self.process {
             process.server.handle(process.shown, Input::Waiting { client, bytes });
@@ -239,10 +234,6 @@ const fn connection_of(input: &Input) -> (u8, u64) {
             (2, 0)
         }
     }
-}
-
-fn log_config(scenario: &Scenario) -> wal::Config {
-    wal::Config { cluster: Some(u128::from(CLUSTER)), segment_bytes: scenario.segment_bytes, ..wal::Config::default() }
 }
 
 fn add(sum: &mut store::status::Counters, more: &store::status::Counters) {

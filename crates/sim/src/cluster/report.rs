@@ -29,7 +29,7 @@ pub struct Report {
     pub reads: (u64, u64),
     /// Snapshots written to disks and sent to other servers.
     pub snapshots: (u64, u64),
-    /// Events told to watchers, and how often they were told that some are missing.
+    /// Events sent to watchers, and how often these heard that some are missing.
     pub watches: (u64, u64),
     /// How often the lock was held, and lost without being given back.
     pub locks: (u64, u64),
@@ -45,7 +45,7 @@ pub struct Report {
     pub steps: u64,
     /// What should not have happened: empty if all is well.
     pub findings: Vec<Finding>,
-    /// Lies that were told.
+    /// Lies that were sent.
     #[serde(skip_serializing_if = "is_zero")]
     pub lies: u64,
     /// What happened, if the scenario asked for it.
@@ -133,11 +133,11 @@ pub enum Finding {
         /// Which.
         server: u64,
     },
-    /// After everything was mended, something still did not work at the end.
+    /// After all faults had ended, something still did not work at the end.
     NoProgress(String),
-    /// A watcher missed an event, and was not told so.
+    /// A watcher missed an event, and did not hear of that.
     Missed(String),
-    /// A watcher was told something twice or out of order.
+    /// A watcher was sent something twice or out of order.
     Repeated(String),
     /// Two clients held one lock, or one wrote with a fencing token that was not valid any more.
     TwoHolders(String),

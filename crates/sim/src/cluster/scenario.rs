@@ -7,8 +7,9 @@ use store::Reads;
 
 use super::byzantine::Lies;
 use super::disk::Speed;
-use super::nemesis::Kind;
+use super::fault::Kind;
 use super::network::Quality;
+use super::sizes::ServerSizes;
 
 /// What to simulate. [`Scenario::drawn`] makes one of many kinds.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ pub struct Scenario {
     pub active: Span,
     /// How long the cluster may take, once nothing goes wrong any more, until every shard takes writes, every move is
     /// over, and all replicas agree.
-    pub settle: Span,
+    pub recovery: Span,
     /// How many things go wrong, at least and at most.
     pub faults: (u32, u32),
     /// What may go wrong.
@@ -48,24 +49,12 @@ pub struct Scenario {
     pub elections_vary: bool,
     /// How modules are spread over shards.
     pub strategy: Strategy,
-    /// Bytes of log that make a snapshot worth while.
-    pub snapshot_log_bytes: u64,
-    /// Bytes of log that stay behind a snapshot.
-    pub keep_log_bytes: u64,
-    /// Bytes of log of all shards together that make snapshots worth while.
-    pub log_memory_bytes: u64,
-    /// Bytes of a segment of the log on the disk.
-    pub segment_bytes: u64,
+    /// How much servers keep and hold.
+    pub sizes: ServerSizes,
     /// Values have up to a mebibyte instead of a few hundred bytes.
     pub large_values: bool,
     /// The last of the founders lies to the others while things go wrong.
     pub lies: Option<Lies>,
-    /// Bytes that a server holds for others.
-    pub memory_bytes: usize,
-    /// Bytes of data that a server may hold, if there is a bound.
-    pub quota_bytes: Option<u64>,
-    /// Bytes of events in one message to a watcher.
-    pub watch_message_bytes: usize,
     /// Bytes that a watcher reads in a second.
     pub reader_bytes_s: u64,
     /// Last changes to a server's configuration: for errors planted on purpose.
@@ -85,7 +74,7 @@ impl Default for Scenario {
             entries: 6,
             think: Span::from_ms(25),
             active: Span::from_secs(9),
-            settle: Span::from_secs(12),
+            recovery: Span::from_secs(12),
             faults: (6, 20),
             kinds: Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::ClockBeyond | Kind::BitRot)).collect(),
             quality: Quality::default(),
@@ -95,15 +84,9 @@ impl Default for Scenario {
             election: TimeoutConfig { min: Span::from_ms(200), max: Span::from_ms(800), fixed: None },
             elections_vary: false,
             strategy: Strategy::Single,
-            snapshot_log_bytes: 24 << 10,
-            keep_log_bytes: 4 << 10,
-            log_memory_bytes: 64 << 10,
-            segment_bytes: 16 << 10,
+            sizes: ServerSizes::default(),
             large_values: false,
             lies: None,
-            memory_bytes: store::budget::DEFAULT_BYTES,
-            quota_bytes: None,
-            watch_message_bytes: 256 << 10,
             reader_bytes_s: 1 << 30,
             configure: |_| {},
             trace: false,
@@ -112,27 +95,9 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Bytes of log on the disk past which what lives in old segments is written again.
-    pub fn log_disk_bytes(&self) -> u64 {
-        2 * self.log_memory_bytes + self.segment_bytes / 4
-    }
-
     /// What a server's disk may hold beyond three times the content, the log's limit, and twice what lives in the log.
     pub fn disk_slack_bytes(&self) -> u64 {
-        4 * self.segment_bytes + (64 << 10) + if self.large_values { 64 << 20 } else { 0 }
-    }
-
-    /// What servers run with, and values that are large.
-    fn with_production_sizes(self) -> Self {
-        let (config, log) = (store::Config::new(1, machine::ServerId(1), "production"), wal::Config::default());
-        Self {
-            snapshot_log_bytes: config.snapshot_log_bytes,
-            keep_log_bytes: config.keep_log_bytes,
-            log_memory_bytes: config.log_memory_bytes,
-            segment_bytes: log.segment_bytes,
-            large_values: true,
-            ..self
-        }
+        self.sizes.disk_slack_bytes() + if self.large_values { 64 << 20 } else { 0 }
     }
 
     /// [`Scenario::drawn`] with a server that lies.
@@ -188,10 +153,7 @@ impl Scenario {
         }
         if rng.below(4) == 0 {
             // Snapshots all the time.
-            scenario.snapshot_log_bytes = 2 << 10;
-            scenario.keep_log_bytes = 256;
-            scenario.log_memory_bytes = 8 << 10;
-            scenario.segment_bytes = 4 << 10;
+            scenario.sizes = scenario.sizes.with_tiny_logs();
         }
         scenario.elections_vary = rng.below(4) == 0;
         // A stream of its own: what was drawn above stays as it was.
@@ -202,9 +164,9 @@ impl Scenario {
             scenario.quality.late = Span::from_ms(900);
         }
         if rng.below(10) == 0 {
-            scenario = scenario.with_production_sizes();
-            // The least that may be set, and readers that it suits.
-            scenario.memory_bytes = scenario.memory_bytes.max(store::budget::MIN_BYTES);
+            scenario.large_values = true;
+            scenario.sizes = scenario.sizes.with_production_logs();
+            // Readers that it suits.
             scenario.reader_bytes_s = scenario.reader_bytes_s.max(10_000_000);
         }
         if rng.below(3) == 0 {
@@ -214,7 +176,7 @@ impl Scenario {
         let mut rng_of_quota = Rng::new(seed).fork(0x900a);
         if scenario.lockers == 0 && rng_of_quota.below(4) == 0 {
             let bytes = [700, 1_500, 3_000][rng_of_quota.below(3) as usize];
-            scenario.quota_bytes = Some(if scenario.large_values { bytes << 10 } else { bytes });
+            scenario.sizes.quota_bytes = Some(if scenario.large_values { bytes << 10 } else { bytes });
         }
         scenario
     }
@@ -236,8 +198,8 @@ impl Scenario {
         if rng.below(3) > 0 {
             return;
         }
-        self.watch_message_bytes = [1, 500, 5_000][rng.below(3) as usize];
+        self.sizes.watch_message_bytes = [1, 500, 5_000][rng.below(3) as usize];
         self.reader_bytes_s = [10_000, 20_000, 200_000][rng.below(3) as usize];
-        self.memory_bytes = [128 << 10, 512 << 10, 2 << 20][rng.below(3) as usize];
+        self.sizes.memory_bytes = [128 << 10, 512 << 10, 2 << 20][rng.below(3) as usize];
     }
 }

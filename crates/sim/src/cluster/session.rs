@@ -18,6 +18,7 @@ use super::disk::Speed;
 use super::network::Quality;
 use super::node::{CLUSTER, address};
 use super::scenario::Scenario;
+use super::sizes::ServerSizes;
 
 /// How often a caller that waits for something looks.
 const LOOK: Span = Span::from_ms(1);
@@ -43,7 +44,7 @@ pub struct Setting {
 pub struct Session {
     core: Core,
     /// Answers that came since the last look, with the client's number.
-    told: Vec<(u32, Result<Answer, Error>)>,
+    answers: Vec<(u32, Result<Answer, Error>)>,
     /// Clients whose time has come.
     woken: Vec<u32>,
     sequence: u64,
@@ -61,9 +62,12 @@ impl Session {
             election: setting.election,
             strategy: setting.strategy,
             // As servers have it that nobody hurries.
-            snapshot_log_bytes: 16 << 20,
-            keep_log_bytes: 2 << 20,
-            segment_bytes: wal::Config::default().segment_bytes,
+            sizes: ServerSizes {
+                snapshot_log_bytes: 16 << 20,
+                keep_log_bytes: 2 << 20,
+                segment_bytes: wal::Config::default().segment_bytes,
+                ..ServerSizes::default()
+            },
             configure: if setting.pre_vote { leaders_stay } else { leaders_stay_and_no_pre_vote },
             ..Scenario::default()
         };
@@ -83,7 +87,7 @@ impl Session {
             core.nodes.insert(id, node);
             core.after(Span::from_ms(id.0), Event::Restart(id));
         }
-        Self { core, told: Vec::new(), woken: Vec::new(), sequence: 0, connections: BTreeMap::new() }
+        Self { core, answers: Vec::new(), woken: Vec::new(), sequence: 0, connections: BTreeMap::new() }
     }
 
     /// The moment.
@@ -125,7 +129,7 @@ impl Session {
     }
 
     /// Whether all servers run, know a leader of each shard, and have applied what is committed.
-    pub fn is_settled(&self) -> bool {
+    pub fn has_converged(&self) -> bool {
         let now = self.core.now;
         let servers: Vec<_> = self.core.nodes.values().filter_map(|node| Some((node, node.server()?))).collect();
         let groups: Vec<_> = servers.iter().flat_map(|(node, server)| server.replicas(node.clock.shows(now))).collect();
@@ -156,8 +160,8 @@ impl Session {
         let until = self.core.now + timeout;
         let session = self.session();
         self.send(0, session, server, body, timeout);
-        while self.told.is_empty() && self.step(until) {}
-        self.told.pop().map(|(_, result)| result)
+        while self.answers.is_empty() && self.step(until) {}
+        self.answers.pop().map(|(_, result)| result)
     }
 
     /// Lets clients ask until all are done; `servers` are the targets.
@@ -189,7 +193,7 @@ impl Session {
             if states.iter().all(|state| *state == State::Done) {
                 return Ok(());
             }
-            while self.told.is_empty() && self.woken.is_empty() {
+            while self.answers.is_empty() && self.woken.is_empty() {
                 if !self.step(Time::NEVER) {
                     return Err("the simulated cluster stands still, and clients wait for it".to_owned());
                 }
@@ -197,7 +201,7 @@ impl Session {
             for client in std::mem::take(&mut self.woken) {
                 states[client as usize] = State::Idle;
             }
-            for (client, result) in std::mem::take(&mut self.told) {
+            for (client, result) in std::mem::take(&mut self.answers) {
                 script.answered(client as usize, self.core.now, result);
                 states[client as usize] = State::Idle;
                 states.iter_mut().filter(|state| **state == State::Waiting).for_each(|state| *state = State::Idle);
@@ -242,13 +246,13 @@ impl Session {
             Event::ToServer(to, input) => core.arrived(to, *input),
             Event::ToClient(connection, _, message) => {
                 if let ServerMessage::Response(response) = *message {
-                    self.told.push((client_of(connection), response.result));
+                    self.answers.push((client_of(connection), response.result));
                 }
             }
             Event::Disk(id, epoch, lane) => core.disk_done(id, epoch, lane),
             Event::Restart(id) => core.start(id),
             Event::Wake(client, _) => self.woken.push(client),
-            Event::Nothing | Event::StreamEnds(_) | Event::Fault(_) | Event::Mend(_) | Event::Sample => {}
+            Event::Nothing | Event::StreamEnds(_) | Event::Fault(_) | Event::Heal(_) | Event::Sample => {}
         }
         true
     }
@@ -298,7 +302,7 @@ mod tests {
     /// Writes at one server, kills the leader, and writes again at another: when the answers came.
     fn election(seed: u64) -> (Span, Vec<Time>) {
         let mut session = Session::new(seed, &setting(3));
-        assert!(session.wait(Span::from_secs(30), Session::is_settled));
+        assert!(session.wait(Span::from_secs(30), Session::has_converged));
         let mut times = Vec::new();
         let leader = session.leader(&at().path).unwrap();
         let other = session.running().into_iter().find(|id| *id != leader).unwrap();
@@ -309,7 +313,7 @@ mod tests {
         assert!(matches!(session.ask(other, put("after"), Span::from_secs(5)), Some(Ok(Answer::Written { .. }))));
         times.push(session.now());
         session.start(leader);
-        assert!(session.wait(Span::from_secs(30), Session::is_settled));
+        assert!(session.wait(Span::from_secs(30), Session::has_converged));
         let read = RequestBody::Get { at: at(), consistency: Consistency::Linearizable };
         let answer = session.ask(leader, read, Span::from_secs(5));
         assert!(matches!(&answer, Some(Ok(Answer::Value(Some((_, value))))) if value == b"after"), "{answer:?}");

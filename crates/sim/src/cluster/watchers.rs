@@ -1,6 +1,6 @@
-//! Clients that watch: they must be told of every change, in order, once; or be told that some are missing.
+//! Clients that watch: they must hear of every change, in order, once; or hear that some are missing.
 //!
-//! What a watcher was told is held against what other clients were told of their writes, and against the data at the end.
+//! The events of a watcher are held against what other clients were answered for their writes, and against the data at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -39,13 +39,13 @@ struct Watcher {
     requests: u64,
     sequence: u64,
     is_watching: bool,
-    /// The revision of each shard up to which it was told everything.
+    /// The revision of each shard up to which it was sent everything.
     from: BTreeMap<ShardId, u64>,
-    /// Tags of values that it was told of.
-    told: BTreeSet<(Path, u64)>,
+    /// Tags of values that it has seen.
+    seen: BTreeSet<(Path, u64)>,
     /// What it knows of the data.
     mirror: Mirror,
-    /// It was told that events up to this revision may be missing, everywhere and below some paths.
+    /// It has heard that events up to this revision may be missing, everywhere and below some paths.
     excused: u64,
     excused_below: Vec<(Path, u64)>,
     alarm: u64,
@@ -64,7 +64,7 @@ impl Watchers {
                 sequence: 0,
                 is_watching: false,
                 from: BTreeMap::new(),
-                told: BTreeSet::new(),
+                seen: BTreeSet::new(),
                 mirror: Mirror::default(),
                 excused: 0,
                 excused_below: Vec::new(),
@@ -81,7 +81,7 @@ impl Watchers {
         self.all.contains_key(&number)
     }
 
-    /// Events that were told, and how often some were said to be missing.
+    /// Events that were sent, and how often some were said to be missing.
     pub const fn counts(&self) -> (u64, u64) {
         self.counts
     }
@@ -89,11 +89,11 @@ impl Watchers {
     /// Whether all of them are connected and have been answered.
     pub fn are_watching(&self, core: &Core) -> bool {
         let is_open = |watcher: &Watcher| watcher.connection.is_some_and(|(connection, _)| core.is_open(connection));
-        let settled = |watcher: &Watcher| {
+        let has_all = |watcher: &Watcher| {
             (watcher.is_watching && watcher.mirror.is_complete() && is_open(watcher))
                 || !somebody_holds_all(core, &watcher.at.path)
         };
-        self.all.values().all(settled)
+        self.all.values().all(has_all)
     }
 
     /// A watcher's time has come: if it is not watching, it tries another server.
@@ -116,7 +116,7 @@ impl Watchers {
     }
 
     /// Something has come for a watcher.
-    pub fn told(&mut self, core: &mut Core, connection: ClientId, message: ServerMessage) {
+    pub fn receive(&mut self, core: &mut Core, connection: ClientId, message: ServerMessage) {
         let Some(watcher) = self.all.get_mut(&client_of(connection)) else { return };
         if watcher.connection.is_none_or(|(current, _)| current != connection) {
             return;
@@ -147,9 +147,9 @@ impl Watchers {
         }
     }
 
-    /// Holds what they were told against what clients did. Every operation must have returned long ago.
+    /// Holds their events against what clients did. Every operation must have returned long ago.
     pub fn check(&self, core: &mut Core, history: &[Operation<entry::Input, Output>], finally: &Finally) {
-        // Who can watch nowhere was told so, and has nothing to complain of.
+        // Who can watch nowhere has heard so, and has nothing to complain of.
         for watcher in self.all.values().filter(|watcher| watcher.is_watching) {
             watcher.check_writes(core, history);
             watcher.check_data(core, finally);
@@ -233,7 +233,7 @@ impl Watcher {
                     continue;
                 }
                 EventKind::Put { etag, .. } => {
-                    self.told.insert((event.at.path.clone(), etag));
+                    self.seen.insert((event.at.path.clone(), etag));
                     self.mirror.note(event.at.path, event.revision, Some(etag));
                 }
                 EventKind::Deleted => {
@@ -258,7 +258,7 @@ impl Watcher {
         below.map(|(_, revision)| *revision).max().unwrap_or(0).max(self.excused)
     }
 
-    /// Every write that was answered must have been told.
+    /// Every write that was answered must have come as an event.
     fn check_writes(&self, core: &mut Core, history: &[Operation<entry::Input, Output>]) {
         for operation in history {
             let Outcome::Returned { output: Output::Written { revision }, .. } = operation.outcome else { continue };
@@ -270,7 +270,7 @@ impl Watcher {
             };
             for at in leaves.iter().map(|leaf| data::leaf(operation.input.entry, *leaf)) {
                 let concerns = self.at.contains(&at) && revision > self.excused(&at.path);
-                if concerns && !self.told.contains(&(at.path.clone(), revision)) {
+                if concerns && !self.seen.contains(&(at.path.clone(), revision)) {
                     let path = &at.path;
                     core.found(Finding::Missed(format!(
                         "watcher {} was not told that {path} was written at revision {revision}",

@@ -27,8 +27,8 @@ const READER_BYTES_S_AT_END: u64 = 200_000;
 
 /// How often everything is looked at.
 const SAMPLE: Span = Span::from_ms(50);
-/// How long it takes at most to tell a watcher.
-const TELL: Span = Span::from_ms(100);
+/// How long it takes at most to notify a watcher.
+const NOTIFY: Span = Span::from_ms(100);
 /// More events than that are no simulation, but a storm of messages.
 const EVENTS_MAX: u64 = 5_000_000;
 
@@ -95,49 +95,49 @@ impl World {
 
     /// Runs to the end.
     pub fn run(mut self) -> Report {
-        let mended = Time::ZERO + self.core.scenario.active;
-        self.run_until(mended, |_| false);
+        let healed = Time::ZERO + self.core.scenario.active;
+        self.run_until(healed, |_| false);
         self.nemesis.heal(&mut self.core);
-        // Who reads slowly, and has been told everything anew, could not have read it by the end.
+        // Who reads slowly, and has been sent everything anew, could not have read it by the end.
         let reads = &mut self.core.scenario.reader_bytes_s;
         *reads = (*reads).max(READER_BYTES_S_AT_END);
         self.clients.is_over = true;
-        self.lockers.mended(mended);
-        let last = mended + self.core.scenario.settle;
+        self.lockers.healed(healed);
+        let last = healed + self.core.scenario.recovery;
         let calm = self.run_until(last, |world| world.clients.are_idle() && world.nemesis.administrator.is_idle());
         self.clients.probe(&mut self.core);
         let probed = calm && self.run_until(last, |world| world.clients.unprobed().is_empty());
         let locked = probed && self.run_until(last, |world| world.lockers.go_on());
         self.lockers.is_over = true;
-        let agreed = locked && self.run_until(last, |world| world.unsettled().is_none());
+        let agreed = locked && self.run_until(last, |world| world.unfinished().is_none());
         if agreed {
             self.turn_off_removed();
         }
         let is_quiet =
             agreed && self.run_until(last, |world| world.watchers.are_watching(&world.core) && world.held().is_none());
-        let recovered = self.core.now.since(mended);
-        let settled = is_quiet && self.list_at_end(mended);
-        if settled {
-            // What was written last has still to be told to watchers.
-            self.run_until(self.core.now + TELL, |_| false);
+        let recovered = self.core.now.since(healed);
+        let is_done = is_quiet && self.list_at_end(healed);
+        if is_done {
+            // What was written last has still to reach watchers.
+            self.run_until(self.core.now + NOTIFY, |_| false);
         } else {
-            let why = self.why_unsettled();
+            let why = self.why_unfinished();
             let state = self.state();
             for line in state {
                 self.core.note(|| line);
             }
             self.core.found(Finding::NoProgress(why));
         }
-        self.conclude(settled, recovered)
+        self.conclude(is_done, recovered)
     }
 
-    /// Lists what is there when nothing can change it any more: neither what servers held, nor what was late when all was mended.
+    /// Lists what is there when nothing can change it any more: neither what servers held, nor what was late when all was healed.
     /// Whether all of it could be listed.
-    fn list_at_end(&mut self, mended: Time) -> bool {
-        let arrived = self.core.now.max(mended + self.core.scenario.quality.late) + TELL;
+    fn list_at_end(&mut self, healed: Time) -> bool {
+        let arrived = self.core.now.max(healed + self.core.scenario.quality.late) + NOTIFY;
         self.run_until(arrived, |_| false);
         self.clients.list_all(&mut self.core);
-        let last = self.core.now + self.core.scenario.settle;
+        let last = self.core.now + self.core.scenario.recovery;
         self.run_until(last, |world| world.clients.unprobed().is_empty())
     }
 
@@ -183,13 +183,13 @@ impl World {
                 if !core.is_open(connection) {
                     // It broke meanwhile.
                 } else if client == ADMINISTRATOR {
-                    self.nemesis.administrator.told(core, *message);
+                    self.nemesis.administrator.receive(core, *message);
                 } else if self.watchers.has(client) {
-                    self.watchers.told(core, connection, *message);
+                    self.watchers.receive(core, connection, *message);
                 } else if self.lockers.has(client) {
-                    self.lockers.told(core, connection, *message);
+                    self.lockers.receive(core, connection, *message);
                 } else {
-                    self.clients.told(core, connection, from, *message);
+                    self.clients.receive(core, connection, from, *message);
                 }
             }
             Event::Disk(id, epoch, lane) => core.disk_done(id, epoch, lane),
@@ -214,8 +214,8 @@ impl World {
                 }
             }
             Event::Fault(fault) => self.nemesis.strike(core, fault),
-            Event::Mend(mend) => {
-                if let Some(server) = self.nemesis.mend(core, mend) {
+            Event::Heal(number) => {
+                if let Some(server) = self.nemesis.end(core, number) {
                     self.clients.flock(core, server);
                 }
             }
@@ -273,7 +273,7 @@ impl World {
 
     /// No disk holds more than three times the content and what the log may take, whatever was written.
     fn weigh_disks(&mut self) {
-        let (limit, slack) = (self.core.scenario.log_disk_bytes(), self.core.scenario.disk_slack_bytes());
+        let (limit, slack) = (self.core.scenario.sizes.log_disk_bytes(), self.core.scenario.disk_slack_bytes());
         let mut findings = Vec::new();
         for node in self.core.nodes.values() {
             // After a loss of power files may be there again that were deleted; the first batch deletes them once more, and the
@@ -298,7 +298,7 @@ impl World {
     }
 
     /// What is not as it should be once nothing goes wrong any more.
-    fn unsettled(&self) -> Option<String> {
+    fn unfinished(&self) -> Option<String> {
         let Some(map) = self.core.map() else { return Some("no server runs".to_owned()) };
         if let Some((id, it)) = map.moves().iter().next() {
             return Some(format!("move {id} of {} from shard {} to {} is {}", it.prefix, it.from, it.to, it.phase));
@@ -345,7 +345,7 @@ impl World {
         })
     }
 
-    /// What a server holds for others beside watches that have nothing to be told, though nobody wants anything.
+    /// What a server holds for others beside watches that have no news, though nobody wants anything.
     fn held(&self) -> Option<String> {
         self.core.nodes.values().find_map(|node| {
             let server = node.server()?;
@@ -394,7 +394,7 @@ impl World {
         lines
     }
 
-    fn why_unsettled(&self) -> String {
+    fn why_unfinished(&self) -> String {
         let unprobed = self.clients.unprobed();
         if self.events > EVENTS_MAX {
             return format!("more than {EVENTS_MAX} events: a storm of messages");
@@ -411,10 +411,10 @@ impl World {
         if !self.lockers.go_on() {
             return "nobody gets the lock".to_owned();
         }
-        self.unsettled().or_else(|| self.held()).unwrap_or_else(|| "a watcher finds no server".to_owned())
+        self.unfinished().or_else(|| self.held()).unwrap_or_else(|| "a watcher finds no server".to_owned())
     }
 
-    fn conclude(mut self, settled: bool, recovered: Span) -> Report {
+    fn conclude(mut self, is_done: bool, recovered: Span) -> Report {
         let history = self.clients.history.operations();
         let check = entry::check(history, Limits::default());
         match &check.verdict {
@@ -422,7 +422,7 @@ impl World {
             Verdict::Illegal(_) => self.core.found(Finding::NotLinearizable(check.verdict.to_string())),
             Verdict::Unknown { .. } => self.core.found(Finding::Undecided(check.verdict.to_string())),
         }
-        if settled {
+        if is_done {
             self.watchers.check(&mut self.core, history, &self.clients.finally);
         }
         self.lockers.check(&mut self.core);
@@ -454,7 +454,7 @@ impl World {
             disk_bytes_max: self.disk_bytes_max,
             recovered_ms: recovered.as_ns() / 1_000_000,
             steps: check.steps,
-            lies: self.core.byzantine.as_ref().map_or(0, |liar| liar.lies_told),
+            lies: self.core.byzantine.as_ref().map_or(0, |liar| liar.lies_sent),
             findings: self.core.findings,
             trace: self.core.trace,
         }
@@ -494,8 +494,8 @@ mod tests {
         let report = world.run();
         assert!(report.is_good(), "{report}");
         // It was not there when the entry was probed, and is there at the end.
-        let tells = |line: &&String| line.contains("client 30 is told") && line.contains("entry 0: a=");
-        let lists: Vec<bool> = (report.trace.iter().filter(tells))
+        let reads = |line: &&String| line.contains("client 30 is told") && line.contains("entry 0: a=");
+        let lists: Vec<bool> = (report.trace.iter().filter(reads))
             .map(|line| line.contains(&format!("a={VALUE} ")) && line.contains(&format!("b={} ", VALUE + 1)))
             .collect();
         assert_eq!(lists, [false, true], "{report}");

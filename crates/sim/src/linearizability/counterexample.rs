@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use machine::nanos::Time;
 
-use super::Model;
+use super::model::Model;
 use super::search::{Call, Search, SearchResult};
 
 /// Steps that one attempt to leave operations out may take.

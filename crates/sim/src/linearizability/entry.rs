@@ -24,7 +24,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Tag {
     Known(u64),
-    /// Nobody was told yet; it lies between these, both excluded.
+    /// Nobody has heard it yet; it lies between these, both excluded.
     Between(u64, u64),
 }
 
@@ -47,7 +47,7 @@ impl State {
 
     /// Whether a condition holds.
     ///
-    /// A tag that nobody was told is not one that a client can ask for: clients know tags from the answers of
+    /// A tag that nobody was given is not one that a client can ask for: clients know tags from the answers of
     /// linearizable operations, which the order has placed before.
     fn holds(&self, condition: Condition) -> bool {
         let leaf = self.leaves[condition.leaf as usize];
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// The state after a change that is done and has this revision, if it was told.
+    /// The state after a change that is done and has this revision, if it was answered.
     fn changed(mut self, change: Change, revision: Option<u64>) -> Option<Self> {
         if matches!(change, Change::Remove | Change::Delete) && !self.is_present() {
             return Some(self);
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// The state after somebody was told a leaf's tag.
+    /// The state after somebody was given a leaf's tag.
     fn answered(mut self, leaf: Leaf, tag: u64) -> Self {
         for other in [Leaf::A, Leaf::B].into_iter().filter(|&other| other == leaf || self.joint) {
             if let Some((_, known)) = &mut self.leaves[other as usize] {

@@ -22,7 +22,7 @@ use std::hash::Hash;
 
 use machine::nanos::Time;
 
-use super::Model;
+use super::model::Model;
 use super::seen::{Seen, digest, token};
 
 /// An operation as the search sees it.

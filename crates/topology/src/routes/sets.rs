@@ -17,7 +17,7 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn new(rows: usize, columns: usize) -> Self {
-        assert!(u16::try_from(columns).is_ok(), "more attachments than a set number can tell apart");
+        assert!(u16::try_from(columns).is_ok(), "more edge switches than a set number can distinguish");
         Self {
             columns,
             table: vec![0; rows * columns],
@@ -26,7 +26,7 @@ impl Builder {
         }
     }
 
-    /// Takes over the distances to the attachment `column`.
+    /// Takes over the distances to the edge switch `column`.
     pub(super) fn column(&mut self, column: usize, network: &Network, search: &Search) {
         let mut ports = Vec::new();
         for (row, &far) in search.distance.iter().enumerate() {
@@ -52,8 +52,8 @@ impl Builder {
         number
     }
 
-    pub(super) fn finish(self, hosts: TiVec<NodeId, Attached>, on_row: &[u32], attachments: u32) -> Routes {
-        let mut routes = Routes { hosts, attachments, table: self.table, ..Routes::default() };
+    pub(super) fn finish(self, hosts: TiVec<NodeId, Attached>, on_row: &[u32], edge_switches: u32) -> Routes {
+        let mut routes = Routes { hosts, edge_switches, table: self.table, ..Routes::default() };
         for (sets, &hosts) in self.sets.iter().zip(on_row) {
             routes.rows.push(Sets { first: routes.ranges.len() as u32, count: sets.len() as u32, hosts });
             for set in sets {

@@ -72,7 +72,7 @@ fn two_flows_are_measured_at_the_same_time() {
     }
 }
 
-/// What iperf3 leaves out of its report is its business; it is told what.
+/// What iperf3 leaves out of its report is its business; it is given what.
 #[test]
 fn the_warm_up_is_left_out() {
     let line = client_arguments(&flow("h2", 4), &Schedule { warm_up: 3, ..schedule(2) }).join(" ");

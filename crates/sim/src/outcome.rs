@@ -1,0 +1,69 @@
+//! What came of one run.
+
+use bond::End;
+use serde::Serialize;
+use transport::paced;
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// In the order of [`Scenario::flows`](crate::Scenario::flows).
+    pub flows: Vec<FlowOutcome>,
+    /// In the order of [`Fabric::links`](fabric::Fabric::links).
+    pub links: Vec<LinkOutcome>,
+    /// In the order of [`Fabric::bonds`](fabric::Fabric::bonds); warm-up included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bonds: Vec<BondOutcome>,
+    /// One packet or ACK over one link is one packet-hop; warm-up included.
+    pub packet_hops: u64,
+}
+
+/// What a flow did while it was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowOutcome {
+    /// Payload bytes that reached the receiving application, in order.
+    pub delivered_bytes: u64,
+    /// Segments sent, also again.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Times that the duplicate-ACK threshold was reached.
+    pub fast_retransmits: u64,
+    /// Retransmission timeouts that expired.
+    pub timeouts: u64,
+    /// Reordering seen by the receiver.
+    pub reordering: transport::reordering::Counters,
+    /// What became of the datagrams, where they were sent at an even pace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<paced::Outcome>,
+}
+
+/// What a link did while it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkOutcome {
+    /// From end A to end B.
+    pub forward: link::Counters,
+    /// From end B to end A.
+    pub backward: link::Counters,
+}
+
+/// What a bond's end has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BondOutcome {
+    /// Frames handed on, or held until they were.
+    pub accepted: u64,
+    /// Frames dropped since their member did not receive.
+    pub inactive: u64,
+    /// What resequencing did, where it is on.
+    pub reordering: Option<bond::reorder::Counters>,
+}
+
+impl BondOutcome {
+    pub(crate) fn of<P>(end: &End<P>) -> Self {
+        Self {
+            accepted: end.counters().accepted,
+            inactive: end.counters().inactive,
+            reordering: end.reordering().copied(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What is simulated in one run.
+
+use std::sync::Arc;
+
+use fabric::{Fabric, LinkFault};
+use machine::{Span, Time};
+use topology::{NodeId, Routes};
+use transport::TransportSpec;
+use vswitch::{Pipelines, Spread};
+
+/// What to simulate. Links' overrides have already been applied to `fabric`.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario<'a> {
+    /// The network to simulate.
+    pub fabric: &'a Fabric,
+    /// The routes of the network.
+    pub routes: &'a Arc<Routes>,
+    /// How packets are spread.
+    pub spread: Spread,
+    /// The flows' transport.
+    pub transport: &'a TransportSpec,
+    /// The flows: which host sends to which, from when on; each sends without end.
+    pub flows: &'a [FlowSpec],
+    /// When measuring starts.
+    pub warm_up: Span,
+    /// How long it is measured.
+    pub duration: Span,
+    /// Of UDP: numbered datagrams a second of each flow, at an even pace. `None`: as fast as it goes.
+    pub rate_pps: Option<u64>,
+    /// Faults of links, by the time since measuring began.
+    pub faults: &'a [LinkFault],
+    /// What switches do besides forwarding along the routes.
+    pub pipelines: &'a Pipelines,
+    /// The seed of all randomness.
+    pub seed: u64,
+}
+
+/// A flow that sends without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// The host that sends.
+    pub from: NodeId,
+    /// The host that receives.
+    pub to: NodeId,
+    /// When it starts.
+    pub start: Time,
+}
