@@ -16,6 +16,7 @@
 
 mod announcements;
 mod carrier;
+mod changeover;
 mod driver;
 mod ends;
 mod flood;
@@ -26,6 +27,7 @@ mod parts;
 mod paths;
 mod pipeline;
 
+pub use changeover::Renumbering;
 pub use driver::{Driver, Loss, Tag, Timer};
 pub use ends::{EndSpec, EndState, Role};
 pub use flood::{StormControl, storm_limit};
