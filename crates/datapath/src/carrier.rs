@@ -102,11 +102,10 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Reports to bonds that have just been made which of their members' links have no carrier.
-    pub fn report_new_ends(&mut self, tables: &Tables, now: Time) {
-        let down = self.egress.iter_enumerated().filter(|(_, egress)| egress.link().is_some_and(|link| !link.is_up()));
-        let down: Vec<NetPort> = down.map(|(port, _)| port).collect();
-        for port in down {
+    /// These links have no carrier from the beginning, and the ends of bonds have heard of it. For a graph that takes the place of another one.
+    pub fn start_without(&mut self, tables: &Tables, now: Time, down: &[LinkId]) {
+        for port in down.iter().flat_map(|link| tables.map.ends(*link)) {
+            self.egress[port].set_carrier(false);
             if let Some((end, member)) = tables.map.member(port) {
                 self.report_carrier(now, end, member, false);
             }

@@ -126,15 +126,6 @@ impl Egress {
         Self { far: self.far, kind: self.kind, link: self.link.twin() }
     }
 
-    /// Takes the place of what another part of the graph has had there, or counts what its twin has counted.
-    pub(crate) fn merge(&mut self, other: Self) {
-        match (self.kind, other.kind) {
-            (_, EgressKind::Elsewhere) => {}
-            (EgressKind::Elsewhere, _) => *self = other,
-            _ => self.link.absorb(&other.link),
-        }
-    }
-
     /// Whether it has a carrier; also known of one that belongs to another part of the graph.
     pub(crate) const fn is_up(&self) -> bool {
         self.link.is_up()

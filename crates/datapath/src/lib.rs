@@ -17,6 +17,7 @@
 mod announcements;
 mod bursts;
 mod carrier;
+mod changeover;
 mod driver;
 mod ends;
 mod flood;
@@ -27,6 +28,7 @@ mod parts;
 mod paths;
 mod pipeline;
 
+pub use changeover::Renumbering;
 pub use driver::{Driver, Loss, Tag, Timer};
 pub use ends::{EndSpec, EndState, Role};
 pub use flood::{StormControl, storm_limit};

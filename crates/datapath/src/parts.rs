@@ -61,30 +61,6 @@ impl<P> Graph<P> {
             ..Self::default()
         }
     }
-
-    /// Takes in another part of the same graph, or the first one, if this has nothing yet. Of each switch the state is kept that the part has to which it
-    /// belongs; `owns` says whether that is the other one.
-    pub fn merge(&mut self, other: Self, owns: impl Fn(NodeId) -> bool, tables: &Tables) {
-        if self.egress.is_empty() {
-            *self = other;
-            return;
-        }
-        self.egress.iter_mut().zip(other.egress).for_each(|(mine, egress)| mine.merge(egress));
-        for (at, (mine, switch)) in self.switches.iter_mut().zip(other.switches).enumerate() {
-            if owns(tables.map.node_of_switch(at)) {
-                *mine = switch;
-            }
-        }
-        let pipelines = self.pipelines.iter_mut().zip(other.pipelines);
-        pipelines.filter(|(_, pipeline)| pipeline.is_some()).for_each(|(mine, pipeline)| *mine = pipeline);
-        let ends = self.ends.iter_mut().zip(other.ends);
-        ends.filter(|(_, end)| end.is_some()).for_each(|(mine, end)| *mine = end);
-    }
-
-    /// Takes the place of a graph, some of whose packets go on here: what is for everybody and is on its way by a tree of `old` goes no further.
-    pub const fn supersede(&mut self, old: &Self) {
-        self.generation = old.generation + 1;
-    }
 }
 
 /// Packets have no moments, and timers are the driver's: after this, [`Graph::start`] asks for them anew.

@@ -122,15 +122,6 @@ impl Link {
         twin
     }
 
-    /// Counts what its twin has done as its own.
-    pub fn absorb(&mut self, twin: &Self) {
-        let mut sum = self.counters();
-        sum.add(&twin.counters());
-        (self.packets, self.bytes, self.busy) = (sum.packets, sum.bytes, sum.busy);
-        (self.queue_peak, self.drops, self.lost) = (sum.queue_peak, sum.drops, sum.cut);
-        self.earliest = self.earliest.max(twin.earliest);
-    }
-
     /// Offers a packet of `bytes` at `now`; on the wire it takes [`LinkSpec::overhead_bytes`] more. Time never runs backwards between calls.
     #[inline]
     pub fn offer(&mut self, now: Time, bytes: u32) -> Verdict {

@@ -179,8 +179,8 @@ impl Daemon {
                 Event::Nothing => {}
                 Event::End(why) => {
                     tracing::info!("ending: {why}");
-                    self.shared.end();
-                    return self.folder.remove();
+                    let ended = self.shared.end();
+                    return self.folder.remove().and(ended);
                 }
             }
         }
@@ -233,6 +233,12 @@ impl Daemon {
     }
 }
 
+/// Ends a network, without the workers that do not end.
+fn end(network: Option<Network>) -> Result<(), Error> {
+    let left = network.map(Network::end).unwrap_or_default();
+    if left.is_empty() { Ok(()) } else { Err(Error::LeftBehind { workers: left }) }
+}
+
 enum Event {
     Nothing,
     Client,
@@ -241,8 +247,8 @@ enum Event {
 
 impl Shared {
     /// Ends the network, if it has not ended yet.
-    fn end(&self) {
-        drop(self.network.lock().unwrap_or_else(PoisonError::into_inner).take());
+    fn end(&self) -> Result<(), Error> {
+        end(self.network.lock().unwrap_or_else(PoisonError::into_inner).take())
     }
 
     fn clients(&self) -> MutexGuard<'_, Vec<Client>> {
@@ -294,7 +300,7 @@ impl Shared {
                 Reply::Enter { hosts_file: network.hosts_file().to_string_lossy().into_owned() }
             }
             Request::Down => {
-                drop(guard.take());
+                end(guard.take())?;
                 Reply::Down
             }
         })

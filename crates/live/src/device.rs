@@ -141,6 +141,13 @@ impl Device {
         Ok(Self { name: name.to_owned(), source, port: Mutex::new(Some(port)), carrier: AtomicBool::new(true), fault })
     }
 
+    /// A device of a test: its port, and what becomes readable when the port has a frame.
+    #[cfg(test)]
+    pub fn of_test(port: Box<dyn Port>, readable: Arc<OwnedFd>) -> Arc<Self> {
+        let (source, port) = (Source::Null(readable), Mutex::new(Some(port)));
+        Arc::new(Self { name: "test".to_owned(), source, port, carrier: AtomicBool::new(true), fault: Arc::default() })
+    }
+
     /// Opens the devices of a host in the namespace `outside`.
     ///
     /// # Errors

@@ -159,6 +159,18 @@ pub enum Error {
         /// How many there can be.
         limit: u32,
     },
+    /// A worker has been at something for so long that another change would have to wait for it.
+    #[error("worker-{worker} has not gone over to the network of the file before: what it is at has not returned")]
+    Worker {
+        /// Its number.
+        worker: usize,
+    },
+    /// The network has ended, but some workers have not: they end with the process.
+    #[error("the network is down, but {} had not ended: what it was at had not returned", names(workers))]
+    LeftBehind {
+        /// Their numbers.
+        workers: Vec<usize>,
+    },
     /// The file cannot be used.
     #[error("{0}")]
     File(String),
@@ -233,6 +245,7 @@ impl Error {
                 ));
             }
             Self::NoSuchLink(error) => return Some(error.hint()),
+            Self::Worker { .. } => "`heddle down`, and then `heddle up` again: the network's log says since when",
             Self::NothingRuns => "give it some with `heddle up FILE`",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",
             Self::Host { hint: Some(hint), .. } => hint,
@@ -271,6 +284,11 @@ impl Error {
         let path = path.into();
         move |source| Self::Path { path, step, source }
     }
+}
+
+/// Workers by their threads' names.
+fn names(workers: &[usize]) -> String {
+    workers.iter().map(|worker| format!("worker-{worker}")).collect::<Vec<_>>().join(", ")
 }
 
 /// A user by name, or else by number.

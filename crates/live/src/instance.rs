@@ -222,14 +222,17 @@ impl Instance {
     /// Ends the network and the processes in its hosts.
     ///
     /// # Errors
-    /// If the daemon cannot be talked to.
+    /// If the daemon cannot be talked to, or has ended without some of its workers.
     pub fn down(mut self) -> Result<(), Error> {
-        match self.ask(&Request::Down)? {
-            Reply::Down => {}
-            _ => return Err(unexpected("down")),
-        }
+        let refused = match self.ask(&Request::Down) {
+            Ok(Reply::Down) => Ok(()),
+            Ok(_) => return Err(unexpected("down")),
+            // It ends whatever it has to say.
+            Err(refused @ Error::Refused { .. }) => Err(refused),
+            Err(error) => return Err(error),
+        };
         self.see_it_end();
-        Ok(())
+        refused
     }
 
     /// Waits until the daemon has gone: it closes the connection last, with all it has.

@@ -163,7 +163,8 @@ impl Network {
         let specs: Vec<HostSpec> = HostSpec::of(&fabric).collect();
         let external = self.open_devices(&fabric, folder)?;
         let routes = Routes::compute(&fabric.topology);
-        let plan = Plan::new(fabric, routes, default_workers(), self.pipelines.clone());
+        let before = self.plane.as_ref().map(DataPlane::plan);
+        let plan = Plan::new(fabric, routes, default_workers(), self.pipelines.clone(), before);
         let known: BTreeMap<_, _> =
             self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
         let missing: Vec<_> = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();
@@ -204,9 +205,9 @@ impl Network {
         });
         let attached: Vec<Attached> = attached.collect();
         if let Some(plane) = &mut self.plane {
-            return plane.change(plan, &attached);
+            return plane.change(plan, attached);
         }
-        self.plane = Some(DataPlane::start(plan, &attached, self.clock)?);
+        self.plane = Some(DataPlane::start(plan, attached, self.clock)?);
         Ok(())
     }
 
@@ -439,9 +440,14 @@ impl Network {
         }
     }
 
+    /// Ends the data plane. Workers that have not ended after a while are left behind, and end with the process: their numbers.
+    pub fn end(mut self) -> Vec<usize> {
+        self.plane.take().map(|mut plane| plane.end()).unwrap_or_default()
+    }
+
     /// What has been counted.
-    pub fn counters(&self) -> Counters {
-        let mut counters = self.plane.as_ref().map(DataPlane::counters).unwrap_or_default();
+    pub fn counters(&mut self) -> Counters {
+        let mut counters = self.plane.as_mut().map(DataPlane::counters).unwrap_or_default();
         for (name, devices) in &self.external {
             let mut faults = devices.iter().filter_map(|device| device.fault());
             if let Some(port) = counters.ports.iter_mut().find(|port| port.host == *name) {

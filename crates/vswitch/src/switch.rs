@@ -61,6 +61,13 @@ impl Switch {
         self.is_whole = true;
     }
 
+    /// Chooses as `old` has chosen: the salt of its hash and its random source are that one's. For the same switch in a network that has changed, in which it may
+    /// have another number; flows keep their paths then, where those are still there.
+    pub fn keep_choices(&mut self, old: &Self) {
+        self.salt = old.salt;
+        self.rng = old.rng.clone();
+    }
+
     /// Goes over to new routes, which [`Switch::forward`] is given from then on. The salt of its hash and its random source
     /// stay as they are; turns start anew, since the next-hop sets of two tables have nothing to do with each other.
     pub fn reroute(&mut self, routes: &Routes) {

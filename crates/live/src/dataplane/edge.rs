@@ -1,17 +1,20 @@
 //! A worker's side of the graph: frames and their buffers, what is due later, hosts' ports, rings to other workers.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::TrySendError;
 
 use bond::end::{Output, Received};
 use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
 use datapath::{Driver, Loss, Owner, Tag, Timer};
+use link::Retiming;
 use machine::{Time, nanos};
 use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
 use wire::VirtioNetPacket;
 
+use super::changeover::{self, Next, Peers};
 use super::flight::{Due, Flight, Passage, Way};
 use super::flows::Flows;
 use super::host_port::HostPort;
@@ -19,6 +22,7 @@ use super::leaving::Leaving;
 use super::plan::Plan;
 use super::poller::{Poller, PortKey};
 use super::pool::{Depot, Packet, Pool};
+use super::renumbering::Renumbering;
 use crate::clock::Clock;
 use crate::control::{Refusals, WorkerCounters};
 use crate::device::Replacement;
@@ -28,9 +32,23 @@ use crate::tap::{LARGEST_FRAME, VNET_HEADER, VNET_LAYOUT};
 /// Memory for frames under way, bytes a worker.
 const POOL_BYTES: usize = 256 << 20;
 
-/// A packet that goes on at another worker.
+/// What one worker hands over to another.
 #[derive(Debug)]
-pub struct Handed(pub Passage);
+pub struct Handed {
+    /// The epoch by whose numbers it is.
+    pub epoch: u64,
+    /// What it is.
+    pub parcel: Parcel,
+}
+
+/// See [`Handed`].
+#[derive(Debug)]
+pub enum Parcel {
+    /// A packet that goes on there.
+    Passage(Passage),
+    /// What has been handed over before on its way to this port arrives at other times.
+    Retiming(NetPort, Retiming),
+}
 
 /// What a worker has besides its part of the graph, and gives back when it ends. Lists are indexed like the plan's; what only other workers have is
 /// `None`.
@@ -72,40 +90,132 @@ pub struct Edge {
     pub(super) read: Vec<Packet>,
     /// Of that, what goes on into the fabric.
     pub(super) entering: Vec<Packet>,
-    /// The workers' inboxes, this one's own as well.
-    outboxes: Vec<SyncSender<Handed>>,
-    pub(super) pollers: Arc<[Arc<Poller>]>,
+    /// What the present network is counted as. All workers go over to the next one, but each by itself.
+    pub(super) epoch: u64,
+    pub(super) poller: Poller,
+    peers: Peers,
+    /// What packets wait for that go to another worker: that its ring has room for these. Nearly always empty.
+    retimings: VecDeque<(usize, NetPort, Retiming)>,
 }
 
 impl Edge {
-    /// The side of the worker number `id`.
+    /// The side of the worker number `id`, in this epoch.
     pub fn new(
-        id: usize,
+        (id, epoch): (usize, u64),
         plan: Arc<Plan>,
         clock: Clock,
         state: EdgeState,
         depot: Depot,
-        outboxes: Vec<SyncSender<Handed>>,
-        pollers: Arc<[Arc<Poller>]>,
+        (poller, peers): (Poller, Peers),
     ) -> Self {
         // One byte more than a frame may have shows a frame that is too long.
         let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES, depot);
-        let spare = vec![0; VNET_HEADER + LARGEST_FRAME];
-        let (waiting, leaving) = (Vec::new(), Leaving::default());
-        let (read, entering) = (Vec::new(), Vec::new());
-        Self { id, plan, clock, state, pool, spare, waiting, leaving, read, entering, outboxes, pollers }
+        Self {
+            id,
+            plan,
+            clock,
+            state,
+            pool,
+            spare: vec![0; VNET_HEADER + LARGEST_FRAME],
+            waiting: Vec::new(),
+            leaving: Leaving::default(),
+            read: Vec::new(),
+            entering: Vec::new(),
+            epoch,
+            poller,
+            peers,
+            retimings: VecDeque::new(),
+        }
     }
 
+    /// Moves what it has into the place that is made for it in the next network, whose plan is the present one already.
+    pub(super) fn take_over(&mut self, next: &mut Next, renumbering: &Renumbering) {
+        let parts = &mut next.parts;
+        for (was, is) in renumbering.attached.iter().enumerate().filter_map(|(was, is)| Some((was, (*is)?))) {
+            // Where it neither reads the port nor hands frames to it any more, it leaves it behind.
+            let has_it = self.plan.owner(is.into()) == self.id || parts.ports[is].is_some();
+            if has_it && self.state.ports[was].is_some() {
+                std::mem::swap(&mut self.state.ports[was], &mut parts.ports[is]);
+            }
+        }
+        std::mem::swap(&mut self.state.ports, &mut parts.ports);
+        for (number, row) in self.state.forwarded.iter_mut().enumerate().filter(|(_, row)| !row.is_empty()) {
+            let switch = renumbering.switch((&next.plan, &self.plan), number);
+            let Some(made) = switch.map(|switch| &mut parts.forwarded[switch]).filter(|made| !made.is_empty()) else {
+                continue;
+            };
+            if renumbering.has_same_hosts {
+                std::mem::swap(row, made);
+                continue;
+            }
+            for (host, packets) in row.iter_mut().enumerate() {
+                if let Some(host) = renumbering.host(host) {
+                    made[host] += std::mem::take(packets);
+                }
+            }
+        }
+        std::mem::swap(&mut self.state.forwarded, &mut parts.forwarded);
+        for (was, is) in renumbering.graph.ends.iter_enumerated().filter_map(|(was, is)| Some((was, (*is)?))) {
+            std::mem::swap(&mut self.state.quotas[was], &mut parts.quotas[is]);
+        }
+        std::mem::swap(&mut self.state.quotas, &mut parts.quotas);
+        for (host, device, mac) in next.plan.host_table().learned() {
+            if let Some(host) = renumbering.graph.nodes[host].filter(|host| self.plan.owner(*host) == self.id) {
+                self.plan.host_table().learn(host, device, mac);
+            }
+        }
+        next.buffers = self.pool.refit(self.plan.frame_limit() + 1, next.depot.clone());
+        std::mem::swap(&mut self.poller, &mut next.poller);
+        std::mem::swap(&mut self.peers, &mut next.peers);
+        self.retimings.clear();
+    }
+
+    /// Hands a packet over to the worker that has what it is to pass.
     #[cold]
     fn hand_to(&mut self, worker: usize, passage: Passage) {
-        match self.outboxes[worker].try_send(Handed(passage)) {
+        self.send_retimings();
+        let is_behind = self.retimings.iter().any(|(other, ..)| *other == worker);
+        let parcel = Parcel::Passage(passage);
+        let sent = if is_behind { Err(parcel) } else { self.try_hand(worker, parcel) };
+        match sent {
             Ok(()) => {
                 self.pool.lent();
-                self.pollers[worker].wake();
+                self.peers.wakers[worker].wake();
             }
-            Err(TrySendError::Full(Handed(passage)) | TrySendError::Disconnected(Handed(passage))) => {
+            Err(Parcel::Passage(passage)) => {
                 self.state.refused.ring_full += 1;
                 self.pool.put(passage.packet);
+            }
+            Err(Parcel::Retiming(..)) => {}
+        }
+    }
+
+    fn try_hand(&self, worker: usize, parcel: Parcel) -> Result<(), Parcel> {
+        let sent = self.peers.outboxes[worker].try_send(Handed { epoch: self.epoch, parcel });
+        sent.map_err(|(TrySendError::Full(handed) | TrySendError::Disconnected(handed))| handed.parcel)
+    }
+
+    /// The same for a packet that another worker has by the present plan.
+    pub(super) fn pass_on(&mut self, passage: Passage) {
+        if let Some(worker) = changeover::owner(&self.plan, &passage) {
+            self.hand_to(worker, passage);
+        }
+    }
+
+    /// Tells a worker that what was handed over to it on its way to `port` arrives at other times.
+    pub(super) fn retime(&mut self, worker: usize, port: NetPort, retiming: Retiming) {
+        self.retimings.push_back((worker, port, retiming));
+        self.send_retimings();
+    }
+
+    /// Sends what did not find room in the rings until now.
+    #[inline]
+    pub(super) fn send_retimings(&mut self) {
+        for _ in 0..self.retimings.len() {
+            let Some((worker, port, retiming)) = self.retimings.pop_front() else { return };
+            match self.try_hand(worker, Parcel::Retiming(port, retiming)) {
+                Ok(()) => self.peers.wakers[worker].wake(),
+                Err(_) => self.retimings.push_back((worker, port, retiming)),
             }
         }
     }
@@ -168,7 +278,7 @@ impl Edge {
 
     /// A device of a host was made again, and its port opened anew.
     pub(super) fn replace_port(&mut self, key: PortKey, Replacement { old, socket, port }: Replacement) {
-        let poller = &self.pollers[self.id];
+        let poller = &self.poller;
         poller.ignore(&*old);
         if let Err(error) = poller.watch(&*socket, key) {
             tracing::error!("a device that was made again is not read: {error}");

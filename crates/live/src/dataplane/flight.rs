@@ -131,12 +131,36 @@ impl Flight {
         taken
     }
 
-    /// Takes out all packets, in order; timers are forgotten.
-    pub fn drain(&mut self) -> impl Iterator<Item = Passage> + '_ {
-        std::iter::from_fn(|| self.take_due(Time::NEVER)).filter_map(|(at, due)| match due {
-            Due::Packet(way, port, packet) => Some(Passage { at, way, port, packet }),
-            Due::Timer(_) | Due::Log(_) => None,
-        })
+    /// Changes all packets, in no order; those that become `None` are out. Timers are forgotten. What is due at one moment keeps its order.
+    pub fn change(&mut self, mut change: impl FnMut(Passage) -> Option<Passage>) {
+        let mut keys = std::mem::take(&mut self.heap).into_vec();
+        keys.retain_mut(|key| {
+            let slot = &mut self.slots[key.slot as usize];
+            let changed = match slot.take().expect("a slot in the heap is filled") {
+                Due::Packet(way, port, packet) => change(Passage { at: key.at, way, port, packet }),
+                Due::Timer(_) | Due::Log(_) => None,
+            };
+            match changed {
+                Some(Passage { at, way, port, packet }) => {
+                    *slot = Some(Due::Packet(way, port, packet));
+                    key.at = at;
+                }
+                None => self.free.push(key.slot),
+            }
+            slot.is_some()
+        });
+        self.heap = keys.into();
+    }
+
+    /// What is on its way to `port` arrives at other times. What is due at one moment keeps its order.
+    pub fn retime(&mut self, port: NetPort, arrival: impl Fn(Time) -> Time) {
+        let mut keys = std::mem::take(&mut self.heap).into_vec();
+        for key in &mut keys {
+            if matches!(self.slots[key.slot as usize], Some(Due::Packet(Way::In, to, _)) if to == port) {
+                key.at = arrival(key.at);
+            }
+        }
+        self.heap = keys.into();
     }
 
     /// How many there are.
@@ -176,6 +200,31 @@ mod tests {
         Passage { at, way: Way::In, port: NetPort(port), packet }
     }
 
+    /// When packets are due, in nanoseconds, and which they are.
+    fn order(flight: &mut Flight) -> Vec<(u64, u32)> {
+        let due = std::iter::from_fn(|| flight.take_due(Time::NEVER));
+        let packets = due.filter_map(|(at, due)| match due {
+            Due::Packet(_, _, packet) => Some((at.as_ns(), packet.forwarding.to.0)),
+            Due::Timer(_) | Due::Log(_) => None,
+        });
+        packets.collect()
+    }
+
+    #[test]
+    fn what_is_changed_keeps_its_order_and_timers_are_forgotten() {
+        let mut pool = Pool::new(10, 1_000, Depot::default());
+        let mut flight = Flight::default();
+        for (number, (ns, port)) in [(30, 0), (10, 1), (20, 2), (10, 0), (40, 1)].into_iter().enumerate() {
+            flight.add(arrival(&mut pool, number, Time::from_ns(ns), port));
+        }
+        flight.add_timer(Time::from_ns(5), Due::Log(BondEndId(0)));
+        flight.change(|passage| (passage.port.0 < 2).then(|| Passage { port: NetPort(passage.port.0 + 7), ..passage }));
+        assert_eq!((flight.len(), flight.free.len()), (4, 2));
+        flight.retime(NetPort(8), |at| at.max(Time::from_ns(30)));
+        assert_eq!(order(&mut flight), [(10, 3), (30, 0), (30, 1), (40, 4)]);
+        assert_eq!(flight.free.len(), flight.slots.len());
+    }
+
     #[test]
     fn arrivals_come_by_time_and_then_by_order() {
         let mut pool = Pool::new(10, 1_000, Depot::default());
@@ -206,8 +255,7 @@ mod tests {
         flight.add_timer(Time::NEVER, Due::Log(BondEndId(0)));
         flight.rebase(Span::from_ns(1_000));
         assert!(flight.take_due(Time::from_ns(9)).is_none());
-        let order: Vec<_> = flight.drain().map(|it| (it.at.as_ns(), it.packet.forwarding.to.0)).collect();
-        assert_eq!(order, [(10, 1), (10, 3), (20, 2), (30, 0)]);
+        assert_eq!(order(&mut flight), [(10, 1), (10, 3), (20, 2), (30, 0)]);
     }
 
     #[test]
@@ -222,7 +270,7 @@ mod tests {
         assert_eq!(taken.len(), 4);
         assert!(taken.iter().all(|(port, _)| port.0 < 2));
         assert_eq!(flight.len(), 4);
-        let left: Vec<u32> = flight.drain().map(|arrival| arrival.packet.forwarding.to.0).collect();
+        let left: Vec<u32> = order(&mut flight).into_iter().map(|(_, to)| to).collect();
         assert_eq!(left, [2, 4, 6]);
         assert_eq!(flight.free.len(), flight.slots.len());
     }

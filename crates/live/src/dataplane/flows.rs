@@ -109,14 +109,8 @@ impl Flows {
         Some(self.watched.len() - 1)
     }
 
-    /// Takes them out one by one, each with the address that it goes to.
-    pub fn drain(&mut self) -> impl Iterator<Item = (IpAddr, Flow)> + '_ {
-        self.slots.fill(0);
-        self.watched.drain(..).map(|flow| (flow.to.ip(), flow))
-    }
-
-    /// Takes in one of another worker, if there is room.
-    pub fn adopt(&mut self, flow: Flow) {
+    /// Takes one in again, if there is room.
+    fn adopt(&mut self, flow: Flow) {
         if self.slots.is_empty() {
             self.slots = vec![0; SLOTS];
         }

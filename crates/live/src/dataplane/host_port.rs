@@ -19,8 +19,6 @@ use crate::tap::{Tap, VNET_HEADER};
 pub struct HostPort {
     /// What it leads to.
     pub(super) attached: Attached,
-    /// Whether another worker reads it.
-    is_transmit_only: bool,
     /// Of a host that is not made: its devices' sockets.
     sockets: Vec<Box<dyn Port>>,
     /// By device: what waits for more of its flow.
@@ -95,20 +93,11 @@ impl HostPort {
         let joining = (0..devices).map(|_| Joining::default()).collect();
         Self {
             attached: attached.clone(),
-            is_transmit_only,
             sockets,
             joining,
             traffic: PortTraffic::default(),
             storm_control: StormControl::default(),
         }
-    }
-
-    /// Takes in the same port of another worker; the one that is read stays.
-    pub(super) fn merge(&mut self, mut other: Self) {
-        if self.is_transmit_only {
-            std::mem::swap(self, &mut other);
-        }
-        self.traffic.add(&other.traffic);
     }
 
     /// Reads a burst of frames, and counts it; `device` counts where there are several.
@@ -245,7 +234,7 @@ impl HostPort {
 
 impl Rebase for HostPort {
     fn rebase(&mut self, by: Span) {
-        let Self { attached: _, is_transmit_only: _, sockets: _, joining: _, traffic: _, storm_control } = self;
+        let Self { attached: _, sockets: _, joining: _, traffic: _, storm_control } = self;
         storm_control.rebase(by);
     }
 }

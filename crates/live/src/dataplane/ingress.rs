@@ -153,7 +153,7 @@ impl Worker {
         let name = &self.plan.fabric().topology.nodes[NodeId::from(host)].name;
         // One that is not made may have its device back: the socket goes on then.
         let Some(tap) = port.tap() else { return tracing::info!("a device of host {name}: {error}") };
-        self.edge.pollers[self.edge.id].ignore(&**tap);
+        self.edge.poller.ignore(&**tap);
         port.traffic.device_losses += 1;
         tracing::error!("host {name} has lost its device: {error}; `heddle up` gives it a new one");
     }

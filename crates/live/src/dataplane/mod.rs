@@ -2,16 +2,18 @@
 //!
 //! A worker owns nodes: the TAPs of its hosts, and its part of the [`datapath::Graph`]. Where packets may wait on links, that is its nodes with the links
 //! that leave them; where nothing waits, it has all switches and links beside the other workers (`docs/decisions/0037-workers-share-switches.md`). So no
-//! packet meets a lock. What the file says is shared and immutable ([`Plan`]); what runs is owned ([`Parts`]). To change the network, the workers are
-//! stopped between two bursts, their parts are moved into the new plan, and new workers start with them; meanwhile frames wait in the TAPs.
+//! packet meets a lock. What the file says is shared and immutable ([`Plan`]); what runs is owned ([`Parts`]). When the network changes, both are made
+//! anew beside what runs and published, and each worker goes over to them by itself, between two bursts (`changeover.rs`).
 
 mod bond_log;
 mod bond_state;
 mod burst;
+mod changeover;
 mod convergence;
 mod edge;
 mod flight;
 mod flows;
+mod handle;
 mod host_port;
 mod ingress;
 mod leaving;
@@ -19,14 +21,20 @@ mod parts;
 mod plan;
 mod poller;
 mod pool;
+mod renumbering;
+mod report;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use machine::{Rebase as _, Span};
+use machine::Span;
 use topology::{BondEndId, LinkId, NodeId, Rerouting};
 
 use crate::Error;
@@ -35,12 +43,15 @@ use crate::control::Counters;
 use crate::convergence::UnconvergedBond;
 use crate::device::{Attached, Replacement};
 pub use burst::{RxBurst, TxFrames};
-use edge::Handed;
-use parts::Parts;
+use changeover::{Before, Change, Changeover, Next, Peers};
+use handle::{Handle, PATIENCE};
+use parts::{Beginning, Parts};
 pub use plan::Plan;
 pub use poller::probe;
-use poller::{Poller, PortKey};
+use poller::{Poller, PortKey, Waker};
 use pool::Depot;
+use renumbering::Renumbering;
+use report::{Remainder, Report};
 use worker::{Channels, Command, Worker};
 
 /// Frames that a ring between two workers holds.
@@ -60,84 +71,168 @@ pub fn default_workers() -> usize {
 #[derive(Debug)]
 pub struct DataPlane {
     plan: Arc<Plan>,
+    /// What is at the ends of the hosts' links, in order.
+    attached: Vec<Attached>,
     clock: Clock,
     workers: Vec<Handle>,
     /// Links that have no carrier.
     down: BTreeSet<LinkId>,
+    /// The last epoch that was published, and the same for the workers.
+    epoch: u64,
+    published: Arc<AtomicU64>,
+    /// How often routes have changed.
+    generation: u64,
+    /// For buffers of the size that frames have now.
+    depot: Depot,
+    remainder: Remainder,
+    /// Workers that have not gone over to the present epoch yet.
+    pending: Vec<Pending>,
+    /// How long a worker may leave a command unanswered.
+    patience: Duration,
 }
 
-/// A running worker, seen from outside.
+/// A worker that is to go over to the next epoch.
 #[derive(Debug)]
-struct Handle {
-    commands: Sender<Command>,
-    poller: Arc<Poller>,
-    thread: JoinHandle<(Parts, Receiver<Handed>)>,
+struct Pending {
+    worker: usize,
+    done: Receiver<Change>,
+    /// From the epoch before.
+    renumbering: Option<Arc<Renumbering>>,
+}
+
+/// A worker that is about to start.
+struct NewWorker {
+    commands: (Sender<Command>, Receiver<Command>),
+    inbox: Receiver<edge::Handed>,
 }
 
 impl DataPlane {
     /// Starts workers for `plan`; `attached` is what its hosts' links end on, in order.
-    pub fn start(plan: Plan, attached: &[Attached], clock: Clock) -> Result<Self, Error> {
-        let pollers = open_pollers(&plan, attached)?;
-        let parts = Parts::new(&plan, clock.now()).plug_in(attached);
-        Ok(Self::run(Arc::new(plan), clock, &pollers, parts))
+    pub fn start(plan: Plan, attached: Vec<Attached>, clock: Clock) -> Result<Self, Error> {
+        let (peers, new_workers) = peers(&[], plan.workers())?;
+        let pollers = open_pollers(&plan, &attached, &peers)?;
+        let beginning = Beginning { now: clock.now(), down: &[], generation: 0 };
+        let parts = Parts::deal_out(&plan, beginning, &attached, |_| false);
+        let mut plane = Self {
+            plan: Arc::new(plan),
+            attached,
+            clock,
+            workers: Vec::new(),
+            down: BTreeSet::new(),
+            epoch: 0,
+            published: Arc::default(),
+            generation: 0,
+            depot: Depot::default(),
+            remainder: Remainder::default(),
+            pending: Vec::new(),
+            patience: PATIENCE,
+        };
+        plane.start_workers(new_workers, parts.into_iter().zip(pollers), &peers);
+        Ok(plane)
     }
 
-    /// Goes on with another plan; what both have in common keeps its state. Nothing changes if this fails.
-    pub fn change(&mut self, plan: Plan, attached: &[Attached]) -> Result<(), Error> {
-        let pollers = open_pollers(&plan, attached)?;
-        let old = self.stop();
-        let parts = old.carried_over(&self.plan, &plan, attached, self.clock.now());
-        *self = Self::run(Arc::new(plan), self.clock, &pollers, parts);
+    /// Goes on with another plan, which is one that follows the present one ([`Plan::new`]); what both have in common keeps its state. Workers go on meanwhile, and
+    /// each goes over by itself. It is in use when this returns, but at a worker that does not answer. Nothing changes if this fails.
+    pub fn change(&mut self, plan: Plan, attached: Vec<Attached>) -> Result<(), Error> {
+        self.hear_of_change(Duration::ZERO);
+        if let Some(pending) = self.pending.first() {
+            return Err(Error::Worker { worker: pending.worker });
+        }
+        let (peers, new_workers) = peers(&self.workers, plan.workers())?;
+        let mut pollers = open_pollers(&plan, &attached, &peers)?.into_iter();
+        let plans = (&*self.plan, &plan);
+        let renumbering = Arc::new(Renumbering::new((&self.plan, &self.attached), (&plan, &attached)));
+        let down = self.down.iter().filter_map(|link| renumbering.link(plans, *link));
+        let down: Vec<LinkId> = down.collect::<BTreeSet<_>>().into_iter().collect();
+        self.generation += 1;
+        let beginning = Beginning { now: self.clock.now(), down: &down, generation: self.generation };
+        let mut is_kept = vec![false; plan.hosts()];
+        renumbering.attached.iter().flatten().for_each(|host| is_kept[*host] = true);
+        let mut parts = Parts::deal_out(&plan, beginning, &attached, |host| is_kept[host]).into_iter();
+        for (host, device, mac) in self.plan.host_table().learned() {
+            if let Some(host) = renumbering.graph.nodes[host] {
+                plan.host_table().learn(host, device, mac);
+            }
+        }
+        if plan.frame_limit() != self.plan.frame_limit() {
+            self.depot = Depot::default();
+        }
+        self.remainder.renumber(plans, &renumbering);
+        self.plan = Arc::new(plan);
+        (self.attached, self.down) = (attached, down.into_iter().collect());
+        let next = |(parts, poller)| {
+            let (plan, before) = (Arc::clone(&self.plan), Before::Network(Arc::clone(&renumbering)));
+            let (peers, depot) = (peers.clone(), self.depot.clone());
+            Change::Network(Box::new(Next { plan, parts, before, poller, peers, depot, buffers: Vec::new() }))
+        };
+        let running = self.workers.len();
+        let changes = parts.by_ref().zip(pollers.by_ref()).take(running).map(next).collect();
+        self.publish(changes, Some(&renumbering));
+        self.start_workers(new_workers, parts.zip(pollers), &peers);
+        self.hear_of_change(self.patience);
         Ok(())
     }
 
-    /// Goes on by `clock`, which is its own one set back by `by`. Workers stop for as long as that takes, as they do for a change.
+    /// Goes on by `clock`, which is its own one set back by `by`. Each worker goes over to it by itself.
     pub fn set_back(&mut self, clock: Clock, by: Span) {
-        let pollers: Vec<_> = self.workers.iter().map(|worker| Arc::clone(&worker.poller)).collect();
-        let mut parts = self.stop();
-        parts.rebase(by);
-        *self = Self::run(Arc::clone(&self.plan), clock, &pollers.into(), parts);
+        self.hear_of_change(self.patience);
+        self.clock = clock;
+        self.publish(self.workers.iter().map(|_| Change::Clock(clock, by)).collect(), None);
+        self.hear_of_change(self.patience);
     }
 
-    /// Stops the workers. What they own, and what they had handed to each other, as one.
-    fn stop(&mut self) -> Parts {
-        // All at once, so that nobody hands over more than a ring holds to one that has ended.
-        self.workers.iter().for_each(Handle::stop);
-        let mut all = Parts::default();
-        let mut inboxes = Vec::new();
-        for (number, worker) in std::mem::take(&mut self.workers).into_iter().enumerate() {
-            let (parts, inbox) = worker.thread.join().expect("a worker does not panic");
-            all.merge(&self.plan, number, parts);
-            inboxes.push(inbox);
+    /// Begins the next epoch: from when this returns on, all workers that run may go over, each to what is made for it.
+    fn publish(&mut self, changes: Vec<Change>, renumbering: Option<&Arc<Renumbering>>) {
+        self.epoch += 1;
+        for (worker, (handle, change)) in self.workers.iter().zip(changes).enumerate() {
+            let (sender, done) = mpsc::channel();
+            handle.send(Command::Change(Changeover { epoch: self.epoch, change, done: sender }));
+            self.pending.push(Pending { worker, done, renumbering: renumbering.cloned() });
         }
-        for Handed(passage) in inboxes.iter().flat_map(Receiver::try_iter) {
-            all.edge.flight.add(passage);
-        }
-        all
+        // Whoever begins may hand over to whom he likes: all have their commands.
+        self.published.store(self.epoch, Ordering::Release);
+        self.workers.iter().for_each(Handle::notify);
     }
 
-    fn run(plan: Arc<Plan>, clock: Clock, pollers: &Arc<[Arc<Poller>]>, parts: Parts) -> Self {
-        let down = parts.links_down(&plan).into_iter().collect();
-        let shares = parts.split(&plan);
-        let handovers: Vec<_> = (0..plan.workers()).map(|_| mpsc::sync_channel(RING_FRAMES)).collect();
-        let depot = Depot::default();
-        let senders: Vec<SyncSender<Handed>> = handovers.iter().map(|(sender, _)| sender.clone()).collect();
-        let inboxes = handovers.into_iter().map(|(_, receiver)| receiver);
-        let workers = shares.into_iter().zip(inboxes).enumerate().map(|(id, (parts, inbox))| {
-            let (commands, taken) = mpsc::channel();
+    /// Waits for workers that have not gone over yet, and throws away what they have given back.
+    fn hear_of_change(&mut self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        for pending in std::mem::take(&mut self.pending) {
+            match self.workers[pending.worker].await_answer(&pending.done, deadline) {
+                Some(Change::Network(left)) => {
+                    if let Some(renumbering) = &pending.renumbering {
+                        self.remainder.add(&left, &self.plan, renumbering);
+                    }
+                }
+                Some(Change::Clock(..)) => {}
+                None => self.pending.push(pending),
+            }
+        }
+    }
+
+    /// Starts the workers that come after those that run.
+    fn start_workers(
+        &mut self,
+        new_workers: Vec<NewWorker>,
+        parts: impl Iterator<Item = (Parts, Poller)>,
+        peers: &Peers,
+    ) {
+        for (NewWorker { commands: (sender, commands), inbox }, (parts, poller)) in new_workers.into_iter().zip(parts) {
+            let number = self.workers.len();
+            let handled = Arc::default();
             let channels = Channels {
                 inbox,
-                outboxes: senders.clone(),
-                depot: depot.clone(),
-                pollers: Arc::clone(pollers),
-                commands: taken,
+                peers: peers.clone(),
+                depot: self.depot.clone(),
+                poller,
+                commands,
+                published: Arc::clone(&self.published),
+                handled: Arc::clone(&handled),
             };
-            let worker = Worker::new(id, Arc::clone(&plan), clock, parts, channels);
-            let name = format!("worker-{id}");
-            let thread = thread::Builder::new().name(name).spawn(move || worker.run()).expect("a thread can be made");
-            Handle { commands, poller: Arc::clone(&pollers[id]), thread }
-        });
-        Self { workers: workers.collect(), clock, plan, down }
+            let worker = Worker::new((number, self.epoch), Arc::clone(&self.plan), self.clock, parts, channels);
+            let ends = (Arc::clone(&peers.wakers[number]), peers.outboxes[number].clone());
+            self.workers.push(Handle::start(number, worker, (sender, handled), ends));
+        }
     }
 
     /// What it runs.
@@ -157,13 +252,14 @@ impl DataPlane {
         let links = links.iter().filter(|(link, _)| usize::from(*link) < self.plan.fabric().topology.links.len());
         let mut has_changed = false;
         for &(link, up) in links {
-            self.command_all(|done| Command::SetLink { link, up, done });
+            self.ask_all(|done| Command::SetLink { link, up, done });
             has_changed |= if up { self.down.remove(&link) } else { self.down.insert(link) };
         }
         if has_changed && self.plan.tables().rerouting == Rerouting::Follow {
             let down: Vec<LinkId> = self.down.iter().copied().collect();
             let routes = self.plan.routes(&down);
-            self.command_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
+            self.generation += 1;
+            self.ask_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
         }
     }
 
@@ -172,40 +268,44 @@ impl DataPlane {
         self.down.iter().copied()
     }
 
-    /// Has all workers carry out a command, and waits until they have.
-    fn command_all(&self, command: impl Fn(Sender<()>) -> Command) {
-        let sent = self.workers.iter().map(|worker| worker.command(&command));
-        for done in sent.collect::<Vec<_>>() {
-            // A worker that panicked does not answer; the daemon ends on that elsewhere.
-            let _ = done.recv();
-        }
+    /// Has all workers carry out a command, and waits until they have: what they answer.
+    fn ask_all<T>(&self, command: impl Fn(Sender<T>) -> Command) -> Vec<T> {
+        let answers: Vec<Receiver<T>> = self.workers.iter().map(|worker| worker.ask(&command)).collect();
+        let deadline = Instant::now() + self.patience;
+        let workers = self.workers.iter().zip(&answers);
+        workers.filter_map(|(worker, answer)| worker.await_answer(answer, deadline)).collect()
     }
 
     /// Puts another port in the place of a device's: of the host with this number, the device at this place. It is in use when this returns.
     pub fn replace_port(&self, host: NodeId, device: usize, replacement: Replacement) {
-        let (done, answer) = mpsc::channel();
         let worker = &self.workers[self.plan.owner(host)];
         let key = PortKey { host: usize::from(host), device };
-        // A worker that is gone drops the order; the daemon ends on that elsewhere.
-        let _ = worker.commands.send(Command::ReplacePort { key, replacement, done });
-        worker.poller.notify();
-        let _ = answer.recv();
+        let answer = worker.ask(|done| Command::ReplacePort { key, replacement, done });
+        let _ = worker.await_answer(&answer, Instant::now() + self.patience);
+    }
+
+    /// Ends the workers. Those that have not ended after a while are left behind: their numbers.
+    pub fn end(&mut self) -> Vec<usize> {
+        for worker in &self.workers {
+            worker.send(Command::Stop);
+            worker.notify();
+        }
+        let deadline = Instant::now() + self.patience;
+        let workers = std::mem::take(&mut self.workers).into_iter().enumerate();
+        workers.filter_map(|(number, worker)| (!worker.join(deadline)).then_some(number)).collect()
     }
 
     /// What has been counted so far.
-    pub fn counters(&self) -> Counters {
-        let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask).collect();
-        let at = self.clock.uptime();
-        // A worker that panicked does not answer; the daemon ends on that elsewhere.
-        let reports = replies.into_iter().filter_map(|reply| reply.recv().ok());
-        parts::Report::sum(reports, &self.plan, at)
+    pub fn counters(&mut self) -> Counters {
+        self.hear_of_change(Duration::ZERO);
+        let reports = self.ask_all(Command::Report);
+        Report::sum(reports, &self.remainder, &self.plan, self.clock.uptime())
     }
 
     /// Ends of bonds that do not carry all that they can, in the fabric's order.
     pub fn unconverged(&self) -> Vec<UnconvergedBond> {
-        let replies: Vec<Receiver<_>> = self.workers.iter().map(Handle::ask_for_unconverged).collect();
-        // A worker that panicked does not answer; the daemon ends on that elsewhere.
-        let mut bonds: Vec<(BondEndId, UnconvergedBond)> = replies.iter().flat_map(Receiver::iter).flatten().collect();
+        let mut bonds: Vec<(BondEndId, UnconvergedBond)> =
+            self.ask_all(Command::Unconverged).into_iter().flatten().collect();
         bonds.sort_by_key(|(index, _)| *index);
         bonds.into_iter().map(|(_, bond)| bond).collect()
     }
@@ -213,44 +313,29 @@ impl DataPlane {
 
 impl Drop for DataPlane {
     fn drop(&mut self) {
-        drop(self.stop());
+        self.end();
     }
 }
 
-impl Handle {
-    fn ask(&self) -> Receiver<parts::Report> {
-        let (reply, answer) = mpsc::channel();
-        // A worker that is gone drops the order, and with it the reply: the receiver sees that.
-        let _ = self.commands.send(Command::Report(reply));
-        self.poller.notify();
-        answer
+/// Makes what as many workers know each other by, and what the new ones need besides those that run.
+fn peers(running: &[Handle], workers: usize) -> Result<(Peers, Vec<NewWorker>), Error> {
+    let mut wakers: Vec<Arc<Waker>> = running.iter().map(|worker| Arc::clone(&worker.waker)).collect();
+    let mut outboxes: Vec<_> = running.iter().map(|worker| worker.outbox.clone()).collect();
+    let mut new_workers = Vec::new();
+    for _ in running.len()..workers {
+        let (outbox, inbox) = mpsc::sync_channel(RING_FRAMES);
+        wakers.push(Arc::new(Waker::new()?));
+        outboxes.push(outbox);
+        new_workers.push(NewWorker { commands: mpsc::channel(), inbox });
     }
-
-    fn ask_for_unconverged(&self) -> Receiver<Vec<(BondEndId, UnconvergedBond)>> {
-        let (reply, answer) = mpsc::channel();
-        let _ = self.commands.send(Command::Unconverged(reply));
-        self.poller.notify();
-        answer
-    }
-
-    fn command(&self, command: &impl Fn(Sender<()>) -> Command) -> Receiver<()> {
-        let (done, answer) = mpsc::channel();
-        let _ = self.commands.send(command(done));
-        self.poller.notify();
-        answer
-    }
-
-    fn stop(&self) {
-        let _ = self.commands.send(Command::Stop);
-        self.poller.notify();
-    }
+    Ok((Peers { outboxes: outboxes.into(), wakers: wakers.into() }, new_workers))
 }
 
-/// The pollers of all workers, with their hosts' ports. Opened before anything is stopped, since the kernel may refuse.
-fn open_pollers(plan: &Plan, attached: &[Attached]) -> Result<Arc<[Arc<Poller>]>, Error> {
+/// The pollers of all workers, with their hosts' ports. Opened before anything is changed, since the kernel may refuse.
+fn open_pollers(plan: &Plan, attached: &[Attached], peers: &Peers) -> Result<Vec<Poller>, Error> {
     let mut pollers = Vec::new();
-    for worker in 0..plan.workers() {
-        let poller = Poller::new()?;
+    for (worker, waker) in peers.wakers.iter().enumerate() {
+        let poller = Poller::new(Arc::clone(waker))?;
         for host in plan.hosts_of(worker) {
             match &attached[host] {
                 Attached::Tap(tap) => poller.watch(&**tap, PortKey { host, device: 0 })?,
@@ -261,7 +346,7 @@ fn open_pollers(plan: &Plan, attached: &[Attached]) -> Result<Arc<[Arc<Poller>]>
                 }
             }
         }
-        pollers.push(Arc::new(poller));
+        pollers.push(poller);
     }
-    Ok(pollers.into())
+    Ok(pollers)
 }

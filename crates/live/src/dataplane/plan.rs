@@ -1,5 +1,6 @@
 //! What the file says, in the form in which workers look it up. Shared and immutable.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -8,10 +9,13 @@ use bond::end::Partner;
 use datapath::{EndSpec, Map, Owner, Tables};
 use fabric::Fabric;
 use machine::mix;
-use topology::{BondEndId, LinkId, NetPort, Node, NodeId, NullDevice, PortId, Rerouting, Routes, TiVec, Topology};
+use topology::{
+    BondEndId, LinkId, NetPort, Node, NodeId, NullDevice, PortId, Rerouting, Routes, TiSlice, TiVec, Topology,
+};
 use vswitch::{HostTable, Pipelines};
 
 use super::poller::PortKey;
+use super::renumbering::node_map;
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
 
 /// An Ethernet header with one 802.1Q tag.
@@ -34,14 +38,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The network of `fabric`, to be run by up to `workers` threads.
-    pub fn new(fabric: Fabric, routes: Routes, workers: usize, pipelines: Pipelines) -> Self {
+    /// The network of `fabric`, to be run by up to `workers` threads. Of the network that it takes the place of (`before`) all nodes stay where they are.
+    pub fn new(fabric: Fabric, routes: Routes, workers: usize, pipelines: Pipelines, before: Option<&Self>) -> Self {
         let topology = &fabric.topology;
         let is_shaped = topology.is_shaped();
         // Where nothing waits on links, each worker has all switches, and what they must share is the hosts. A pipeline is in one place.
         let is_shared = !is_shaped && pipelines.is_empty();
         let most = if is_shared { topology.hosts as usize } else { topology.switch_count() };
-        let workers = workers.clamp(1, most.max(1));
+        let workers = workers.clamp(1, most.max(1)).max(before.map_or(0, Self::workers));
         let tables = Tables {
             map: Map::new(topology),
             host_table: HostTable::new(topology, &fabric.host_bonds()),
@@ -49,7 +53,7 @@ impl Plan {
             rerouting: fabric.rerouting,
             pipelines,
         };
-        let owner = owners(topology, workers, is_shared);
+        let owner = owners(topology, workers, is_shared, before);
         let map = &tables.map;
         let arrival_owner = |(port, node): (NetPort, NodeId)| {
             // A host that forwards sends by the wires of its own worker.
@@ -199,18 +203,89 @@ fn takes_from_each(node: &Node) -> bool {
 
 /// Deals out the switches in equal runs of neighbours in the file's order, and to each host the worker of its switch. Where workers share the switches,
 /// hosts are dealt out themselves, unless they are in bonds or behind devices: then most packets stay at one worker.
-fn owners(topology: &Topology, workers: usize, is_shared: bool) -> TiVec<NodeId, u16> {
-    let hosts = topology.hosts as usize;
-    let switches = topology.switch_count();
-    let of_switch = |node| usize::from(node).checked_sub(hosts).map_or(0, |at| at * workers / switches.max(1));
-    let mut owners: TiVec<NodeId, u16> = topology.nodes.keys().map(|id| of_switch(id) as u16).collect();
-    for host in topology.nodes.keys().take(hosts) {
-        let beside = topology.peers(host).next().map_or(0, |switch| owners[switch]);
-        let is_dealt_out = is_shared && takes_from_each(&topology.nodes[host]);
-        owners[host] = if is_dealt_out { (usize::from(host) * workers / hosts) as u16 } else { beside };
+///
+/// What was there before stays at its worker, whatever it is now: what a node has never moves from one worker to another. What is new goes to the worker that
+/// has least.
+fn owners(topology: &Topology, workers: usize, is_shared: bool, before: Option<&Plan>) -> TiVec<NodeId, u16> {
+    let (hosts, switches) = (topology.hosts as usize, topology.switch_count());
+    let mut kept: TiVec<NodeId, Option<u16>> = vec![None; topology.nodes.len()].into();
+    if let Some(before) = before {
+        let nodes = node_map(&before.fabric.topology, topology);
+        for (was, is) in nodes.iter_enumerated() {
+            if let Some(is) = is {
+                kept[*is] = Some(before.owner[was]);
+            }
+        }
     }
-    for bond in topology.bonds.iter().filter(|bond| topology.is_host(bond.node)) {
-        owners[bond.node] = topology.peers(bond.node).next().map_or(0, |switch| owners[switch]);
+    let is_first = kept.iter().all(Option::is_none);
+    let in_bonds: BTreeSet<NodeId> = topology.bonds.iter().map(|bond| bond.node).collect();
+    let mut owners: TiVec<NodeId, u16> = kept.iter().map(|owner| owner.unwrap_or(0)).collect();
+    let is_new = |node: &NodeId| kept[*node].is_none();
+    let mut load = load_of(workers, &kept[NodeId::from(hosts)..]);
+    for (at, node) in topology.nodes.keys().skip(hosts).enumerate().filter(|(_, node)| is_new(node)) {
+        owners[node] = if is_first { (at * workers / switches) as u16 } else { take_least(&mut load) };
+    }
+    let mut load = load_of(workers, &kept[..NodeId::from(hosts)]);
+    for host in topology.nodes.keys().take(hosts).filter(is_new) {
+        let is_dealt_out = is_shared && takes_from_each(&topology.nodes[host]) && !in_bonds.contains(&host);
+        owners[host] = match (is_dealt_out, is_first) {
+            (false, _) => topology.peers(host).next().map_or(0, |switch| owners[switch]),
+            (true, true) => (usize::from(host) * workers / hosts) as u16,
+            (true, false) => take_least(&mut load),
+        };
     }
     owners
+}
+
+/// How many of these nodes each worker has.
+fn load_of(workers: usize, kept: &TiSlice<NodeId, Option<u16>>) -> Vec<usize> {
+    let mut load = vec![0; workers];
+    kept.iter().flatten().for_each(|owner| load[usize::from(*owner)] += 1);
+    load
+}
+
+/// The worker that has least; it has one more then.
+fn take_least(load: &mut [usize]) -> u16 {
+    let least = (0..load.len()).min_by_key(|worker| load[*worker]).unwrap_or(0);
+    load[least] += 1;
+    least as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(hosts: &[&str], rate: &str, before: Option<&Plan>) -> Plan {
+        let nodes = hosts.iter().map(|host| format!("{host}: host, ")).collect::<Vec<_>>().concat();
+        let link = |host: &&str| format!("  - {{ between: [{host}, s1]{rate} }}\n");
+        let links = hosts.iter().map(link).collect::<Vec<_>>().concat();
+        let nodes = format!("nodes: {{ {nodes}s1: switch, s2: switch }}");
+        let text = format!("name: star\n{nodes}\nlinks:\n{links}  - between: [s1, s2]\n");
+        let source = fabric::Source { name: "test".to_owned(), text };
+        let fabric = fabric::parse(&source).unwrap();
+        let routes = Routes::compute(&fabric.topology);
+        Plan::new(fabric, routes, 2, Pipelines::default(), before)
+    }
+
+    fn owners_of(plan: &Plan, names: &[&str]) -> Vec<usize> {
+        names.iter().map(|name| plan.owner(plan.fabric().topology.node(name).unwrap())).collect()
+    }
+
+    #[test]
+    fn nodes_stay_where_they_are_and_new_ones_go_where_there_is_least() {
+        let first = plan(&["a", "b", "c", "d"], "", None);
+        assert_eq!(owners_of(&first, &["a", "b", "c", "d", "s1", "s2"]), [0, 0, 1, 1, 0, 1]);
+        let second = plan(&["e", "b", "c", "f", "d"], "", Some(&first));
+        assert_eq!(owners_of(&second, &["e", "b", "c", "f", "d", "s1", "s2"]), [0, 0, 1, 0, 1, 0, 1]);
+        let shaped = plan(&["x", "d", "b"], ", rate: 1Gbit", Some(&second));
+        // Where links have rates, a host that comes is its switch's.
+        assert_eq!(owners_of(&shaped, &["x", "d", "b", "s1", "s2"]), [0, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn workers_stay_when_a_network_becomes_smaller() {
+        let first = plan(&["a", "b"], "", None);
+        let second = plan(&["a"], "", Some(&first));
+        assert_eq!((second.workers(), plan(&["a"], "", None).workers()), (2, 1));
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::Span;
@@ -26,10 +27,16 @@ pub struct PortKey {
     pub device: usize,
 }
 
-/// One worker's epoll instance, and the eventfd by which others wake it.
+/// One worker's epoll instance, with the ports of one epoch.
 #[derive(Debug)]
 pub struct Poller {
     epoll: Epoll,
+    waker: Arc<Waker>,
+}
+
+/// The eventfd by which others wake a worker. It is the same as long as the worker lives.
+#[derive(Debug)]
+pub struct Waker {
     eventfd: EventFd,
     /// Set while the worker is about to park or is parked: only then does waking it cost a system call.
     is_parking: AtomicBool,
@@ -61,26 +68,12 @@ impl Ready {
     }
 }
 
-impl Poller {
-    /// One that watches no port yet.
+impl Waker {
+    /// Wakes nobody yet.
     pub fn new() -> Result<Self, Error> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::system("make an epoll"))?;
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let eventfd = EventFd::from_value_and_flags(0, flags).map_err(Error::system("make an eventfd"))?;
-        epoll.add(&eventfd, EpollEvent::new(EpollFlags::EPOLLIN, WAKE)).map_err(Error::system("watch an eventfd"))?;
-        Ok(Self { epoll, eventfd, is_parking: AtomicBool::new(false) })
-    }
-
-    /// Wakes also when `port` is readable, and reports it as `key`.
-    pub fn watch(&self, port: impl AsFd, PortKey { host, device }: PortKey) -> Result<(), Error> {
-        let key = (device as u64) << 32 | host as u64;
-        self.epoll.add(port, EpollEvent::new(EpollFlags::EPOLLIN, key)).map_err(Error::system("watch a port"))
-    }
-
-    /// Does not look at `port` any more.
-    pub fn ignore(&self, port: impl AsFd) {
-        // It fails only if the port was not watched.
-        let _ = self.epoll.delete(port);
+        Ok(Self { eventfd, is_parking: AtomicBool::new(false) })
     }
 
     /// Wakes the worker if it is parked or is about to park.
@@ -96,22 +89,45 @@ impl Poller {
         // It fails only if the counter is at its end, and then it is readable already.
         let _ = self.eventfd.write(1);
     }
+}
+
+impl Poller {
+    /// One that watches no port yet, of the worker that `waker` wakes.
+    pub fn new(waker: Arc<Waker>) -> Result<Self, Error> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::system("make an epoll"))?;
+        epoll
+            .add(&waker.eventfd, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))
+            .map_err(Error::system("watch an eventfd"))?;
+        Ok(Self { epoll, waker })
+    }
+
+    /// Wakes also when `port` is readable, and reports it as `key`.
+    pub fn watch(&self, port: impl AsFd, PortKey { host, device }: PortKey) -> Result<(), Error> {
+        let key = (device as u64) << 32 | host as u64;
+        self.epoll.add(port, EpollEvent::new(EpollFlags::EPOLLIN, key)).map_err(Error::system("watch a port"))
+    }
+
+    /// Does not look at `port` any more.
+    pub fn ignore(&self, port: impl AsFd) {
+        // It fails only if the port was not watched.
+        let _ = self.epoll.delete(port);
+    }
 
     /// Resets the eventfd.
     pub fn clear(&self) {
         // Nothing to read means that it was reset before.
-        let _ = self.eventfd.read();
+        let _ = self.waker.eventfd.read();
     }
 
     /// To be called before the last check for work ahead of [`Poller::park`]: whoever adds work after that check wakes the worker.
     pub fn prepare_to_park(&self) {
-        self.is_parking.store(true, Ordering::SeqCst);
+        self.waker.is_parking.store(true, Ordering::SeqCst);
     }
 
     /// Parks until something is to be done, for `most` at the longest (`None`: without end); fills `ready`.
     pub fn park(&self, most: Option<Span>, ready: &mut Ready) {
         ready.found = self.wait(most, &mut ready.events).unwrap_or(0);
-        self.is_parking.store(false, Ordering::SeqCst);
+        self.waker.is_parking.store(false, Ordering::SeqCst);
     }
 
     /// Finds out which ports are readable, without parking.
@@ -152,7 +168,7 @@ impl Poller {
 /// [`Error::Sleep`] if it cannot: it is older than Linux 5.11, or a container's filter forbids it.
 pub fn probe() -> Result<(), Error> {
     let mut events = [EpollEvent::empty(); READY_MAX];
-    match Poller::new()?.wait(Some(Span::ZERO), &mut events) {
+    match Poller::new(Arc::new(Waker::new()?))?.wait(Some(Span::ZERO), &mut events) {
         Err(source) if source.kind() != io::ErrorKind::Interrupted => Err(Error::Sleep { source }),
         _ => Ok(()),
     }

@@ -117,6 +117,9 @@ const BATCH: usize = 32;
 #[derive(Debug)]
 pub struct Pool {
     capacity: usize,
+    /// Bytes that all may have together, and how many buffers that are.
+    memory: usize,
+    total: usize,
     /// How many more may be made.
     unmade: usize,
     free: Vec<Packet>,
@@ -132,7 +135,20 @@ impl Pool {
     /// Buffers of `capacity` bytes, made as they are needed, and up to `memory` bytes altogether.
     pub fn new(capacity: usize, memory: usize, depot: Depot) -> Self {
         let kept = (KEPT_BYTES / capacity).max(1);
-        Self { capacity, unmade: (memory / capacity).max(1), free: Vec::new(), kept, depot }
+        let total = (memory / capacity).max(1);
+        Self { capacity, memory, total, unmade: total, free: Vec::new(), kept, depot }
+    }
+
+    /// From now on buffers have `capacity` bytes, and `depot` is the one for those. Returns the unused ones of another size; those in use come back one by one.
+    pub fn refit(&mut self, capacity: usize, depot: Depot) -> Vec<Packet> {
+        if capacity == self.capacity {
+            return Vec::new();
+        }
+        let in_use = self.total.saturating_sub(self.unmade + self.free.len());
+        let total = (self.memory / capacity).max(1);
+        (self.capacity, self.total, self.unmade) = (capacity, total, total.saturating_sub(in_use));
+        (self.kept, self.depot) = ((KEPT_BYTES / capacity).max(1), depot);
+        std::mem::take(&mut self.free)
     }
 
     /// An unused buffer; `None` when all are in use.
@@ -167,7 +183,8 @@ impl Pool {
                 self.give_away();
             }
         } else {
-            self.unmade += 1;
+            // There may have been more of them than there may be now.
+            self.forget(1);
         }
     }
 
@@ -187,6 +204,11 @@ impl Pool {
         if depot.len() < self.kept {
             depot.extend(given);
         }
+    }
+
+    /// So many buffers that were in use have gone elsewhere, to be given up there.
+    pub fn forget(&mut self, buffers: usize) {
+        self.unmade = (self.unmade + buffers).min(self.total.saturating_sub(self.free.len()));
     }
 
     /// A buffer went to another worker, or came from there: each keeps its own count.
@@ -240,6 +262,21 @@ mod tests {
         assert!(to.free.len() <= 32 && depot.lock().len() <= 32 + BATCH);
         let under_way = |pool: &Pool| 256 - pool.unmade - pool.free.len();
         assert_eq!((under_way(&from), under_way(&to)), (0, 0));
+    }
+
+    #[test]
+    fn a_pool_that_is_refitted_has_no_more_than_its_memory() {
+        let mut pool = Pool::new(10, 1_000, Depot::default());
+        let mut old: Vec<Packet> = (0..50).map(|_| pool.take().unwrap()).collect();
+        pool.put(old.pop().unwrap());
+        assert_eq!(pool.refit(100, Depot::default()).len(), 1);
+        assert!(pool.take().is_none(), "more are in use than there may be of the new size");
+        pool.put_all(old.drain(..));
+        let new: Vec<Packet> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((new.len(), new[0].buffer.len()), (10, 100));
+        pool.put_all(new.into_iter());
+        assert!(pool.refit(100, Depot::default()).is_empty());
+        assert_eq!(pool.free.len(), 10);
     }
 
     #[test]

@@ -4,20 +4,24 @@
 //! is handled as at T: see `docs/decisions/0001-live-runs-on-scheduled-time.md`. What is due is run before anything is read, so
 //! that each link is offered its packets in the order of their times.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender};
+use std::sync::atomic::{self, AtomicU64};
+use std::sync::mpsc::{Receiver, Sender};
 
 use datapath::Graph;
 use machine::{Span, Time, nanos};
 use topology::{BondEndId, LinkId, Routes};
 
 use super::RING_FRAMES;
-use super::edge::{Edge, Handed};
+use super::changeover::{Before, Changeover, Peers};
+use super::edge::{Edge, EdgeState, Handed, Parcel};
 use super::flight::{Due, Way};
-use super::parts::{Parts, Report};
+use super::parts::Parts;
 use super::plan::Plan;
 use super::poller::{Poller, PortKey, READY_MAX, Ready};
 use super::pool::{Depot, Packet};
+use super::report::Report;
 use crate::clock::Clock;
 use crate::convergence::UnconvergedBond;
 use crate::device::Replacement;
@@ -71,8 +75,21 @@ pub enum Command {
         /// Hears when it is done.
         done: Sender<()>,
     },
-    /// End, and give back what you own.
+    /// Go over to another network or clock.
+    Change(Changeover),
+    /// End.
     Stop,
+}
+
+/// What a worker does after its commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// Goes on with the burst.
+    GoOn,
+    /// Looks anew at what is readable: ports have other numbers.
+    LookAnew,
+    /// Ends.
+    End,
 }
 
 /// What a thread needs to forward.
@@ -82,75 +99,117 @@ pub struct Worker {
     pub(super) graph: Graph<Packet>,
     pub(super) edge: Edge,
     /// Since when it has not slept, as far as that has not been counted.
-    awake_since: Time,
+    pub(super) awake_since: Time,
     /// All that was due until then has been run.
-    done_until: Time,
+    pub(super) done_until: Time,
+    pub(super) before: Before,
     inbox: Receiver<Handed>,
+    /// What comes from an epoch that this worker has not begun yet.
+    ahead: Option<Handed>,
     commands: Receiver<Command>,
+    /// A change that is not published yet: others may not have theirs.
+    unpublished: Option<Changeover>,
+    published: Arc<AtomicU64>,
+    /// How many commands have been carried out.
+    handled: Arc<AtomicU64>,
 }
 
-/// What links a worker to the others.
+/// What links a worker to the others, and to the daemon.
 #[derive(Debug)]
 pub struct Channels {
     /// Packets from other workers.
     pub inbox: Receiver<Handed>,
-    /// To the workers, by number.
-    pub outboxes: Vec<SyncSender<Handed>>,
+    /// All workers.
+    pub peers: Peers,
     /// Buffers that one has too many of.
     pub depot: Depot,
-    /// Where they sleep.
-    pub pollers: Arc<[Arc<Poller>]>,
+    /// Where it sleeps.
+    pub poller: Poller,
     /// From the daemon.
     pub commands: Receiver<Command>,
+    /// The last epoch that all workers may begin.
+    pub published: Arc<AtomicU64>,
+    /// For the daemon: how many commands have been carried out.
+    pub handled: Arc<AtomicU64>,
 }
 
 impl Worker {
-    /// The worker number `id`, which owns `parts`.
-    pub fn new(id: usize, plan: Arc<Plan>, clock: Clock, parts: Parts, channels: Channels) -> Self {
-        let Channels { inbox, outboxes, depot, pollers, commands } = channels;
-        let edge = Edge::new(id, Arc::clone(&plan), clock, parts.edge, depot, outboxes, pollers);
-        Self { plan, graph: parts.graph, edge, awake_since: clock.now(), done_until: Time::ZERO, inbox, commands }
+    /// The worker number `id`, which begins with this epoch.
+    pub fn new((id, epoch): (usize, u64), plan: Arc<Plan>, clock: Clock, parts: Parts, channels: Channels) -> Self {
+        let Channels { inbox, peers, depot, poller, commands, published, handled } = channels;
+        let Parts { graph, ports, forwarded, quotas } = parts;
+        let state = EdgeState { ports, forwarded, quotas, ..EdgeState::default() };
+        let edge = Edge::new((id, epoch), Arc::clone(&plan), clock, state, depot, (poller, peers));
+        Self {
+            plan,
+            graph,
+            edge,
+            awake_since: clock.now(),
+            done_until: Time::ZERO,
+            before: Before::Nothing,
+            inbox,
+            ahead: None,
+            commands,
+            unpublished: None,
+            published,
+            handled,
+        }
     }
 
     /// Forwards until it is told to stop.
-    pub fn run(mut self) -> (Parts, Receiver<Handed>) {
+    pub fn run(mut self) {
         thread_priority::raise(self.plan.is_shaped());
-        let poller = Arc::clone(&self.edge.pollers[self.edge.id]);
         let mut ready = Ready::none();
         let mut busy = Vec::with_capacity(READY_MAX);
         let now = self.now();
         self.graph.start(self.plan.tables().at(now), &mut self.edge);
         self.edge.start_logs();
-        // Where packets have their times, those of other workers must not wait.
-        let (linger, again) = if self.plan.is_shaped() { (Span::ZERO, 0) } else { (LINGER, AGAIN) };
         let mut stay_until = Time::ZERO;
         loop {
             self.take_handed();
+            // What others have begun is there for this worker as well.
+            if self.ahead.is_some() && self.handle_commands() == Then::End {
+                return;
+            }
+            // Where packets have their times, those of other workers must not wait.
+            let (linger, again) = if self.plan.is_shaped() { (Span::ZERO, 0) } else { (LINGER, AGAIN) };
             let now = self.now();
             self.run_due(now);
             self.edge.hand_over_waiting();
-            poller.poll(&mut ready);
+            self.edge.send_retimings();
+            self.edge.poller.poll(&mut ready);
             if ready.len() > 0 {
                 stay_until = self.now() + linger;
             } else if self.now() < stay_until {
                 std::thread::yield_now();
                 continue;
             } else {
-                poller.prepare_to_park();
+                self.edge.poller.prepare_to_park();
                 self.take_handed();
+                if self.ahead.is_some() {
+                    continue;
+                }
                 let now = self.now();
                 self.count_busy(now);
                 let next = self.edge.state.flight.next_at().unwrap_or(Time::NEVER);
                 let until_next = (next != Time::NEVER).then(|| next.since(now).max(NAP));
-                poller.park(until_next, &mut ready);
+                self.edge.poller.park(until_next, &mut ready);
                 self.awake_since = self.now();
             }
             busy.clear();
             for at in 0..ready.len() {
-                match ready.port(at) {
-                    Some(port) if self.read_burst(port) => busy.push(port),
-                    None if self.handle_commands() => return self.end(),
-                    Some(_) | None => {}
+                let Some(port) = ready.port(at) else {
+                    match self.handle_commands() {
+                        Then::GoOn => continue,
+                        Then::LookAnew => {
+                            busy.clear();
+                            break;
+                        }
+                        Then::End => return,
+                    }
+                };
+                if self.read_burst(port) {
+                    busy.push(port);
                 }
             }
             // Who has sent a burst is likely to have sent more: to ask the kernel first would cost as much as several frames. Others wait for it no longer
@@ -165,11 +224,12 @@ impl Worker {
         }
     }
 
-    /// Carries out the daemon's commands; whether one of them is to stop.
-    fn handle_commands(&mut self) -> bool {
+    /// Carries out the daemon's commands.
+    fn handle_commands(&mut self) -> Then {
         self.count_busy(self.now());
-        self.edge.pollers[self.edge.id].clear();
-        while let Ok(command) = self.commands.try_recv() {
+        self.edge.poller.clear();
+        let mut then = Then::GoOn;
+        while let Some(command) = self.next_command() {
             match command {
                 // Who asked may have gone.
                 Command::Report(reply) => drop(reply.send(self.report())),
@@ -189,10 +249,23 @@ impl Worker {
                     self.edge.replace_port(key, replacement);
                     let _ = done.send(());
                 }
-                Command::Stop => return true,
+                Command::Change(changeover) if changeover.epoch > self.published.load(atomic::Ordering::Acquire) => {
+                    self.unpublished = Some(changeover);
+                    break;
+                }
+                Command::Change(changeover) => {
+                    self.go_over(changeover);
+                    then = Then::LookAnew;
+                }
+                Command::Stop => return Then::End,
             }
+            self.handled.fetch_add(1, atomic::Ordering::Relaxed);
         }
-        false
+        then
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        self.unpublished.take().map(Command::Change).or_else(|| self.commands.try_recv().ok())
     }
 
     fn count_busy(&mut self, now: Time) {
@@ -212,22 +285,36 @@ impl Worker {
         self.edge.clock.now()
     }
 
-    /// What it owns, and its inbox: others may hand something over as long as they run.
-    fn end(mut self) -> (Parts, Receiver<Handed>) {
-        self.edge.hand_over_waiting();
-        self.graph.add_up_paths(self.plan.tables(), &mut self.edge);
-        (Parts { graph: self.graph, edge: self.edge.state }, self.inbox)
-    }
-
-    /// Takes what other workers have handed over. A packet that comes too late to be run in order is run now.
+    /// Takes what other workers have handed over, but what comes from an epoch that this one has not begun. A packet that comes too late to be run in order is
+    /// run now.
     #[inline]
-    fn take_handed(&mut self) {
+    pub(super) fn take_handed(&mut self) {
         // No more than a ring holds: others may hand over more all the time.
         for _ in 0..RING_FRAMES {
-            let Ok(Handed(mut passage)) = self.inbox.try_recv() else { return };
-            passage.at = passage.at.max(self.done_until);
-            self.edge.pool.borrowed();
-            self.edge.state.flight.add(passage);
+            let Some(handed) = self.ahead.take().or_else(|| self.inbox.try_recv().ok()) else { return };
+            match handed.epoch.cmp(&self.edge.epoch) {
+                Ordering::Equal => self.take(handed.parcel),
+                Ordering::Less => self.take_late(handed),
+                Ordering::Greater => {
+                    self.ahead = Some(handed);
+                    return;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self, parcel: Parcel) {
+        match parcel {
+            Parcel::Passage(mut passage) => {
+                passage.at = passage.at.max(self.done_until);
+                self.edge.pool.borrowed();
+                self.edge.state.flight.add(passage);
+            }
+            Parcel::Retiming(port, retiming) => {
+                let done_until = self.done_until;
+                self.edge.state.flight.retime(port, |at| retiming.arrival(at).max(done_until));
+            }
         }
     }
 

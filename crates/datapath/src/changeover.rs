@@ -1,0 +1,89 @@
+//! A network that changes: its new graph goes on where the old one ends.
+//!
+//! The new graph is made beside the old one, with all that the file says, while packets go on. What only packets know (queues, what bonds have agreed on,
+//! counters) is moved into it between two of them, by whoever drives the graph: a part of the graph at a time, each for itself.
+
+use link::Retiming;
+use machine::Time;
+use topology::{BondEndId, NetPort, NodeId, TiVec};
+
+use crate::graph::{Graph, Tables};
+
+/// Where what one network has is in the next one. What is not there any more has no place.
+#[derive(Debug)]
+pub struct Renumbering {
+    /// By node.
+    pub nodes: TiVec<NodeId, Option<NodeId>>,
+    /// By port. Both ports of a link are in the next network, or neither.
+    pub ports: TiVec<NetPort, Option<NetPort>>,
+    /// By end of a bond, if it is to go on as it is.
+    pub ends: TiVec<BondEndId, Option<BondEndId>>,
+    /// Whether switches go on choosing as they have chosen: that they are to spread in the same way.
+    pub keeps_choices: bool,
+    /// Whether pipelines go on: they know addresses and ports.
+    pub keeps_pipelines: bool,
+}
+
+impl<P> Graph<P> {
+    /// Trees of another time are known by this number: what is for everybody and is on its way by one of those goes no further. To be called before the graph
+    /// is split.
+    pub const fn set_generation(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
+    /// Goes on where `old` ends, which is the same part of the graph of the network before; nothing was offered to a link after `now`. Links, ends of bonds,
+    /// pipelines and what switches choose by go over to this; what was made in their place is `old`'s then, which is to be thrown away, and so is what both have
+    /// not. Returns the links that have another rate or delay, each by the port from which it leaves: what is under way on them comes at another
+    /// time.
+    ///
+    /// Paths of `old` are to be added up before ([`Graph::add_up_paths`]), and [`Graph::start`] is to be called afterwards.
+    pub fn take_over(
+        &mut self,
+        old: &mut Self,
+        (was, is): (&Tables, &Tables),
+        renumbering: &Renumbering,
+        now: Time,
+    ) -> Vec<(NetPort, Retiming)> {
+        let mut retimings = Vec::new();
+        for (from, to) in kept(&renumbering.ports) {
+            if let (Some(link), Some(made)) = (old.egress[from].link_mut(), self.egress[to].link_mut()) {
+                let new = made.spec();
+                std::mem::swap(made, link);
+                if made.spec() != new {
+                    retimings.push((to, made.reconfigure(now, new)));
+                }
+            }
+        }
+        if renumbering.keeps_choices {
+            for (number, switch) in old.switches.iter().enumerate() {
+                let node = renumbering.nodes[was.map.node_of_switch(number)];
+                let at = node.and_then(|node| is.map.switch(node).or_else(|| is.map.host_switch(node)));
+                if let Some(at) = at {
+                    self.switches[at].keep_choices(switch);
+                }
+            }
+        }
+        if renumbering.keeps_pipelines {
+            std::mem::swap(&mut self.pipelines, &mut old.pipelines);
+        }
+        for (from, to) in kept(&renumbering.ends) {
+            std::mem::swap(&mut self.ends[to], &mut old.ends[from]);
+        }
+        // What is only room need not be found anew.
+        std::mem::swap(&mut self.paths, &mut old.paths);
+        self.paths.forget();
+        std::mem::swap(&mut self.released, &mut old.released);
+        std::mem::swap(&mut self.pending, &mut old.pending);
+        std::mem::swap(&mut self.actions, &mut old.actions);
+        self.passed = old.passed;
+        retimings
+    }
+}
+
+/// What is in both, by its number in the one and in the other.
+fn kept<K: Copy + From<usize>>(places: &TiVec<K, Option<K>>) -> impl Iterator<Item = (K, K)> + '_
+where
+    usize: From<K>,
+{
+    places.iter_enumerated().filter_map(|(from, to)| Some((from, (*to)?)))
+}
