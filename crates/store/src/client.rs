@@ -40,6 +40,7 @@ pub use event::{ConnectionId, Input, Output};
 use pending::{Origin, Pending, Progress};
 use routes::Routes;
 use watch::Watch;
+pub use window::WRITES_MAX;
 use window::Window;
 
 /// Requests of the user that may be without an answer; more are answered with [`Error::Busy`].
@@ -50,9 +51,6 @@ pub const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 /// No server is believed that wants to be left alone for longer.
 const RETRY_AFTER_MAX_MS: u32 = 10_000;
-
-/// Writes from the oldest that has no answer to the newest; more wait for it.
-pub const WRITES_MAX: usize = tree::sessions::MAX_OUTCOMES;
 
 /// How a client behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]

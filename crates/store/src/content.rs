@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use placement::{Map, ShardId};
-use tree::bounded::Entries;
 use tree::{Command, History, Past, SnapshotBuilder, SnapshotReader, State};
 
-use crate::group::Effects;
+use crate::effects::Effects;
 use crate::peer::PeerAnswer;
 
 /// Bytes of a snapshot's chunk, about.
@@ -36,15 +35,6 @@ pub(crate) enum Content {
 pub(crate) enum Outcome {
     Data(tree::Outcome),
     Meta(Result<placement::Effect, placement::Refusal>),
-}
-
-/// Whether these bytes are a command that the group's log may hold, with no more entries of lists than are left.
-pub(crate) fn is_command(group: ShardId, data: &[u8], entries: &mut Entries) -> bool {
-    if group == ShardId::META {
-        placement::Command::decode_bounded(data, entries).is_ok()
-    } else {
-        Command::decode_bounded(data, entries).is_ok()
-    }
 }
 
 impl Outcome {

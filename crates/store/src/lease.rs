@@ -9,7 +9,7 @@
 
 use machine::nanos::{Span, Time};
 
-use crate::group::{Asker, Effects};
+use crate::effects::{Asker, Effects, Miss};
 use crate::peer::PeerAnswer;
 
 /// A leader keeps its lease alive for so long after the last read.
@@ -112,7 +112,7 @@ impl Lease {
     pub(crate) fn lost(&mut self, effects: &mut Effects) {
         let round = self.round.take().map(|round| round.askers).unwrap_or_default();
         let askers = round.into_iter().chain(std::mem::take(&mut self.waiting));
-        effects.answers.extend(askers.map(|asker| (asker, Err(crate::group::Miss::NotLeader))));
+        effects.answers.extend(askers.map(|asker| (asker, Err(Miss::NotLeader))));
         self.until = Time::ZERO;
     }
 

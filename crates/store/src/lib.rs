@@ -24,7 +24,7 @@
 //! | [`protocol`] | what clients say, and the frames |
 //! | [`server`] | a server's parts |
 //! | `expiry` | the time of leases of data |
-//! | `group`, `lease`, `storage` | a replica: raft-rs and what it needs |
+//! | `group`, `lease`, `storage` | a replica: raft-rs and what it needs; `effects`: what comes of it |
 //! | [`peer`], [`snapshots`] | what servers say to each other |
 //! | [`client`] | a client that finds leaders and repeats what got lost |
 //! | [`contender`] | a lock's or an election's queue: a recipe for clients |
@@ -39,8 +39,10 @@ pub mod client;
 mod config;
 pub mod contender;
 mod content;
+mod effects;
 mod expiry;
 mod group;
+mod id;
 mod lease;
 pub mod message;
 pub mod peer;
@@ -54,8 +56,7 @@ pub mod status;
 mod storage;
 
 pub use config::{Config, ELECTION_TICKS, HEARTBEAT_TICKS, LEASE_MAX, Reads};
+pub use id::{ClientId, RequestId};
 pub use planted::{Bug, Planted};
 pub use secret::Secret;
-pub use server::{
-    About, Caller, ClientId, Founding, Input, Membership, OpenError, Output, Party, Places, RequestId, Server, Stop,
-};
+pub use server::{About, Caller, Founding, Input, Membership, OpenError, Output, Party, Places, Server, Stop};

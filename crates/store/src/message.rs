@@ -27,6 +27,9 @@ pub(crate) const ENTRIES_MAX: usize = 65_536;
 /// a move 256 KiB.
 pub(crate) const COMMAND_ENTRIES_MAX: usize = 262_144;
 
+/// What raft-rs puts into a request for a vote that a leader's hand-over asked for.
+const TRANSFER: &[u8] = b"CampaignTransfer";
+
 /// A message of a Raft group. Fields as in Raft's papers and raft-rs; what they may hold is checked where it is received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaftMessage {
@@ -304,7 +307,7 @@ impl RaftMessage {
 
     /// A request for a vote or a pre-vote that no leader's hand-over asked for.
     pub(crate) fn is_campaign(&self) -> bool {
-        matches!(self.kind, Kind::RequestVote | Kind::RequestPreVote) && self.context != check::TRANSFER
+        matches!(self.kind, Kind::RequestVote | Kind::RequestPreVote) && self.context != TRANSFER
     }
 
     /// A request for a vote or a pre-vote.

@@ -8,6 +8,7 @@ use placement::ShardId;
 use serde::{Deserialize, Serialize};
 use tree::{LeaseId, Path};
 
+use crate::message::RaftMessage;
 use crate::protocol::Error;
 
 /// An envelope is closed before its items have more bytes than this, unless it is of one item.
@@ -83,6 +84,22 @@ mod checked {
     }
 }
 
+/// Part of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// The sender's number for the transfer; it never uses it again, not in another life either.
+    pub transfer: u64,
+    /// The group that it is of.
+    pub group: ShardId,
+    /// Counts from 0.
+    pub number: u32,
+    /// Part of the content.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+    /// In the last chunk: Raft's message, to be handled once everything is there.
+    pub message: Option<RaftMessage>,
+}
+
 /// One thing for a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Item {
@@ -91,7 +108,7 @@ pub enum Item {
         /// The group that it is about.
         group: ShardId,
         /// The message of Raft.
-        message: crate::message::RaftMessage,
+        message: RaftMessage,
     },
     /// Please do this for a client of mine (or for me): you lead the shard, or have a replica.
     Ask {
@@ -112,7 +129,7 @@ pub enum Item {
         answer: Result<PeerAnswer, Error>,
     },
     /// Part of a snapshot.
-    Snapshot(crate::snapshots::Chunk),
+    Snapshot(Chunk),
     /// A part has arrived.
     SnapshotTaken {
         /// The number of the transfer.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::ShardId;
-use serde::{Deserialize, Serialize};
 
 use crate::content::{Builder, Content, Reader};
 use crate::message::{RaftMessage, SnapshotMeta};
+pub use crate::peer::Chunk;
 use crate::peer::Item;
 use crate::status::Refused;
 
@@ -33,22 +33,6 @@ const RECEIVING_FROM_ONE_MAX: usize = 8;
 
 /// A transfer that another server has begun is left to it for so long after its last part.
 const CONTESTED_AFTER: Span = Span::from_secs(1);
-
-/// Part of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chunk {
-    /// The sender's number for the transfer; it never uses it again, not in another life either.
-    pub transfer: u64,
-    /// The group that it is of.
-    pub group: ShardId,
-    /// Counts from 0.
-    pub number: u32,
-    /// Part of the content.
-    #[serde(with = "serde_bytes")]
-    pub bytes: Vec<u8>,
-    /// In the last chunk: Raft's message, to be handled once everything is there.
-    pub message: Option<RaftMessage>,
-}
 
 /// A snapshot being sent.
 struct Sending {

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::WRITES_MAX;
+/// Writes from the oldest that has no answer to the newest; more wait for it.
+pub const WRITES_MAX: usize = tree::sessions::MAX_OUTCOMES;
 
 /// The writes from the oldest that has no answer to the newest. Reads and calls have no part in it: servers remember
 /// the outcomes of writes only.

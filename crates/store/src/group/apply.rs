@@ -2,9 +2,9 @@
 
 use raft::eraftpb::{Entry, EntryType};
 
-use super::{Group, Miss, Seal};
+use super::replica::{Group, Seal};
 use crate::content::Outcome;
-use crate::group::Effects;
+use crate::effects::{Effects, Miss};
 use crate::message::{Members, SnapshotMeta, parse_change};
 use crate::status::Counters;
 

@@ -3,98 +3,19 @@
 //! A member that lies can do what Raft lets a member do; it can not make raft-rs panic, use up its numbers, or speak for others
 //! (decision 15).
 
-use std::collections::BTreeMap;
-
 use machine::ServerId;
 use machine::nanos::Time;
 use raft::eraftpb::{ConfChangeType, Entry, EntryType};
 use raft::{INVALID_ID, StateRole};
 
-use super::Group;
+use super::replica::Group;
 use crate::config::ELECTION_TICKS;
-use crate::message::{Answers, Members, RaftMessage, change};
+use crate::message::{Members, RaftMessage, change};
 use crate::planted::Bug;
 use crate::status::{Counters, Refused};
 
-/// So much may terms and indices rise by the word of peers, at once and again each second: more than any election does, and too
-/// little to use up their 62 bits in thirty years. A replica that was away while somebody raised them follows in as long.
-const RISE: u64 = 1 << 32;
-
-/// Messages to one peer whose answers are waited for, at most; those beyond are lost to the count, not to Raft.
-const ASKED_MAX: u32 = 4_096;
-
 /// Appends that don't fit the log, and are answered, in one tick: an answer takes a search through the log. A leader needs one.
 const MISFITS_MAX: u32 = 16;
-
-/// How far numbers may rise.
-#[derive(Debug, Default)]
-struct Pace {
-    began: Option<Time>,
-    spent: u64,
-}
-
-impl Pace {
-    fn left(&mut self, now: Time) -> u64 {
-        let began = *self.began.get_or_insert(now);
-        let seconds = now.since(began).as_ns() / 1_000_000_000;
-        RISE.saturating_mul(seconds.saturating_add(1)).saturating_sub(self.spent)
-    }
-
-    fn spend(&mut self, rise: u64) {
-        self.spent = self.spent.saturating_add(rise);
-    }
-}
-
-/// What a leader has asked its followers, and is not answered yet.
-#[derive(Debug, Default)]
-struct Asked {
-    term: u64,
-    of: BTreeMap<ServerId, [u32; 2]>,
-}
-
-impl Asked {
-    fn count(&mut self, term: u64, peer: ServerId, what: Answers) -> &mut u32 {
-        if self.term != term {
-            self.of.clear();
-            self.term = term;
-        }
-        &mut self.of.entry(peer).or_default()[usize::from(what == Answers::Heartbeat)]
-    }
-
-    /// A message has left that will be answered.
-    fn note(&mut self, term: u64, peer: ServerId, what: Answers) {
-        let count = self.count(term, peer, what);
-        *count = (*count + 1).min(ASKED_MAX);
-    }
-
-    fn take(&mut self, term: u64, peer: ServerId, what: Answers) -> bool {
-        let count = self.count(term, peer, what);
-        let asked = *count > 0;
-        *count = count.saturating_sub(1);
-        asked
-    }
-}
-
-/// How much of what peers may do they have done.
-#[derive(Debug, Default)]
-pub(super) struct Limits {
-    pace: Pace,
-    asked: Asked,
-    /// Appends that did not fit the log, since the last tick.
-    misfits: u32,
-}
-
-impl Limits {
-    /// Another tick begins.
-    pub(super) fn begin_tick(&mut self) {
-        self.misfits = 0;
-    }
-
-    /// A message has left that will be answered.
-    pub(super) fn note_asked(&mut self, term: u64, peer: ServerId, what: Answers) {
-        self.asked.note(term, peer, what);
-    }
-}
 
 impl Group {
     /// A message of another replica. `desired`: the map wants the sender to have a replica.
@@ -234,37 +155,5 @@ impl Group {
     /// could elect somebody who lacks what it had said it holds.
     pub(crate) fn may_vote(&self) -> bool {
         self.applied() > 0 && self.applied() >= self.floor
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use machine::nanos::Span;
-
-    use super::*;
-
-    #[test]
-    fn terms_rise_no_faster_than_their_pace() {
-        let mut pace = Pace::default();
-        let now = Time::ZERO + Span::from_secs(5);
-        assert_eq!(pace.left(now), RISE);
-        pace.spend(RISE);
-        assert_eq!(pace.left(now), 0);
-        assert_eq!(pace.left(now + Span::from_secs(3)), 3 * RISE);
-        pace.spend(u64::MAX);
-        assert_eq!(pace.left(Time::NEVER), 0);
-    }
-
-    #[test]
-    fn an_answer_is_taken_once_for_each_question() {
-        let mut asked = Asked::default();
-        let peer = ServerId(2);
-        asked.note(1, peer, Answers::Append);
-        assert!(!asked.take(1, peer, Answers::Heartbeat));
-        assert!(!asked.take(1, ServerId(3), Answers::Append));
-        assert!(asked.take(1, peer, Answers::Append));
-        assert!(!asked.take(1, peer, Answers::Append));
-        asked.note(1, peer, Answers::Append);
-        assert!(!asked.take(2, peer, Answers::Append), "it was asked in another term");
     }
 }

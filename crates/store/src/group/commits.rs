@@ -4,50 +4,16 @@
 //! as many messages as the entries do (decision 39). A client that asked this leader through a follower is answered behind it, so only those who
 //! watch a follower, or read what is there, may notice.
 
-use std::collections::BTreeMap;
-
 use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::ShardId;
 
-use super::{Asker, Effects, Group};
+use super::replica::Group;
+use crate::effects::{Asker, Effects};
 use crate::message::RaftMessage;
 
 /// How long an announcement to followers may be held back at most.
 const HELD_MAX: Span = Span::from_ms(1);
-
-/// Appends without entries that wait, one a follower.
-#[derive(Debug)]
-pub(super) struct Commits {
-    held: BTreeMap<ServerId, RaftMessage>,
-    /// When they go; never if there are none.
-    due: Time,
-}
-
-impl Default for Commits {
-    fn default() -> Self {
-        Self { held: BTreeMap::new(), due: Time::NEVER }
-    }
-}
-
-impl Commits {
-    /// Joins an append with the one that waits for the same follower. If they do not fit each other the follower's log is being searched, and
-    /// what was to be said before is void.
-    fn join(&mut self, to: ServerId, mut message: RaftMessage) -> RaftMessage {
-        let Some(mut held) = self.held.remove(&to) else { return message };
-        if held.absorb(&mut message) { held } else { message }
-    }
-
-    /// When some go without entries at the latest.
-    pub(super) fn due(&self) -> Option<Time> {
-        (!self.held.is_empty()).then_some(self.due)
-    }
-
-    /// This replica leads no more, or in another term.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
-    }
-}
 
 impl Group {
     /// A message, with what was held back for the same follower; nothing, if it is held back itself.

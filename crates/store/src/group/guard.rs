@@ -4,19 +4,11 @@
 //! all the same, or the content while it applies an entry, the panic ends here: the replica is never touched again, and what it
 //! leaves half done is thrown away with it. Its log stays on the disk as it is.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Group, Miss};
-use crate::group::Effects;
-
-/// Why a replica has stopped.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) reason: String,
-    /// Something in this program panicked, which is an error of it.
-    pub(crate) panicked: bool,
-}
+use super::failure::{Failure, text_of};
+use super::replica::Group;
+use crate::effects::{Effects, Miss};
 
 impl Group {
     /// Does something with the replica, unless it has stopped.
@@ -53,10 +45,4 @@ impl Group {
         effects.released_bytes += self.proposals.take_replaced_bytes();
         self.proposals.give_up(|_| false, effects);
     }
-}
-
-/// What a panic said.
-pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it says nothing more")
 }

@@ -1,46 +1,13 @@
 //! What Raft wants to have on the disk: written with the log's next batch, and what depends on it said once that is there.
 
-use std::collections::VecDeque;
-
 use machine::nanos::Span;
-use raft::eraftpb::{HardState, Message};
+use raft::eraftpb::Message;
 
-use super::{Effects, Group, to_wal_entry};
+use super::replica::{Group, to_wal_entry};
+use super::unsynced::Unpersisted;
+use crate::effects::Effects;
 use crate::message::{Members, SnapshotMeta};
 use crate::planted::Bug;
-
-/// A batch of Raft's output that is not on the disk yet.
-#[derive(Debug)]
-struct Unpersisted {
-    ready: u64,
-    messages: Vec<Message>,
-    /// The log write that holds it; none while it is being gathered.
-    write: Option<u64>,
-}
-
-/// What of a group is not on the disk yet.
-#[derive(Debug)]
-pub(super) struct Unsynced {
-    /// Raft's output, the oldest first.
-    batches: VecDeque<Unpersisted>,
-    /// What was last handed to the log.
-    logged: HardState,
-    /// The index of a snapshot that was taken over and whose mark is not on the disk yet. Until it is, raft-rs may neither
-    /// be stepped nor ticked: it looks for entries that are gone.
-    installing: Option<u64>,
-}
-
-impl Unsynced {
-    /// Of a group whose log on the disk has this state.
-    pub(super) fn new(logged: HardState) -> Self {
-        Self { batches: VecDeque::new(), logged, installing: None }
-    }
-
-    /// Whether a snapshot was taken over and raft-rs has to stand still until its mark is on the disk.
-    pub(super) fn is_installing(&self) -> bool {
-        self.installing.is_some()
-    }
-}
 
 impl Group {
     pub(super) fn persist(&mut self, ready: &mut raft::Ready, log: &mut wal::Log) -> bool {

@@ -3,7 +3,8 @@
 use machine::ServerId;
 use raft::eraftpb::Message;
 
-use super::{APPEND_BYTES_MAX, Effects, Group};
+use super::replica::{APPEND_BYTES_MAX, Group};
+use crate::effects::Effects;
 use crate::message::RaftMessage;
 use crate::peer::Item;
 

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use placement::ShardId;
 use tree::bounded::Entries;
 
-use super::{COMMAND_ENTRIES_MAX, Kind, LogEntry, Members, RaftMessage, SnapshotMeta, change};
-use crate::content;
+use super::{COMMAND_ENTRIES_MAX, Kind, LogEntry, Members, RaftMessage, SnapshotMeta, TRANSFER, change};
 use crate::status::Refused;
 
 /// No term is larger. Elections don't get there in the life of the sun, and [`crate::group`] bounds how fast a peer may raise one.
@@ -20,9 +19,6 @@ pub(crate) const INDEX_MAX: u64 = 1 << 62;
 /// Members of one group at most, of each kind.
 const MEMBERS_MAX: usize = 1_024;
 
-/// What raft-rs puts into a request for a vote that a leader's hand-over asked for.
-pub(super) const TRANSFER: &[u8] = b"CampaignTransfer";
-
 /// Longest context of a heartbeat: the number of a round of reads.
 const ROUND_BYTES: usize = 8;
 
@@ -30,9 +26,18 @@ const ROUND_BYTES: usize = 8;
 /// members.
 pub(crate) fn is_entry(group: ShardId, kind: u8, data: &[u8], entries: &mut Entries) -> bool {
     match kind {
-        0 => data.is_empty() || content::is_command(group, data, entries),
+        0 => data.is_empty() || is_command(group, data, entries),
         1 => change::parse(data).is_some(),
         _ => false,
+    }
+}
+
+/// Whether these bytes are a command that the group's log may hold, with no more entries of lists than are left.
+fn is_command(group: ShardId, data: &[u8], entries: &mut Entries) -> bool {
+    if group == ShardId::META {
+        placement::Command::decode_bounded(data, entries).is_ok()
+    } else {
+        tree::Command::decode_bounded(data, entries).is_ok()
     }
 }
 

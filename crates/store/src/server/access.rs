@@ -12,7 +12,7 @@
 //! Three things are checked by the map at hand: stale reads, which may be old in everything; the question who one is; and
 //! watches under way, which end when the map says so, or when it could not be confirmed for [`WATCH_PATIENCE`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::nanos::{Span, Time};
@@ -20,6 +20,8 @@ use placement::access::{Credentials, Identity, Need, Operation};
 use placement::{AccessCommand, ShardId};
 use tree::{Change, Condition, Datastore, Location, Path};
 
+use super::gate::Parked;
+use super::io::Caller;
 use super::memory::request_bytes;
 use super::operations::{Origin, Route, Task};
 use super::places::Party;
@@ -40,71 +42,8 @@ const WATCH_PATIENCE: Span = Span::from_secs(5);
 /// The version of the protocol that knows roles and users.
 const VERSION_WITH_ACCESS: u32 = 2;
 
-/// The caller at the end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// This server's own process: it may do everything.
-    Server,
-    /// A client, and what it has shown.
-    Client(Credentials),
-}
-
-/// A request that waits.
-struct Parked {
-    number: u64,
-    client: ClientId,
-    id: RequestId,
-    request: Request,
-    came: Time,
-    deadline: Time,
-    /// What it holds of the budget.
-    bytes: usize,
-}
-
 /// A user, or a client of nobody known.
 type Whose<'a> = Result<&'a str, ClientId>;
-
-/// What is known of callers, and requests that wait.
-#[derive(Default)]
-pub(super) struct Gate {
-    callers: BTreeMap<ClientId, Caller>,
-    hosts: BTreeMap<ClientId, Arc<str>>,
-    parked: VecDeque<Parked>,
-    /// Numbers requests in the order in which they came.
-    next: u64,
-    /// A question is under way: asked when, for requests up to which number.
-    asking: Option<(Time, u64)>,
-    /// The map was as new as this moment.
-    confirmed: Time,
-    /// The map's roles and users as they were looked at last.
-    revision: u64,
-    /// When the next token of a caller expires, in seconds since 1970.
-    expiry_s: Option<u64>,
-    /// Counted as [`Server::rights_judged`] says.
-    judged: u64,
-    /// Clients that say nothing more, and read.
-    pub(super) silent: BTreeSet<ClientId>,
-    /// Seconds since 1970, at a moment.
-    wall: Option<(Time, u64)>,
-}
-
-impl Gate {
-    pub(super) fn len(&self) -> usize {
-        self.parked.len()
-    }
-
-    pub(super) fn called_from(&mut self, client: ClientId, host: &str) {
-        self.hosts.insert(client, host.into());
-    }
-
-    fn is_server(&self, client: ClientId) -> bool {
-        self.callers.get(&client) == Some(&Caller::Server)
-    }
-
-    fn now_s(&self, now: Time) -> Option<u64> {
-        self.wall.map(|(at, seconds)| seconds + now.since(at).as_ns() / 1_000_000_000)
-    }
-}
 
 /// Why something is not allowed.
 enum Denial {
@@ -112,12 +51,6 @@ enum Denial {
     BadToken,
     /// It failed for another reason.
     Other(Error),
-}
-
-impl Parked {
-    fn asked(&self) -> Asked {
-        Asked { sequence: self.request.sequence, id: self.id }
-    }
 }
 
 impl Server {

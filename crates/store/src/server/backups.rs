@@ -7,6 +7,7 @@ use machine::nanos::{Span, Time};
 use placement::ShardId;
 use tree::State;
 
+use super::backup::Backup;
 use super::{Asked, ClientId, Server};
 use crate::budget::{Kind, Owner};
 use crate::protocol::{Answer, Error};
@@ -17,15 +18,6 @@ const BACKUPS_MAX: usize = 16;
 
 /// A backup that is not gone on with for so long is given up.
 const KEPT: Span = Span::from_secs(60);
-
-/// A backup under way.
-pub(super) struct Backup {
-    shard: ShardId,
-    state: State,
-    /// What the shard had been given to apply when it began.
-    written: u64,
-    touched: Time,
-}
 
 impl Server {
     /// Keeps the content of a shard, as it is now, for a client. With too many under way nothing is kept: its next request begins again.

@@ -1,75 +1,15 @@
 //! The RPC registry and broker, and how clients and peers reach them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use machine::nanos::{Span, Step, Time};
 use machine::{Control, ServerId};
 use tree::Path;
 
-use super::{About, Asked, ClientId, Party, Places, Server};
+use super::{About, Asked, ClientId, Server};
 use crate::budget::{Kind, Owner};
 use crate::peer::Item;
 use crate::protocol::{Answer, Error, ServerMessage};
-
-/// The broker, and calls under way: those that clients here have made, and those that providers here carry out.
-#[derive(Debug)]
-pub(super) struct Calls {
-    pub(super) rpc: rpc::Rpc,
-    /// By number: whose they are, which request of his, and the bytes of the input.
-    made: BTreeMap<u64, (ClientId, Asked, usize)>,
-    /// The last number.
-    last: u64,
-    /// Whose these are.
-    callers: Places,
-    /// Which providers were asked to carry out how many that have not ended.
-    providers: Places,
-}
-
-impl Calls {
-    /// None.
-    pub fn new(rpc: rpc::Rpc) -> Self {
-        Self {
-            rpc,
-            made: BTreeMap::new(),
-            last: 0,
-            callers: Places::with_shares_of(rpc::config::CALLS_PER_SERVER_MAX, rpc::config::CALLS_MAX),
-            providers: Places::new(rpc::config::EXECUTIONS_MAX),
-        }
-    }
-
-    /// How many were made here.
-    pub const fn used(&self) -> usize {
-        self.callers.used()
-    }
-
-    /// How many a client has made.
-    pub fn of(&self, client: ClientId) -> usize {
-        self.callers.of(client)
-    }
-
-    /// A client makes one; its number, or nothing if his user or host has as many as it may.
-    fn begin(&mut self, client: ClientId, party: &Party, asked: Asked, bytes: usize) -> Option<u64> {
-        if !self.callers.admits(client, party, 1) {
-            return None;
-        }
-        self.callers.take(client, party, 1);
-        self.last += 1;
-        self.made.insert(self.last, (client, asked, bytes));
-        Some(self.last)
-    }
-
-    /// One has ended.
-    fn end(&mut self, call: u64) -> Option<(ClientId, Asked, usize)> {
-        let ended = self.made.remove(&call)?;
-        self.callers.give_back(ended.0, 1);
-        Some(ended)
-    }
-
-    /// The numbers of those that a client has made.
-    fn made_by(&self, client: ClientId) -> Vec<u64> {
-        self.made.iter().filter(|(_, (of, ..))| *of == client).map(|(call, _)| *call).collect()
-    }
-}
 
 impl Server {
     pub(super) fn rpc_said(&mut self, now: Time, from: ServerId, message: rpc::Message) {

@@ -7,12 +7,14 @@ use placement::ShardId;
 use tree::Path;
 
 use super::memory::SHORT_ANSWER_BYTES;
+use super::meta_leader::Verdict;
+use super::operations::elsewhere;
 use super::operations::{Operation, Origin, Purpose, Route, Stage, Task};
-use super::peers::ENTRY_BYTES_MAX;
-use super::removal::Verdict;
+use super::peer_table::ENTRY_BYTES_MAX;
 use super::{DISK_BACKLOG_MAX, Server};
 use crate::budget::{Kind, Owner};
-use crate::group::{Asker, Effects, Group, Miss};
+use crate::effects::{Asker, Effects, Miss};
+use crate::group::Group;
 use crate::peer::{Ask, Item, PeerAnswer};
 use crate::planted::Bug;
 use crate::protocol::{Answer, Consistency, Error, FRAME_MAX, Leader};
@@ -20,41 +22,8 @@ use crate::read::{Read, ReadResult};
 use crate::server::ClientId;
 use crate::status::Refused;
 
-/// Reads of old revisions that are answered before all else is looked at again; more are asked to come back.
-const PAST_READS_MAX: usize = 4;
-
 /// To look at a value costs as much as to copy so many bytes, about.
 const VALUE_BYTES: usize = 64;
-
-/// What reads have cost.
-#[derive(Debug, Default)]
-pub(super) struct ReadMeter {
-    /// Reads of old revisions since the last time that all else was looked at.
-    past: usize,
-    /// Counted as [`Server::read_bytes`] says.
-    bytes: u64,
-}
-
-impl ReadMeter {
-    /// All else has been looked at.
-    pub(super) fn begin_turn(&mut self) {
-        self.past = 0;
-    }
-
-    /// Whether one more read of an old revision may be answered in this turn.
-    fn take_past(&mut self) -> bool {
-        self.past += 1;
-        self.past <= PAST_READS_MAX
-    }
-
-    pub(super) fn add(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-    }
-
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
 
 impl Server {
     /// Begins an operation.
@@ -460,13 +429,4 @@ impl Server {
             self.finish(now, id, Err(error));
         }
     }
-}
-
-/// What another server is told whose request this one cannot take.
-pub(super) fn elsewhere(miss: Miss) -> Error {
-    let reason = match miss {
-        Miss::NotLeader => "this server does not lead the shard",
-        Miss::NotNow => "the leader takes nothing now",
-    };
-    Error::Elsewhere { reason: reason.into(), servers: Vec::new() }
 }

@@ -12,12 +12,13 @@
 //! no two servers can come to disagree. The command names the members of whom all this is known, and does nothing if there are others
 //! by then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::ShardId;
 
+use super::membership::Membership;
 use super::operations::{Origin, Route, Task};
 use super::{Output, Server, Stop};
 use crate::Secret;
@@ -26,54 +27,6 @@ use crate::protocol::{VERSION, VERSION_MIN};
 
 /// The rise of the protocol is proposed, and secrets are handed over, at most so often.
 const RAISE_EVERY: Span = Span::from_secs(1);
-
-/// Servers that say that this one was removed; no cluster has more.
-const DISOWNERS_MAX: usize = placement::MEMBERS_MAX;
-
-/// What another server is, by the map here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Membership {
-    /// It is a member of the cluster.
-    Member,
-    /// It was removed, and is in a group here that has not done without it yet.
-    Leaving,
-    /// It was removed.
-    Removed,
-    /// The map here has not heard of it: it may have joined while this server was away.
-    Unknown,
-}
-
-/// What was heard about versions, secrets and membership.
-#[derive(Debug, Default)]
-pub(super) struct Greeting {
-    next_raise: Time,
-    /// Servers that have said that a secret is on their disks, since the connections to them were made.
-    kept: BTreeMap<ServerId, [u8; 32]>,
-    /// The cluster's secret is lost: alone, this server may put its own in its place.
-    secret_lost: bool,
-    disowned_by: BTreeSet<ServerId>,
-}
-
-impl Greeting {
-    pub(super) fn note_kept(&mut self, server: ServerId, digest: [u8; 32]) {
-        if self.kept.len() < placement::MEMBERS_MAX || self.kept.contains_key(&server) {
-            self.kept.insert(server, digest);
-            // The last one may have said so.
-            self.next_raise = Time::ZERO;
-        }
-    }
-
-    /// The connection is lost: it may come back as an older program.
-    pub(super) fn forget(&mut self, server: ServerId) {
-        self.kept.remove(&server);
-    }
-
-    pub(super) fn disowned_by(&mut self, server: ServerId) {
-        if self.disowned_by.len() < DISOWNERS_MAX {
-            self.disowned_by.insert(server);
-        }
-    }
-}
 
 impl Server {
     /// The version of the protocol that all servers of the cluster speak, as far as is known here. What needs a higher one is not for

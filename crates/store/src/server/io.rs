@@ -3,27 +3,28 @@
 use std::collections::BTreeMap;
 
 use machine::ServerId;
+use placement::access::Credentials;
 use tree::Location;
 
-use super::access::Caller;
+use crate::id::{ClientId, RequestId};
 use crate::peer::Envelope;
 use crate::protocol::{ClientMessage, ServerMessage};
 use crate::status::StoppedReplica;
-
-/// A connection of a client, numbered by the driver; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientId(pub u64);
-
-/// What a client has said, numbered by the driver: the answer says which it is for. A client chooses its sequences as it likes,
-/// and may have two requests of one sequence under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
 
 /// The request of a client that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub sequence: u64,
     pub id: RequestId,
+}
+
+/// The caller at the end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// This server's own process: it may do everything.
+    Server,
+    /// A client, and what it has shown.
+    Client(Credentials),
 }
 
 /// What a message to a client is about, for drivers that note what comes of requests.

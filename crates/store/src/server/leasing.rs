@@ -6,7 +6,8 @@ use tree::{Command, LeaseId, Path, Refusal, SessionId, State};
 
 use super::operations::{Origin, Purpose, Route, Task};
 use super::{Asked, ClientId, Server};
-use crate::group::{Asker, Effects, Group};
+use crate::effects::{Asker, Effects};
+use crate::group::Group;
 use crate::peer::{Ask, LeaseAsk, PeerAnswer};
 use crate::protocol::{Answer, Error, LEASES_MAX, LeaseRequest, LeaseStatus};
 use crate::read::ReadResult;

@@ -236,7 +236,7 @@ fn message_bytes(message: &ServerMessage) -> usize {
         + match message {
             ServerMessage::Response(Response { result: Ok(answer), .. }) => answer_bytes(answer),
             ServerMessage::Response(Response { result: Err(error), .. }) => SMALL + encoded_bytes(error),
-            ServerMessage::Watched(events) => events.events.iter().map(super::watches::event_bytes).sum(),
+            ServerMessage::Watched(events) => events.events.iter().map(super::watch_table::event_bytes).sum(),
             ServerMessage::Invoke { input, .. } => input.len(),
         }
 }

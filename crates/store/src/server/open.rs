@@ -8,18 +8,19 @@ use placement::{ElectionTimeout, ShardId};
 use tree::bounded::Entries;
 
 use super::absent::Absent;
-use super::access::Gate;
 use super::agenda::Agenda;
-use super::calls::Calls;
-use super::drive::ReadMeter;
+use super::broker::Calls;
+use super::disk::Disk;
+use super::gate::Gate;
+use super::meta_leader::MetaLeader;
 use super::operations::Operations;
 use super::outbox::Outbox;
-use super::peers::Peers;
-use super::replicas::{CHANGE_OF_MEMBERS, Disk, FOUNDED, FOUNDING, found, raft_hard_state};
+use super::peer_table::Peers;
+use super::read_meter::ReadMeter;
+use super::replicas::{CHANGE_OF_MEMBERS, FOUNDED, FOUNDING, found, raft_hard_state};
 use super::schedule::Schedule;
-use super::upkeep::MetaLeader;
 use super::view::MapView;
-use super::watches::Watches;
+use super::watch_table::Watches;
 use super::{Output, Server};
 use crate::config::{Config, LEASE_MAX};
 use crate::content::{Builder, Content};
@@ -131,7 +132,7 @@ impl Server {
             view: MapView::new(me, members.get(&me).unwrap_or(&config.address).clone()),
             peers: Peers::default(),
             schedule: Schedule::new(timeout, now, vote_lockout_until),
-            greeting: super::greeting::Greeting::default(),
+            greeting: super::membership::Greeting::default(),
             operations,
             gate: Gate::default(),
             snapshots,
@@ -142,7 +143,7 @@ impl Server {
             reads: ReadMeter::default(),
             calls: Calls::new(rpc),
             meta: MetaLeader::new(),
-            departure: super::trust::Departure::default(),
+            departure: super::departure::Departure::default(),
             outbox: Outbox::default(),
             counters: Counters::default(),
             is_full: false,

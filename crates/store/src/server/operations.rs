@@ -20,6 +20,7 @@ use placement::{MoveId, ShardId};
 use tree::Path;
 
 use super::{Asked, ClientId, Places};
+use crate::effects::Miss;
 use crate::peer::{LeaseAsk, PeerAnswer};
 use crate::protocol::{Consistency, Error};
 use crate::read::Read;
@@ -289,6 +290,15 @@ impl Operations {
         let of = |origin: &Origin| matches!(origin, Origin::Client { client, .. } if *client == gone);
         self.all.iter().filter(|(_, operation)| of(&operation.origin)).map(|(id, _)| *id).collect()
     }
+}
+
+/// What another server is told whose request this one cannot take.
+pub(super) fn elsewhere(miss: Miss) -> Error {
+    let reason = match miss {
+        Miss::NotLeader => "this server does not lead the shard",
+        Miss::NotNow => "the leader takes nothing now",
+    };
+    Error::Elsewhere { reason: reason.into(), servers: Vec::new() }
 }
 
 impl Operation {

@@ -2,10 +2,13 @@
 
 use placement::ShardId;
 
+use super::Server;
 use super::alarms::VERSION_WITH_QUOTA;
-use super::{READY_LAG, Server};
 use crate::group::Group;
 use crate::status::{ReadyCheck, Unready};
+
+/// A server that has more entries than this still to apply is not ready.
+const READY_LAG: u64 = 10_000;
 
 /// Shards that a reason names, at most.
 const NAMED_MAX: usize = 8;

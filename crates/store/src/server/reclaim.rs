@@ -14,7 +14,7 @@ use machine::nanos::{Span, Time};
 use placement::ShardId;
 
 use super::Server;
-use super::replicas::Job;
+use super::disk::Job;
 use crate::group::Group;
 use crate::status::{DiskStatus, StoppedReplica};
 
@@ -31,16 +31,6 @@ const LATE_MAX: u64 = 48 << 20;
 
 /// The witness of the log's end is synced so often, if there is anything new.
 const WITNESS_EVERY: Span = Span::from_ms(200);
-
-/// How far a server is with giving room back.
-#[derive(Default)]
-pub(super) struct Reclaim {
-    /// Segments before this one are to go, whether they are many or not.
-    target: Option<u64>,
-    /// The log is much longer than it should be.
-    pub(super) is_late: bool,
-    witness_at: Option<Time>,
-}
 
 impl Server {
     /// Gives back what is not needed any more.

@@ -12,13 +12,12 @@
 //! What was heard before the question says little: a server that was killed a moment ago still seems to be there. Only what was sent after
 //! the question came counts, so the answer may take as long as an election.
 
-use std::collections::BTreeMap;
-
 use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::{Command, ShardId};
 
 use super::Server;
+use super::meta_leader::{Question, Verdict};
 use crate::group::Group;
 use crate::protocol::Error;
 
@@ -27,29 +26,6 @@ const PATIENCE: Span = Span::from_secs(1);
 
 /// A question that was not repeated for so long is forgotten.
 const FORGOTTEN: Span = Span::from_secs(5);
-
-/// The servers whose removal is asked for.
-pub(super) type Questions = BTreeMap<ServerId, Question>;
-
-/// A removal that somebody asks for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Question {
-    since: Time,
-    last: Time,
-    /// The end of meta's log when it was asked first: who knows this to be committed knows the members.
-    meta: u64,
-}
-
-/// What is to be done with a removal now.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    /// It may be proposed.
-    Go,
-    /// It is not known yet which servers are there.
-    Wait,
-    /// Some shard would lose its majority, or has no leader that could be relied on.
-    Refuse(Error),
-}
 
 /// Why a removal has to wait.
 #[derive(Clone, Copy, Debug)]

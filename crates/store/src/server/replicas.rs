@@ -1,18 +1,19 @@
 //! The replicas on this server: made and removed as the map says, their members changed one step at a time, their content
 //! written to the disk in the background.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::{Map, ShardId, membership};
 
-use super::reclaim::Reclaim;
+use super::disk::Job;
 use super::schedule::UPKEEP;
 use super::{DISK_BACKLOG_MAX, Output, Server, Stop};
 use crate::budget::{Kind, Owner};
-use crate::content::{Content, Reader};
-use crate::group::{Effects, Group, Opening};
+use crate::content::Content;
+use crate::effects::Effects;
+use crate::group::{Group, Opening};
 use crate::message::{MemberChange, Members, RaftMessage, SnapshotMeta};
 use crate::peer::{Item, Leads};
 use crate::snapshots::Received;
@@ -36,87 +37,6 @@ pub(super) const CHANGE_OF_MEMBERS: u8 = 1;
 
 /// The entry that begins a new group's log and names its first members; Raft never sees it.
 pub(super) const FOUNDING: u8 = 2;
-
-/// Snapshots on their way to the disk, one at a time, beside the log.
-#[derive(Default)]
-pub(super) struct Disk {
-    jobs: VecDeque<Job>,
-    writes: u64,
-    in_flight: Option<u64>,
-    /// When the log write in flight was handed out, and how long such writes take.
-    log_in_flight: Option<(u64, Time)>,
-    latency: Span,
-    /// How long each of them took.
-    pub(super) log_latencies: crate::status::Latencies,
-    pub(super) full: Option<String>,
-    /// A batch that found no room is tried again then.
-    retry_at: Time,
-    /// To be carried out beside the log, before the next part of a snapshot: files that nothing refers to, the witness.
-    pub(super) aside: Vec<wal::Operation>,
-    /// The same, while it is carried out, or if it failed.
-    aside_taken: Vec<wal::Operation>,
-    /// The snapshots on the disk, by group, in bytes.
-    pub(super) snapshot_bytes: BTreeMap<ShardId, u64>,
-    /// Where the log is, for people.
-    pub(super) place: String,
-    /// Bytes that came in for logs since the log was last given anything: not in its backlog yet.
-    pub(super) unlogged: usize,
-    /// How far it is with giving room back.
-    pub(super) reclaim: Reclaim,
-}
-
-impl Disk {
-    /// How long a log write takes, smoothed.
-    pub(super) fn latency(&self) -> Span {
-        self.latency
-    }
-
-    pub(super) fn has_job_of(&self, shard: ShardId) -> bool {
-        self.jobs.iter().any(|job| job.shard == shard)
-    }
-
-    pub(super) fn has_jobs(&self) -> bool {
-        !self.jobs.is_empty()
-    }
-
-    pub(super) fn add(&mut self, job: Job) {
-        self.jobs.push_back(job);
-    }
-
-    /// What failed is tried again.
-    pub(super) fn again(&mut self) {
-        if self.in_flight.is_none() {
-            self.aside.append(&mut self.aside_taken);
-        }
-    }
-
-    /// A snapshot's file to which the log does not refer.
-    fn discard(&mut self, file: wal::FileName) {
-        self.aside.push(wal::Operation::Delete { file });
-    }
-
-    /// A snapshot that is given up: what there is of it goes.
-    fn abort(&mut self, job: Job) {
-        if let Some(writer) = job.writer {
-            self.aside.extend(writer.abort());
-        }
-        if let Some(mark) = job.mark {
-            self.discard(wal::temporary_name(&mark.file));
-            self.discard(mark.file);
-        }
-    }
-}
-
-pub(super) struct Job {
-    pub(super) shard: ShardId,
-    pub(super) meta: SnapshotMeta,
-    pub(super) reader: Reader,
-    pub(super) writer: Option<wal::SnapshotWriter>,
-    /// Once the last write is under way.
-    pub(super) mark: Option<wal::SnapshotMark>,
-    /// If it came from another server: sender, message and content for Raft.
-    pub(super) received: Option<(ServerId, RaftMessage, Content)>,
-}
 
 impl Server {
     /// The map as the replica of meta here has it now.

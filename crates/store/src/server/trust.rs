@@ -3,7 +3,7 @@
 //! Raft's own messages are looked at in `message::check` and `group::check`. Here is the rest: who says that he leads a shard, that
 //! this server is out of a group, that he has a snapshot of one. What that keeps a liar from, and what not: decision 15.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use machine::ServerId;
 use machine::nanos::{Span, Time};
@@ -20,17 +20,6 @@ const ADDRESS_BYTES_MAX: usize = 300;
 
 /// After so long without a leader one witness is enough, if nobody else of the group lives.
 const ALONE: Span = Span::from_secs(600);
-
-/// What is known of this server's own removal.
-#[derive(Debug, Default)]
-pub(super) struct Departure {
-    /// It is removed from the cluster, and perhaps still needed by some groups.
-    pub leaving: bool,
-    /// Not even meta counts on it any more, though its own log doesn't say so.
-    pub out_of_meta: bool,
-    /// Those who say that it is out of meta, and the map that each of them gave last.
-    witnesses: BTreeMap<ServerId, Vec<u8>>,
-}
 
 impl Server {
     /// Leaves of a peer's word what it may say: shards that there are, of which it may have a replica, and servers that there are.

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use machine::ServerId;
 use machine::nanos::{Span, Time};
-use placement::{Leadership, MoveId, Mover, ShardId, leadership};
+use placement::{MoveId, Mover, ShardId, leadership};
 use tree::Command;
 
 use super::Server;
 use super::operations::{MoveStep, Origin, Route, Task};
-use super::removal::Questions;
 use crate::group::Group;
 use crate::peer::PeerAnswer;
 use crate::protocol::{Consistency, Error};
@@ -17,24 +16,6 @@ use crate::read::{Read, ReadResult};
 
 /// A step of a move is tried for so long before the move is taken up anew.
 const STEP_TIMEOUT: Span = Span::from_secs(5);
-
-/// What the leader of meta has in hand for the whole cluster.
-#[derive(Debug)]
-pub(super) struct MetaLeader {
-    /// Prefixes on their way from shard to shard. Begun anew by each leader.
-    mover: Mover,
-    /// Who should lead what.
-    leadership: Leadership,
-    /// Servers that somebody wants to be removed.
-    pub(super) removals: Questions,
-}
-
-impl MetaLeader {
-    pub(super) fn new() -> Self {
-        let leadership = Leadership::new(leadership::Config::default());
-        Self { mover: Mover::new(), leadership, removals: Questions::new() }
-    }
-}
 
 impl Server {
     pub(super) fn upkeep(&mut self, now: Time) {
