@@ -62,8 +62,9 @@ fn variants(defaults: &str) -> Vec<String> {
 
 /// Pings until so many requests are answered, all the time.
 fn start_pings(network: &Instance, (from, to): (&str, &str), interval: &str, count: usize) -> Child {
-    let count = count.to_string();
-    let mut ping = network.command(from, "ping", ["-4", "-n", "-i", interval, "-c", &count, "-w", "300", to]).unwrap();
+    // By its address: while the file changes, the hosts' /etc/hosts is written.
+    let (count, to) = (count.to_string(), format!("10.0.0.{}", &to[1..]));
+    let mut ping = network.command(from, "ping", ["-4", "-n", "-i", interval, "-c", &count, "-w", "300", &to]).unwrap();
     ping.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
