@@ -72,6 +72,7 @@ impl<P> Graph<P> {
         // What is only room need not be found anew.
         std::mem::swap(&mut self.paths, &mut old.paths);
         self.paths.forget();
+        std::mem::swap(&mut self.bursts, &mut old.bursts);
         std::mem::swap(&mut self.released, &mut old.released);
         std::mem::swap(&mut self.pending, &mut old.pending);
         std::mem::swap(&mut self.actions, &mut old.actions);
