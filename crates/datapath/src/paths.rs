@@ -234,8 +234,8 @@ impl<P> Graph<P> {
     fn crosses_at_once<D: Driver<Packet = P>>(&self, moment: Moment<'_>, driver: &D, end: BondEndId) -> bool {
         let Moment { tables, now } = moment;
         let role = |end: BondEndId| self.ends[end].as_ref().map(|state| &state.role);
-        let is_ours = matches!(role(end), Some(Role::Bonded(_) | Role::Learning(_)));
-        is_ours
+        let is_internal = matches!(role(end), Some(Role::Bonded(_) | Role::Learning(_)));
+        is_internal
             && role(tables.bonds[end].partner).is_some()
             && tables.map.members(end).iter().map(|port| &self.egress[*port]).all(|egress| {
                 let at_once = egress.link.takes_no_time(now) || !egress.is_up();
