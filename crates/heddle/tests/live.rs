@@ -397,3 +397,27 @@ fn a_capture_that_is_played_no_further_is_shown_with_its_host() {
     }
     desk.expect(0, &["down"]);
 }
+
+#[test]
+fn a_limit_of_files_costs_a_recording_its_end_and_not_the_network() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    desk.write(
+        "limit.fabric.yaml",
+        "nodes:\n  h1: host\n  g: { kind: host, mac: '02:00:00:00:00:77', ipv4: 10.0.0.77, devices: ['pcap:tx=out.pcap'] }\n  s1: switch\nlinks:\n  - between: [h1, s1]\n  - between: [g, s1]\n",
+    );
+    let plain = desk.command(&["up", "limit.fabric.yaml"]);
+    let mut limited = std::process::Command::new("bash");
+    limited.args(["-c", "ulimit -f 100; exec \"$0\" \"$@\""]).arg(plain.get_program()).args(plain.get_args());
+    limited.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(desk.path());
+    assert!(limited.status().expect("bash is there").success());
+    let flood = "ip neigh replace 10.0.0.77 lladdr 02:00:00:00:00:77 dev eth0; ping -q -s 1400 -c 200 -i 0.002 -W 1 10.0.0.77; true";
+    desk.expect(0, &["exec", "h1", "--", "sh", "-c", flood]);
+    let recorded = std::fs::metadata(desk.path().join("out.pcap")).expect("it records").len();
+    assert!((90 << 10..=100 << 10).contains(&recorded), "{recorded}");
+    let (counters, _) = desk.expect(0, &["show", "counters"]);
+    assert!(counters.contains('g'), "{counters}");
+    desk.expect(0, &["down"]);
+}

@@ -472,13 +472,16 @@ fn log_to(folder: &Folder) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has the signals that ask for an end come by a descriptor. Threads made later inherit this.
+/// Has the signals that ask for an end come by a descriptor, and a file that grows beyond a limit (a capture) be an error like any other:
+/// blocked, its signal does nothing. Threads made later inherit this.
 fn take_signals() -> Result<SignalFd, Error> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         set.add(signal);
     }
-    set.thread_block().map_err(Error::system("block signals"))?;
+    let mut blocked = set;
+    blocked.add(Signal::SIGXFSZ);
+    blocked.thread_block().map_err(Error::system("block signals"))?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(Error::system("make a signalfd"))
 }
 

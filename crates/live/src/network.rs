@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +157,7 @@ impl Network {
     }
 
     fn write_names(&self, text: &str) -> Result<(), Error> {
-        fs::write(&self.hosts_path, text).map_err(Error::path(&self.hosts_path, "write the hosts' /etc/hosts"))
+        overwrite(&self.hosts_path, text).map_err(Error::path(&self.hosts_path, "write the hosts' /etc/hosts"))
     }
 
     fn exchange(&mut self, fabric: Fabric, folder: &Path) -> Result<(), Error> {
@@ -578,4 +579,42 @@ fn link_views(fabric: &Fabric) -> BTreeMap<String, LinkSpec> {
         (format!("{} - {}{place}", ends.0, ends.1), link.spec)
     });
     links.collect()
+}
+
+/// Writes a file that others read all the time, and that is mounted elsewhere, so that another one can't take its place: it is never empty, and each
+/// line that is in both texts at the same place can be read all the time. What was longer ends in empty lines for a moment.
+fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
+    let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX).max(text.len());
+    let mut padded = text.to_owned();
+    padded.extend(std::iter::repeat_n('\n', length - text.len()));
+    file.write_all_at(padded.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_overwritten_is_never_empty() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hosts");
+        let long = "10.0.0.1 h1\n".repeat(300);
+        overwrite(&path, &long).expect("it is written");
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let texts = std::iter::repeat_with(|| fs::read_to_string(&path).expect("it can be read"));
+                let mut texts = texts.take_while(|text| !text.starts_with("end"));
+                texts.find(|text| !text.starts_with("10.0.0.1 h1\n"))
+            });
+            for _ in 0..2_000 {
+                overwrite(&path, "10.0.0.1 h1\n").expect("it is written");
+                assert_eq!(fs::read_to_string(&path).expect("it can be read"), "10.0.0.1 h1\n");
+                overwrite(&path, &long).expect("it is written");
+            }
+            overwrite(&path, "end").expect("it is written");
+            assert_eq!(reader.join().expect("the reader ends"), None);
+        });
+    }
 }

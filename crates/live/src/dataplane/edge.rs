@@ -486,7 +486,7 @@ impl Driver for Edge {
             self.watch(due, &packet);
         }
         // All members of a bond of ours are one device.
-        let is_tap = self.state.ports[host.0 as usize].as_ref().is_some_and(|port| port.tap().is_some());
+        let is_tap = self.state.ports[usize::from(host)].as_ref().is_some_and(|port| port.tap().is_some());
         let device = if is_tap { 0 } else { usize::from(self.plan.map().number(port)) };
         self.hand_to_host(PortKey { host: host.0 as usize, device }, packet);
     }
@@ -500,7 +500,7 @@ impl Driver for Edge {
 
     #[inline]
     fn forwarded(&mut self, switch: usize, to: NodeId, packets: u64) {
-        self.state.forwarded[switch][to.0 as usize] += packets;
+        self.state.forwarded[switch][usize::from(to)] += packets;
     }
 
     fn wake_at(&mut self, at: Time, timer: Timer) {
