@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::grid::{Grid, quoted};
 use crate::labels::Labels;
 use crate::measure::environment::Timing;
+use crate::measure::record::Record;
 use crate::options::Options;
 use crate::pattern::{self, NoPairs};
 
@@ -71,6 +72,28 @@ pub struct PlannedRun {
 }
 
 impl PlannedRun {
+    /// Its record, when nothing has been measured but for how long that took.
+    pub(crate) fn record(&self, seconds: f64) -> Record {
+        Record {
+            experiment: self.experiment.clone(),
+            case: self.at.1,
+            labels: self.labels.clone(),
+            repeat: self.repeat,
+            seed: self.seed,
+            driver: self.driver,
+            seconds,
+            flows: Vec::new(),
+            links: Vec::new(),
+            bonds: Vec::new(),
+            packet_hops: None,
+            reordered: None,
+            reorder_extent: None,
+            lost_outside_links: None,
+            late_max_us: None,
+            cluster: None,
+        }
+    }
+
     /// How long it took, if it began then and ends now.
     pub(crate) fn timing(&self, started: Instant) -> Timing {
         Timing {

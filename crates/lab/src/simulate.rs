@@ -161,22 +161,11 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowReco
         })
         .collect();
     Record {
-        experiment: run.experiment.clone(),
-        case: run.at.1,
-        labels: run.labels.clone(),
-        repeat: run.repeat,
-        seed: run.seed,
-        driver: run.driver,
-        seconds: duration.as_secs_f64(),
         flows,
         bonds: bonds::records(fabric, &links, |id| outcome.bonds.get(usize::from(id)).and_then(bonds::order_of)),
         links,
         packet_hops: Some(outcome.packet_hops),
-        reordered: None,
-        reorder_extent: None,
-        lost_outside_links: None,
-        late_max_us: None,
-        cluster: None,
+        ..run.record(duration.as_secs_f64())
     }
 }
 

@@ -27,7 +27,7 @@ pub fn person(entry: u64) -> Location {
 }
 
 /// As long as a path may be, unless `below` is itself as long as one may be.
-fn below_it(below: &Path, list: &str, number: u64) -> Path {
+fn child_of(below: &Path, list: &str, number: u64) -> Path {
     below.child(list, &[&number.to_string()]).unwrap_or_else(|_| below.clone())
 }
 
@@ -54,7 +54,7 @@ impl Cars {
     pub fn call(&self, number: u64) -> RequestBody {
         let person = match &self.below {
             None => person(number).path,
-            Some(below) => below_it(below, "person", number),
+            Some(below) => child_of(below, "person", number),
         };
         RequestBody::Call {
             name: ADD_PERSON.to_owned(),
@@ -76,7 +76,7 @@ impl Layout for Cars {
     fn entry(&self, number: u32) -> Location {
         Location::config(match &self.below {
             None => path(&format!("/car:cars/car-entry={number}")),
-            Some(below) => below_it(below, "request", number.into()),
+            Some(below) => child_of(below, "request", number.into()),
         })
     }
 

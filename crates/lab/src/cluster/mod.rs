@@ -68,24 +68,7 @@ pub(crate) fn run(
 
 /// A run's record: nothing of flows and links.
 pub(crate) fn record(run: &PlannedRun, cluster: ClusterRecord, seconds: f64) -> Record {
-    Record {
-        experiment: run.experiment.clone(),
-        case: run.at.1,
-        labels: run.labels.clone(),
-        repeat: run.repeat,
-        seed: run.seed,
-        driver: run.driver,
-        seconds,
-        flows: Vec::new(),
-        links: Vec::new(),
-        bonds: Vec::new(),
-        packet_hops: None,
-        reordered: None,
-        reorder_extent: None,
-        lost_outside_links: None,
-        late_max_us: None,
-        cluster: Some(Box::new(cluster)),
-    }
+    Record { cluster: Some(Box::new(cluster)), ..run.record(seconds) }
 }
 
 /// Runs one case, on `kept` if that will do. What it leaves there is fit for another run.

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Case, DriverKind, Fabric, Overrides, Source};
+use fabric::{Case, Fabric, Overrides, Source};
 use live::control::{Counters, FlowCounters, LinkCounters};
 use live::datagrams::stream::Sunk;
 use live::datagrams::{MOST_BYTES, Received, Sent};
@@ -330,22 +330,12 @@ fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
         bonds::order_live(&fabric.topology.nodes[end.node].name, &end.name, &before.bonds, &after.bonds)
     };
     Record {
-        experiment: run.experiment.clone(),
-        case: run.at.1,
-        labels: run.labels.clone(),
-        repeat: run.repeat,
-        seed: run.seed,
-        driver: DriverKind::Live,
-        seconds: did.seconds,
         flows: did.flows,
         bonds: bonds::records(fabric, &links, order),
         links,
-        packet_hops: None,
-        reordered: None,
-        reorder_extent: None,
         lost_outside_links: Some(did.not_taken + lost_outside_links(after).saturating_sub(lost_outside_links(before))),
         late_max_us: after.workers.iter().map(|worker| worker.late_max.as_ns() / 1_000).max(),
-        cluster: None,
+        ..run.record(did.seconds)
     }
 }
 

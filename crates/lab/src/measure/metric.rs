@@ -141,8 +141,8 @@ const USUAL_AT_A_RATE: [Metric; 4] = [Metric::Lost, Metric::LongestGap, Metric::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::labels::Labels;
     use crate::measure::record::LinkRecord;
+    use crate::testing::empty_record;
 
     fn flow(goodput_bps: f64, fast: Option<u64>, extent: Option<u32>) -> FlowRecord {
         FlowRecord {
@@ -164,22 +164,9 @@ mod tests {
 
     fn record() -> Record {
         Record {
-            experiment: "e".into(),
-            case: 0,
-            labels: Labels::default(),
-            repeat: 1,
-            seed: 1,
-            driver: DriverKind::Sim,
-            seconds: 1.0,
             flows: vec![flow(1e6, Some(1), Some(4)), flow(3e6, Some(2), None)],
             links: vec![link(true, Some(0.2)), link(true, Some(0.4)), link(false, Some(0.9)), link(true, None)],
-            bonds: Vec::new(),
-            packet_hops: None,
-            reordered: None,
-            reorder_extent: None,
-            lost_outside_links: None,
-            late_max_us: None,
-            cluster: None,
+            ..empty_record()
         }
     }
 

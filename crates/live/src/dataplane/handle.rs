@@ -1,4 +1,4 @@
-//! The workers, seen from outside: what they are told, and what they answer, if they do.
+//! The workers, seen from outside: the commands that they get, and what they answer, if they do.
 
 use std::cell::Cell;
 use std::convert::Infallible;

@@ -13,7 +13,7 @@ use tree::{Change, Location, Path, Transaction};
 use workload::{ADD_PERSON, LoadConfig, Operation, Tally};
 
 use super::access::Access;
-use super::{election, explain, place};
+use super::{election, explain, prefix};
 use crate::Ending;
 use crate::cli::{Bench, BenchOperation, BenchTarget, Format, actions};
 use crate::output::{Rows, put};
@@ -47,12 +47,12 @@ pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Resu
     let mut access = Access::open(connection)?;
     access.timeout = connection.timeout_or(TIMEOUT);
     let operations: Vec<Operation> = args.operations.iter().map(|operation| (*operation).into()).collect();
-    place::prepare(&access, &args.prefix)?;
+    prefix::prepare(&access, &args.prefix)?;
     let provider = if operations.contains(&Operation::Rpc) { Some(provide(&access, &args.prefix)?) } else { None };
     let measured = measure(args, &access, &operations);
     drop(provider);
     // Also when it failed.
-    let emptied = place::empty(&access, &args.prefix);
+    let emptied = prefix::empty(&access, &args.prefix);
     let totals = measured?;
     emptied?;
     let mut rows = Rows::new(&COLUMNS);

@@ -19,7 +19,7 @@ use workload::{LoadConfig, Operation, Tally};
 use super::access::Access;
 use super::bench::span;
 use super::view::View;
-use super::{explain, health, place};
+use super::{explain, health, prefix};
 use crate::Ending;
 use crate::cli::{CheckLoad, CheckPerf, Format, actions};
 use crate::output::{Rows, put};
@@ -93,12 +93,12 @@ impl Verdicts {
 pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
     let broken_off = await_signal()?;
     let access = Access::open(connection)?;
-    place::prepare(&access, &args.prefix)?;
+    prefix::prepare(&access, &args.prefix)?;
     let view = View::take(&access)?;
     let before = health::ask(&access, &view);
     let outcome = load(args, (&access, connection.timeout_or(TIMEOUT)), &view, &broken_off);
     // Also when it failed.
-    let cleaned = place::empty(&access, &args.prefix);
+    let cleaned = prefix::empty(&access, &args.prefix);
     if broken_off.load(Ordering::Relaxed) {
         cleaned?;
         eprintln!("Broken off: what was written below {} is taken away again", args.prefix);

@@ -17,7 +17,7 @@ use tree::{Change, Location, Path, Transaction};
 
 use super::access::Access;
 use super::bench::{COLUMNS, leader};
-use super::{explain, place};
+use super::{explain, prefix};
 use crate::Ending;
 use crate::cli::{Bench, BenchOperation, Format, actions};
 use crate::output::{Rows, put};
@@ -40,7 +40,7 @@ pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> R
     let access = Access::open(connection)?;
     let patience = connection.timeout_or(PATIENCE);
     let prefix = &args.prefix;
-    place::prepare(&access, prefix)?;
+    prefix::prepare(&access, prefix)?;
     let address = leader(&with_all_voters(&access, prefix, patience)?, prefix)?;
     let place = endpoints.iter().position(|endpoint| *endpoint == address);
     let place = place.ok_or_else(|| miette!("the leader, {address}, is not among the endpoints"))?;
@@ -66,7 +66,7 @@ pub fn election(args: &Bench, connection: &actions::Access, format: Format) -> R
         let _ = start.send(killed);
     }
     let took = first.recv_timeout(patience).map_err(|_| miette!("no write succeeded for {patience:?}"))?;
-    place::empty(&access, prefix)?;
+    prefix::empty(&access, prefix)?;
     put(&rows(took, others.len()).render(format))?;
     Ok(Ending::Passed)
 }

@@ -25,7 +25,7 @@ mod election;
 mod health;
 mod lease;
 mod members;
-mod place;
+mod prefix;
 mod restore;
 mod shards;
 mod status;

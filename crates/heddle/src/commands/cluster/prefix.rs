@@ -1,4 +1,4 @@
-//! Where a load writes: a place that nobody else uses, empty before and after it.
+//! The prefix below which a load writes: nobody else uses it, and nothing is there before and after.
 
 use miette::{Report, miette};
 use store::protocol::{Answer, Consistency, RequestBody};
@@ -7,7 +7,7 @@ use tree::{Change, Location, Path, Transaction};
 use super::access::Access;
 use crate::cli::{BENCH_PREFIX, CHECK_PREFIX};
 
-/// Refuses a place with somebody's values; empties Heddle's own, where a load that was broken off may have left some.
+/// Refuses a prefix with somebody's values; empties Heddle's own, where a load that was broken off may have left some.
 pub fn prepare(access: &Access, prefix: &Path) -> Result<(), Report> {
     if prefix.is_root() || prefix.is_module() {
         return Err(miette!(
