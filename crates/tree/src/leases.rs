@@ -3,6 +3,7 @@
 //! A lease has a *home*, the path that it was granted for, and lives in the shard that holds it, beside the values that are
 //! attached to it. When a part of these moves to another shard, the lease is in both: each shard ends its part by itself,
 //! and the part at the home knows a path in each of the others, so that its keeper can keep all of them alive.
+//! A part whose home is elsewhere names this among its parts, and takes no more values once all that it had have moved away.
 //!
 //! There is no clock here. The shard's leader counts the time of each lease and says by a command which are over; what
 //! that command names is `granted_at`, the log index since which it is here, so that a lease that was granted or
@@ -75,11 +76,12 @@ impl Leases {
     }
 
     /// Refuses changes that attach values to leases that are not here or have no room.
-    pub(crate) fn admit(&self, changes: &[Change]) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, changes: &[Change], names_homes: bool) -> Result<(), Refusal> {
         let mut more: std::collections::BTreeMap<LeaseId, usize> = std::collections::BTreeMap::new();
         for change in changes {
             let Change::PutWithLease { at, lease, .. } = change else { continue };
-            let found = self.all.get(lease).ok_or(Refusal::NoLease { lease: *lease })?;
+            let found = self.all.get(lease).filter(|found| !names_homes || found.takes_values());
+            let found = found.ok_or(Refusal::NoLease { lease: *lease })?;
             if !found.values.contains(at) {
                 let more = more.entry(*lease).or_default();
                 *more += 1;
@@ -164,13 +166,15 @@ impl Leases {
         prefix: &'a Path,
         except: &'a [Path],
         after: Option<LeaseId>,
+        names_homes: bool,
     ) -> impl Iterator<Item = LeaseRecord> + 'a {
         let goes = move |path: &Path| covers(prefix, except, path);
         self.records(after).filter_map(move |mut record| {
             let stays = record.values.iter().find(|at| !goes(&at.path)).map(|at| at.path.clone());
             record.values.retain(|at| goes(&at.path));
             let home_goes = goes(&record.home);
-            record.parts.retain(|path| !goes(path));
+            // Whether the home is elsewhere, the other shard knows itself.
+            record.parts.retain(|path| !goes(path) && (!names_homes || *path != record.home));
             if home_goes && record.parts.len() < MAX_LEASE_PARTS {
                 record.parts.extend(stays);
             }
@@ -179,7 +183,7 @@ impl Leases {
     }
 
     /// A prefix without `except` has gone to another shard.
-    pub(crate) fn moved(&mut self, prefix: &Path, except: &[Path]) {
+    pub(crate) fn moved(&mut self, prefix: &Path, except: &[Path], names_homes: bool) {
         let goes = |path: &Path| covers(prefix, except, path);
         let ids: Vec<LeaseId> = self.all.keys().copied().collect();
         for id in ids {
@@ -197,6 +201,8 @@ impl Leases {
                 self.all.remove(&id);
             } else if !home_goes && lease.parts.len() < MAX_LEASE_PARTS {
                 lease.parts.insert(prefix.clone());
+            } else if home_goes && names_homes {
+                lease.set_away();
             }
         }
     }
@@ -206,11 +212,12 @@ impl Leases {
         &mut self,
         records: Vec<LeaseRecord>,
         (prefix, except): (&Path, &[Path]),
-        index: u64,
+        (index, names_homes): (u64, bool),
         is_there: impl Fn(&Location) -> bool,
     ) {
         for LeaseRecord { id, ttl_ms, home, values, parts, .. } in records {
             let known = self.all.remove(&id);
+            let is_away = names_homes && known.is_none() && !covers(prefix, except, &home);
             let mut lease = known.map_or_else(
                 || Lease { ttl_ms, home, granted_at: index, values: OrdSet::new(), parts: BTreeSet::new() },
                 |lease| Lease::clone(&lease),
@@ -219,8 +226,9 @@ impl Leases {
             lease.granted_at = index;
             lease.parts.extend(parts);
             lease.parts.retain(|path| !covers(prefix, except, path) && lease.values.iter().all(|at| at.path != *path));
-            while lease.parts.len() > MAX_LEASE_PARTS {
-                lease.parts.pop_last();
+            lease.cut_parts(names_homes);
+            if is_away {
+                lease.set_away();
             }
             self.all.insert(id, Arc::new(lease));
             for at in values.into_iter().filter(|at| is_there(at)) {

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use crate::common::{Shard, config, imports, location, parse, path, value};
 use proptest::prelude::*;
 use tree::leases::{LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS, MAX_LEASE_VALUES, MAX_LEASES};
-use tree::{Bytes, Change, Command, Committed, Event, EventKind, LeaseId, Location, Path, Refusal, SessionId};
+use tree::{
+    Bytes, Change, Command, Committed, Event, EventKind, LeaseId, Location, PROTOCOL_WITH_AWAY_PARTS, Path, Refusal,
+    SessionId,
+};
 
 impl Shard {
     fn grant(&mut self, lease: u64, home: &Path) -> tree::Outcome {
@@ -18,6 +21,11 @@ impl Shard {
         let sequence = self.index + 1;
         let (session, lease, at) = (SessionId(self.client), LeaseId(lease), Path::root());
         self.apply(&Command::Revoke { session, sequence, acknowledged: 0, lease, at })
+    }
+
+    /// All servers speak the version in which parts name their home.
+    fn speak(&mut self) {
+        self.apply(&Command::Protocol { version: PROTOCOL_WITH_AWAY_PARTS }).expect("never refused");
     }
 
     fn granted_at(&self, lease: u64) -> u64 {
@@ -102,6 +110,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60), prefix in path(), limit_bytes in 1..200_usize,
     ) {
         let mut shards = [Shard::default(), Shard { client: 1, ..Shard::default() }];
+        shards.iter_mut().for_each(Shard::speak);
         let mut model: BTreeMap<Location, (Bytes, u64)> = BTreeMap::new();
         let (mut away, mut move_id) = (false, 0);
         for step in steps {
@@ -125,7 +134,7 @@ proptest! {
                 }
                 Step::Put(at, value, lease) => {
                     let shard = &mut shards[owner(&at.path, away)];
-                    let is_there = shard.state.leases.get(LeaseId(lease)).is_some();
+                    let is_there = shard.state.leases.get(LeaseId(lease)).is_some_and(tree::Lease::takes_values);
                     let outcome = shard.write(vec![with_lease(&at, &value, lease)]);
                     prop_assert_eq!(outcome.is_ok(), is_there);
                     if is_there {
@@ -239,6 +248,51 @@ fn a_lease_that_arrives_begins_its_time_anew() {
     assert_eq!(from.state.finds_lease(LeaseId(9), &parse("/m:a")), Err(moved));
     to.expire(9);
     assert_eq!(to.leased_content().len(), 0);
+}
+
+/// A lease's home stays in the first shard; its value goes to the second one and comes back, and another lease's value goes there.
+fn a_part_is_left_behind(speaks: bool) -> [Shard; 2] {
+    let [mut here, mut there] = [Shard::default(), Shard { client: 1, ..Shard::default() }];
+    if speaks {
+        here.speak();
+        there.speak();
+    }
+    let (prefix, at) = (parse("/m:a"), config("/m:a"));
+    here.grant(2, &Path::root()).unwrap();
+    here.grant(3, &Path::root()).unwrap();
+    here.write(vec![with_lease(&at, &"1".into(), 2)]).unwrap();
+    carry(&mut here, &mut there, &prefix, 1, 64);
+    // What is deleted can be written again: the home leads there.
+    there.write(vec![Change::Remove { at: at.clone() }]).unwrap();
+    there.write(vec![with_lease(&at, &"2".into(), 2)]).unwrap();
+    carry(&mut there, &mut here, &prefix, 2, 64);
+    here.write(vec![with_lease(&at, &"3".into(), 3)]).unwrap();
+    carry(&mut here, &mut there, &prefix, 3, 64);
+    [here, there]
+}
+
+#[test]
+fn a_part_that_all_values_have_left_takes_no_new_ones() {
+    let [mut here, mut there] = a_part_is_left_behind(true);
+    let at = config("/m:a");
+    let put = || vec![with_lease(&at, &"4".into(), 2)];
+    assert!(here.state.leases.get(LeaseId(2)).unwrap().parts.is_empty(), "no keeper would look there");
+    assert_eq!(there.write(put()), Err(Refusal::NoLease { lease: LeaseId(2) }));
+    assert_eq!(there.restored(64).digest(), there.state.digest());
+    // Once it comes with a value, it is known at home and takes others.
+    carry(&mut there, &mut here, &parse("/m:a"), 4, 64);
+    here.write(put()).expect("the home takes values always");
+    carry(&mut here, &mut there, &parse("/m:a"), 5, 64);
+    there.write(put()).expect("it is known at home");
+}
+
+#[test]
+fn a_log_that_says_no_version_is_applied_as_before() {
+    let [here, mut there] = a_part_is_left_behind(false);
+    there.write(vec![with_lease(&config("/m:a"), &"4".into(), 2)]).expect("as version 3 did");
+    for shard in [&here, &there] {
+        assert!(shard.state.leases.iter().all(|(_, lease)| !lease.is_away()));
+    }
 }
 
 #[test]
