@@ -19,6 +19,7 @@ const AXES: [(&str, &str, [&str; 2]); 23] = [
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
     ("transport", TRAFFIC, ["reno", "sack"]),
+    ("congestion-control", TRAFFIC, ["cubic", "reno"]),
     ("streams", TRAFFIC, ["1", "2"]),
     ("window", TRAFFIC, ["20", "256"]),
     ("initial-window", TRAFFIC, ["2", "10"]),

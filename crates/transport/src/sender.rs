@@ -68,7 +68,7 @@ impl Recovery {
         match kind {
             TransportKind::Reno | TransportKind::Udp => Self::Reno,
             TransportKind::NewReno => Self::NewReno,
-            TransportKind::Sack => Self::Sack,
+            TransportKind::Sack | TransportKind::Linux => Self::Sack,
         }
     }
 }
