@@ -37,6 +37,7 @@ mod seen;
 pub mod segment;
 pub mod sender;
 mod spec;
+pub mod sysctl;
 pub mod udp;
 
 pub use endpoint::{ReceivingEnd, SendingEnd};

@@ -3,7 +3,7 @@
 use machine::Span;
 use serde::Serialize;
 
-use crate::linux;
+use crate::sysctl::Settings;
 
 /// A TCP sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,11 +26,11 @@ pub struct TransportSpec {
     pub rto_min: Span,
     /// What hosts with [`TransportKind::Linux`] have set.
     #[serde(skip_serializing_if = "is_default")]
-    pub linux: linux::Settings,
+    pub linux: Settings,
 }
 
-fn is_default(settings: &linux::Settings) -> bool {
-    *settings == linux::Settings::default()
+fn is_default(settings: &Settings) -> bool {
+    *settings == Settings::default()
 }
 
 /// TCP's loss recovery, or none.
@@ -43,7 +43,7 @@ pub enum TransportKind {
     NewReno,
     /// RFC 6675: recovery guided by selective acknowledgements (RFC 2018).
     Sack,
-    /// All of what the kernel does: [`linux`].
+    /// All of what the kernel does: [`crate::linux`].
     Linux,
     /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
     Udp,

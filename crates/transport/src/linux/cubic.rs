@@ -2,7 +2,7 @@
 
 use machine::{Span, Time};
 
-use super::settings::JIFFY;
+use super::timer::JIFFY;
 
 /// A loss leaves 717/1024 of the window.
 const BETA: u64 = 717;

@@ -23,8 +23,10 @@
 //!
 //! Names of functions in comments are the kernel's; they say where a fact comes from.
 
+mod arrivals;
 mod cubic;
 mod output;
+mod pending;
 mod queue;
 mod rack;
 mod receiver;
@@ -32,10 +34,12 @@ mod recovery;
 mod rtt;
 mod sack;
 mod sender;
-mod settings;
+mod stamp;
+mod timer;
 mod timers;
 mod window;
 
 pub use receiver::Receiver;
 pub use sender::{Counters, Sender, State};
-pub use settings::{CongestionControl, Settings};
+
+pub use crate::sysctl::{CongestionControl, Settings};

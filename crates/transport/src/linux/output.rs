@@ -2,8 +2,9 @@
 
 use machine::{Span, Time};
 
-use super::sender::{Sender, Stamp, State};
-use super::timers::Timer;
+use super::sender::{Sender, State};
+use super::stamp::Stamp;
+use super::timer::Timer;
 use super::window::Usage;
 
 /// The largest burst, bytes (`GSO_LEGACY_MAX_SIZE`).
@@ -14,52 +15,6 @@ const BURST_LEAST: u32 = 2;
 const WINDOW_SHARE: u32 = 3;
 /// Only what follows a burst so soon is held back.
 const RECENT: Span = Span::from_ms(1);
-
-/// What is to be sent, in this order.
-#[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be due, and several may be")]
-#[derive(Clone, Debug)]
-pub(super) struct Output {
-    pub started: bool,
-    /// The last acknowledgement's echo.
-    pub echo: Stamp,
-    /// The first segment, whatever the window says.
-    pub resend_first: bool,
-    /// A probe of the end of the flight.
-    pub probe: bool,
-    /// New segments, and what is lost only if there are none.
-    pub new_first: bool,
-    /// What is lost.
-    pub resend: bool,
-    /// New segments.
-    pub push: bool,
-    /// Segments of the burst that are to be sent yet.
-    burst: u32,
-    /// New segments since it was last empty.
-    sent: u32,
-    /// Segments left in the buffer that is next (64 KiB of the application's data).
-    buffered: u32,
-    last: Time,
-    rearm: bool,
-}
-
-impl Default for Output {
-    fn default() -> Self {
-        Self {
-            started: false,
-            echo: Stamp::of(Time::ZERO),
-            resend_first: false,
-            probe: false,
-            new_first: false,
-            resend: false,
-            push: false,
-            burst: 0,
-            sent: 0,
-            buffered: 0,
-            last: Time::ZERO,
-            rearm: false,
-        }
-    }
-}
 
 impl Sender {
     /// The next segment that leaves, if any does now.

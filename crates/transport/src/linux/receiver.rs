@@ -9,10 +9,11 @@ use core::cmp::Ordering;
 
 use machine::{Control, Span, Step, Time};
 
-use super::settings::{Settings, timer};
+use super::timer::timer;
 use crate::bitmap::Bitmap;
 use crate::receiver::Input;
 use crate::segment::{Block, Blocks};
+use crate::sysctl::Settings;
 use crate::{Ack, Segment, TransportSpec};
 
 /// How long an acknowledgement waits for a second segment (`TCP_ATO_MIN`).
@@ -184,7 +185,7 @@ impl Receiver {
         self.check_ack(now, false);
     }
 
-    /// `tcp_sack_new_ofo_skb`.
+    /// The newest run goes first, and grows with what touches it (RFC 2018, section 4).
     fn remember(&mut self, segment: u64) {
         let touches = |run: &(u64, u64)| segment <= run.1 && segment + 1 >= run.0;
         let found = self.runs.iter().position(touches);

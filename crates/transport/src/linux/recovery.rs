@@ -2,8 +2,9 @@
 
 use machine::Time;
 
-use super::sack::Arrivals;
-use super::sender::{Sender, Stamp, State, Undo};
+use super::arrivals::Arrivals;
+use super::sender::{Sender, State, Undo};
+use super::stamp::Stamp;
 
 impl Sender {
     /// An acknowledgement came that is out of the ordinary, or one in a state that is.

@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn a_round_trip_that_falls_moves_the_deviation_less() {
-        let settled = || {
+        let measured = || {
             let mut rtt = Rtt::new(Span::from_us(1));
             (0..400).for_each(|n| rtt.sample(Span::from_ms(100), n, n + 1));
             rtt
         };
-        let (mut up, mut down) = (settled(), settled());
+        let (mut up, mut down) = (measured(), measured());
         up.sample(Span::from_ms(180), 400, 401);
         down.sample(Span::from_ms(20), 400, 401);
         assert!(up.deviation > 7 * down.deviation, "{up:?} {down:?}");

@@ -11,18 +11,19 @@
 //!
 //! Invariant: what is in flight is at most the receiver's window, and is timed.
 
-use machine::{Control, Span, Step, Time};
+use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
-use super::output::Output;
+use super::arrivals::Arrivals;
+use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
 use super::rtt::Rtt;
-use super::sack::Arrivals;
-use super::settings::Settings;
-use super::timers::Timer;
+use super::stamp::Stamp;
+use super::timer::Timer;
 use super::window::Window;
 use crate::sender::Input;
+use crate::sysctl::Settings;
 use crate::{Ack, Segment, TransportSpec};
 
 /// What a sender has done.
@@ -102,23 +103,8 @@ pub struct Sender {
     pub(super) delivered: u32,
     /// Segments that came twice.
     pub(super) duplicates: u64,
-    pub(super) output: Output,
+    pub(super) output: Pending,
     pub(super) counters: Counters,
-}
-
-/// A time as timestamps have it: in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Stamp(u64);
-
-impl Stamp {
-    pub const fn of(time: Time) -> Self {
-        Self(time.as_ps() / 1_000_000_000)
-    }
-
-    /// From an earlier stamp on, a millisecond at least.
-    pub fn since(self, earlier: Self) -> Span {
-        Span::from_ms(self.0.saturating_sub(earlier.0).max(1))
-    }
 }
 
 impl Sender {
@@ -150,7 +136,7 @@ impl Sender {
             // The kernel has counted the segment that opened the connection.
             delivered: 1,
             duplicates: 0,
-            output: Output::default(),
+            output: Pending::default(),
             counters: Counters::default(),
         }
     }
@@ -228,7 +214,7 @@ impl Sender {
         }
         let before = self.delivered;
         self.output.echo = Stamp::of(ack.echo);
-        let mut arrivals = Arrivals::new(now, first, ack, self);
+        let mut arrivals = Arrivals::new(now, first, ack.echo, &self.queue);
         self.window_end = self.window_end.max(first + self.receive_window);
         if arrivals.advanced {
             self.timeouts_in_row = 0;
@@ -254,7 +240,7 @@ impl Sender {
         if ack.blocks.as_slice().is_empty() {
             return;
         }
-        let mut arrivals = Arrivals::new(now, self.segments(ack.ack), ack, self);
+        let mut arrivals = Arrivals::new(now, self.segments(ack.ack), ack.echo, &self.queue);
         self.note_blocks(&mut arrivals, ack);
         self.recover(&mut arrivals);
         self.output.push = true;

@@ -2,22 +2,9 @@
 
 use machine::{Span, Time};
 
-use super::sack::Arrivals;
+use super::arrivals::Arrivals;
 use super::sender::{Sender, State};
-use super::settings::{JIFFY, timer};
-
-/// What the timer that is set is for. There is one at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Timer {
-    /// Nothing is in flight.
-    None,
-    /// Retransmission.
-    Retransmission,
-    /// The end of the flight is probed for.
-    Probe,
-    /// What is late is taken for lost.
-    Reordering,
-}
+use super::timer::{JIFFY, Timer, timer};
 
 /// The least that a timer waits (`TCP_TIMEOUT_MIN_US`).
 const LEAST: Span = Span::from_ms(2);

@@ -3,7 +3,7 @@
 use machine::{Span, Time};
 
 use super::cubic::{Cubic, Sample};
-use super::settings::CongestionControl;
+use crate::sysctl::CongestionControl;
 
 /// As large as it gets; also the first threshold.
 const INFINITE: u32 = 0x7fff_ffff;

@@ -1,6 +1,6 @@
-//! What can be set, by sysctl's names, and what is compiled into a kernel.
+//! What can be set in hosts with Linux, by sysctl's names.
 
-use machine::{Span, Time};
+use machine::Span;
 use serde::Serialize;
 
 /// How the congestion window grows, and by how much a loss reduces it.
@@ -60,27 +60,5 @@ impl Default for Settings {
             compressed_acks: 44,
             compressed_ack_delay: Span::from_ms(1),
         }
-    }
-}
-
-/// The kernel's tick: Debian's kernels have `CONFIG_HZ=250`.
-pub(super) const JIFFY: Span = Span::from_ms(4);
-
-/// When a timer fires that is set to go off in `span`. Timers count whole ticks, and never fire early: the tick that has begun does not count.
-pub(super) fn timer(now: Time, span: Span) -> Time {
-    let jiffy = JIFFY.as_ps();
-    Time::from_ps((now.as_ps() / jiffy + span.as_ps().div_ceil(jiffy) + 1).saturating_mul(jiffy))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timers_fire_at_ticks_and_never_early() {
-        let at = |ms: u64, us: u64| Time::ZERO + Span::from_ms(ms) + Span::from_us(us);
-        assert_eq!(timer(at(0, 0), Span::from_ms(200)), at(204, 0));
-        assert_eq!(timer(at(3, 999), Span::from_ms(200)), at(204, 0));
-        assert_eq!(timer(at(4, 1), Span::from_us(1)), at(12, 0));
     }
 }
