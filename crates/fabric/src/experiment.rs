@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use machine::Span;
 use topology::NodeId;
-use transport::{TransportKind, TransportSpec};
+use transport::{TransportKind, TransportSpec, linux};
 
 use crate::bonds::BondSetting;
 use crate::cluster::{self, ClusterText};
@@ -240,6 +240,11 @@ impl<'a> Context<'a> {
             segment_bytes,
             header_bytes,
             rto_min: text.rto_min.map_or(Span::from_ms(200), |time| time.0),
+            linux: linux::Settings {
+                congestion_control: text.congestion_control.map(|control| control.0).unwrap_or_default(),
+                reordering: text.duplicate_ack_threshold.map_or(3, Whole::get),
+                ..linux::Settings::default()
+            },
         })
     }
 

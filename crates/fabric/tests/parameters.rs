@@ -14,11 +14,12 @@ const TRAFFIC: &str = "traffic: { pattern: random }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 23] = [
+const AXES: [(&str, &str, [&str; 2]); 24] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
     ("transport", TRAFFIC, ["reno", "sack"]),
+    ("congestion-control", TRAFFIC, ["cubic", "reno"]),
     ("streams", TRAFFIC, ["1", "2"]),
     ("window", TRAFFIC, ["20", "256"]),
     ("initial-window", TRAFFIC, ["2", "10"]),
