@@ -47,7 +47,7 @@ parameters! {
             |traffic, kind| traffic.transport.kind = *kind
         };
         /// With `linux`: how the congestion window grows. `cubic` when not given.
-        "congestion-control" => congestion_control: Option<Choice<CongestionControl>>, vary {
+        "congestion-control" => congestion_control: Option<At<Choice<CongestionControl>>>, vary {
             /// How the congestion window grows, with `linux`.
             "congestion-control": Choice<CongestionControl> => Policy CongestionControl(CongestionControl), plain,
             |traffic, control| traffic.transport.linux.congestion_control = *control

@@ -10,7 +10,7 @@ use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Si
 use transport::paced;
 use transport::reordering::Meter;
 use transport::udp::{self, Fragment};
-use transport::{Ack, ReceivingEnd, Segment, SendingEnd, TransportKind, receiver, sender};
+use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
@@ -50,8 +50,8 @@ struct FlowDirection {
 /// Both ends of a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    pub(crate) sender: SendingEnd,
-    pub(crate) receiver: ReceivingEnd,
+    pub(crate) sender: SendingEndpoint,
+    pub(crate) receiver: ReceivingEndpoint,
     pub(crate) meter: Meter,
     /// When the timer events of the sender and of the receiver fire that are in the calendar.
     armed: [Time; 2],
@@ -168,8 +168,8 @@ impl<'a> Engine<'a> {
                 });
             }
             self.flows.push(Flow {
-                sender: SendingEnd::new(spec),
-                receiver: ReceivingEnd::new(spec),
+                sender: SendingEndpoint::new(spec),
+                receiver: ReceivingEndpoint::new(spec),
                 meter: Meter::new(),
                 armed: [Time::NEVER; 2],
             });

@@ -1,32 +1,24 @@
-//! The ends of a TCP flow, whichever of the two kinds they are of: the studies' ([`crate::sender`]) or Linux's ([`crate::linux`]).
+//! The endpoints of a TCP flow, whichever of the two kinds they are of: the studies' ([`crate::sender`]) or Linux's ([`crate::linux`]).
 
 use machine::{Control, Step, Time};
 
-use crate::{Ack, Receiver, Segment, Sender, TransportKind, TransportSpec, linux, receiver, sender};
+use crate::{Receiver, Sender, TransportKind, TransportSpec, linux, sender};
+
+/// An endpoint of either kind.
+#[derive(Clone, Debug)]
+pub enum Endpoint<S, L> {
+    /// As the studies had it.
+    Study(S),
+    /// As Linux has it. It is the larger one.
+    Linux(Box<L>),
+}
 
 /// What sends.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "flows of one run are all of one kind, and a pointer more costs at each packet"
-)]
-#[derive(Clone, Debug)]
-pub enum SendingEnd {
-    /// As the studies had it.
-    Study(Sender),
-    /// As Linux has it.
-    Linux(Box<linux::Sender>),
-}
-
+pub type SendingEndpoint = Endpoint<Sender, linux::Sender>;
 /// What receives.
-#[derive(Clone, Debug)]
-pub enum ReceivingEnd {
-    /// As the studies had it.
-    Study(Receiver),
-    /// As Linux has it.
-    Linux(Box<linux::Receiver>),
-}
+pub type ReceivingEndpoint = Endpoint<Receiver, linux::Receiver>;
 
-impl SendingEnd {
+impl SendingEndpoint {
     /// One that waits for [`sender::Input::Start`].
     pub fn new(spec: &TransportSpec) -> Self {
         match spec.kind {
@@ -63,7 +55,7 @@ impl SendingEnd {
     }
 }
 
-impl ReceivingEnd {
+impl ReceivingEndpoint {
     /// One that has seen nothing.
     pub fn new(spec: &TransportSpec) -> Self {
         match spec.kind {
@@ -81,44 +73,23 @@ impl ReceivingEnd {
     }
 }
 
-impl Control for SendingEnd {
-    type Input = sender::Input;
-    type Output = Segment;
+impl<S: Control, L: Control<Input = S::Input, Output = S::Output>> Control for Endpoint<S, L> {
+    type Input = S::Input;
+    type Output = S::Output;
 
     #[inline]
-    fn handle(&mut self, now: Time, input: sender::Input) {
+    fn handle(&mut self, now: Time, input: S::Input) {
         match self {
-            Self::Study(sender) => sender.handle(now, input),
-            Self::Linux(sender) => sender.handle(now, input),
+            Self::Study(study) => study.handle(now, input),
+            Self::Linux(linux) => linux.handle(now, input),
         }
     }
 
     #[inline]
-    fn poll(&mut self, now: Time) -> Step<Segment> {
+    fn poll(&mut self, now: Time) -> Step<S::Output> {
         match self {
-            Self::Study(sender) => sender.poll(now),
-            Self::Linux(sender) => sender.poll(now),
-        }
-    }
-}
-
-impl Control for ReceivingEnd {
-    type Input = receiver::Input;
-    type Output = Ack;
-
-    #[inline]
-    fn handle(&mut self, now: Time, input: receiver::Input) {
-        match self {
-            Self::Study(receiver) => receiver.handle(now, input),
-            Self::Linux(receiver) => receiver.handle(now, input),
-        }
-    }
-
-    #[inline]
-    fn poll(&mut self, now: Time) -> Step<Ack> {
-        match self {
-            Self::Study(receiver) => receiver.poll(now),
-            Self::Linux(receiver) => receiver.poll(now),
+            Self::Study(study) => study.poll(now),
+            Self::Linux(linux) => linux.poll(now),
         }
     }
 }

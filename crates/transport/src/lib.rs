@@ -40,7 +40,7 @@ mod spec;
 pub mod sysctl;
 pub mod udp;
 
-pub use endpoint::{ReceivingEnd, SendingEnd};
+pub use endpoint::{ReceivingEndpoint, SendingEndpoint};
 pub use receiver::Receiver;
 pub use segment::{Ack, Segment};
 pub use sender::Sender;

@@ -67,7 +67,7 @@ proptest! {
     fn nonsense_does_no_harm(spec in any_spec(), acks in proptest::collection::vec((0_u64..80, 0_u32..80_000, 0_u32..80_000, 0_u64..2_000), 0..200)) {
         use machine::{Control, Step};
         use transport::segment::{Block, Blocks};
-        let mut sender = transport::SendingEnd::new(&spec);
+        let mut sender = transport::SendingEndpoint::new(&spec);
         let mut now = Time::ZERO;
         sender.handle(now, transport::sender::Input::Start);
         for (ack, start, end, ms) in acks {

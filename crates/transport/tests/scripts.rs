@@ -18,7 +18,7 @@ use std::path::Path;
 use machine::{Control, Span, Step, Time};
 use transport::linux::CongestionControl;
 use transport::segment::{Block, Blocks};
-use transport::{Ack, ReceivingEnd, Segment, SendingEnd, receiver, sender};
+use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, receiver, sender};
 use transport::{TransportKind, TransportSpec};
 
 const SEGMENT: u64 = 1_000;
@@ -37,8 +37,8 @@ struct Script {
 
 enum Machine {
     None,
-    Sender(Box<SendingEnd>),
-    Receiver(Box<ReceivingEnd>),
+    Sender(Box<SendingEndpoint>),
+    Receiver(Box<ReceivingEndpoint>),
 }
 
 fn span(text: &str) -> Span {
@@ -104,15 +104,15 @@ struct State {
     deadline: Time,
 }
 
-fn state(sender: &SendingEnd) -> State {
+fn state(sender: &SendingEndpoint) -> State {
     match sender {
-        SendingEnd::Study(sender) => State {
+        SendingEndpoint::Study(sender) => State {
             phase: format!("{:?}", sender.phase()),
             cwnd: sender.cwnd(),
             ssthresh: sender.ssthresh(),
             deadline: sender.deadline(),
         },
-        SendingEnd::Linux(sender) => State {
+        SendingEndpoint::Linux(sender) => State {
             phase: format!("{:?}", sender.state()),
             cwnd: sender.cwnd(),
             ssthresh: sender.ssthresh(),
@@ -130,8 +130,8 @@ impl Script {
         self.traced = 0;
         let times = words.last().and_then(|word| word.strip_prefix('x')).map_or(1, number);
         match words[0] {
-            "sender" => self.machine = Machine::Sender(Box::new(SendingEnd::new(&spec(&words[1..])))),
-            "receiver" => self.machine = Machine::Receiver(Box::new(ReceivingEnd::new(&spec(&words[1..])))),
+            "sender" => self.machine = Machine::Sender(Box::new(SendingEndpoint::new(&spec(&words[1..])))),
+            "receiver" => self.machine = Machine::Receiver(Box::new(ReceivingEndpoint::new(&spec(&words[1..])))),
             "start" => self.sender(sender::Input::Start),
             "ack" => self.ack(number(words[1]), &words[2..]),
             "dupack" => (0..times).for_each(|_| self.ack(self.una(), &[])),
@@ -241,14 +241,14 @@ impl Script {
             (Machine::Receiver(receiver), "delivered") => assert_eq!(receiver.delivered_bytes(), number(words[1])),
             (Machine::Receiver(receiver), "discarded") => {
                 let discarded = match &**receiver {
-                    ReceivingEnd::Study(receiver) => receiver.discarded(),
-                    ReceivingEnd::Linux(receiver) => receiver.discarded(),
+                    ReceivingEndpoint::Study(receiver) => receiver.discarded(),
+                    ReceivingEndpoint::Linux(receiver) => receiver.discarded(),
                 };
                 assert_eq!(discarded, number(words[1]));
             }
             (Machine::Sender(sender), "undone") => match &**sender {
-                SendingEnd::Study(_) => panic!("the studies' senders undo nothing"),
-                SendingEnd::Linux(sender) => assert_eq!(sender.counters().undone, number(words[1])),
+                SendingEndpoint::Study(_) => panic!("the studies' senders undo nothing"),
+                SendingEndpoint::Linux(sender) => assert_eq!(sender.counters().undone, number(words[1])),
             },
             (Machine::Sender(sender), "cwnd") => assert_eq!(state(sender).cwnd, number(words[1])),
             (Machine::Sender(sender), "ssthresh") => assert_eq!(state(sender).ssthresh, number(words[1])),

@@ -14,10 +14,8 @@ pub(super) struct Arrivals {
     pub prior_first: u64,
     pub first: u64,
     pub echo: Stamp,
-    /// The cumulative acknowledgement moves on.
+    /// The cumulative acknowledgement moves on: segments are acknowledged.
     pub advanced: bool,
-    /// It acknowledges segments.
-    pub acknowledged: bool,
     /// Segments beyond holes are news.
     pub selected: bool,
     /// Something came twice.
@@ -52,7 +50,6 @@ impl Arrivals {
             first,
             echo: Stamp::of(echo),
             advanced: first > queue.first(),
-            acknowledged: false,
             selected: false,
             duplicate: false,
             duplicate_is_probe: false,
@@ -71,7 +68,7 @@ impl Arrivals {
 
     /// Whether there is a sign that not all is well (`tcp_ack_is_dubious`), whatever the state.
     pub const fn is_dubious(&self) -> bool {
-        !self.acknowledged || self.selected || self.duplicate
+        !self.advanced || self.selected || self.duplicate
     }
 
     /// How much had been delivered when the segment left that has arrived now.

@@ -125,7 +125,8 @@ impl Cubic {
         let elapsed = tick - self.epoch + self.delay_min.as_ps().div_ceil(JIFFY.as_ps());
         let time = elapsed * UNITS / hz;
         let distance = time.abs_diff(self.k);
-        let delta = ((u128::from(SCALE) * u128::from(distance).pow(3)) >> 40) as u64;
+        // After months without a loss the curve is beyond all windows.
+        let delta = ((u128::from(SCALE) * u128::from(distance).pow(3)) >> 40).min(u128::from(u32::MAX)) as u64;
         let target = if time < self.k { self.origin.saturating_sub(delta) } else { self.origin + delta };
         self.count = if target > window { window / (target - window) } else { 100 * window };
         // Before the first loss nothing is known that a slow beginning would spare.

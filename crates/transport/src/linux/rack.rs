@@ -116,7 +116,8 @@ impl Rack {
     /// Adapts the window for reordering (`tcp_rack_update_reo_wnd`). `prior_delivered`: how much had been delivered when the segment was sent that has
     /// arrived now; `delivered`: how much has been.
     pub fn update_window(&mut self, prior_delivered: u32, delivered: u32) {
-        if prior_delivered < self.set_at {
+        // The counts wrap.
+        if prior_delivered.wrapping_sub(self.set_at).cast_signed() < 0 {
             // No round trip has passed since.
             self.duplicate_seen = false;
         }
@@ -210,6 +211,16 @@ mod tests {
         }
         rack.update_window(15, 15);
         assert_eq!(rack.window(&seen), Span::from_us(25));
+    }
+
+    #[test]
+    fn counts_of_what_was_delivered_wrap() {
+        let mut rack = Rack::new();
+        let seen = Path { reordering_seen: true, smoothed_rtt: Some(RTT), ..path() };
+        rack.set_at = u32::MAX - 10;
+        rack.duplicate_seen = true;
+        rack.update_window(5, 10);
+        assert_eq!(rack.window(&seen), Span::from_us(50), "5 lies behind the wrap");
     }
 
     #[test]

@@ -14,29 +14,16 @@ impl Sender {
         } else if self.queue.first() >= self.high {
             self.leave_reduction();
         }
-        match self.state {
-            State::Recovery => {
-                if !self.continue_recovery(arrivals) {
-                    return;
-                }
-            }
+        let resends = match self.state {
+            State::Recovery => self.continue_recovery(arrivals),
             State::Loss => {
                 self.continue_loss(arrivals);
                 self.identify_losses(arrivals);
-                if self.state != State::Open && !arrivals.lost_again {
-                    return;
-                }
-                if !self.begin_recovery_if_lost(arrivals) {
-                    return;
-                }
+                (self.state == State::Open || arrivals.lost_again) && self.begin_recovery_if_lost(arrivals)
             }
-            State::Open | State::Disorder | State::Cwr => {
-                if !self.begin_recovery_if_lost(arrivals) {
-                    return;
-                }
-            }
-        }
-        self.output.resend = true;
+            State::Open | State::Disorder | State::Cwr => self.begin_recovery_if_lost(arrivals),
+        };
+        self.output.resend |= resends;
     }
 
     /// All that was sent before the reduction began is acknowledged.
@@ -47,9 +34,8 @@ impl Sender {
                 self.state = State::Open;
             }
             State::Recovery => {
-                let is_real = self.undo.is_some();
-                let undone = self.try_undo_recovery();
-                self.window.end_reduction(is_real && !undone);
+                self.try_undo_recovery();
+                self.window.end_reduction(self.undo.is_some());
             }
             State::Open | State::Disorder | State::Cwr | State::Loss => {}
         }
@@ -203,16 +189,14 @@ impl Sender {
         self.counters.undone += 1;
     }
 
-    /// At the end of a recovery. Whether it was one too many.
-    fn try_undo_recovery(&mut self) -> bool {
-        let undo = self.may_undo();
-        if undo {
+    /// At the end of a recovery, which may have been one too many.
+    fn try_undo_recovery(&mut self) {
+        if self.may_undo() {
             self.undo_reduction(false);
         } else {
             self.rack.recovery_was_real();
         }
         self.state = State::Open;
-        undo
     }
 
     /// All that was sent again came twice (`tcp_try_undo_dsack`).
@@ -265,7 +249,7 @@ impl Sender {
                 return;
             }
             if self.queue.next() > self.high {
-                if arrivals.selected || !(arrivals.advanced || arrivals.acknowledged) {
+                if arrivals.selected || !arrivals.advanced {
                     self.frto = false;
                 }
             } else if arrivals.advanced && !recovered {

@@ -33,7 +33,7 @@ impl Sender {
     /// A block says what came twice (`tcp_check_dsack`, `tcp_dsack_seen`).
     fn note_duplicate(&mut self, arrivals: &mut Arrivals, start: u64, end: u64) {
         let segments = end - start;
-        if segments > self.window_end {
+        if segments > self.receive_window {
             return;
         }
         if segments == 1 && self.probe == Some(end) {
@@ -127,7 +127,6 @@ impl Sender {
         while self.queue.first() < arrivals.first {
             let segment = self.queue.first();
             let (sent, had_arrived) = self.queue.pop();
-            arrivals.acknowledged = true;
             if sent.was_resent() {
                 arrivals.resent = true;
             } else if !had_arrived {
@@ -148,11 +147,11 @@ impl Sender {
         }
         let (oldest, newest) = if arrivals.resent { (None, None) } else { (oldest, newest) };
         let rtt = self.measure_rtt(arrivals, oldest, newest);
-        if arrivals.acknowledged {
+        if arrivals.advanced {
             arrivals.set_timer = true;
             // A hole was filled that nothing was sent again for.
             if late < arrivals.prior_highest {
-                self.check_reordering_from(late, arrivals.prior_highest);
+                self.check_reordering(late);
             }
         } else if let Some(selected) = arrivals.first_selected
             && rtt
@@ -164,19 +163,12 @@ impl Sender {
         }
     }
 
-    fn check_reordering_from(&mut self, late: u64, prior_highest: u64) {
-        let highest = self.queue.highest().max(prior_highest);
-        let distance = u32::try_from(highest - late).unwrap_or(u32::MAX);
-        self.reordering = self.reordering.max(distance.min(self.settings.max_reordering));
-        self.reordering_seen = true;
-    }
-
     /// `tcp_ack_update_rtt`. Whether there was a round trip to measure.
     fn measure_rtt(&mut self, arrivals: &Arrivals, oldest: Option<Time>, newest: Option<Time>) -> bool {
         let now = arrivals.now;
         let since = |sent: Option<Time>| sent.map(|at| now.since(at));
         let window_rtt = since(arrivals.last_selected.or(newest));
-        let by_stamp = || arrivals.acknowledged.then(|| Stamp::of(now).since(arrivals.echo));
+        let by_stamp = || arrivals.advanced.then(|| Stamp::of(now).since(arrivals.echo));
         let rtt = since(oldest).or_else(|| since(arrivals.first_selected)).or_else(by_stamp);
         let window_rtt = window_rtt.or_else(|| if oldest.is_none() { rtt } else { None });
         if let Some(shortest) = window_rtt {

@@ -176,12 +176,7 @@ impl Sender {
         self.deadline
     }
 
-    /// How far segments are known to overtake each other.
-    pub const fn reordering(&self) -> u32 {
-        self.reordering
-    }
-
-    /// `bytes` as whole segments. Nearly always it is few, and a division costs as much as all the rest.
+    /// `bytes` as whole segments.
     #[inline]
     pub(super) const fn segments(&self, bytes: u64) -> u64 {
         bytes / self.segment_bytes
@@ -251,7 +246,7 @@ impl Sender {
         if self.in_reduction() {
             let advanced = arrivals.advanced && arrivals.lost == 0;
             self.window.reduce(delivered, self.queue.in_flight(), advanced);
-        } else if arrivals.acknowledged || (arrivals.selected && self.reordering > self.settings.reordering) {
+        } else if arrivals.advanced || (arrivals.selected && self.reordering > self.settings.reordering) {
             // Where segments overtake each other, what arrives early counts as well (`tcp_may_raise_cwnd`).
             self.window.grow(now, delivered);
         }

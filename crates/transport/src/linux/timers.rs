@@ -137,7 +137,7 @@ impl Sender {
     /// What an acknowledgement says about the probe (`tcp_process_tlp_ack`).
     pub(super) fn answer_probe(&mut self, arrivals: &Arrivals) {
         let Some(probe) = self.probe.filter(|probe| arrivals.first >= *probe) else { return };
-        let is_plain_duplicate = !arrivals.advanced && !arrivals.acknowledged && !arrivals.selected;
+        let is_plain_duplicate = !arrivals.advanced && !arrivals.selected;
         if !self.probe_is_resent || arrivals.duplicate_is_probe {
             self.probe = None;
         } else if arrivals.first > probe {
