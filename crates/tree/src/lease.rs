@@ -68,8 +68,8 @@ impl Lease {
         self.parts.contains(&self.home)
     }
 
-    /// Whether values can be attached to it here (since protocol version 4). Not to a part that is away and all of whose values have
-    /// moved on: no path may lead from the home to it any more, so that nobody would keep what is attached to it alive.
+    /// Whether values can be attached to it here (since protocol version 4). Where it has values, the home leads to it. Where it has none
+    /// any more but knows other parts, it may be that no path leads here, so that nobody would keep what is attached alive.
     pub fn takes_values(&self) -> bool {
         !self.is_away() || !self.values.is_empty() || self.other_parts().next().is_none()
     }

@@ -3,7 +3,8 @@
 //! A lease has a *home*, the path that it was granted for, and lives in the shard that holds it, beside the values that are
 //! attached to it. When a part of these moves to another shard, the lease is in both: each shard ends its part by itself,
 //! and the part at the home knows a path in each of the others, so that its keeper can keep all of them alive.
-//! A part whose home is elsewhere names this among its parts, and takes no more values once all that it had have moved away.
+//! A part whose home is elsewhere names this among its parts; it is left as a way to others when its values move on.
+//! So whoever follows the paths from the home comes to every value, in however many shards they are.
 //!
 //! There is no clock here. The shard's leader counts the time of each lease and says by a command which are over; what
 //! that command names is `granted_at`, the log index since which it is here, so that a lease that was granted or
@@ -160,7 +161,8 @@ impl Leases {
         self.all.range(bounds).map(|(id, lease)| lease.record(*id))
     }
 
-    /// What of the leases behind `after` goes along when a prefix without `except` moves.
+    /// What of the leases behind `after` goes along when a prefix without `except` moves. `names_homes`: parts name the home that is
+    /// in another shard.
     pub(crate) fn moving<'a>(
         &'a self,
         prefix: &'a Path,
@@ -173,12 +175,20 @@ impl Leases {
             let stays = record.values.iter().find(|at| !goes(&at.path)).map(|at| at.path.clone());
             record.values.retain(|at| goes(&at.path));
             let home_goes = goes(&record.home);
-            // Whether the home is elsewhere, the other shard knows itself.
+            let is_away = names_homes && record.parts.contains(&record.home);
+            // The other shard sees itself that the home does not come to it.
             record.parts.retain(|path| !goes(path) && (!names_homes || *path != record.home));
-            if home_goes && record.parts.len() < MAX_LEASE_PARTS {
-                record.parts.extend(stays);
+            if home_goes || is_away {
+                if record.parts.len() < MAX_LEASE_PARTS {
+                    record.parts.extend(stays);
+                }
+            } else if names_homes {
+                // The home stays, and leads to all the others.
+                record.parts.clear();
             }
-            (home_goes || !record.values.is_empty()).then_some(record)
+            // A path that led here leads there now, so what was found behind this part must be found behind that one.
+            let leads_on = is_away && !record.parts.is_empty();
+            (home_goes || leads_on || !record.values.is_empty()).then_some(record)
         })
     }
 
@@ -190,7 +200,9 @@ impl Leases {
             let lease = &self.all[&id];
             let gone: Vec<Location> = lease.values.iter().filter(|at| goes(&at.path)).cloned().collect();
             let home_goes = goes(&lease.home);
-            if gone.is_empty() && !home_goes {
+            // The way to a part without values may have gone, although no value did.
+            let is_left = names_homes && lease.is_away() && lease.values.is_empty();
+            if gone.is_empty() && !home_goes && !is_left {
                 continue;
             }
             for at in &gone {
@@ -199,10 +211,10 @@ impl Leases {
             let lease = Arc::make_mut(self.all.get_mut(&id).expect("it was just seen"));
             if home_goes && lease.values.is_empty() {
                 self.all.remove(&id);
-            } else if !home_goes && lease.parts.len() < MAX_LEASE_PARTS {
-                lease.parts.insert(prefix.clone());
             } else if home_goes && names_homes {
                 lease.set_away();
+            } else if !home_goes && lease.parts.len() < MAX_LEASE_PARTS {
+                lease.parts.insert(prefix.clone());
             }
         }
     }

@@ -11,41 +11,41 @@ use tree::{
 };
 
 impl Shard {
-    fn grant(&mut self, lease: u64, home: &Path) -> tree::Outcome {
+    pub fn grant(&mut self, lease: u64, home: &Path) -> tree::Outcome {
         let sequence = self.index + 1;
         let (session, lease, home) = (SessionId(self.client), LeaseId(lease), home.clone());
         self.apply(&Command::Grant { session, sequence, acknowledged: 0, lease, ttl_ms: 5_000, home })
     }
 
-    fn revoke(&mut self, lease: u64) -> tree::Outcome {
+    pub fn revoke(&mut self, lease: u64) -> tree::Outcome {
         let sequence = self.index + 1;
         let (session, lease, at) = (SessionId(self.client), LeaseId(lease), Path::root());
         self.apply(&Command::Revoke { session, sequence, acknowledged: 0, lease, at })
     }
 
     /// All servers speak the version in which parts name their home.
-    fn speak(&mut self) {
+    pub fn speak(&mut self) {
         self.apply(&Command::Protocol { version: PROTOCOL_WITH_AWAY_PARTS }).expect("never refused");
     }
 
-    fn granted_at(&self, lease: u64) -> u64 {
+    pub fn granted_at(&self, lease: u64) -> u64 {
         self.state.leases.get(LeaseId(lease)).map_or(0, |lease| lease.granted_at)
     }
 
-    fn expire(&mut self, lease: u64) {
+    pub fn expire(&mut self, lease: u64) {
         let leases = vec![(LeaseId(lease), self.granted_at(lease))];
         self.apply(&Command::Expire { leases }).expect("never refused");
     }
 
     /// Where there are values, and the lease of each.
-    fn leased_content(&self) -> BTreeMap<Location, (Bytes, u64)> {
+    pub fn leased_content(&self) -> BTreeMap<Location, (Bytes, u64)> {
         let chunk = self.state.export(&Path::root(), &[], None, usize::MAX);
         let lease = |at: &Location| self.state.leases.of(at).map_or(0, |lease| lease.0);
         chunk.entries.into_iter().map(|entry| (entry.at.clone(), (entry.value.bytes, lease(&entry.at)))).collect()
     }
 
     /// Each value is known to its lease, and each lease's values to them.
-    fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let content = self.leased_content();
         let of = |id: LeaseId, at: &Location| content.get(at).is_some_and(|(_, lease)| *lease == id.0);
         let held: usize = self.state.leases.iter().map(|(_, lease)| lease.values.len()).sum();
@@ -54,14 +54,26 @@ impl Shard {
     }
 }
 
-fn with_lease(at: &Location, value: &Bytes, lease: u64) -> Change {
+pub fn with_lease(at: &Location, value: &Bytes, lease: u64) -> Change {
     Change::PutWithLease { at: at.clone(), value: value.clone(), lease: LeaseId(lease) }
 }
 
 /// A whole move without faults.
 fn carry(from: &mut Shard, to: &mut Shard, prefix: &Path, move_id: u64, limit_bytes: usize) {
-    let (prefix, except) = (prefix.clone(), Vec::new());
-    from.apply(&Command::Freeze { prefix: prefix.clone(), except: vec![], move_id }).expect("nothing else moves");
+    carry_but(from, to, (prefix, &[]), move_id, limit_bytes);
+}
+
+/// The same of a prefix in which other shards have some.
+pub fn carry_but(
+    from: &mut Shard,
+    to: &mut Shard,
+    (prefix, except): (&Path, &[Path]),
+    move_id: u64,
+    limit_bytes: usize,
+) {
+    let (prefix, except) = (prefix.clone(), except.to_vec());
+    from.apply(&Command::Freeze { prefix: prefix.clone(), except: except.clone(), move_id })
+        .expect("nothing else moves");
     let mut after = None;
     loop {
         let chunk = from.state.export_leases(&prefix, &except, after, limit_bytes);
