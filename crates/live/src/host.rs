@@ -352,30 +352,39 @@ fd000000000000000000000000000001 02 40 00 82     eth0
 
     /// When nobody waited for it, the kernel was late in about half of these hosts.
     #[test]
-    fn a_host_takes_packets_for_its_addresses_as_soon_as_it_is_made() {
+    fn a_host_takes_packets_for_its_addresses_as_soon_as_it_has_them() {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("SKIPPED: only root makes a network namespace in a thread");
             return;
         }
-        let address = HostAddress {
-            mac: [2, 0, 0, 0, 0, 1],
-            ipv4: Ipv4Addr::new(10, 0, 0, 1),
-            ipv4_prefix: 8,
-            ipv6: "fd00::1".parse().expect("it is an address"),
-            ipv6_prefix: 64,
-            pod: None,
+        let spec = |number| HostSpec {
+            name: "h1".to_owned(),
+            mtu: 1_500,
+            address: HostAddress {
+                mac: [2, 0, 0, 0, 0, number],
+                ipv4: Ipv4Addr::new(10, 0, 0, number),
+                ipv4_prefix: 8,
+                ipv6: Ipv6Addr::from_bits(0xfd << 120 | u128::from(number)),
+                ipv6_prefix: 64,
+                pod: None,
+            },
         };
-        let spec = HostSpec { name: "h1".to_owned(), address, mtu: 1_500 };
-        let read =
-            |list: &str| fs::read_to_string(format!("/proc/thread-self/net/{list}")).expect("the kernel has IPv6");
-        let make = || {
-            let _host = Host::create(spec.clone()).expect("root makes hosts");
-            (read("ipv6_route"), read("if_inet6"))
+        let check = |number: u8| {
+            let read = |list: &str| fs::read_to_string(format!("/proc/thread-self/net/{list}")).expect("there is IPv6");
+            let (routes, addresses) = (read("ipv6_route"), read("if_inet6"));
+            let unused: Vec<&str> = unused_ipv6(&addresses, &routes).collect();
+            let has_it = addresses.contains(&format!("fd{number:030x}"));
+            assert!(has_it && unused.is_empty(), "{unused:?}\n{addresses}{routes}");
+        };
+        // In a thread, which ends in the host's namespace.
+        let make_and_change = || {
+            let host = Host::create(spec(1)).expect("root makes hosts");
+            check(1);
+            configure(&spec(2), &[&host.spec.address]).expect("its addresses are changed");
+            check(2);
         };
         for _ in 0..40 {
-            let (routes, addresses) = thread::scope(|scope| scope.spawn(make).join().expect("no thread panics"));
-            let unused: Vec<&str> = unused_ipv6(&addresses, &routes).collect();
-            assert!(addresses.contains("eth0") && unused.is_empty(), "{unused:?}\n{addresses}{routes}");
+            thread::scope(|scope| scope.spawn(make_and_change).join().expect("it takes packets"));
         }
     }
 }
