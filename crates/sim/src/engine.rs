@@ -368,6 +368,19 @@ impl<'a> Engine<'a> {
         self.graph.depart(self.tables.at(now), &mut self.medium, port, Packet { id, header });
     }
 
+    /// A host sends a packet of a handshake: headers only.
+    #[cold]
+    fn send_short(&mut self, now: Time, direction: u32, id: u32) {
+        if self.directions[direction as usize].is_unresolved {
+            self.resolve(now, direction);
+        }
+        let header = self.directions[direction as usize].header;
+        let short = self.medium.headers.with_bytes(header, self.scenario.transport.header_bytes);
+        self.directions[direction as usize].header = short;
+        self.send(now, direction, id);
+        self.directions[direction as usize].header = header;
+    }
+
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
@@ -376,9 +389,12 @@ impl<'a> Engine<'a> {
         }
         let Content { number: seq, stamp } = self.medium.packets.take(id);
         let flow = &mut self.flows[direction as usize / 2];
-        let end = seq + self.segment_bytes;
-        flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-        flow.receiver.handle(now, receiver::Input::Data(Segment { seq, stamp }));
+        let segment = Segment { seq, stamp };
+        if segment.carries_data() {
+            let end = seq + self.segment_bytes;
+            flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+        }
+        flow.receiver.handle(now, receiver::Input::Data(segment));
         self.poll_receiver(now, direction);
     }
 
@@ -431,7 +447,7 @@ impl<'a> Engine<'a> {
             }
         }
         if event.at == START {
-            flow.sender.handle(now, sender::Input::Start);
+            flow.sender.handle(now, sender::Input::Connect);
         } else if flow.armed[side] != now {
             // An earlier one was armed in its place.
             return;
@@ -454,10 +470,14 @@ impl<'a> Engine<'a> {
     fn poll_sender(&mut self, now: Time, direction: u32) {
         loop {
             match self.flows[direction as usize / 2].sender.poll(now) {
-                Step::Do(Segment { seq, stamp }) => {
-                    let segment = Content { number: seq, stamp };
-                    let id = self.medium.packets.put(segment, &transport::segment::Blocks::NONE);
-                    self.send(now, direction, id);
+                Step::Do(segment) => {
+                    let content = Content { number: segment.seq, stamp: segment.stamp };
+                    let id = self.medium.packets.put(content, &transport::segment::Blocks::NONE);
+                    if segment.carries_data() {
+                        self.send(now, direction, id);
+                    } else {
+                        self.send_short(now, direction, id);
+                    }
                 }
                 Step::Wait(until) => return self.arm(until, direction),
             }

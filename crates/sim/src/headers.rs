@@ -159,6 +159,14 @@ impl Headers {
         self.push(header, || Fields { frame, original, rewritten: Vec::new() })
     }
 
+    /// The same header of packets of another length.
+    pub(crate) fn with_bytes(&mut self, header: u32, bytes: u32) -> u32 {
+        let original = self.all.len() as u32;
+        let frame = self.fields.get(header as usize).map(|fields| fields.frame);
+        let header = Header { bytes, ..*self.get(header) };
+        self.push(header, || Fields { frame: frame.expect("there are fields"), original, rewritten: Vec::new() })
+    }
+
     /// The same header with another destination address.
     pub(crate) fn with_destination(&mut self, header: u32, mac: [u8; 6]) -> u32 {
         self.with(header, Field::EthDst(mac)).expect("each header has it")

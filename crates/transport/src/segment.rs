@@ -11,6 +11,19 @@ pub struct Segment {
     pub stamp: Time,
 }
 
+impl Segment {
+    /// `seq` of the segment by which a sender asks for a connection. It carries no data.
+    pub const SYN: u64 = u64::MAX;
+    /// `seq` of the segment by which it answers the answer to that. It carries no data.
+    pub const SYN_ANSWERED: u64 = Self::SYN - 1;
+
+    /// Whether it is not a part of the handshake.
+    #[inline]
+    pub const fn carries_data(&self) -> bool {
+        self.seq < Self::SYN_ANSWERED
+    }
+}
+
 /// An acknowledgement that a receiver sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {

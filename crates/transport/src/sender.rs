@@ -24,6 +24,8 @@ use crate::{TransportKind, TransportSpec};
 pub enum Input {
     /// The connection stands, and the application has endless data.
     Start,
+    /// The application connects, and has endless data. Only Linux's sender shakes hands; of the studies', the connection stands.
+    Connect,
     /// An acknowledgement arrived.
     Ack(Ack),
     /// Time passed; what is due is done.
@@ -483,8 +485,8 @@ impl Control for Sender {
         match input {
             Input::Ack(ack) => self.on_ack(now, &ack),
             Input::Tick => self.on_tick(now),
-            Input::Start if self.phase == Phase::Idle => self.phase = Phase::Open,
-            Input::Start => {}
+            Input::Start | Input::Connect if self.phase == Phase::Idle => self.phase = Phase::Open,
+            Input::Start | Input::Connect => {}
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Settings {
     pub compressed_acks: u32,
     /// `tcp_comp_sack_delay_ns`: how long they are held back at most.
     pub compressed_ack_delay: Span,
+    /// `tcp_comp_sack_slack_ns`: how much later they may leave; they do if nothing else wakes the host.
+    pub compressed_ack_slack: Span,
 }
 
 impl Default for Settings {
@@ -59,6 +61,7 @@ impl Default for Settings {
             dsack: true,
             compressed_acks: 44,
             compressed_ack_delay: Span::from_ms(1),
+            compressed_ack_slack: Span::from_us(100),
         }
     }
 }

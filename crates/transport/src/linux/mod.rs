@@ -1,7 +1,7 @@
 //! TCP as hosts with Linux 6.x have it: what a simulated host does where a live one leaves the work to the kernel.
 //!
 //! ```text
-//!                 handle(Start | Ack | Tick)                     handle(Data | Tick)
+//!                 handle(Connect | Ack | Tick)                   handle(Data | Tick)
 //!      driver --------------------------------> Sender    driver --------------------> Receiver
 //!             <-------------------------------- poll             <-------------------- poll
 //! ```
@@ -16,6 +16,7 @@
 //! | states of loss recovery, and what undoes them: timestamps (Eifel, RFC 4015), DSACK (RFC 3708), F-RTO (RFC 5682) | `tcp_fastretrans_alert` | [`recovery`] |
 //! | window in recovery | RFC 6937 (proportional rate reduction) | [`window`] |
 //! | selective acknowledgements, duplicates among them | RFC 2018, RFC 2883 | [`sack`], [`receiver`] |
+//! | how a connection is opened | RFC 9293; `tcp_syn_linear_timeouts` | [`handshake`] |
 //! | round trips and the retransmission timeout | RFC 6298 with Linux's deviation (`tcp_rtt_estimator`) | [`rtt`] |
 //! | CUBIC, and when slow start ends | RFC 9438, `HyStart` of `tcp_cubic.c` | [`cubic`] |
 //! | how many segments leave at once | `tcp_tso_should_defer`, `tcp_tso_autosize` | [`output`] |
@@ -25,6 +26,7 @@
 
 mod arrivals;
 mod cubic;
+mod handshake;
 mod output;
 mod pending;
 mod queue;

@@ -15,6 +15,7 @@ use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
+use super::handshake::Opening;
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
@@ -103,6 +104,7 @@ pub struct Sender {
     pub(super) delivered: u32,
     /// Segments that came twice.
     pub(super) duplicates: u64,
+    opening: Opening,
     pub(super) output: Pending,
     pub(super) counters: Counters,
 }
@@ -136,6 +138,7 @@ impl Sender {
             // The kernel has counted the segment that opened the connection.
             delivered: 1,
             duplicates: 0,
+            opening: Opening::Rest,
             output: Pending::default(),
             counters: Counters::default(),
         }
@@ -195,6 +198,23 @@ impl Sender {
             in_recovery: self.state >= State::Recovery,
             threshold_reached: self.queue.arrived() >= self.reordering,
         }
+    }
+
+    fn start(&mut self, now: Time) {
+        self.output.started = true;
+        self.output.push = true;
+        self.window.start(now, 0);
+    }
+
+    /// The connection stands (`tcp_rcv_synsent_state_process`).
+    fn on_opened(&mut self, now: Time, ack: &Ack) {
+        let rtt = now.since(ack.echo);
+        self.rtt.sample(rtt, 0, 0);
+        self.rtt.note_shortest(rtt);
+        self.output.echo = Stamp::of(ack.echo);
+        self.deadline = Time::NEVER;
+        self.opening = Opening::Answer;
+        self.start(now);
     }
 
     /// `tcp_ack`.
@@ -260,19 +280,24 @@ impl Control for Sender {
     #[inline]
     fn handle(&mut self, now: Time, input: Input) {
         match input {
+            Input::Ack(ack) if matches!(self.opening, Opening::Asked(_)) => self.on_opened(now, &ack),
             Input::Ack(ack) => self.on_ack(now, &ack),
-            Input::Tick => self.on_tick(now),
-            Input::Start if !self.output.started => {
-                self.output.started = true;
-                self.output.push = true;
-                self.window.start(now, 0);
-            }
-            Input::Start => {}
+            Input::Tick => match self.opening {
+                Opening::Asked(sent) if now >= self.deadline => self.opening = Opening::Ask(sent),
+                _ => self.on_tick(now),
+            },
+            Input::Start if !self.output.started => self.start(now),
+            Input::Connect if !self.output.started && self.opening == Opening::Rest => self.opening = Opening::Ask(0),
+            Input::Start | Input::Connect => {}
         }
     }
 
     #[inline]
     fn poll(&mut self, now: Time) -> Step<Segment> {
+        if let Some((segment, until)) = self.opening.next(now) {
+            self.deadline = until;
+            return Step::Do(segment);
+        }
         match self.next_segment(now) {
             Some(segment) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now }),
             None => Step::Wait(self.deadline),
