@@ -8,5 +8,6 @@ pub mod iperf;
 mod runs;
 mod traffic;
 pub(crate) mod tuning;
+mod window;
 
 pub(crate) use self::runs::{LiveRuns, look_for_programs};

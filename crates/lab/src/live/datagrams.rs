@@ -19,6 +19,10 @@ use super::iperf;
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How long all programs of a run may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long receivers of messages go on when their own time is over: so long, and so much longer for each flow. The window of all flows ends when the
+/// last one's time does, and their programs are started one after the other.
+const TAIL_MS: u64 = 200;
+const TAIL_MS_A_FLOW: u64 = 20;
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 /// The longest thing that one of them says, bytes.
@@ -62,6 +66,8 @@ pub(crate) struct Stream {
     pub window: u32,
     /// Payload of each message.
     pub bytes: u32,
+    /// How many flows are started with this one.
+    pub flows: usize,
 }
 
 /// What the flows did, and what was counted when measuring started and ended.
@@ -169,6 +175,7 @@ impl Load for Stream {
             ("--window", u64::from(self.window)),
             ("--warm-up-ms", ms(times.warm_up)),
             ("--for-ms", ms(times.duration)),
+            ("--tail-ms", TAIL_MS + TAIL_MS_A_FLOW * self.flows as u64),
             ("--patience-ms", patience.as_millis() as u64),
         ];
         arguments("sink", &numbers)
@@ -306,11 +313,14 @@ mod tests {
 
     #[test]
     fn a_stream_goes_on_as_long_as_its_receiver_may() {
-        let stream = Stream { streams: 5, window: 4, bytes: 16_060 };
+        let stream = Stream { streams: 5, window: 4, bytes: 16_060, flows: 3 };
         let line = stream.sender(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 7000 10.0.0.2:6000");
         let line = stream.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
-        assert_eq!(line, "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --patience-ms 7000");
+        assert_eq!(
+            line,
+            "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --tail-ms 260 --patience-ms 7000"
+        );
     }
 
     fn times() -> Times {
