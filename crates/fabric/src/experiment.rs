@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use machine::Span;
 use topology::NodeId;
-use transport::{TransportKind, TransportSpec};
+use transport::{TransportKind, TransportSpec, linux};
 
 use crate::bonds::BondSetting;
 use crate::cluster::{self, ClusterText};
@@ -177,6 +177,9 @@ impl<'a> Context<'a> {
         }
         let transport = self.transport(text, problems);
         let rate_fits = check_rate(&text.value, axes.unwrap_or_default(), problems);
+        if let Some(axes) = axes {
+            check_congestion_control(text, axes, problems);
+        }
         let faults = self.faults(&text.value, axes, duration, problems);
         let varied = varied_patterns(axes.unwrap_or_default()).next();
         let pattern = match (&text.value.pattern, varied) {
@@ -240,6 +243,11 @@ impl<'a> Context<'a> {
             segment_bytes,
             header_bytes,
             rto_min: text.rto_min.map_or(Span::from_ms(200), |time| time.0),
+            linux: linux::Settings {
+                congestion_control: text.congestion_control.as_ref().map(|control| control.value.0).unwrap_or_default(),
+                reordering: text.duplicate_ack_threshold.map_or(3, Whole::get),
+                ..linux::Settings::default()
+            },
         })
     }
 
@@ -330,13 +338,7 @@ impl<'a> Context<'a> {
 /// Whether what has a rate can have one: only UDP is sent so. Notes it if not.
 fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) -> bool {
     let Some(rate) = &text.rate else { return true };
-    let mut kinds: Vec<TransportKind> = traffic_settings(axes)
-        .filter_map(|setting| if let TrafficSetting::Transport(kind) = setting { Some(*kind) } else { None })
-        .collect();
-    if kinds.is_empty() {
-        kinds.push(text.transport.map_or(TransportKind::Sack, |kind| kind.0));
-    }
-    if let Some(tcp) = kinds.into_iter().find(|kind| *kind != TransportKind::Udp) {
+    if let Some(tcp) = transports(text, axes).into_iter().find(|kind| *kind != TransportKind::Udp) {
         problems.add(
             rate.place,
             format!("`{}` has no rate: TCP sends as fast as the network lets it", tcp.name()),
@@ -355,6 +357,33 @@ fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) ->
         return false;
     }
     true
+}
+
+/// Notes a congestion control that no case has a use for.
+fn check_congestion_control(text: &At<TrafficText>, axes: &[Axis], problems: &mut Problems<'_>) {
+    let varies = traffic_settings(axes).any(|setting| matches!(setting, TrafficSetting::CongestionControl(_)));
+    let given = text.value.congestion_control.as_ref().map(|control| control.place);
+    let Some(place) = given.or(varies.then_some(text.place)) else { return };
+    let kinds = transports(&text.value, axes);
+    if !kinds.contains(&TransportKind::Linux) {
+        problems.add(
+            place,
+            format!("`{}` has a congestion control of its own: `congestion-control` is for `linux`", kinds[0].name()),
+            "only with `linux`",
+            "write `transport: linux`, or remove `congestion-control`",
+        );
+    }
+}
+
+/// The transports that cases have; one at least.
+fn transports(text: &TrafficText, axes: &[Axis]) -> Vec<TransportKind> {
+    let mut kinds: Vec<TransportKind> = traffic_settings(axes)
+        .filter_map(|setting| if let TrafficSetting::Transport(kind) = setting { Some(*kind) } else { None })
+        .collect();
+    if kinds.is_empty() {
+        kinds.push(text.transport.map_or(TransportKind::Sack, |kind| kind.0));
+    }
+    kinds
 }
 
 /// The patterns that cases have, where that varies.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use transport::TransportKind;
+use transport::linux::CongestionControl;
 
 use crate::error::Problems;
 use crate::faults::LinkFaultText;
@@ -39,11 +40,17 @@ parameters! {
             |text, context, problems| context.pattern(&text.value, text.place, problems),
             |traffic, pattern| traffic.pattern.clone_from(pattern)
         };
-        /// Loss recovery of TCP, or `udp`. `sack` when not given.
+        /// TCP as Linux has it, `linux`; as the studies had it, by its loss recovery; or `udp`. `sack` when not given.
         "transport" => transport: Option<Choice<TransportKind>>, vary {
-            /// Loss recovery of TCP.
+            /// TCP, or UDP.
             "transport": Choice<TransportKind> => Policy Transport(TransportKind), plain,
             |traffic, kind| traffic.transport.kind = *kind
+        };
+        /// With `linux`: how the congestion window grows. `cubic` when not given.
+        "congestion-control" => congestion_control: Option<At<Choice<CongestionControl>>>, vary {
+            /// How the congestion window grows, with `linux`.
+            "congestion-control": Choice<CongestionControl> => Policy CongestionControl(CongestionControl), plain,
+            |traffic, control| traffic.transport.linux.congestion_control = *control
         };
         /// So many flows between the two hosts of each pair, measured together. 1 when not given.
         "streams" => streams: Option<Streams>, vary {
@@ -70,7 +77,10 @@ parameters! {
         "duplicate-ack-threshold" => duplicate_ack_threshold: Option<DuplicateAcks>, vary {
             /// Duplicate ACKs that call for a fast retransmit.
             "duplicate-ack-threshold": DuplicateAcks => Condition DuplicateAckThreshold(u32), plain,
-            |traffic, acks| traffic.transport.duplicate_ack_threshold = *acks
+            |traffic, acks| {
+                traffic.transport.duplicate_ack_threshold = *acks;
+                traffic.transport.linux.reordering = *acks;
+            }
         };
         /// The longest an ACK waits for a second segment, or `none`: one ACK a segment. 40ms when not given.
         "delayed-ack" => delayed_ack: Option<DelayedAck>;

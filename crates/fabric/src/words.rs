@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::Rerouting;
 use transport::TransportKind;
+use transport::linux::CongestionControl;
 use vswitch::Spread;
 
 use crate::error::Problems;
@@ -93,6 +94,7 @@ keywords! {
     Spread, "Spread", "a way to spread";
     Rerouting, "Routes", "a way to route";
     TransportKind, "Transport", "a transport";
+    CongestionControl, "CongestionControl", "a congestion control";
 }
 
 /// One of a machine's settings.

@@ -312,6 +312,8 @@ fn traffic() {
         ("pattern: { pairs: [[h1, h2, h3]] }", "a pair of three"),
         ("window: 10", "no pattern"),
         ("pattern: random, transport: cubic", "an unknown transport"),
+        ("pattern: random, congestion-control: cubic", "a congestion control without Linux's TCP"),
+        ("pattern: random, transport: linux, congestion-control: vegas", "an unknown congestion control"),
         ("pattern: random, window: 0", "a window of zero"),
         ("pattern: random, delayed-ack: 1s", "a delayed ACK beyond RFC 1122"),
         ("pattern: random, delayed-ack: 0s", "a delayed ACK of zero"),

@@ -11,14 +11,16 @@ const NETWORK: &str = "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per
                        bonds: [{ between: [leaf1, spine1], members: 2 }]\n\
                        controllers: { nodes: 3 }\n";
 const TRAFFIC: &str = "traffic: { pattern: random }";
+const LINUX: &str = "traffic: { pattern: random, transport: linux }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 23] = [
+const AXES: [(&str, &str, [&str; 2]); 24] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
     ("transport", TRAFFIC, ["reno", "sack"]),
+    ("congestion-control", LINUX, ["cubic", "reno"]),
     ("streams", TRAFFIC, ["1", "2"]),
     ("window", TRAFFIC, ["20", "256"]),
     ("initial-window", TRAFFIC, ["2", "10"]),

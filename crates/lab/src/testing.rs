@@ -80,6 +80,7 @@ pub(crate) fn reno() -> TransportSpec {
         segment_bytes: 1_000,
         header_bytes: 40,
         rto_min: Span::from_secs(1),
+        linux: transport::linux::Settings::default(),
     }
 }
 

@@ -46,6 +46,7 @@ fn main() {
     let kind = match arguments.first().map(String::as_str) {
         Some("newreno") => TransportKind::NewReno,
         Some("sack") => TransportKind::Sack,
+        Some("linux") => TransportKind::Linux,
         _ => TransportKind::Reno,
     };
     let transport = transport::TransportSpec { kind, ..network::reno(argument(1, 20) as u32) };

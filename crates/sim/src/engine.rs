@@ -10,11 +10,12 @@ use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Si
 use transport::paced;
 use transport::reordering::Meter;
 use transport::udp::{self, Fragment};
-use transport::{Ack, Receiver, Segment, Sender, TransportKind, receiver, sender};
+use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
 use crate::headers::{Header, Headers, Upper};
+use crate::latency::HostLatency;
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
@@ -49,8 +50,8 @@ struct FlowDirection {
 /// Both ends of a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
+    pub(crate) sender: SendingEndpoint,
+    pub(crate) receiver: ReceivingEndpoint,
     pub(crate) meter: Meter,
     /// When the timer events of the sender and of the receiver fire that are in the calendar.
     armed: [Time; 2],
@@ -91,6 +92,8 @@ pub(crate) struct Engine<'a> {
     packet_hops: u64,
     /// How many events may happen at one instant.
     at_once_max: u64,
+    /// Of hosts with Linux: how long they take.
+    latency: Option<HostLatency>,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
@@ -108,7 +111,7 @@ impl<'a> Engine<'a> {
             pipelines: scenario.pipelines.clone(),
         };
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
-        let packets = Pool::new(scenario.transport.kind == TransportKind::Sack);
+        let packets = Pool::new(matches!(scenario.transport.kind, TransportKind::Sack | TransportKind::Linux));
         let mut engine = Self {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
@@ -120,6 +123,7 @@ impl<'a> Engine<'a> {
             udp: Vec::new(),
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
+            latency: HostLatency::of(scenario),
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
@@ -164,8 +168,8 @@ impl<'a> Engine<'a> {
                 });
             }
             self.flows.push(Flow {
-                sender: Sender::new(spec),
-                receiver: Receiver::new(spec),
+                sender: SendingEndpoint::new(spec),
+                receiver: ReceivingEndpoint::new(spec),
                 meter: Meter::new(),
                 armed: [Time::NEVER; 2],
             });
@@ -357,6 +361,10 @@ impl<'a> Engine<'a> {
             self.resolve(now, direction);
         }
         let FlowDirection { header, port, .. } = self.directions[direction as usize];
+        let now = match &mut self.latency {
+            None => now,
+            Some(latency) => latency.departure(now, port),
+        };
         self.graph.depart(self.tables.at(now), &mut self.medium, port, Packet { id, header });
     }
 

@@ -13,6 +13,7 @@
 pub mod cluster;
 mod engine;
 mod headers;
+mod latency;
 pub mod linearizability;
 mod medium;
 mod neighbours;

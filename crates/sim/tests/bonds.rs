@@ -59,6 +59,7 @@ fn simulate_flows(
         segment_bytes: 1_460,
         header_bytes: 54,
         rto_min: Span::from_ms(200),
+        linux: transport::linux::Settings::default(),
     };
     run(&Scenario {
         pipelines: &Pipelines::default(),

@@ -18,6 +18,7 @@
 //! | RFC 6298 retransmission timer, RFC 7323 timestamps | [`rto`], [`receiver`] |
 //! | RFC 1122, 4.2.3.2 delayed acknowledgement | [`receiver`] |
 //! | RFC 4737 reordering | [`reordering`] |
+//! | what Linux makes of all that, and of CUBIC, RACK, tail loss probes and undo | [`linux`] |
 //!
 //! [`udp`], [`credit`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes (simulated,
 //! live) and at an even pace.
@@ -25,6 +26,8 @@
 
 mod bitmap;
 pub mod credit;
+pub mod endpoint;
+pub mod linux;
 pub mod paced;
 pub mod receiver;
 pub mod reordering;
@@ -34,8 +37,10 @@ mod seen;
 pub mod segment;
 pub mod sender;
 mod spec;
+pub mod sysctl;
 pub mod udp;
 
+pub use endpoint::{ReceivingEndpoint, SendingEndpoint};
 pub use receiver::Receiver;
 pub use segment::{Ack, Segment};
 pub use sender::Sender;

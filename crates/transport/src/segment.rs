@@ -22,7 +22,8 @@ pub struct Ack {
     pub blocks: Blocks,
 }
 
-/// A contiguous range that has arrived, relative to the cumulative acknowledgement that carries it.
+/// A contiguous range that has arrived, relative to the cumulative acknowledgement that carries it. Where it says what came twice (RFC 2883), it may lie
+/// below that: distances wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Distance from the cumulative acknowledgement to the first byte.

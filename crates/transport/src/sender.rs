@@ -68,7 +68,7 @@ impl Recovery {
         match kind {
             TransportKind::Reno | TransportKind::Udp => Self::Reno,
             TransportKind::NewReno => Self::NewReno,
-            TransportKind::Sack => Self::Sack,
+            TransportKind::Sack | TransportKind::Linux => Self::Sack,
         }
     }
 }
@@ -216,7 +216,11 @@ impl Sender {
         };
         if self.kind == Recovery::Sack {
             self.board.advance(self.segments(acked));
-            self.board.update(&ack.blocks, 0, self.segments(self.max - self.una));
+            let news = self.board.update(&ack.blocks, 0, self.segments(self.max - self.una));
+            // RFC 6675, section 2: what says that something beyond has arrived is a duplicate, also if it acknowledges.
+            if news {
+                self.on_duplicate();
+            }
         }
         // RFC 6298, 5.2 and 5.3.
         if self.una == self.max {
@@ -288,9 +292,12 @@ impl Sender {
             // RFC 6675, section 2: it says that something new has arrived beyond.
             Recovery::Sack => self.board.update(&ack.blocks, self.una - ack.ack, self.segments(self.max - self.una)),
         };
-        if !duplicate {
-            return;
+        if duplicate {
+            self.on_duplicate();
         }
+    }
+
+    fn on_duplicate(&mut self) {
         self.duplicates = self.duplicates.saturating_add(1);
         match (self.phase, self.kind) {
             (Phase::Recovery, Recovery::Reno | Recovery::NewReno) => {
@@ -337,6 +344,17 @@ impl Sender {
         self.ssthresh = (flight / 2).max(2 * self.segment_bytes);
     }
 
+    /// With SACK, what has been sent and not acknowledged is no measure of what the network holds: most of it may have arrived, and recovery
+    /// goes on sending beyond it. So a recovery's own threshold stays, and what `cwnd` did not allow does not count.
+    fn reduce_ssthresh_at_timeout(&mut self) {
+        let before = self.ssthresh;
+        self.reduce_ssthresh();
+        if self.kind == Recovery::Sack {
+            let most = if self.phase == Phase::Recovery { before } else { self.cwnd / 2 };
+            self.ssthresh = self.ssthresh.min(most.max(2 * self.segment_bytes));
+        }
+    }
+
     fn on_tick(&mut self, now: Time) {
         if now < self.deadline {
             return;
@@ -344,7 +362,7 @@ impl Sender {
         self.counters.timeouts += 1;
         // RFC 5681, 3.1: if the same segment times out again, ssthresh stays.
         if self.timed_out_at != self.una + 1 {
-            self.reduce_ssthresh();
+            self.reduce_ssthresh_at_timeout();
             self.timed_out_at = self.una + 1;
         }
         self.cwnd = self.segment_bytes;

@@ -3,6 +3,8 @@
 use machine::Span;
 use serde::Serialize;
 
+use crate::sysctl::Settings;
+
 /// A TCP sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransportSpec {
@@ -22,6 +24,13 @@ pub struct TransportSpec {
     pub header_bytes: u32,
     /// The least retransmission timeout (RFC 6298: 1 s; Linux: 200 ms).
     pub rto_min: Span,
+    /// What hosts with [`TransportKind::Linux`] have set.
+    #[serde(skip_serializing_if = "is_default")]
+    pub linux: Settings,
+}
+
+fn is_default(settings: &Settings) -> bool {
+    *settings == Settings::default()
 }
 
 /// TCP's loss recovery, or none.
@@ -34,13 +43,15 @@ pub enum TransportKind {
     NewReno,
     /// RFC 6675: recovery guided by selective acknowledgements (RFC 2018).
     Sack,
+    /// All of what the kernel does: [`crate::linux`].
+    Linux,
     /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
     Udp,
 }
 
 impl TransportKind {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Reno, Self::NewReno, Self::Sack, Self::Udp];
+    pub const ALL: &[Self] = &[Self::Linux, Self::Reno, Self::NewReno, Self::Sack, Self::Udp];
 
     /// Its name in files and results.
     pub const fn name(self) -> &'static str {
@@ -48,6 +59,7 @@ impl TransportKind {
             Self::Reno => "reno",
             Self::NewReno => "newreno",
             Self::Sack => "sack",
+            Self::Linux => "linux",
             Self::Udp => "udp",
         }
     }

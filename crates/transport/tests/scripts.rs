@@ -1,14 +1,14 @@
 //! Scenarios as text: `testdata/*.txt`, run by one small interpreter, their traces kept as snapshots.
 //!
 //! ```text
-//! sender reno window 20 initial 2 threshold 3     (or: receiver sack window 20 delayed 40ms)
-//! start | ack 3000 [sack 4000..6000 ...] | dupack x3 | data 2000 [x3] | advance 200ms
+//! sender reno window 20 initial 2 threshold 3     (or: sender linux control reno; receiver linux; receiver sack window 20 delayed 40ms)
+//! start | ack 3000 [echo 100ms] [sack 4000..6000 ...] | dupack x3 | data 2000 [x3] | advance 200ms
 //! expect send 1000..3000 | expect resend 0..1000 | expect ack 1000 [sack 2000..3000]
 //! expect cwnd 4000 | expect ssthresh 2000 | expect phase recovery | expect timer 1s | expect timeouts 1 | ...
 //! ```
 //!
 //! Segments have 1,000 bytes. What a machine puts out must be expected before the next input, in order and completely.
-//! An acknowledgement echoes the stamp of the last segment that it covers.
+//! An acknowledgement echoes the stamp of the last segment that it covers, or what was sent at the time that it says.
 #![allow(clippy::disallowed_methods, reason = "scripts are files")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,8 +16,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use machine::{Control, Span, Step, Time};
+use transport::linux::CongestionControl;
 use transport::segment::{Block, Blocks};
-use transport::{Ack, Receiver, Segment, Sender, receiver, sender};
+use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, receiver, sender};
 use transport::{TransportKind, TransportSpec};
 
 const SEGMENT: u64 = 1_000;
@@ -36,8 +37,8 @@ struct Script {
 
 enum Machine {
     None,
-    Sender(Box<Sender>),
-    Receiver(Box<Receiver>),
+    Sender(Box<SendingEndpoint>),
+    Receiver(Box<ReceivingEndpoint>),
 }
 
 fn span(text: &str) -> Span {
@@ -66,7 +67,8 @@ fn spec(words: &[&str]) -> TransportSpec {
             "reno" => TransportKind::Reno,
             "newreno" => TransportKind::NewReno,
             "sack" => TransportKind::Sack,
-            kind => panic!("kind {kind}: reno, newreno or sack"),
+            "linux" => TransportKind::Linux,
+            kind => panic!("kind {kind}: reno, newreno, sack or linux"),
         },
         window: 64,
         initial_window: 2,
@@ -75,6 +77,7 @@ fn spec(words: &[&str]) -> TransportSpec {
         segment_bytes: SEGMENT as u32,
         header_bytes: 40,
         rto_min: Span::from_ms(200),
+        linux: transport::linux::Settings::default(),
     };
     for pair in words[1..].chunks(2) {
         match pair[0] {
@@ -83,10 +86,39 @@ fn spec(words: &[&str]) -> TransportSpec {
             "threshold" => spec.duplicate_ack_threshold = number(pair[1]) as u32,
             "delayed" => spec.delayed_ack = Some(span(pair[1])),
             "rto-min" => spec.rto_min = span(pair[1]),
+            "control" => {
+                let known = CongestionControl::ALL.iter().find(|control| control.name() == pair[1]);
+                spec.linux.congestion_control = *known.unwrap_or_else(|| panic!("control {}", pair[1]));
+            }
             key => panic!("key {key}"),
         }
     }
     spec
+}
+
+/// What a script can ask of a sender.
+struct State {
+    phase: String,
+    cwnd: u64,
+    ssthresh: u64,
+    deadline: Time,
+}
+
+fn state(sender: &SendingEndpoint) -> State {
+    match sender {
+        SendingEndpoint::Study(sender) => State {
+            phase: format!("{:?}", sender.phase()),
+            cwnd: sender.cwnd(),
+            ssthresh: sender.ssthresh(),
+            deadline: sender.deadline(),
+        },
+        SendingEndpoint::Linux(sender) => State {
+            phase: format!("{:?}", sender.state()),
+            cwnd: sender.cwnd(),
+            ssthresh: sender.ssthresh(),
+            deadline: sender.deadline(),
+        },
+    }
 }
 
 impl Script {
@@ -98,10 +130,10 @@ impl Script {
         self.traced = 0;
         let times = words.last().and_then(|word| word.strip_prefix('x')).map_or(1, number);
         match words[0] {
-            "sender" => self.machine = Machine::Sender(Box::new(Sender::new(&spec(&words[1..])))),
-            "receiver" => self.machine = Machine::Receiver(Box::new(Receiver::new(&spec(&words[1..])))),
+            "sender" => self.machine = Machine::Sender(Box::new(SendingEndpoint::new(&spec(&words[1..])))),
+            "receiver" => self.machine = Machine::Receiver(Box::new(ReceivingEndpoint::new(&spec(&words[1..])))),
             "start" => self.sender(sender::Input::Start),
-            "ack" => self.ack(number(words[1]), words.get(3..).unwrap_or(&[])),
+            "ack" => self.ack(number(words[1]), &words[2..]),
             "dupack" => (0..times).for_each(|_| self.ack(self.una(), &[])),
             "data" => (0..times).for_each(|n| self.data(number(words[1]) + n * SEGMENT)),
             "advance" => self.advance(span(words[1])),
@@ -114,12 +146,19 @@ impl Script {
         sender.unacknowledged()
     }
 
-    fn ack(&mut self, ack: u64, ranges: &[&str]) {
+    /// `sack FROM..TO ...`, and before that `echo TIME`, when the echoed segment was sent; else it is the last one's that is acknowledged.
+    fn ack(&mut self, ack: u64, words: &[&str]) {
+        let (echo, words) = match words {
+            ["echo", time, words @ ..] => (Some(Time::ZERO + span(time)), words),
+            words => (None, words),
+        };
         let mut blocks = Blocks::NONE;
-        for (start, end) in ranges.iter().map(|text| range(text)) {
-            assert!(blocks.push(Block { start: (start - ack) as u32, end: (end - ack) as u32 }), "too many blocks");
+        for (start, end) in words.iter().skip(1).map(|text| range(text)) {
+            let block = Block { start: start.wrapping_sub(ack) as u32, end: end.wrapping_sub(ack) as u32 };
+            assert!(blocks.push(block), "too many blocks");
         }
-        let echo = ack.checked_sub(SEGMENT).and_then(|seq| self.stamps.get(&seq)).copied().unwrap_or(Time::ZERO);
+        let last = || ack.checked_sub(SEGMENT).and_then(|seq| self.stamps.get(&seq)).copied().unwrap_or(Time::ZERO);
+        let echo = echo.unwrap_or_else(last);
         self.sender(sender::Input::Ack(Ack { ack, echo, blocks }));
     }
 
@@ -154,7 +193,8 @@ impl Script {
             let mut text = format!("ack {}", ack.ack);
             for (n, block) in ack.blocks.as_slice().iter().enumerate() {
                 let word = if n == 0 { " sack" } else { "" };
-                let _ = write!(text, "{word} {}..{}", ack.ack + u64::from(block.start), ack.ack + u64::from(block.end));
+                let at = |offset: u32| ack.ack.wrapping_add_signed(i64::from(offset.cast_signed()));
+                let _ = write!(text, "{word} {}..{}", at(block.start), at(block.end));
             }
             self.output.push_back(text);
         }
@@ -168,14 +208,15 @@ impl Script {
         }
         self.traced = self.output.len();
         if let Machine::Sender(sender) = &self.machine {
-            let ssthresh = if sender.ssthresh() == u64::MAX { "-".into() } else { sender.ssthresh().to_string() };
+            let state = state(sender);
+            let ssthresh = if state.ssthresh == u64::MAX { "-".into() } else { state.ssthresh.to_string() };
             let _ = writeln!(
                 self.trace,
-                "       {:?} flight {} cwnd {} ssthresh {ssthresh} timer {}",
-                sender.phase(),
+                "       {} flight {} cwnd {} ssthresh {ssthresh} timer {}",
+                state.phase,
                 sender.flight(),
-                sender.cwnd(),
-                sender.deadline().since(self.now),
+                state.cwnd,
+                state.deadline.since(self.now),
             );
         }
     }
@@ -198,13 +239,23 @@ impl Script {
     fn expect_state(&self, words: &[&str]) {
         match (&self.machine, words[0]) {
             (Machine::Receiver(receiver), "delivered") => assert_eq!(receiver.delivered_bytes(), number(words[1])),
-            (Machine::Receiver(receiver), "discarded") => assert_eq!(receiver.discarded(), number(words[1])),
-            (Machine::Sender(sender), "cwnd") => assert_eq!(sender.cwnd(), number(words[1])),
-            (Machine::Sender(sender), "ssthresh") => assert_eq!(sender.ssthresh(), number(words[1])),
+            (Machine::Receiver(receiver), "discarded") => {
+                let discarded = match &**receiver {
+                    ReceivingEndpoint::Study(receiver) => receiver.discarded(),
+                    ReceivingEndpoint::Linux(receiver) => receiver.discarded(),
+                };
+                assert_eq!(discarded, number(words[1]));
+            }
+            (Machine::Sender(sender), "undone") => match &**sender {
+                SendingEndpoint::Study(_) => panic!("the studies' senders undo nothing"),
+                SendingEndpoint::Linux(sender) => assert_eq!(sender.counters().undone, number(words[1])),
+            },
+            (Machine::Sender(sender), "cwnd") => assert_eq!(state(sender).cwnd, number(words[1])),
+            (Machine::Sender(sender), "ssthresh") => assert_eq!(state(sender).ssthresh, number(words[1])),
             (Machine::Sender(sender), "flight") => assert_eq!(sender.flight(), number(words[1])),
-            (Machine::Sender(sender), "timer") => assert_eq!(sender.deadline().since(self.now), span(words[1])),
+            (Machine::Sender(sender), "timer") => assert_eq!(state(sender).deadline.since(self.now), span(words[1])),
             (Machine::Sender(sender), "phase") => {
-                assert_eq!(format!("{:?}", sender.phase()).to_lowercase(), words[1]);
+                assert_eq!(state(sender).phase.to_lowercase(), words[1]);
             }
             (Machine::Sender(sender), "timeouts") => assert_eq!(sender.counters().timeouts, number(words[1])),
             (Machine::Sender(sender), "retransmits") => assert_eq!(sender.counters().retransmits, number(words[1])),

@@ -72,6 +72,7 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
         segment_bytes,
         header_bytes,
         rto_min: _,
+        linux,
     } = transport;
     let varies = |is: fn(&TrafficSetting) -> bool| {
         settings(experiment).any(|setting| matches!(setting, Setting::Traffic(setting) if is(setting)))
@@ -110,6 +111,10 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
             words.push(text);
         }
     };
+    if kind == TransportKind::Linux {
+        let control = linux.congestion_control.name().to_owned();
+        say(|setting| matches!(setting, TrafficSetting::CongestionControl(_)), control);
+    }
     say(|setting| matches!(setting, TrafficSetting::Window(_)), format!("window {window}"));
     say(|setting| matches!(setting, TrafficSetting::InitialWindow(_)), format!("initial window {initial_window}"));
     say(
@@ -128,6 +133,7 @@ const fn transport_name(kind: TransportKind) -> &'static str {
         TransportKind::Reno => "Reno",
         TransportKind::NewReno => "NewReno",
         TransportKind::Sack => "SACK",
+        TransportKind::Linux => "Linux's TCP",
         TransportKind::Udp => "UDP",
     }
 }

@@ -89,5 +89,6 @@ pub fn reno(window: u32) -> TransportSpec {
         segment_bytes: 1_000,
         header_bytes: 40,
         rto_min: Span::from_ms(200),
+        linux: transport::linux::Settings::default(),
     }
 }

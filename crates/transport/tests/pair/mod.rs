@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use machine::{Control, Span, Step, Time};
 use transport::TransportSpec;
-use transport::{Ack, Receiver, Segment, Sender, receiver, sender};
+use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, receiver, sender};
 
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,8 @@ enum Packet {
 /// Both ends and what is under way.
 pub struct Pair<F> {
     pub now: Time,
-    pub sender: Sender,
-    pub receiver: Receiver,
+    pub sender: SendingEndpoint,
+    pub receiver: ReceivingEndpoint,
     spec: TransportSpec,
     /// Segments that have arrived beyond `in_order`, below which all have.
     arrived: BTreeSet<u64>,
@@ -45,8 +45,8 @@ impl<F: FnMut(Time, bool) -> Fate> Pair<F> {
     pub fn new(spec: &TransportSpec, fate: F) -> Self {
         let mut pair = Self {
             now: Time::ZERO,
-            sender: Sender::new(spec),
-            receiver: Receiver::new(spec),
+            sender: SendingEndpoint::new(spec),
+            receiver: ReceivingEndpoint::new(spec),
             spec: spec.clone(),
             arrived: BTreeSet::new(),
             in_order: 0,

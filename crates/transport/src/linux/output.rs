@@ -1,0 +1,219 @@
+//! What is sent, and how much of it at once.
+
+use machine::{Span, Time};
+
+use super::sender::{Sender, State};
+use super::stamp::Stamp;
+use super::timer::Timer;
+use super::window::Usage;
+
+/// The largest burst, bytes (`GSO_LEGACY_MAX_SIZE`).
+const BURST_BYTES: u64 = 65_536;
+/// The least burst that there are segments for (`tcp_min_tso_segs`).
+const BURST_LEAST: u32 = 2;
+/// The share of a window that is worth a burst (`tcp_tso_win_divisor`).
+const WINDOW_SHARE: u32 = 3;
+/// Only what follows a burst so soon is held back.
+const RECENT: Span = Span::from_ms(1);
+
+impl Sender {
+    /// The next segment that leaves, if any does now.
+    pub(super) fn next_segment(&mut self, now: Time) -> Option<u64> {
+        if core::mem::take(&mut self.output.resend_first) {
+            return Some(self.resend(now, self.queue.first()));
+        }
+        if core::mem::take(&mut self.output.probe) {
+            return Some(self.probe_end(now));
+        }
+        if self.output.new_first {
+            if let Some(segment) = self.next_new(now) {
+                return Some(segment);
+            }
+            self.output.new_first = false;
+            if self.queue.next() <= self.high {
+                self.frto = false;
+                self.output.resend = true;
+            }
+        }
+        if self.output.resend {
+            if let Some(segment) = self.next_resent(now) {
+                return Some(segment);
+            }
+            self.output.resend = false;
+            if core::mem::take(&mut self.output.rearm) {
+                self.set(Timer::Retransmission, now, self.rtt.timeout());
+            }
+        }
+        if self.output.push {
+            if let Some(segment) = self.next_new(now) {
+                return Some(segment);
+            }
+            self.output.push = false;
+        }
+        None
+    }
+
+    /// `tcp_xmit_retransmit_queue`.
+    fn next_resent(&mut self, now: Time) -> Option<u64> {
+        if self.window.size() <= self.queue.in_flight() {
+            return None;
+        }
+        let segment = self.queue.first_to_resend()?;
+        self.output.rearm |= segment == self.queue.first() && self.timer != Timer::Reordering;
+        if self.in_reduction() {
+            self.window.note_sent(1);
+        }
+        Some(self.resend(now, segment))
+    }
+
+    fn resend(&mut self, now: Time, segment: u64) -> u64 {
+        self.queue.resend(segment, now, self.delivered);
+        self.resend_stamp.get_or_insert(Stamp::of(now));
+        if let Some(undo) = &mut self.undo {
+            undo.resent = Some(undo.resent.unwrap_or(0) + 1);
+        }
+        self.counters.segments += 1;
+        self.counters.retransmits += 1;
+        self.output.last = now;
+        segment
+    }
+
+    /// A new segment if the receiver has room, else the last one again.
+    fn probe_end(&mut self, now: Time) -> u64 {
+        self.counters.probes += 1;
+        self.probe_is_resent = self.queue.next() >= self.window_end;
+        let segment = if self.probe_is_resent {
+            let last = self.queue.next() - 1;
+            self.queue.probe(last, now, self.delivered);
+            self.counters.segments += 1;
+            self.counters.retransmits += 1;
+            self.output.last = now;
+            last
+        } else {
+            self.send_new(now)
+        };
+        self.probe = Some(self.queue.next());
+        self.timer = Timer::None;
+        self.rearm_retransmission(now);
+        segment
+    }
+
+    fn send_new(&mut self, now: Time) -> u64 {
+        let restarts = self.queue.len() == 0 || self.timer == Timer::Probe;
+        let segment = self.queue.push(now, self.delivered);
+        if restarts {
+            self.rearm_retransmission(now);
+        }
+        self.counters.segments += 1;
+        self.output.buffered = self.output.buffered.saturating_sub(1);
+        self.output.last = now;
+        segment
+    }
+
+    /// `tcp_write_xmit`.
+    fn next_new(&mut self, now: Time) -> Option<u64> {
+        if self.output.burst == 0 {
+            let is_limiting = match self.next_burst(now) {
+                Ok(burst) => {
+                    self.output.burst = burst;
+                    false
+                }
+                Err(is_limiting) => is_limiting,
+            };
+            if self.output.burst == 0 {
+                self.stop_sending(now, is_limiting);
+                return None;
+            }
+        }
+        self.output.burst -= 1;
+        self.output.sent += 1;
+        if self.in_reduction() {
+            self.window.note_sent(1);
+        }
+        Some(self.send_new(now))
+    }
+
+    fn stop_sending(&mut self, now: Time, deferred_for_window: bool) {
+        let sent = core::mem::take(&mut self.output.sent);
+        let is_limiting = deferred_for_window || self.queue.in_flight() >= self.window.size();
+        if sent > 0 || is_limiting {
+            let (packets, first, next) = (self.queue.len(), self.queue.first(), self.queue.next());
+            self.window.note_usage(Usage { is_limiting, packets, first, next });
+        }
+        if sent > 0 {
+            self.schedule_probe(now, false);
+        }
+    }
+
+    /// How many segments leave together; else whether the congestion window is what keeps them.
+    fn next_burst(&mut self, now: Time) -> Result<u32, bool> {
+        let room = self.window.size().saturating_sub(self.queue.in_flight());
+        if room == 0 {
+            return Err(true);
+        }
+        let whole = (BURST_BYTES / self.segment_bytes).max(1) as u32;
+        if self.output.buffered == 0 {
+            self.output.buffered = whole;
+        }
+        let most = self.burst_max(whole);
+        // At least two bursts are to be under way (`tcp_cwnd_test`).
+        let quota = room.min((self.window.size() / 2).max(1)).min(most);
+        let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
+        if receivable == 0 {
+            return Err(false);
+        }
+        let buffered = self.output.buffered.max(quota);
+        if buffered > 1
+            && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
+        {
+            return Err(is_limiting);
+        }
+        Ok(quota.min(receivable))
+    }
+
+    /// Segments of a burst that the rate asks for: what leaves within a millisecond, and more where the round trip is short (`tcp_tso_autosize`).
+    fn burst_max(&self, whole: u32) -> u32 {
+        let Some(rtt) = self.rtt.smoothed() else { return whole };
+        let ratio = if self.window.in_early_slow_start() { 200 } else { 120 };
+        let in_flight = u64::from(self.window.size().max(self.queue.len()));
+        let rtt_us = (rtt.as_ns() / 1_000).max(1);
+        let per_second = in_flight * self.segment_bytes * ratio * 10_000 / rtt_us;
+        let shortest = (self.rtt.shortest().as_ns() / 1_000) >> 9;
+        let more = if shortest < 32 { BURST_BYTES >> shortest } else { 0 };
+        let bytes = ((per_second >> 10) + more).min(BURST_BYTES);
+        ((bytes / self.segment_bytes) as u32).clamp(BURST_LEAST, whole.max(BURST_LEAST))
+    }
+
+    /// Whether it is better to wait for the next acknowledgement and a larger burst; and if so, whether for the congestion window
+    /// (`tcp_tso_should_defer`).
+    fn defers(&self, now: Time, rooms: Rooms) -> Option<bool> {
+        let Rooms { room, receivable, buffered, most } = rooms;
+        if self.state >= State::Recovery || now.since(self.output.last) > RECENT || self.queue.len() == 0 {
+            return None;
+        }
+        let limit = room.min(receivable);
+        let share = u64::from(self.window.size()).min(self.receive_window) as u32 / WINDOW_SHARE;
+        if limit >= most || limit >= buffered || limit >= share {
+            return None;
+        }
+        let age = now.since(self.queue.get(self.queue.first()).at);
+        // An acknowledgement that is not due before half a round trip comes too late.
+        if age < Span::from_ps(self.rtt.smoothed()?.as_ps() / 2) {
+            return None;
+        }
+        Some(room < receivable)
+    }
+}
+
+/// What bounds a burst, in segments.
+#[derive(Clone, Copy, Debug)]
+struct Rooms {
+    /// In the congestion window.
+    room: u32,
+    /// In the receiver's.
+    receivable: u32,
+    /// In the buffer that is next.
+    buffered: u32,
+    /// The largest burst.
+    most: u32,
+}

@@ -1,0 +1,289 @@
+//! The receiver: puts segments in order, and says what has come, when Linux does.
+//!
+//! Every second segment is acknowledged, or after [`DELAY`]; each one in quick-ACK phases: at the beginning, after a duplicate, and after a pause. Beyond a
+//! hole the first three segments are acknowledged at once; then acknowledgements are compressed, so that one says for several what has come.
+//!
+//! Invariant: segments below `next` have all arrived and were given to the application; `early` marks those beyond the hole at `next`.
+
+use core::cmp::Ordering;
+
+use machine::{Control, Span, Step, Time};
+
+use super::timer::timer;
+use crate::bitmap::Bitmap;
+use crate::receiver::Input;
+use crate::segment::{Block, Blocks};
+use crate::sysctl::Settings;
+use crate::{Ack, Segment, TransportSpec};
+
+/// How long an acknowledgement waits for a second segment (`TCP_ATO_MIN`).
+const DELAY: Span = Span::from_ms(40);
+/// Acknowledgements of a quick-ACK phase (`TCP_MAX_QUICKACKS`).
+const QUICK: u32 = 16;
+/// Runs beyond holes that are remembered (`TCP_NUM_SACKS`).
+const RUNS: usize = 4;
+/// Runs that an acknowledgement is sure to have room for beside a duplicate (`TCP_SACK_BLOCKS_EXPECTED`).
+const RUNS_SENT: usize = 2;
+/// Acknowledgements beyond a hole that are not compressed (`TCP_FASTRETRANS_THRESH`).
+const AT_ONCE: u32 = 3;
+/// The share of a round trip that an acknowledgement is held back: a twentieth.
+const SHARE: u64 = 20;
+
+/// A TCP receiver whose application reads at once.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    settings: Settings,
+    segment_bytes: u64,
+    /// The receive window in segments.
+    window: u64,
+    /// No acknowledgement is ever delayed.
+    always_quick: bool,
+    /// `RCV.NXT`, in segments.
+    next: u64,
+    /// What was acknowledged last.
+    acknowledged: u64,
+    early: Bitmap,
+    /// Runs beyond holes, the newest first.
+    runs: Vec<(u64, u64)>,
+    /// A run that came twice.
+    twice: Option<(u64, u64)>,
+    /// The stamp to echo (RFC 7323, `TS.Recent`).
+    stamp: Time,
+    /// When data came last; never: none has.
+    came: Time,
+    /// Acknowledgements that are left of a quick-ACK phase.
+    quick: u32,
+    delayed: Option<Time>,
+    /// When compressed acknowledgements are sent.
+    compressed_until: Option<Time>,
+    compressed: u32,
+    at_once: u32,
+    at_once_next: u64,
+    /// The round trip, as segments in one window show it.
+    rtt: Span,
+    /// The segment whose arrival ends the measurement of a round trip, and when that began.
+    rtt_round: (u64, Time),
+    due: bool,
+    discarded: u64,
+}
+
+impl Receiver {
+    /// A receiver that has seen nothing.
+    pub fn new(spec: &TransportSpec) -> Self {
+        let window = crate::window(spec);
+        Self {
+            settings: spec.linux,
+            segment_bytes: u64::from(spec.segment_bytes.max(1)),
+            window: u64::from(window),
+            always_quick: spec.delayed_ack.is_none_or(|delay| delay == Span::ZERO),
+            next: 0,
+            acknowledged: 0,
+            early: Bitmap::new(window),
+            runs: Vec::with_capacity(RUNS + 1),
+            twice: None,
+            stamp: Time::ZERO,
+            came: Time::NEVER,
+            quick: 0,
+            delayed: None,
+            compressed_until: None,
+            compressed: 0,
+            at_once: 0,
+            at_once_next: 0,
+            rtt: Span::ZERO,
+            rtt_round: (0, Time::ZERO),
+            due: false,
+            discarded: 0,
+        }
+    }
+
+    /// Bytes given to the application, in order.
+    pub const fn delivered_bytes(&self) -> u64 {
+        self.next * self.segment_bytes
+    }
+
+    /// Segments that lay beyond the window or not on a segment's border.
+    pub const fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    fn on_data(&mut self, now: Time, data: Segment) {
+        let (segment, rest) = (data.seq / self.segment_bytes, data.seq % self.segment_bytes);
+        if rest != 0 || segment >= self.next + self.window {
+            self.discarded += 1;
+            self.due = true;
+            return;
+        }
+        // RFC 7323, 4.3.
+        if segment <= self.acknowledged && data.stamp > self.stamp {
+            self.stamp = data.stamp;
+        }
+        match segment.cmp(&self.next) {
+            Ordering::Less => {
+                self.came_twice(segment);
+                self.quick = self.quick.max(self.quick_phase());
+                self.due = true;
+            }
+            Ordering::Equal => self.in_order(now),
+            Ordering::Greater => self.beyond_a_hole(now, segment),
+        }
+    }
+
+    fn came_twice(&mut self, segment: u64) {
+        if self.settings.dsack {
+            self.twice = match self.twice {
+                // Runs that touch are one (`tcp_dsack_extend`).
+                Some((start, end)) if segment <= end && segment + 1 >= start => {
+                    Some((start.min(segment), end.max(segment + 1)))
+                }
+                _ => Some((segment, segment + 1)),
+            };
+        }
+    }
+
+    /// `tcp_incr_quickack`.
+    fn quick_phase(&self) -> u32 {
+        ((self.window / 2).max(2) as u32).min(QUICK)
+    }
+
+    fn in_order(&mut self, now: Time) {
+        self.measure_rtt(now);
+        // At the beginning, and after a pause longer than the sender's timeout may be.
+        if self.came == Time::NEVER || now.since(self.came) > Span::from_ms(200) {
+            self.quick = self.quick.max(self.quick_phase());
+        }
+        self.came = now;
+        let had_holes = self.early.ones() > 0;
+        let run = if had_holes { self.early.first_clear(1, self.window).unwrap_or(self.window) } else { 1 };
+        self.next += run;
+        self.early.advance(run);
+        if had_holes {
+            self.runs.retain(|run| run.1 > self.next);
+        }
+        let all_filled = had_holes && self.early.ones() == 0;
+        self.check_ack(now, all_filled);
+    }
+
+    /// A round trip is the time in which a whole window comes (`tcp_rcv_rtt_measure`).
+    fn measure_rtt(&mut self, now: Time) {
+        let (end, began) = self.rtt_round;
+        if self.next >= end {
+            if end > 0 && began < now {
+                let sample = now.since(began);
+                let shorter = self.rtt == Span::ZERO || sample < self.rtt;
+                self.rtt = if shorter { sample } else { self.rtt };
+            }
+            self.rtt_round = (self.next + self.window, now);
+        }
+    }
+
+    fn beyond_a_hole(&mut self, now: Time, segment: u64) {
+        if self.early.set(segment - self.next) {
+            self.remember(segment);
+        } else {
+            self.came_twice(segment);
+        }
+        self.check_ack(now, false);
+    }
+
+    /// The newest run goes first, and grows with what touches it (RFC 2018, section 4).
+    fn remember(&mut self, segment: u64) {
+        let touches = |run: &(u64, u64)| segment <= run.1 && segment + 1 >= run.0;
+        let found = self.runs.iter().position(touches);
+        if found.unwrap_or(self.runs.len()) >= RUNS_SENT {
+            self.send_compressed();
+        }
+        let mut run = (segment, segment + 1);
+        if let Some(place) = found {
+            let old = self.runs.remove(place);
+            run = (run.0.min(old.0), run.1.max(old.1));
+            // It may have closed the gap to another one.
+            self.runs.retain(|other| {
+                let apart = other.1 < run.0 || other.0 > run.1;
+                if !apart {
+                    run = (run.0.min(other.0), run.1.max(other.1));
+                }
+                apart
+            });
+        }
+        self.runs.truncate(RUNS - 1);
+        self.runs.insert(0, run);
+    }
+
+    fn send_compressed(&mut self) {
+        if self.compressed > 0 {
+            self.due = true;
+        }
+    }
+
+    /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`).
+    fn check_ack(&mut self, now: Time, all_filled: bool) {
+        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || all_filled {
+            self.due = true;
+            return;
+        }
+        if self.early.ones() == 0 {
+            self.delayed.get_or_insert_with(|| timer(now, DELAY));
+            return;
+        }
+        if self.settings.compressed_acks <= self.compressed {
+            self.due = true;
+            return;
+        }
+        if self.at_once_next != self.next {
+            (self.at_once, self.at_once_next) = (0, self.next);
+        }
+        if self.at_once < AT_ONCE {
+            self.at_once += 1;
+            self.due = true;
+            return;
+        }
+        self.compressed += 1;
+        let share = Span::from_ps(self.rtt.as_ps() / SHARE).min(self.settings.compressed_ack_delay);
+        self.compressed_until.get_or_insert(now + share);
+    }
+
+    fn blocks(&self) -> Blocks {
+        let mut blocks = Blocks::NONE;
+        // Distances below the acknowledgement wrap.
+        let offset = |segment: u64| (segment.wrapping_sub(self.next).wrapping_mul(self.segment_bytes)) as u32;
+        for (start, end) in self.twice.iter().chain(&self.runs) {
+            if !blocks.push(Block { start: offset(*start), end: offset(*end) }) {
+                break;
+            }
+        }
+        blocks
+    }
+
+    fn deadline(&self) -> Time {
+        let never = Time::NEVER;
+        self.delayed.unwrap_or(never).min(self.compressed_until.unwrap_or(never))
+    }
+}
+
+impl Control for Receiver {
+    type Input = Input;
+    type Output = Ack;
+
+    #[inline]
+    fn handle(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Data(segment) => self.on_data(now, segment),
+            Input::Tick => self.due |= now >= self.deadline(),
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, _now: Time) -> Step<Ack> {
+        if !self.due {
+            return Step::Wait(self.deadline());
+        }
+        self.due = false;
+        self.delayed = None;
+        (self.compressed_until, self.compressed) = (None, 0);
+        self.quick = self.quick.saturating_sub(1);
+        self.acknowledged = self.next;
+        let blocks = self.blocks();
+        self.twice = None;
+        Step::Do(Ack { ack: self.next * self.segment_bytes, echo: self.stamp, blocks })
+    }
+}

@@ -1,0 +1,281 @@
+//! The sender: what it knows, and what becomes of an acknowledgement.
+//!
+//! ```text
+//!            something came late or twice             a segment is lost               (recovery.rs)
+//!   Open ------------------------------> Disorder --------------------> Recovery
+//!    ^ ^                                    |                               |
+//!    | +------------------------------------+                               | timeout (timers.rs)
+//!    |         all that was sent before is acknowledged, or                 v
+//!    +------- it turns out that nothing was lost (undo) --------------- Loss
+//! ```
+//!
+//! Invariant: what is in flight is at most the receiver's window, and is timed.
+
+use machine::{Control, Step, Time};
+use serde::{Deserialize, Serialize};
+
+use super::arrivals::Arrivals;
+use super::pending::Pending;
+use super::queue::Queue;
+use super::rack::{Path, Rack};
+use super::rtt::Rtt;
+use super::stamp::Stamp;
+use super::timer::Timer;
+use super::window::Window;
+use crate::sender::Input;
+use crate::sysctl::Settings;
+use crate::{Ack, Segment, TransportSpec};
+
+/// What a sender has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Segments sent, also again.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Times that recovery began.
+    pub recoveries: u64,
+    /// Retransmission timeouts that expired.
+    pub timeouts: u64,
+    /// Tail loss probes.
+    pub probes: u64,
+    /// Reductions of the window that were taken back.
+    pub undone: u64,
+}
+
+/// Whether a loss is being repaired (`tcp_ca_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Nothing is amiss.
+    Open,
+    /// Something has come beyond a hole, or was sent again.
+    Disorder,
+    /// The window is being reduced without a loss to repair.
+    Cwr,
+    /// It is in fast recovery.
+    Recovery,
+    /// The timer has expired.
+    Loss,
+}
+
+/// What would undo a reduction of the window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    /// The first segment without acknowledgement when the window was reduced.
+    pub marker: u64,
+    /// Segments sent again since then that are not known to have come twice; `None`: none was sent.
+    pub resent: Option<u32>,
+}
+
+/// A TCP sender with endless data.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    pub(super) settings: Settings,
+    pub(super) segment_bytes: u64,
+    /// Segments that the receiver has room for.
+    pub(super) receive_window: u64,
+    /// Behind the last segment that the receiver has room for.
+    pub(super) window_end: u64,
+    pub(super) queue: Queue,
+    pub(super) rtt: Rtt,
+    pub(super) rack: Rack,
+    pub(super) window: Window,
+    pub(super) state: State,
+    /// `high_seq`: recovery lasts until all before it is acknowledged.
+    pub(super) high: u64,
+    pub(super) undo: Option<Undo>,
+    /// When the first segment was sent again in this recovery, as its timestamp says (`retrans_stamp`).
+    pub(super) resend_stamp: Option<Stamp>,
+    /// How far segments are known to overtake each other.
+    pub(super) reordering: u32,
+    pub(super) reordering_seen: bool,
+    /// A timeout may still turn out to have been one too many.
+    pub(super) frto: bool,
+    /// Timeouts since something new was acknowledged.
+    pub(super) timeouts_in_row: u32,
+    /// Behind the last segment when a probe was sent that has no answer yet.
+    pub(super) probe: Option<u64>,
+    /// The probe was a segment that had been sent before.
+    pub(super) probe_is_resent: bool,
+    pub(super) timer: Timer,
+    pub(super) deadline: Time,
+    /// Segments that are known to have arrived, each as often as it did.
+    pub(super) delivered: u32,
+    /// Segments that came twice.
+    pub(super) duplicates: u64,
+    pub(super) output: Pending,
+    pub(super) counters: Counters,
+}
+
+impl Sender {
+    /// A sender that waits for [`Input::Start`]. A field of `spec` that is zero where that makes no sense counts as one.
+    pub fn new(spec: &TransportSpec) -> Self {
+        let settings = spec.linux;
+        let receive_window = u64::from(crate::window(spec));
+        Self {
+            settings,
+            segment_bytes: u64::from(spec.segment_bytes.max(1)),
+            receive_window,
+            window_end: receive_window,
+            queue: Queue::new(),
+            rtt: Rtt::new(spec.rto_min),
+            rack: Rack::new(),
+            window: Window::new(settings.congestion_control, spec.initial_window),
+            state: State::Open,
+            high: 0,
+            undo: None,
+            resend_stamp: None,
+            reordering: settings.reordering,
+            reordering_seen: false,
+            frto: false,
+            timeouts_in_row: 0,
+            probe: None,
+            probe_is_resent: false,
+            timer: Timer::None,
+            deadline: Time::NEVER,
+            // The kernel has counted the segment that opened the connection.
+            delivered: 1,
+            duplicates: 0,
+            output: Pending::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What it has done.
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Congestion window in bytes.
+    pub fn cwnd(&self) -> u64 {
+        u64::from(self.window.size()) * self.segment_bytes
+    }
+
+    /// Slow-start threshold in bytes; `u64::MAX` before the first loss.
+    pub fn ssthresh(&self) -> u64 {
+        self.window.ssthresh().map_or(u64::MAX, |segments| u64::from(segments) * self.segment_bytes)
+    }
+
+    /// Whether a loss is being repaired.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Bytes sent and not yet acknowledged. Never above the receive window.
+    pub fn flight(&self) -> u64 {
+        u64::from(self.queue.len()) * self.segment_bytes
+    }
+
+    /// The first byte that is not acknowledged.
+    pub const fn unacknowledged(&self) -> u64 {
+        self.queue.first() * self.segment_bytes
+    }
+
+    /// When the timer that is set goes off.
+    pub const fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// `bytes` as whole segments.
+    #[inline]
+    pub(super) const fn segments(&self, bytes: u64) -> u64 {
+        bytes / self.segment_bytes
+    }
+
+    pub(super) const fn in_reduction(&self) -> bool {
+        matches!(self.state, State::Cwr | State::Recovery)
+    }
+
+    /// What the window for reordering depends on.
+    pub(super) fn path(&self) -> Path {
+        Path {
+            shortest_rtt: self.rtt.shortest(),
+            smoothed_rtt: self.rtt.smoothed(),
+            reordering_seen: self.reordering_seen,
+            in_recovery: self.state >= State::Recovery,
+            threshold_reached: self.queue.arrived() >= self.reordering,
+        }
+    }
+
+    /// `tcp_ack`.
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        let first = self.segments(ack.ack);
+        if !self.output.started || first > self.queue.next() || first + self.receive_window < self.queue.first() {
+            // RFC 9293, 3.10.7.4; RFC 5961, 5.2: what was never sent, and what is too old, is ignored.
+            return;
+        }
+        if first < self.queue.first() {
+            return self.on_old_ack(now, ack);
+        }
+        let before = self.delivered;
+        self.output.echo = Stamp::of(ack.echo);
+        let mut arrivals = Arrivals::new(now, first, ack.echo, &self.queue);
+        self.window_end = self.window_end.max(first + self.receive_window);
+        if arrivals.advanced {
+            self.timeouts_in_row = 0;
+        }
+        self.note_blocks(&mut arrivals, ack);
+        self.note_acknowledged(&mut arrivals);
+        if let Some(delivered) = arrivals.prior_delivered() {
+            self.rack.update_window(delivered, self.delivered);
+        }
+        self.answer_probe(&arrivals);
+        if arrivals.is_dubious() || self.state != State::Open {
+            self.recover(&mut arrivals);
+        }
+        if arrivals.set_timer {
+            self.set_timer(now);
+        }
+        self.adapt_window(now, self.delivered - before, &arrivals);
+        self.output.push = true;
+    }
+
+    /// An acknowledgement that a later one overtook: its blocks may be news all the same.
+    fn on_old_ack(&mut self, now: Time, ack: &Ack) {
+        if ack.blocks.as_slice().is_empty() {
+            return;
+        }
+        let mut arrivals = Arrivals::new(now, self.segments(ack.ack), ack.echo, &self.queue);
+        self.note_blocks(&mut arrivals, ack);
+        self.recover(&mut arrivals);
+        self.output.push = true;
+    }
+
+    /// `tcp_cong_control`.
+    fn adapt_window(&mut self, now: Time, delivered: u32, arrivals: &Arrivals) {
+        if self.in_reduction() {
+            let advanced = arrivals.advanced && arrivals.lost == 0;
+            self.window.reduce(delivered, self.queue.in_flight(), advanced);
+        } else if arrivals.advanced || (arrivals.selected && self.reordering > self.settings.reordering) {
+            // Where segments overtake each other, what arrives early counts as well (`tcp_may_raise_cwnd`).
+            self.window.grow(now, delivered);
+        }
+    }
+}
+
+impl Control for Sender {
+    type Input = Input;
+    type Output = Segment;
+
+    #[inline]
+    fn handle(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Ack(ack) => self.on_ack(now, &ack),
+            Input::Tick => self.on_tick(now),
+            Input::Start if !self.output.started => {
+                self.output.started = true;
+                self.output.push = true;
+                self.window.start(now, 0);
+            }
+            Input::Start => {}
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Time) -> Step<Segment> {
+        match self.next_segment(now) {
+            Some(segment) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now }),
+            None => Step::Wait(self.deadline),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The congestion window: how it grows, and what recovery makes of it (RFC 6937).
+
+use machine::{Span, Time};
+
+use super::cubic::{Cubic, Sample};
+use crate::sysctl::CongestionControl;
+
+/// As large as it gets; also the first threshold.
+const INFINITE: u32 = 0x7fff_ffff;
+
+#[derive(Clone, Debug)]
+enum Control {
+    Cubic(Box<Cubic>),
+    Reno,
+}
+
+/// The window and its threshold, in segments.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    size: u32,
+    ssthresh: u32,
+    /// Acknowledged segments that have not raised it yet.
+    count: u32,
+    /// The threshold before the last reduction; `None`: that is not to be undone.
+    prior_ssthresh: Option<u32>,
+    /// The size before the last reduction.
+    prior: u32,
+    /// Segments that have arrived, and that were sent, since recovery began.
+    delivered: u32,
+    sent: u32,
+    /// Whether it was what kept from sending more, in the flight that ends with `usage_end`.
+    is_limiting: bool,
+    packets_max: u32,
+    usage_end: u64,
+    control: Control,
+}
+
+/// What a sender had in flight when it stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    pub is_limiting: bool,
+    pub packets: u32,
+    pub first: u64,
+    pub next: u64,
+}
+
+impl Window {
+    pub fn new(control: CongestionControl, initial: u32) -> Self {
+        Self {
+            size: initial.max(1),
+            ssthresh: INFINITE,
+            count: 0,
+            prior_ssthresh: None,
+            prior: 0,
+            delivered: 0,
+            sent: 0,
+            is_limiting: false,
+            packets_max: 0,
+            usage_end: 0,
+            control: match control {
+                CongestionControl::Cubic => Control::Cubic(Box::default()),
+                CongestionControl::Reno => Control::Reno,
+            },
+        }
+    }
+
+    pub const fn size(&self) -> u32 {
+        self.size
+    }
+
+    pub fn ssthresh(&self) -> Option<u32> {
+        (self.ssthresh < INFINITE).then_some(self.ssthresh)
+    }
+
+    pub const fn in_slow_start(&self) -> bool {
+        self.size < self.ssthresh
+    }
+
+    /// Less than half of the threshold, where the rate is reckoned to double.
+    pub const fn in_early_slow_start(&self) -> bool {
+        self.size < self.ssthresh / 2
+    }
+
+    /// For the first round of slow start.
+    pub fn start(&mut self, now: Time, next: u64) {
+        if let Control::Cubic(cubic) = &mut self.control {
+            cubic.start(now, next);
+        }
+    }
+
+    /// A sender stopped sending (`tcp_cwnd_validate`).
+    pub fn note_usage(&mut self, usage: Usage) {
+        if usage.first >= self.usage_end || usage.is_limiting || usage.packets > self.packets_max {
+            self.is_limiting = usage.is_limiting;
+            self.packets_max = usage.packets;
+            self.usage_end = usage.next;
+        }
+    }
+
+    const fn was_used(&self) -> bool {
+        self.is_limiting || (self.in_slow_start() && self.size < 2 * self.packets_max)
+    }
+
+    /// Segments were acknowledged outside of recovery.
+    pub fn grow(&mut self, now: Time, acked: u32) {
+        if !self.was_used() {
+            return;
+        }
+        let mut acked = acked;
+        if self.in_slow_start() {
+            let size = (self.size + acked).min(self.ssthresh);
+            acked -= size - self.size;
+            self.size = size;
+            if acked == 0 {
+                return;
+            }
+        }
+        let count = match &mut self.control {
+            Control::Cubic(cubic) => cubic.count(now, self.size, acked),
+            Control::Reno => self.size,
+        };
+        self.avoid(count.max(1), acked);
+    }
+
+    /// `count` acknowledged segments raise it by one (`tcp_cong_avoid_ai`).
+    fn avoid(&mut self, count: u32, acked: u32) {
+        if self.count >= count {
+            self.count = 0;
+            self.size += 1;
+        }
+        self.count += acked;
+        self.size += self.count / count;
+        self.count %= count;
+        self.size = self.size.min(INFINITE);
+    }
+
+    /// A round trip was measured.
+    pub fn sample(&mut self, now: Time, rtt: Span, first: u64, next: u64) {
+        let (window, in_slow_start) = (self.size, self.in_slow_start());
+        if let Control::Cubic(cubic) = &mut self.control
+            && cubic.sample(&Sample { now, rtt, window, in_slow_start, first, next })
+        {
+            self.ssthresh = self.size;
+        }
+    }
+
+    /// The threshold after a loss.
+    fn reduced(&mut self) -> u32 {
+        match &mut self.control {
+            Control::Cubic(cubic) => cubic.ssthresh(self.size),
+            Control::Reno => (self.size / 2).max(2),
+        }
+    }
+
+    /// `tcp_current_ssthresh`, outside of a reduction.
+    const fn current_ssthresh(&self) -> u32 {
+        let three_quarters = self.size / 2 + self.size / 4;
+        if self.ssthresh > three_quarters { self.ssthresh } else { three_quarters }
+    }
+
+    /// What comes next may turn out to be one too many; outside of a reduction.
+    pub fn remember(&mut self) {
+        self.prior_ssthresh = Some(self.current_ssthresh());
+    }
+
+    /// What comes next cannot be undone.
+    pub const fn forget(&mut self) {
+        self.prior_ssthresh = None;
+    }
+
+    /// A reduction begins (`tcp_init_cwnd_reduction`).
+    pub fn begin_reduction(&mut self) {
+        self.count = 0;
+        self.prior = self.size;
+        (self.delivered, self.sent) = (0, 0);
+        self.ssthresh = self.reduced();
+    }
+
+    /// Segments arrived during recovery (`tcp_cwnd_reduction`). `advanced`: the cumulative acknowledgement did, and nothing new was lost.
+    pub fn reduce(&mut self, arrived: u32, in_flight: u32, advanced: bool) {
+        if arrived == 0 || self.prior == 0 {
+            return;
+        }
+        self.delivered += arrived;
+        let allowed = if in_flight > self.ssthresh {
+            let share = u64::from(self.ssthresh) * u64::from(self.delivered) + u64::from(self.prior) - 1;
+            (share / u64::from(self.prior)).cast_signed() - i64::from(self.sent)
+        } else {
+            let banked = (i64::from(self.delivered) - i64::from(self.sent)).max(i64::from(arrived));
+            (banked + i64::from(advanced)).min(i64::from(self.ssthresh - in_flight))
+        };
+        // The first retransmission leaves whatever the share says.
+        let allowed = allowed.max(i64::from(self.sent == 0));
+        self.size = (i64::from(in_flight) + allowed).max(0) as u32;
+    }
+
+    /// Segments were sent during recovery.
+    pub const fn note_sent(&mut self, segments: u32) {
+        self.sent += segments;
+    }
+
+    /// Recovery is over; `is_real`: it was not undone.
+    pub const fn end_reduction(&mut self, is_real: bool) {
+        if is_real && self.ssthresh < INFINITE {
+            self.size = self.ssthresh;
+        }
+    }
+
+    /// The timer expired. `anew`: the loss was not known before.
+    pub fn time_out(&mut self, anew: bool) {
+        if anew {
+            self.remember();
+            self.prior = self.size;
+            self.ssthresh = self.reduced();
+        }
+    }
+
+    /// Behind [`Window::time_out`], once it is known what is in flight still.
+    pub fn collapse(&mut self, now: Time, in_flight: u32, next: u64) {
+        self.size = in_flight + 1;
+        self.count = 0;
+        if let Control::Cubic(cubic) = &mut self.control {
+            cubic.reset(now, next);
+        }
+    }
+
+    /// The last reduction was one too many.
+    pub fn undo(&mut self) {
+        if let Some(ssthresh) = self.prior_ssthresh {
+            self.size = self.size.max(self.prior);
+            self.ssthresh = self.ssthresh.max(ssthresh);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6937, section 3: the window comes down to the threshold within one flight, a segment for about two that arrive.
+    #[test]
+    fn a_reduction_sends_its_share() {
+        let mut window = Window::new(CongestionControl::Reno, 20);
+        window.remember();
+        window.begin_reduction();
+        assert_eq!(window.ssthresh(), Some(10));
+        let mut in_flight = 19;
+        let mut sent = 0;
+        for _ in 0..18 {
+            in_flight -= 1;
+            window.reduce(1, in_flight, false);
+            let segments = window.size().saturating_sub(in_flight);
+            window.note_sent(segments);
+            in_flight += segments;
+            sent += segments;
+        }
+        assert_eq!((sent, in_flight), (9, 10));
+    }
+
+    #[test]
+    fn undo_brings_back_what_was() {
+        let mut window = Window::new(CongestionControl::Cubic, 100);
+        window.remember();
+        window.begin_reduction();
+        window.reduce(1, 60, false);
+        window.end_reduction(true);
+        assert_eq!((window.size(), window.ssthresh()), (70, Some(70)));
+        window.undo();
+        assert_eq!((window.size(), window.ssthresh()), (100, None), "there was no threshold yet");
+    }
+
+    #[test]
+    fn what_is_not_used_does_not_grow() {
+        let mut window = Window::new(CongestionControl::Reno, 10);
+        window.note_usage(Usage { is_limiting: false, packets: 2, first: 0, next: 2 });
+        window.grow(Time::ZERO, 2);
+        assert_eq!(window.size(), 10);
+        window.note_usage(Usage { is_limiting: true, packets: 10, first: 2, next: 12 });
+        window.grow(Time::ZERO, 2);
+        assert_eq!(window.size(), 12);
+    }
+}
