@@ -219,9 +219,6 @@ pub enum Datagrams {
         /// For so many milliseconds
         #[arg(long, value_name = "N")]
         for_ms: u64,
-        /// Go on giving credit for so many milliseconds
-        #[arg(long, value_name = "N")]
-        tail_ms: u64,
         /// Give up after so many milliseconds
         #[arg(long, value_name = "N")]
         patience_ms: u64,

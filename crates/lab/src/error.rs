@@ -261,8 +261,8 @@ impl Error {
             }
             Self::Uncounted { .. } => {
                 return Some(format!(
-                    "a worker counts {} flows; use fewer flows, or run it with --sim",
-                    live::FLOWS_MAX
+                    "no more than {} flows at once are counted for certain; use fewer flows, or run it with --sim",
+                    live::FLOWS_COUNTED_MAX
                 ));
             }
             Self::TooManyLiveFlows { .. } => "use a pattern with fewer flows, or run it with --sim",

@@ -6,6 +6,7 @@ mod faults;
 mod flow;
 pub mod iperf;
 mod runs;
+mod start_up;
 mod traffic;
 pub(crate) mod tuning;
 mod window;

@@ -27,10 +27,9 @@ pub fn datagrams(end: &Datagrams) -> Result<(), Report> {
             let streaming = Streaming { to, streams, window, bytes: usize::from(bytes), lasts };
             serde_json::to_string(&stream::send(&streaming).map_err(explain)?)
         }
-        Datagrams::Sink { port, window, warm_up_ms, for_ms, tail_ms, patience_ms } => {
-            let times = [warm_up_ms, for_ms, tail_ms, patience_ms];
-            let [warm_up, measured, tail, patience] = times.map(Duration::from_millis);
-            let sinking = Sinking { port, window, warm_up, measured, tail, patience };
+        Datagrams::Sink { port, window, warm_up_ms, for_ms, patience_ms } => {
+            let [warm_up, measured, patience] = [warm_up_ms, for_ms, patience_ms].map(Duration::from_millis);
+            let sinking = Sinking { port, window, warm_up, measured, patience };
             serde_json::to_string(&stream::receive(&sinking, std::io::stdout()).map_err(explain)?)
         }
     };

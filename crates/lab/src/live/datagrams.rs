@@ -13,16 +13,13 @@ use transport::paced;
 
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
-use super::iperf;
+use super::{iperf, start_up};
 
 /// How long a flow may take beyond its time.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// How long all programs of a run may take to start.
+/// How long all programs of a run may take to start: so long, and so much longer for each flow.
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// How long receivers of messages go on when their own time is over: so long, and so much longer for each flow. The window of all flows ends when the
-/// last one's time does, and their programs are started one after the other.
-const TAIL_MS: u64 = 200;
-const TAIL_MS_A_FLOW: u64 = 20;
+const START_PATIENCE_A_FLOW: Duration = Duration::from_millis(200);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 /// The longest thing that one of them says, bytes.
@@ -66,8 +63,6 @@ pub(crate) struct Stream {
     pub window: u32,
     /// Payload of each message.
     pub bytes: u32,
-    /// How many flows are started with this one.
-    pub flows: usize,
 }
 
 /// What the flows did, and what was counted when measuring started and ended.
@@ -89,17 +84,21 @@ pub(crate) fn run<L: Load, C>(
     let Times { warm_up, duration } = times;
     let lasts = span(warm_up + duration + paced::TAIL);
     // Receivers are started one after the other, so the first one waits for all of them.
-    let patience = lasts + END_PATIENCE / 2 + START_PATIENCE;
+    let start_patience = START_PATIENCE + START_PATIENCE_A_FLOW * flows.len() as u32;
+    let patience = lasts + END_PATIENCE / 2 + start_patience;
     let receivers = flows.iter().map(|flow| {
         let mut receiver = Running::start(hosts, program, flow, &flow.to, &load.receiver(flow, times, patience))?;
         receiver.wait_until_it_listens()?;
         Ok(receiver)
     });
     let mut receivers = receivers.collect::<Result<Vec<_>, FlowFailure>>()?;
-    let senders =
-        flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times, patience)));
-    let mut senders = senders.collect::<Result<Vec<_>, FlowFailure>>()?;
-    let warm = Instant::now() + span(warm_up);
+    let (mut senders, mut warm) = (Vec::with_capacity(flows.len()), None);
+    for flow in flows {
+        warm.map_or(Ok(Duration::ZERO), |warm| start_up::left(flow, warm))?;
+        senders.push(Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times, patience))?);
+        warm.get_or_insert_with(|| Instant::now() + span(warm_up));
+    }
+    let warm = warm.unwrap_or_else(Instant::now);
     wait_until(warm);
     let before = count()?;
     let wait = |moment| {
@@ -110,7 +109,7 @@ pub(crate) fn run<L: Load, C>(
     let end = warm + span(duration);
     wait_until(end);
     let after = count()?;
-    let deadline = end + span(paced::TAIL) + END_PATIENCE + START_PATIENCE;
+    let deadline = end + span(paced::TAIL) + END_PATIENCE + start_patience;
     let mut measured = Vec::with_capacity(flows.len());
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
         let sent = L::sent(sender, deadline)?;
@@ -175,7 +174,6 @@ impl Load for Stream {
             ("--window", u64::from(self.window)),
             ("--warm-up-ms", ms(times.warm_up)),
             ("--for-ms", ms(times.duration)),
-            ("--tail-ms", TAIL_MS + TAIL_MS_A_FLOW * self.flows as u64),
             ("--patience-ms", patience.as_millis() as u64),
         ];
         arguments("sink", &numbers)
@@ -313,14 +311,11 @@ mod tests {
 
     #[test]
     fn a_stream_goes_on_as_long_as_its_receiver_may() {
-        let stream = Stream { streams: 5, window: 4, bytes: 16_060, flows: 3 };
+        let stream = Stream { streams: 5, window: 4, bytes: 16_060 };
         let line = stream.sender(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 7000 10.0.0.2:6000");
         let line = stream.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
-        assert_eq!(
-            line,
-            "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --tail-ms 260 --patience-ms 7000"
-        );
+        assert_eq!(line, "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --patience-ms 7000");
     }
 
     fn times() -> Times {

@@ -7,7 +7,7 @@ use fabric::{Case, Fabric, Overrides, Source};
 use live::control::{Counters, LinkCounters};
 use live::datagrams::stream::Sunk;
 use live::datagrams::{MOST_BYTES, Received, Sent};
-use live::{FLOWS_MAX, Instance, StartOptions};
+use live::{FLOWS_COUNTED_MAX, Instance, StartOptions};
 use machine::Span;
 use topology::{BondEndId, LinkId, NodeId, Side};
 use transport::{TransportKind, TransportSpec};
@@ -17,6 +17,7 @@ use super::datagrams::{self, Pace, Stream, Times};
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement};
+use super::start_up;
 use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
 use super::tuning;
 use super::window::Window;
@@ -36,6 +37,7 @@ const REST: Duration = Duration::from_millis(200);
 const ETHERNET: u32 = 14;
 const IPV4: u32 = 20;
 const TCP: u32 = 20;
+const UDP: u32 = 8;
 const MTU_MAX: u32 = 65_535;
 
 /// Ports of receivers: above iperf3's own and below those that Linux gives to clients. Each flow of a network has another
@@ -116,11 +118,12 @@ impl<'a> LiveRuns<'a> {
         }
         // What the two programs of a pair say to each other are flows, too.
         let flows = pairs.len() * (2 * traffic_of(case).streams as usize + 2);
-        if flows > FLOWS_MAX {
-            return Err(too_many(run, flows, FLOWS_MAX));
+        if flows > FLOWS_COUNTED_MAX {
+            return Err(too_many(run, flows, FLOWS_COUNTED_MAX));
         }
         std::thread::sleep(REST);
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
+        let times = (start_up::warm_up(flows.len(), times.0), times.1);
         let traffic = traffic_of(case);
         let links: Vec<Vec<LinkId>> = traffic.faults.iter().map(|fault| fault.links(&fabric)).collect();
         let mut inject = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
@@ -234,15 +237,18 @@ impl<'a> LiveRuns<'a> {
         };
         let streams_a_host = flows.iter().map(beside).max().unwrap_or(1) * traffic.streams;
         let credit = tuning::udp_window(fabric, streams_a_host);
-        let stream = Stream { streams: traffic.streams, window: credit, bytes, flows: flows.len() };
+        let stream = Stream { streams: traffic.streams, window: credit, bytes };
         let load = (&stream, Times { warm_up, duration });
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
+        let is_cut = IPV4 + UDP + bytes > self.fabric.mtu;
         let record = |(flow, ((), sunk)): (&LiveFlow, &((), Sunk))| {
             let bits = sunk.messages as f64 * f64::from(bytes) * 8.0;
+            let delivered = window.delivered(flow);
+            let delivered = if is_cut { delivered } else { each_once(delivered, *sunk) };
             // Whether fragments were reordered cannot be seen from here, and messages are another matter.
-            blank(flow, window.rate_bps(window.delivered(flow)), bits / duration.as_secs_f64())
+            blank(flow, window.rate_bps(delivered), bits / duration.as_secs_f64())
         };
         Ok(Did {
             flows: flows.iter().zip(&measured.flows).map(record).collect(),
@@ -301,6 +307,12 @@ fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
 /// iperf3 takes whole seconds: a fraction counts as one.
 fn whole_seconds(span: Span) -> u64 {
     span.as_ps().div_ceil(1_000_000_000_000)
+}
+
+/// The fabric takes copies of messages that were not cut for others, since it knows no numbers. Their receiver does: this is the share that was new to it.
+fn each_once(delivered: u64, sunk: Sunk) -> u64 {
+    let came = u128::from(sunk.messages) + u128::from(sunk.copies);
+    (u128::from(delivered) * u128::from(sunk.messages)).checked_div(came).map_or(delivered, |new| new as u64)
 }
 
 fn lost(error: &live::Error) -> FlowFailure {
@@ -415,6 +427,14 @@ mod tests {
     fn seconds_are_whole() {
         let seconds = [0, 1, 999, 1_000, 1_001].map(|ms| whole_seconds(Span::from_ms(ms)));
         assert_eq!(seconds, [0, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn copies_of_messages_are_taken_off() {
+        let sunk = Sunk { streams: 2, messages: 100, copies: 300, overflowed: 0 };
+        assert_eq!(each_once(4_400, sunk), 1_100);
+        assert_eq!(each_once(4_400, Sunk { copies: 0, ..sunk }), 4_400);
+        assert_eq!(each_once(4_400, Sunk::default()), 4_400, "nothing came while the receiver measured: it cannot say");
     }
 
     #[test]

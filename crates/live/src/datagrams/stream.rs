@@ -1,8 +1,7 @@
 //! Messages as fast as credit for them comes back ([`transport::credit`]): how UDP fills a network between real hosts.
 //!
 //! A sender has one socket a stream and takes turns; a receiver distinguishes streams by where they come from. It measures by the times of
-//! arrival, from the first one on, and goes on giving credit for a while, so that streams whose time began later are not alone at its end. What
-//! the fabric has delivered in one window for all flows is counted elsewhere (`dataplane/flows.rs`).
+//! arrival, from the first one on, and goes on giving credit for a while, so that streams whose time began later are not alone at its end.
 //!
 //! ```text
 //! message  | heddle-d | number |  zeros ...        all big-endian
@@ -27,6 +26,8 @@ use crate::Error;
 
 /// The first bytes of each credit.
 const MAGIC: [u8; 8] = *b"heddle-c";
+/// How long a receiver goes on when its measured time is over.
+const TAIL: Duration = Duration::from_millis(200);
 /// The most streams between two hosts.
 pub const STREAMS_MAX: u32 = 128;
 
@@ -153,8 +154,6 @@ pub struct Sinking {
     pub warm_up: Duration,
     /// How long it measures.
     pub measured: Duration,
-    /// How long it goes on giving credit when that is over.
-    pub tail: Duration,
     /// When it gives up, whatever has come.
     pub patience: Duration,
 }
@@ -166,6 +165,8 @@ pub struct Sunk {
     pub streams: u32,
     /// What came of all of them in the measured time, each message once.
     pub messages: u64,
+    /// What came in the measured time and had come before.
+    pub copies: u64,
     /// What the receiver's own socket had no room for, since its start.
     pub overflowed: u64,
 }
@@ -185,7 +186,7 @@ pub fn receive(sinking: &Sinking, mut out: impl Write) -> Result<Sunk, Error> {
     while Instant::now() < end {
         let Some(Came { at, number, from: Some(peer) }) = inbox.take(&socket)? else { continue };
         if receivers.is_empty() {
-            end = end.min(Instant::now() + sinking.warm_up + sinking.measured + sinking.tail);
+            end = end.min(Instant::now() + sinking.warm_up + sinking.measured + TAIL);
         }
         let peer = SocketAddr::from(SocketAddrV4::from(peer));
         if !receivers.contains_key(&peer) && receivers.len() >= STREAMS_MAX as usize {
@@ -198,7 +199,8 @@ pub fn receive(sinking: &Sinking, mut out: impl Write) -> Result<Sunk, Error> {
         }
     }
     let messages = receivers.values().map(credit::Receiver::messages).sum();
-    Ok(Sunk { streams: receivers.len() as u32, messages, overflowed: u64::from(inbox.overflowed) })
+    let copies = receivers.values().map(credit::Receiver::copies).sum();
+    Ok(Sunk { streams: receivers.len() as u32, messages, copies, overflowed: u64::from(inbox.overflowed) })
 }
 
 fn credit_of(number: u64) -> [u8; LEAST_BYTES] {
@@ -227,8 +229,8 @@ mod tests {
     fn has_measured_streams() -> bool {
         let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let ms = Duration::from_millis;
-        let patience = Duration::from_secs(60);
-        let sinking = Sinking { port, window: 8, warm_up: ms(50), measured: ms(200), tail: ms(200), patience };
+        let sinking =
+            Sinking { port, window: 8, warm_up: ms(50), measured: ms(200), patience: Duration::from_secs(60) };
         let (said, ready) = std::sync::mpsc::channel();
         let receiver = std::thread::spawn(move || receive(&sinking, Said(said)));
         ready.recv_timeout(Duration::from_secs(60)).expect("it says that it listens");

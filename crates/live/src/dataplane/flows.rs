@@ -22,6 +22,9 @@ const SILENCE: Span = Span::from_secs(1);
 const FORGOTTEN: usize = FLOWS_MAX / 4;
 const FORGET_EVERY: Span = Span::from_secs(1);
 
+/// So many flows at once are counted for certain, whatever there was before: a full table forgets those only that have been silent for longer.
+pub const FLOWS_COUNTED_MAX: usize = FLOWS_MAX - FORGOTTEN;
+
 /// Twice the flows, so that probing stays short.
 const SLOTS: usize = FLOWS_MAX * 2;
 

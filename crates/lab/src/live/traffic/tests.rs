@@ -75,8 +75,19 @@ fn two_flows_are_measured_at_the_same_time() {
 /// What iperf3 leaves out of its report is its business; it is given what.
 #[test]
 fn the_warm_up_is_left_out() {
-    let line = client_arguments(&flow("h2", 4), &Schedule { warm_up: 3, ..schedule(2) }).join(" ");
-    assert!(line.contains(" -t 2 -O 3 "), "{line}");
+    for (left, omitted) in [(3_000, 3), (2_001, 3), (0, 0)] {
+        let line = client_arguments(&flow("h2", 4), &schedule(2), Duration::from_millis(left)).join(" ");
+        assert!(line.contains(&format!(" -t 2 -O {omitted} ")), "{line}");
+    }
+}
+
+/// The window would be over before the last one sends.
+#[test]
+fn flows_that_cannot_be_started_within_the_warm_up_are_no_result() {
+    let schedule = Schedule { warm_up: 0, ..schedule(600) };
+    let failure = run_in_peace(&Here, &[flow("h2", 8), flow("h3", 9)], &schedule, || Ok(())).err().unwrap();
+    assert_eq!(failure.flow, "h1 -> h3");
+    assert!(failure.message.contains("a longer `warm-up`"), "{}", failure.message);
 }
 
 /// The report of so many streams is longer than the 64 KiB that a pipe holds.
