@@ -77,10 +77,11 @@ pub(crate) fn run<L: Load, C>(
     hosts: &impl Hosts,
     program: &Path,
     flows: &[LiveFlow],
-    (load, times): (&L, Times),
+    (load, asked): (&L, Times),
     faults: &mut Faults<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<L, C>, FlowFailure> {
+    let times = Times { warm_up: start_up::warm_up(flows.len(), asked.warm_up, Duration::ZERO), ..asked };
     let Times { warm_up, duration } = times;
     let lasts = span(warm_up + duration + paced::TAIL);
     // Receivers are started one after the other, so the first one waits for all of them.

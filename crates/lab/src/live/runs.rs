@@ -123,7 +123,6 @@ impl<'a> LiveRuns<'a> {
         }
         std::thread::sleep(REST);
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
-        let times = (start_up::warm_up(flows.len(), times.0), times.1);
         let traffic = traffic_of(case);
         let links: Vec<Vec<LinkId>> = traffic.faults.iter().map(|fault| fault.links(&fabric)).collect();
         let mut inject = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
@@ -163,8 +162,8 @@ impl<'a> LiveRuns<'a> {
     ) -> Result<Did, FlowFailure> {
         let traffic = traffic_of(case);
         let schedule = Schedule {
-            warm_up: whole_seconds(times.0),
-            seconds: whole_seconds(times.1).max(1),
+            warm_up: times.0,
+            seconds: start_up::whole_seconds(times.1).max(1),
             arguments: tuning::client_arguments(&traffic.transport, traffic.streams, self.fabric.mtu),
         };
         let count = || self.network.counters().map_err(|error| lost(&error));
@@ -304,11 +303,6 @@ fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
     Ok(tuning::buffers_in(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// iperf3 takes whole seconds: a fraction counts as one.
-fn whole_seconds(span: Span) -> u64 {
-    span.as_ps().div_ceil(1_000_000_000_000)
-}
-
 /// The fabric takes copies of messages that were not cut for others, since it knows no numbers. Their receiver does: this is the share that was new to it.
 fn each_once(delivered: u64, sunk: Sunk) -> u64 {
     let came = u128::from(sunk.messages) + u128::from(sunk.copies);
@@ -422,12 +416,6 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn seconds_are_whole() {
-        let seconds = [0, 1, 999, 1_000, 1_001].map(|ms| whole_seconds(Span::from_ms(ms)));
-        assert_eq!(seconds, [0, 1, 1, 1, 2]);
-    }
 
     #[test]
     fn copies_of_messages_are_taken_off() {

@@ -5,6 +5,8 @@ use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use machine::Span;
+
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement, REPORT_LIMIT};
@@ -23,9 +25,9 @@ const POLL: Duration = Duration::from_millis(10);
 /// How the flows of a run go.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    /// Left out, whole seconds: iperf3 takes no fractions.
-    pub warm_up: u64,
-    /// Measured, whole seconds.
+    /// Left out, at least: it becomes whole seconds, and longer where many flows are to be started.
+    pub warm_up: Span,
+    /// Measured, whole seconds: iperf3 takes no fractions.
     pub seconds: u64,
     /// What iperf3 is given about the transport.
     pub arguments: Vec<String>,
@@ -47,6 +49,7 @@ pub(crate) fn run<C>(
     faults: &mut Faults<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<C>, FlowFailure> {
+    let begun = Instant::now();
     let mut servers = Processes::default();
     for flow in flows {
         servers.start(hosts, flow, &flow.to, &server_arguments(flow), Stdio::null())?;
@@ -56,8 +59,9 @@ pub(crate) fn run<C>(
     }
     // By this clock both counts fall into the time in which every flow sends: the first flow's own clock starts a moment later than this one, and those
     // that start later end later.
+    let warm_up = start_up::warm_up(flows.len(), schedule.warm_up, begun.elapsed());
     let start = Instant::now();
-    let warm = start + Duration::from_secs(schedule.warm_up);
+    let warm = start + Duration::from_secs(start_up::whole_seconds(warm_up));
     let mut clients = Processes::default();
     for (number, flow) in flows.iter().enumerate() {
         let left = if number == 0 { warm - start } else { start_up::left(flow, warm)? };

@@ -24,7 +24,7 @@ fn flow(name: &str, offset: u32) -> LiveFlow {
 
 fn schedule(seconds: u64) -> Schedule {
     let arguments = ["-C", "reno", "-b", "20M"].map(str::to_owned).to_vec();
-    Schedule { warm_up: 1, seconds, arguments }
+    Schedule { warm_up: Span::from_secs(1), seconds, arguments }
 }
 
 /// No fault is injected.
@@ -84,8 +84,18 @@ fn the_warm_up_is_left_out() {
 /// The window would be over before the last one sends.
 #[test]
 fn flows_that_cannot_be_started_within_the_warm_up_are_no_result() {
-    let schedule = Schedule { warm_up: 0, ..schedule(600) };
-    let failure = run_in_peace(&Here, &[flow("h2", 8), flow("h3", 9)], &schedule, || Ok(())).err().unwrap();
+    /// Clients take much longer to start than servers.
+    struct Slow(Instant);
+    impl Hosts for Slow {
+        fn command(&self, host: &str, program: &str, arguments: &[String]) -> Result<Command, String> {
+            if host == "h1" {
+                std::thread::sleep(self.0.elapsed() * 3 + Duration::from_secs(2));
+            }
+            Here.command(host, program, arguments)
+        }
+    }
+    let (hosts, schedule) = (Slow(Instant::now()), Schedule { warm_up: Span::ZERO, ..schedule(1) });
+    let failure = run_in_peace(&hosts, &[flow("h2", 8), flow("h3", 9)], &schedule, || Ok(())).err().unwrap();
     assert_eq!(failure.flow, "h1 -> h3");
     assert!(failure.message.contains("a longer `warm-up`"), "{}", failure.message);
 }
