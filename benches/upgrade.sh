@@ -5,7 +5,7 @@
 # not come to the new version of the protocol, or if the old program can still join.
 # Builds both programs without optimisation; OLD=file and NEW=file take programs that are there already. Needs curl.
 set -euo pipefail
-commit=${1:-2a0d034} version=3
+commit=${1:-2a0d034} version=4
 here=$(cd "$(dirname "$0")/.." && pwd)
 port=${PORT:-23890}
 declare -A pids=()

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use fabric::Fabric;
@@ -30,6 +31,12 @@ const MULTICAST: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
 
 /// Packets that wait in a TAP until a worker reads them: as many as a large ring of a network card has.
 const QUEUE_PACKETS: u32 = 4_096;
+
+/// How long a kernel may take until it uses an IPv6 address that it has accepted.
+const IPV6_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Flag of a route to the host itself (`RTF_LOCAL` of `linux/ipv6_route.h`).
+const LOCAL_ROUTE: u32 = 0x8000_0000;
 
 /// What a host is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +207,44 @@ fn configure(spec: &HostSpec, old: &[&HostAddress]) -> Result<(), Error> {
             reason: reason.to_string(),
             hint: (!old.is_empty()).then_some(RESTART_HINT),
         })
-    })
+    })?;
+    await_ipv6(spec, old.is_empty()).map_err(at("look for its IPv6 addresses"))
+}
+
+/// Waits until the kernel takes packets for IPv6 addresses of the calling thread's device: all that a new device has, or the one that it was given.
+///
+/// A kernel accepts an address at once, but leaves the rest to a thread of its own, which may come to it later than the first packet. Until then, what comes
+/// for the address is dropped, and nobody hears of it.
+fn await_ipv6(spec: &HostSpec, is_new: bool) -> io::Result<()> {
+    // As the kernel writes it.
+    let given = format!("{:032x}", spec.address.ipv6.to_bits());
+    let asked = Instant::now();
+    while has_ipv6() {
+        let addresses = fs::read_to_string("/proc/thread-self/net/if_inet6")?;
+        let routes = fs::read_to_string("/proc/thread-self/net/ipv6_route")?;
+        let Some(unused) = unused_ipv6(&addresses, &routes).find(|address| is_new || *address == given) else { break };
+        if asked.elapsed() > IPV6_PATIENCE {
+            tracing::warn!("the kernel of {} does not take packets for its IPv6 address {unused} yet", spec.name);
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// The IPv6 addresses of the device that have no local route yet, by which the kernel takes packets for them. `addresses` and `routes` are the kernel's lists:
+/// an address, its index, prefix length, scope, flags, device; a destination with its prefix length, a source with its own, next hop, metric, two counts, flags, device.
+fn unused_ipv6<'a>(addresses: &'a str, routes: &str) -> impl Iterator<Item = &'a str> {
+    let words = |line: &'a str| line.split_whitespace().collect::<Vec<_>>();
+    let has_route = |address: &str| {
+        routes.lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let flags = words.get(8).and_then(|flags| u32::from_str_radix(flags, 16).ok()).unwrap_or(0);
+            words.starts_with(&[address, "80"]) && flags & LOCAL_ROUTE != 0
+        })
+    };
+    let own = addresses.lines().map(words).filter(|words| words.get(5) == Some(&DEVICE));
+    own.map(|words| words[0]).filter(move |address| !has_route(address))
 }
 
 async fn set_up(
@@ -276,4 +320,71 @@ pub fn hosts_file(fabric: &Fabric) -> String {
         let _ = write!(text, "{v4} {name}\n{v6} {name}\n", name = node.name);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESSES: &str = "\
+00000000000000000000000000000001 01 80 10 80       lo
+fe80000000000000000000fffe000001 02 40 20 80     eth0
+fd000000000000000000000000000001 02 40 00 82     eth0
+";
+
+    /// A route of the kernel's list.
+    fn route(to: &str, bits: &str, flags: &str) -> String {
+        format!("{to} {bits} {ZERO} 00 {ZERO} 00000000 00000002 00000000 {flags}     eth0\n", ZERO = "0".repeat(32))
+    }
+
+    #[test]
+    fn an_address_is_used_once_there_is_a_local_route_to_it() {
+        let [link_local, own] = ["fe80000000000000000000fffe000001", "fd000000000000000000000000000001"];
+        let unused = |routes: &[String]| -> Vec<String> {
+            unused_ipv6(ADDRESSES, &routes.concat()).map(str::to_owned).collect()
+        };
+        let network = route("fd000000000000000000000000000000", "40", "00000001");
+        assert_eq!(unused(&[network.clone(), route(link_local, "80", "80200001")]), [own]);
+        // A route by the device, and one to a network.
+        assert_eq!(unused(&[route(own, "80", "00000001"), route(link_local, "40", "80200001")]), [link_local, own]);
+        assert!(unused(&[network, route(link_local, "80", "80200001"), route(own, "80", "80200001")]).is_empty());
+    }
+
+    /// When nobody waited for it, the kernel was late in about half of these hosts.
+    #[test]
+    fn a_host_takes_packets_for_its_addresses_as_soon_as_it_has_them() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("SKIPPED: only root makes a network namespace in a thread");
+            return;
+        }
+        let spec = |number| HostSpec {
+            name: "h1".to_owned(),
+            mtu: 1_500,
+            address: HostAddress {
+                mac: [2, 0, 0, 0, 0, number],
+                ipv4: Ipv4Addr::new(10, 0, 0, number),
+                ipv4_prefix: 8,
+                ipv6: Ipv6Addr::from_bits(0xfd << 120 | u128::from(number)),
+                ipv6_prefix: 64,
+                pod: None,
+            },
+        };
+        let check = |number: u8| {
+            let read = |list: &str| fs::read_to_string(format!("/proc/thread-self/net/{list}")).expect("there is IPv6");
+            let (routes, addresses) = (read("ipv6_route"), read("if_inet6"));
+            let unused: Vec<&str> = unused_ipv6(&addresses, &routes).collect();
+            let has_it = addresses.contains(&format!("fd{number:030x}"));
+            assert!(has_it && unused.is_empty(), "{unused:?}\n{addresses}{routes}");
+        };
+        // In a thread, which ends in the host's namespace.
+        let make_and_change = || {
+            let host = Host::create(spec(1)).expect("root makes hosts");
+            check(1);
+            configure(&spec(2), &[&host.spec.address]).expect("its addresses are changed");
+            check(2);
+        };
+        for _ in 0..40 {
+            thread::scope(|scope| scope.spawn(make_and_change).join().expect("it takes packets"));
+        }
+    }
 }

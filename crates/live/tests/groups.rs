@@ -98,7 +98,8 @@ fn a_host_can_not_flood_the_network() {
     }
     let flood = ["-6", "-f", "-c", "60000", "-w", "20", "-l", "60000", "ff02::1%eth0"];
     let flood = bed::Running::start(network.command("h1", "ping", flood));
-    bed::ping(&network, "h2", &[], 5, "h3");
+    // By IPv4: until it has set its filter, a ping by IPv6 is given the whole flood by its kernel, and its first answer may find no room in its socket.
+    bed::ping(&network, "h2", &["-4"], 5, "h3");
     drop(flood);
 }
 

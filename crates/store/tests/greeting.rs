@@ -56,6 +56,33 @@ fn a_cluster_that_has_a_secret_comes_to_the_newest_version_and_keeps_it() {
     cluster.assert_comes_to(3, Some(AGREED));
 }
 
+/// From version 4 on entries of shards mean something else: so their logs say it, at the same place for all replicas.
+#[test]
+fn the_logs_of_shards_say_once_that_all_speak_version_4() {
+    let said = |cluster: &Cluster, id: u64| -> Vec<u32> {
+        let version = |command| match command {
+            tree::Command::Protocol { version } => Some(version),
+            _ => None,
+        };
+        cluster.logged(id, ShardId::DEFAULT).into_iter().filter_map(version).collect()
+    };
+    let mut cluster = Cluster::speaking(3, Some(AGREED));
+    cluster.connect(|id| if id == ServerId(2) { 3 } else { VERSION });
+    cluster.assert_comes_to(3, Some(AGREED));
+    assert!((1..=3).all(|id| said(&cluster, id).is_empty()));
+    cluster.connect(|_| VERSION);
+    cluster.assert_comes_to(VERSION, Some(AGREED));
+    assert!((1..=3).all(|id| said(&cluster, id) == [VERSION]));
+    // Another leader does not say it again.
+    let leader = cluster.leader(ShardId::DEFAULT).unwrap();
+    cluster.cut_off.insert(leader);
+    cluster.run(Span::from_secs(5));
+    cluster.cut_off.clear();
+    (1..=3).for_each(|id| cluster.restart(id));
+    cluster.assert_comes_to(VERSION, Some(AGREED));
+    assert!((1..=3).all(|id| said(&cluster, id) == [VERSION]));
+}
+
 #[test]
 fn it_waits_for_a_server_that_is_away() {
     let mut cluster = Cluster::speaking(2, Some(AGREED));

@@ -608,6 +608,26 @@ fn commands_of_very_many_parts_are_neither_taken_nor_proposed() {
     cluster.assert_works(1, 2);
 }
 
+#[test]
+fn what_only_a_leader_knows_is_proposed_by_no_peer() {
+    let mut cluster = Cluster::against_the_third();
+    let (_, last, leader) = cluster.stands(1, ShardId::DEFAULT);
+    let leader = leader.unwrap().0;
+    let before = cluster.server(leader).counters().malformed;
+    let commands = [
+        tree::Command::Expire { leases: vec![(tree::LeaseId(1), 1)] },
+        tree::Command::Growth { allowed: false },
+        tree::Command::Protocol { version: u32::MAX },
+    ];
+    for command in &commands {
+        let ask = Ask::Propose(command.encode());
+        cluster.forge(leader, vec![Item::Ask { id: 1, group: ShardId::DEFAULT, ask }]);
+    }
+    assert_eq!(cluster.server(leader).counters().malformed, before + commands.len() as u64);
+    assert_eq!(cluster.stands(leader, ShardId::DEFAULT).1, last);
+    cluster.assert_works(1, 2);
+}
+
 fn keep_alive(id: u64) -> Item {
     let ask = Ask::Lease(LeaseAsk::KeepAlive { lease: tree::LeaseId(1), at: place().path });
     Item::Ask { id, group: ShardId::DEFAULT, ask }

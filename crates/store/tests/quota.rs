@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bed::{Cluster, Setup, location, put, recover};
+use crate::bed::{Cluster, Setup, location, put};
 use machine::ServerId;
 use machine::nanos::Span;
 use placement::ShardId;
@@ -164,13 +164,11 @@ impl Cluster {
 
     /// What the log of a server's replica says about growth, as far as it goes back.
     fn growths(&self, id: u64, shard: ShardId) -> Vec<bool> {
-        let (_, recovered) = recover(&self.members[&ServerId(id)].disk);
-        let entries = recovered.groups[&shard.0].entries.iter().filter(|entry| entry.kind == 0);
-        let growth = |data: &[u8]| match Command::decode(data) {
-            Ok(Command::Growth { allowed }) => Some(allowed),
+        let growth = |command| match command {
+            Command::Growth { allowed } => Some(allowed),
             _ => None,
         };
-        entries.filter_map(|entry| growth(&entry.data)).collect()
+        self.logged(id, shard).into_iter().filter_map(growth).collect()
     }
 }
 

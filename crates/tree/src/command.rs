@@ -133,6 +133,12 @@ pub enum Command {
         /// Whether the data may grow.
         allowed: bool,
     },
+    // From here on: since protocol version 4.
+    /// All servers of the cluster speak this version: entries behind this one mean what they mean in it.
+    Protocol {
+        /// The version.
+        version: u32,
+    },
 }
 
 impl Command {

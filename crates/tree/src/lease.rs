@@ -58,11 +58,42 @@ pub struct Lease {
     pub granted_at: u64,
     /// The values that go with it.
     pub values: OrdSet<Location>,
-    /// A path in each other part of it, as far as is known.
+    /// A path in each other part of it, as far as is known. The home is among them if it is in another shard (since protocol version 4).
     pub parts: BTreeSet<Path>,
 }
 
 impl Lease {
+    /// Whether its home is known to be in another shard.
+    pub fn is_away(&self) -> bool {
+        self.parts.contains(&self.home)
+    }
+
+    /// Whether values can be attached to it here (since protocol version 4). Where it has values, the home leads to it. Where it has none
+    /// any more but knows other parts, it may be that no path leads here, so that nobody would keep what is attached alive.
+    pub fn takes_values(&self) -> bool {
+        !self.is_away() || !self.values.is_empty() || self.other_parts().next().is_none()
+    }
+
+    /// The other parts, by paths that are not the home.
+    pub fn other_parts(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().filter(|path| **path != self.home)
+    }
+
+    /// The home is in another shard.
+    pub(crate) fn set_away(&mut self) {
+        self.parts.insert(self.home.clone());
+        self.cut_parts(true);
+    }
+
+    /// Forgets parts that are too many, but not the home if that is named among them.
+    pub(crate) fn cut_parts(&mut self, names_homes: bool) {
+        while self.parts.len() > MAX_LEASE_PARTS {
+            let last = self.parts.iter().rev().find(|path| !names_homes || **path != self.home).cloned();
+            let Some(last) = last else { return };
+            self.parts.remove(&last);
+        }
+    }
+
     /// A path of it that this shard has, if it has any: the home, or a value.
     pub fn place(&self, has: impl Fn(&Path) -> bool) -> Option<&Path> {
         core::iter::once(&self.home).chain(self.values.iter().map(|at| &at.path)).find(|path| has(path))

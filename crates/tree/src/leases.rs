@@ -3,6 +3,8 @@
 //! A lease has a *home*, the path that it was granted for, and lives in the shard that holds it, beside the values that are
 //! attached to it. When a part of these moves to another shard, the lease is in both: each shard ends its part by itself,
 //! and the part at the home knows a path in each of the others, so that its keeper can keep all of them alive.
+//! A part whose home is elsewhere names this among its parts; it is left as a way to others when its values move on.
+//! So whoever follows the paths from the home comes to every value, in however many shards they are.
 //!
 //! There is no clock here. The shard's leader counts the time of each lease and says by a command which are over; what
 //! that command names is `granted_at`, the log index since which it is here, so that a lease that was granted or
@@ -75,11 +77,12 @@ impl Leases {
     }
 
     /// Refuses changes that attach values to leases that are not here or have no room.
-    pub(crate) fn admit(&self, changes: &[Change]) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, changes: &[Change], names_homes: bool) -> Result<(), Refusal> {
         let mut more: std::collections::BTreeMap<LeaseId, usize> = std::collections::BTreeMap::new();
         for change in changes {
             let Change::PutWithLease { at, lease, .. } = change else { continue };
-            let found = self.all.get(lease).ok_or(Refusal::NoLease { lease: *lease })?;
+            let found = self.all.get(lease).filter(|found| !names_homes || found.takes_values());
+            let found = found.ok_or(Refusal::NoLease { lease: *lease })?;
             if !found.values.contains(at) {
                 let more = more.entry(*lease).or_default();
                 *more += 1;
@@ -158,35 +161,48 @@ impl Leases {
         self.all.range(bounds).map(|(id, lease)| lease.record(*id))
     }
 
-    /// What of the leases behind `after` goes along when a prefix without `except` moves.
+    /// What of the leases behind `after` goes along when a prefix without `except` moves. `names_homes`: parts name the home that is
+    /// in another shard.
     pub(crate) fn moving<'a>(
         &'a self,
         prefix: &'a Path,
         except: &'a [Path],
         after: Option<LeaseId>,
+        names_homes: bool,
     ) -> impl Iterator<Item = LeaseRecord> + 'a {
         let goes = move |path: &Path| covers(prefix, except, path);
         self.records(after).filter_map(move |mut record| {
             let stays = record.values.iter().find(|at| !goes(&at.path)).map(|at| at.path.clone());
             record.values.retain(|at| goes(&at.path));
             let home_goes = goes(&record.home);
-            record.parts.retain(|path| !goes(path));
-            if home_goes && record.parts.len() < MAX_LEASE_PARTS {
-                record.parts.extend(stays);
+            let is_away = names_homes && record.parts.contains(&record.home);
+            // The other shard sees itself that the home does not come to it.
+            record.parts.retain(|path| !goes(path) && (!names_homes || *path != record.home));
+            if home_goes || is_away {
+                if record.parts.len() < MAX_LEASE_PARTS {
+                    record.parts.extend(stays);
+                }
+            } else if names_homes {
+                // The home stays, and leads to all the others.
+                record.parts.clear();
             }
-            (home_goes || !record.values.is_empty()).then_some(record)
+            // A path that led here leads there now, so what was found behind this part must be found behind that one.
+            let leads_on = is_away && !record.parts.is_empty();
+            (home_goes || leads_on || !record.values.is_empty()).then_some(record)
         })
     }
 
     /// A prefix without `except` has gone to another shard.
-    pub(crate) fn moved(&mut self, prefix: &Path, except: &[Path]) {
+    pub(crate) fn moved(&mut self, prefix: &Path, except: &[Path], names_homes: bool) {
         let goes = |path: &Path| covers(prefix, except, path);
         let ids: Vec<LeaseId> = self.all.keys().copied().collect();
         for id in ids {
             let lease = &self.all[&id];
             let gone: Vec<Location> = lease.values.iter().filter(|at| goes(&at.path)).cloned().collect();
             let home_goes = goes(&lease.home);
-            if gone.is_empty() && !home_goes {
+            // The way to a part without values may have gone, although no value did.
+            let is_left = names_homes && lease.is_away() && lease.values.is_empty();
+            if gone.is_empty() && !home_goes && !is_left {
                 continue;
             }
             for at in &gone {
@@ -195,6 +211,8 @@ impl Leases {
             let lease = Arc::make_mut(self.all.get_mut(&id).expect("it was just seen"));
             if home_goes && lease.values.is_empty() {
                 self.all.remove(&id);
+            } else if home_goes && names_homes {
+                lease.set_away();
             } else if !home_goes && lease.parts.len() < MAX_LEASE_PARTS {
                 lease.parts.insert(prefix.clone());
             }
@@ -206,11 +224,12 @@ impl Leases {
         &mut self,
         records: Vec<LeaseRecord>,
         (prefix, except): (&Path, &[Path]),
-        index: u64,
+        (index, names_homes): (u64, bool),
         is_there: impl Fn(&Location) -> bool,
     ) {
         for LeaseRecord { id, ttl_ms, home, values, parts, .. } in records {
             let known = self.all.remove(&id);
+            let is_away = names_homes && known.is_none() && !covers(prefix, except, &home);
             let mut lease = known.map_or_else(
                 || Lease { ttl_ms, home, granted_at: index, values: OrdSet::new(), parts: BTreeSet::new() },
                 |lease| Lease::clone(&lease),
@@ -219,8 +238,9 @@ impl Leases {
             lease.granted_at = index;
             lease.parts.extend(parts);
             lease.parts.retain(|path| !covers(prefix, except, path) && lease.values.iter().all(|at| at.path != *path));
-            while lease.parts.len() > MAX_LEASE_PARTS {
-                lease.parts.pop_last();
+            lease.cut_parts(names_homes);
+            if is_away {
+                lease.set_away();
             }
             self.all.insert(id, Arc::new(lease));
             for at in values.into_iter().filter(|at| is_there(at)) {

@@ -54,7 +54,7 @@ pub use past::{Compacted, Past};
 pub use path::{Path, PathError, Segment};
 pub use sessions::{Begin, SessionId, SessionRecord, Sessions};
 pub use snapshot::{SnapshotBuilder, SnapshotReader};
-pub use state::{LeaseChunk, Staged, State};
+pub use state::{LeaseChunk, PROTOCOL_WITH_AWAY_PARTS, Staged, State};
 pub use transaction::{Change, Committed, Condition, Expect, Invalid, Outcome, Refusal, Transaction};
 pub use transfer::{Chunk, Cursor};
 pub use tree::{Subtree, Tree};

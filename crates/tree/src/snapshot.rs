@@ -3,11 +3,11 @@
 //! The pieces of a snapshot, each one postcard value:
 //!
 //! ```text
-//! Header { magic, format, revision, counts }   Content { values, sessions } ...   Marks   Leases ...   Full   End { pieces }
+//! Header { magic, format, revision, counts }   Content { values, sessions } ...   Marks   Leases ...   Full   Protocol   End { pieces }
 //! ```
 //!
 //! Leases are there only if the state has some, as servers of protocol version 1 don't know them; `Full` only if it is, as those of version 2
-//! don't.
+//! don't; `Protocol` only if the log has said it, as those of version 3 don't.
 //!
 //! The reader holds a clone of the state, which stays as it was. Checksums are the caller's, who also frames the pieces.
 
@@ -35,6 +35,7 @@ enum Piece {
     Leases(Vec<LeaseRecord>),
     Staged { prefix: Path, move_id: u64, leases: Vec<LeaseRecord> },
     Full,
+    Protocol(u32),
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -63,6 +64,7 @@ enum Next {
     /// Behind this prefix and, of it, this lease.
     Staged(Option<(Path, LeaseId)>),
     Full,
+    Protocol,
     End,
     Nothing,
 }
@@ -109,7 +111,8 @@ impl SnapshotReader {
                 (Piece::Leases(leases), self.leases_after(last))
             }
             Next::Staged(after) => self.staged(after.as_ref(), limit_bytes),
-            Next::Full => (Piece::Full, Next::End),
+            Next::Full => (Piece::Full, self.protocol()),
+            Next::Protocol => (Piece::Protocol(self.state.protocol), Next::End),
             Next::End => (Piece::End { pieces: self.pieces }, Next::Nothing),
             Next::Nothing => return None,
         };
@@ -134,7 +137,11 @@ impl SnapshotReader {
     }
 
     fn last(&self) -> Next {
-        if self.state.is_full { Next::Full } else { Next::End }
+        if self.state.is_full { Next::Full } else { self.protocol() }
+    }
+
+    fn protocol(&self) -> Next {
+        if self.state.protocol > 0 { Next::Protocol } else { Next::End }
     }
 
     /// Leases of one prefix that is arriving.
@@ -222,6 +229,7 @@ impl SnapshotBuilder {
             (Piece::Leases(leases), Some(_)) => self.leases(leases)?,
             (Piece::Staged { prefix, move_id, leases }, Some(_)) => self.staged(prefix, move_id, leases)?,
             (Piece::Full, Some(_)) => self.state.is_full = true,
+            (Piece::Protocol(version), Some(_)) => self.state.protocol = version,
             (Piece::End { pieces }, Some(header)) => {
                 if pieces != self.pieces || !self.has_marks || self.state.tree.len() as u64 != header.values {
                     return self.inconsistent("it ends the snapshot, but not all was there");

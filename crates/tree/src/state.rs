@@ -14,6 +14,7 @@
 //! older ones change nothing, so that a command which is proposed twice, or comes late, does no harm.
 
 mod leasing;
+mod repeat;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ use crate::{
     Begin, Change, Command, Committed, Datastore, Entry, Event, EventKind, Import, LeaseId, Leases, Location, Mark,
     Outcome, Path, Refusal, SessionRecord, Sessions, Transaction, Tree, Value,
 };
-pub use leasing::{LeaseChunk, Staged};
+pub use leasing::{LeaseChunk, PROTOCOL_WITH_AWAY_PARTS, Staged};
+use repeat::named;
 
 /// The largest revision that another shard's chunk or a snapshot may claim. No shard lives long enough to reach it, and
 /// counting on from it does not overflow.
@@ -50,6 +52,9 @@ pub struct State {
     pub staged: BTreeMap<Path, Staged>,
     /// The quota is reached: what would make the data larger is refused, unless a move brings it.
     pub is_full: bool,
+    /// The version of the protocol that all servers speak, as far as this log says: 0 before version 4. What is applied
+    /// otherwise since a version is so from the entry on that says it, by all replicas alike.
+    pub protocol: u32,
 }
 
 /// What one chunk of a move brings.
@@ -119,6 +124,10 @@ impl State {
             }
             Command::Growth { allowed } => {
                 self.is_full = !allowed;
+                Ok(self.committed())
+            }
+            Command::Protocol { version } => {
+                self.protocol = self.protocol.max(*version);
                 Ok(self.committed())
             }
             Command::Write { session, sequence, acknowledged, .. }
@@ -249,6 +258,9 @@ impl State {
         self.digest_leases(&mut digest);
         if self.is_full {
             digest.number(1);
+        }
+        if self.protocol > 0 {
+            digest.number(u64::from(self.protocol));
         }
         digest.finish()
     }
@@ -389,7 +401,7 @@ impl State {
         }
         if let Some(except) = except {
             self.tree.drop_prefix(prefix, &except);
-            self.leases.moved(prefix, &except);
+            self.leases.moved(prefix, &except, self.names_homes());
             self.claim(prefix, &except);
             self.moved.insert(prefix.clone(), Mark { number: to, except });
             self.reset(prefix, watch);
@@ -455,28 +467,6 @@ impl State {
 
     fn committed(&self) -> Committed {
         Committed { revision: self.tree.revision() }
-    }
-}
-
-/// The outcome that was kept of a write, with the place of what exists or is missing: that of the first change that can be meant.
-fn named(outcome: Outcome, command: &Command) -> Outcome {
-    let (changes, otherwise): (&[Change], &[Change]) = match command {
-        Command::Write { transaction, .. } => (&transaction.changes, &[]),
-        Command::WriteOrElse { transaction, otherwise, .. } => (&transaction.changes, otherwise),
-        _ => (&[], &[]),
-    };
-    let find = |is_meant: fn(&Change) -> bool| {
-        changes.iter().chain(otherwise).find(|change| is_meant(change)).map(|change| change.at().clone())
-    };
-    match outcome {
-        Err(Refusal::Exists { at }) => {
-            Err(Refusal::Exists { at: find(|change| matches!(change, Change::Create { .. })).unwrap_or(at) })
-        }
-        Err(Refusal::Missing { at }) => {
-            let is_meant = |change: &Change| matches!(change, Change::Replace { .. } | Change::Delete { .. });
-            Err(Refusal::Missing { at: find(is_meant).unwrap_or(at) })
-        }
-        outcome => outcome,
     }
 }
 

@@ -5,39 +5,47 @@ use std::collections::BTreeMap;
 use crate::common::{Shard, config, imports, location, parse, path, value};
 use proptest::prelude::*;
 use tree::leases::{LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS, MAX_LEASE_VALUES, MAX_LEASES};
-use tree::{Bytes, Change, Command, Committed, Event, EventKind, LeaseId, Location, Path, Refusal, SessionId};
+use tree::{
+    Bytes, Change, Command, Committed, Event, EventKind, LeaseId, Location, PROTOCOL_WITH_AWAY_PARTS, Path, Refusal,
+    SessionId,
+};
 
 impl Shard {
-    fn grant(&mut self, lease: u64, home: &Path) -> tree::Outcome {
+    pub fn grant(&mut self, lease: u64, home: &Path) -> tree::Outcome {
         let sequence = self.index + 1;
         let (session, lease, home) = (SessionId(self.client), LeaseId(lease), home.clone());
         self.apply(&Command::Grant { session, sequence, acknowledged: 0, lease, ttl_ms: 5_000, home })
     }
 
-    fn revoke(&mut self, lease: u64) -> tree::Outcome {
+    pub fn revoke(&mut self, lease: u64) -> tree::Outcome {
         let sequence = self.index + 1;
         let (session, lease, at) = (SessionId(self.client), LeaseId(lease), Path::root());
         self.apply(&Command::Revoke { session, sequence, acknowledged: 0, lease, at })
     }
 
-    fn granted_at(&self, lease: u64) -> u64 {
+    /// All servers speak the version in which parts name their home.
+    pub fn speak(&mut self) {
+        self.apply(&Command::Protocol { version: PROTOCOL_WITH_AWAY_PARTS }).expect("never refused");
+    }
+
+    pub fn granted_at(&self, lease: u64) -> u64 {
         self.state.leases.get(LeaseId(lease)).map_or(0, |lease| lease.granted_at)
     }
 
-    fn expire(&mut self, lease: u64) {
+    pub fn expire(&mut self, lease: u64) {
         let leases = vec![(LeaseId(lease), self.granted_at(lease))];
         self.apply(&Command::Expire { leases }).expect("never refused");
     }
 
     /// Where there are values, and the lease of each.
-    fn leased_content(&self) -> BTreeMap<Location, (Bytes, u64)> {
+    pub fn leased_content(&self) -> BTreeMap<Location, (Bytes, u64)> {
         let chunk = self.state.export(&Path::root(), &[], None, usize::MAX);
         let lease = |at: &Location| self.state.leases.of(at).map_or(0, |lease| lease.0);
         chunk.entries.into_iter().map(|entry| (entry.at.clone(), (entry.value.bytes, lease(&entry.at)))).collect()
     }
 
     /// Each value is known to its lease, and each lease's values to them.
-    fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let content = self.leased_content();
         let of = |id: LeaseId, at: &Location| content.get(at).is_some_and(|(_, lease)| *lease == id.0);
         let held: usize = self.state.leases.iter().map(|(_, lease)| lease.values.len()).sum();
@@ -46,14 +54,26 @@ impl Shard {
     }
 }
 
-fn with_lease(at: &Location, value: &Bytes, lease: u64) -> Change {
+pub fn with_lease(at: &Location, value: &Bytes, lease: u64) -> Change {
     Change::PutWithLease { at: at.clone(), value: value.clone(), lease: LeaseId(lease) }
 }
 
 /// A whole move without faults.
 fn carry(from: &mut Shard, to: &mut Shard, prefix: &Path, move_id: u64, limit_bytes: usize) {
-    let (prefix, except) = (prefix.clone(), Vec::new());
-    from.apply(&Command::Freeze { prefix: prefix.clone(), except: vec![], move_id }).expect("nothing else moves");
+    carry_but(from, to, (prefix, &[]), move_id, limit_bytes);
+}
+
+/// The same of a prefix in which other shards have some.
+pub fn carry_but(
+    from: &mut Shard,
+    to: &mut Shard,
+    (prefix, except): (&Path, &[Path]),
+    move_id: u64,
+    limit_bytes: usize,
+) {
+    let (prefix, except) = (prefix.clone(), except.to_vec());
+    from.apply(&Command::Freeze { prefix: prefix.clone(), except: except.clone(), move_id })
+        .expect("nothing else moves");
     let mut after = None;
     loop {
         let chunk = from.state.export_leases(&prefix, &except, after, limit_bytes);
@@ -102,6 +122,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60), prefix in path(), limit_bytes in 1..200_usize,
     ) {
         let mut shards = [Shard::default(), Shard { client: 1, ..Shard::default() }];
+        shards.iter_mut().for_each(Shard::speak);
         let mut model: BTreeMap<Location, (Bytes, u64)> = BTreeMap::new();
         let (mut away, mut move_id) = (false, 0);
         for step in steps {
@@ -125,7 +146,7 @@ proptest! {
                 }
                 Step::Put(at, value, lease) => {
                     let shard = &mut shards[owner(&at.path, away)];
-                    let is_there = shard.state.leases.get(LeaseId(lease)).is_some();
+                    let is_there = shard.state.leases.get(LeaseId(lease)).is_some_and(tree::Lease::takes_values);
                     let outcome = shard.write(vec![with_lease(&at, &value, lease)]);
                     prop_assert_eq!(outcome.is_ok(), is_there);
                     if is_there {
@@ -239,6 +260,51 @@ fn a_lease_that_arrives_begins_its_time_anew() {
     assert_eq!(from.state.finds_lease(LeaseId(9), &parse("/m:a")), Err(moved));
     to.expire(9);
     assert_eq!(to.leased_content().len(), 0);
+}
+
+/// A lease's home stays in the first shard; its value goes to the second one and comes back, and another lease's value goes there.
+fn a_part_is_left_behind(speaks: bool) -> [Shard; 2] {
+    let [mut here, mut there] = [Shard::default(), Shard { client: 1, ..Shard::default() }];
+    if speaks {
+        here.speak();
+        there.speak();
+    }
+    let (prefix, at) = (parse("/m:a"), config("/m:a"));
+    here.grant(2, &Path::root()).unwrap();
+    here.grant(3, &Path::root()).unwrap();
+    here.write(vec![with_lease(&at, &"1".into(), 2)]).unwrap();
+    carry(&mut here, &mut there, &prefix, 1, 64);
+    // What is deleted can be written again: the home leads there.
+    there.write(vec![Change::Remove { at: at.clone() }]).unwrap();
+    there.write(vec![with_lease(&at, &"2".into(), 2)]).unwrap();
+    carry(&mut there, &mut here, &prefix, 2, 64);
+    here.write(vec![with_lease(&at, &"3".into(), 3)]).unwrap();
+    carry(&mut here, &mut there, &prefix, 3, 64);
+    [here, there]
+}
+
+#[test]
+fn a_part_that_all_values_have_left_takes_no_new_ones() {
+    let [mut here, mut there] = a_part_is_left_behind(true);
+    let at = config("/m:a");
+    let put = || vec![with_lease(&at, &"4".into(), 2)];
+    assert!(here.state.leases.get(LeaseId(2)).unwrap().parts.is_empty(), "no keeper would look there");
+    assert_eq!(there.write(put()), Err(Refusal::NoLease { lease: LeaseId(2) }));
+    assert_eq!(there.restored(64).digest(), there.state.digest());
+    // Once it comes with a value, it is known at home and takes others.
+    carry(&mut there, &mut here, &parse("/m:a"), 4, 64);
+    here.write(put()).expect("the home takes values always");
+    carry(&mut here, &mut there, &parse("/m:a"), 5, 64);
+    there.write(put()).expect("it is known at home");
+}
+
+#[test]
+fn a_log_that_says_no_version_is_applied_as_before() {
+    let [here, mut there] = a_part_is_left_behind(false);
+    there.write(vec![with_lease(&config("/m:a"), &"4".into(), 2)]).expect("as version 3 did");
+    for shard in [&here, &there] {
+        assert!(shard.state.leases.iter().all(|(_, lease)| !lease.is_away()));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod common;
 mod growth;
+mod lease_parts;
 mod leases;
 mod moves;
 mod past;

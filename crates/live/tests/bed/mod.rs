@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
@@ -81,17 +81,35 @@ pub fn output(command: Result<Command, live::Error>) -> String {
     text
 }
 
-/// Pings until so many requests are answered, and gives what `ping` printed. The first ones must all be among them, each once.
+/// Pings until the first so many requests have been answered, and gives what `ping` printed until then. None may be answered twice.
 ///
-/// With `-c` alone ping waits for the last answers for two round trips only, once it had one: a busy machine is late more than that.
+/// Ping itself counts answers (`-c`), whichever they are: where a later one overtakes an earlier one, it ends before that has come. On a busy machine answers
+/// do so over a bond, whose other end waits for what is missing for ten milliseconds only.
 pub fn ping(network: &Instance, from: &str, options: &[&str], count: usize, to: &str) -> String {
-    let count_text = count.to_string();
-    let arguments = options.iter().copied().chain(["-c", &count_text, "-i", "0.02", "-w", "60", to]);
-    let text = output(network.command(from, "ping", arguments));
-    let all = (1..=count).all(|number| text.contains(&format!("icmp_seq={number} ")));
-    let is_fine = all && !text.contains("DUP!");
-    assert!(is_fine, "{from} to {to}: {text}{:#?}", network.counters());
-    text
+    let arguments = options.iter().copied().chain(["-i", "0.02", "-w", "60", to]);
+    let mut command = network.command(from, "ping", arguments).unwrap();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let _running = Running(Some(child));
+    let mut missing: BTreeSet<usize> = (1..=count).collect();
+    let mut text = String::new();
+    for line in lines {
+        text += &line;
+        text.push('\n');
+        assert!(!line.contains("DUP!"), "{from} to {to}: {text}{:#?}", network.counters());
+        if let Some(number) = answered(&line) {
+            missing.remove(&number);
+        }
+        if missing.is_empty() {
+            return text;
+        }
+    }
+    panic!("{from} to {to}, no answer to {missing:?}: {text}{:#?}", network.counters());
+}
+
+/// Which request a line of ping's says to be answered.
+fn answered(line: &str) -> Option<usize> {
+    line.split_once(" bytes from ")?.1.split_once("icmp_seq=")?.1.split(' ').next()?.parse().ok()
 }
 
 /// Carries so many bytes of TCP: they have come when this returns.

@@ -72,6 +72,8 @@ pub(crate) struct Group {
     pub(super) floor: u64,
     /// The term and the index in which this replica last had the log say whether the data may grow.
     pub(crate) growth_asked: Option<(u64, u64)>,
+    /// The same of the protocol's version.
+    pub(crate) protocol_asked: Option<(u64, u64)>,
     /// Why it has stopped: nothing is done with it any more.
     pub(super) failure: Option<Failure>,
 }
@@ -151,6 +153,7 @@ impl Group {
             beaten: Time::ZERO,
             floor,
             growth_asked: None,
+            protocol_asked: None,
             failure: None,
         };
         group.reset_timer(rng);

@@ -7,7 +7,7 @@ use tree::Refusal;
 use super::{Admin, Error, Hello, MAGIC, RequestBody, Response, Role, ServerMessage};
 
 /// The version of this protocol.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The first version in which peers prove that they belong to the cluster, and users log in.
 pub const VERSION_WITH_PROOF: u32 = 2;
@@ -110,7 +110,8 @@ impl Error {
     /// What to say instead to a client of this version; none if it knows this error. New variants get an arm: transient ones become
     /// [`Error::Busy`] or [`Error::Timeout`], after which old clients ask again, others [`Error::Invalid`] with the text.
     fn for_version(&self, version: u32) -> Option<Self> {
-        if version >= VERSION {
+        // Version 4 is one of servers among each other.
+        if version >= 3 {
             return None;
         }
         if version > 1 {

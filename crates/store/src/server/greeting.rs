@@ -17,11 +17,13 @@ use std::collections::BTreeSet;
 use machine::ServerId;
 use machine::nanos::{Span, Time};
 use placement::ShardId;
+use tree::{Command, PROTOCOL_WITH_AWAY_PARTS};
 
 use super::membership::Membership;
 use super::operations::{Origin, Route, Task};
 use super::{Output, Server, Stop};
 use crate::Secret;
+use crate::group::Group;
 use crate::peer::Item;
 use crate::protocol::{VERSION, VERSION_MIN};
 
@@ -92,6 +94,17 @@ impl Server {
         self.start(now, Origin::Upkeep, Route::Shard(ShardId::META), task, now + RAISE_EVERY);
     }
 
+    /// Lets the logs of shards that are led here say which version all servers speak, if that changes what entries mean.
+    pub(super) fn protocol_due(&mut self) {
+        let version = self.protocol();
+        for (shard, group) in &mut self.groups {
+            if version >= PROTOCOL_WITH_AWAY_PARTS && group.say_protocol(version) {
+                self.counters.proposals += 1;
+                self.agenda.add(*shard);
+            }
+        }
+    }
+
     /// A leader of meta hands its secret over. Once the map names one, there is nothing to be agreed on.
     pub(super) fn secret_proposed(&mut self, from: ServerId, secret: Secret) {
         if self.view.map().secret().is_none() && self.membership(from) == Membership::Member {
@@ -123,5 +136,22 @@ impl Server {
         if self.groups.values().filter(|group| group.applied() > 0).all(agree) {
             self.stop(Stop::Removed(me));
         }
+    }
+}
+
+impl Group {
+    /// Has the log say that all servers speak this version, if this replica leads and the log says less; gives whether it did.
+    fn say_protocol(&mut self, version: u32) -> bool {
+        let is_said = self.content.state().is_none_or(|state| state.protocol >= version);
+        let (term, applied) = (self.term(), self.applied());
+        let is_asked = self.protocol_asked.is_some_and(|(asked, index)| asked == term && applied < index);
+        if !self.is_leader() || is_said || is_asked {
+            return false;
+        }
+        let command = Command::Protocol { version };
+        // If it is not taken, it is tried again.
+        let Ok(index) = self.propose_own(command.encode().into()) else { return false };
+        self.protocol_asked = Some((term, index));
+        true
     }
 }

@@ -136,7 +136,7 @@ impl Group {
                 }
                 let found = state.leases.get(*lease)?;
                 let kept = self.expiry.keep(now, *lease, found.ttl_ms);
-                let parts = found.parts.iter().cloned().collect();
+                let parts = found.other_parts().cloned().collect();
                 kept.then_some(Ok(Answer::Kept { ttl_ms: found.ttl_ms, parts }))
             }
             LeaseAsk::Show { lease, at } => {
@@ -172,7 +172,7 @@ impl Group {
             left_ms: self.expiry.left(now, id).as_ns() / 1_000_000,
             home: lease.home.clone(),
             values: lease.values.iter().cloned().collect(),
-            parts: lease.parts.iter().cloned().collect(),
+            parts: lease.other_parts().cloned().collect(),
         })
     }
 

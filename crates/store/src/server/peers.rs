@@ -331,8 +331,9 @@ fn is_command(shard: ShardId, data: &[u8]) -> bool {
         match tree::Command::decode_bounded(data, &mut entries) {
             Ok(tree::Command::Write { transaction, .. }) => transaction.check().is_ok(),
             Ok(tree::Command::WriteOrElse { transaction, otherwise, .. }) => transaction.check_with(&otherwise).is_ok(),
-            // Only the leader knows what time it is and how much it holds, and it asks nobody.
-            Ok(tree::Command::Expire { .. } | tree::Command::Growth { .. }) | Err(_) => false,
+            // Only the leader knows what time it is, how much it holds and what the map says, and it asks nobody.
+            Ok(tree::Command::Expire { .. } | tree::Command::Growth { .. } | tree::Command::Protocol { .. })
+            | Err(_) => false,
             Ok(_) => true,
         }
     }

@@ -22,6 +22,7 @@ impl Server {
         self.rebuild_stopped();
         self.adopt_map(now);
         self.operations_due(now);
+        self.protocol_due();
         self.leases_due(now);
         self.quota_due();
         self.access_due(now);

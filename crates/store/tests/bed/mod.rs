@@ -416,6 +416,13 @@ impl Cluster {
         reached.find(|(_, member)| leads(member)).map(|(id, _)| *id)
     }
 
+    /// The commands in the log of a server's replica of a data shard, as far as it goes back.
+    pub fn logged(&self, id: u64, shard: ShardId) -> Vec<tree::Command> {
+        let (_, recovered) = recover(&self.members[&ServerId(id)].disk);
+        let entries = recovered.groups[&shard.0].entries.iter().filter(|entry| entry.kind == 0);
+        entries.filter_map(|entry| tree::Command::decode(&entry.data).ok()).collect()
+    }
+
     /// All replicas of a shard have the same content.
     pub fn assert_agreement(&mut self) {
         // Followers hear of the last commit without new entries.

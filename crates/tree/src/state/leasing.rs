@@ -10,6 +10,9 @@ use crate::lease::MAX_LEASES;
 use crate::marks::{MAX_MARKS, covers};
 use crate::{Change, Committed, Event, LeaseId, LeaseRecord, Mark, Outcome, Path, Refusal, Value};
 
+/// The version of the protocol since which a part of a lease names its home if that is in another shard.
+pub const PROTOCOL_WITH_AWAY_PARTS: u32 = 4;
+
 /// Leases that came ahead of the values that they go with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staged {
@@ -39,7 +42,7 @@ impl State {
         limit_bytes: usize,
     ) -> LeaseChunk {
         let (mut leases, mut bytes) = (Vec::new(), 0);
-        for record in self.leases.moving(prefix, except, after) {
+        for record in self.leases.moving(prefix, except, after, self.names_homes()) {
             bytes += record.weight();
             let id = record.id;
             leases.push(record);
@@ -71,6 +74,7 @@ impl State {
             state.tree.forget(&values);
         }
         state.staged.clear();
+        state.protocol = 0;
         state
     }
 
@@ -115,6 +119,11 @@ impl State {
         }
     }
 
+    /// Whether parts of leases name the home that is elsewhere.
+    pub(super) fn names_homes(&self) -> bool {
+        self.protocol >= PROTOCOL_WITH_AWAY_PARTS
+    }
+
     fn end_lease(&mut self, lease: LeaseId, note: &mut impl FnMut(Event, Option<Value>)) {
         let values = self.leases.end(lease);
         self.tree.take_away(&values, note);
@@ -149,14 +158,14 @@ impl State {
     /// The values of a move are all here: its leases begin to count.
     pub(super) fn adopt_leases(&mut self, (prefix, except): (&Path, &[Path]), move_id: u64, index: u64) {
         let Some(staged) = self.staged.remove(prefix).filter(|staged| staged.move_id == move_id) else { return };
-        let tree = &self.tree;
+        let (tree, names_homes) = (&self.tree, self.names_homes());
         let is_there = |at: &crate::Location| tree.get(at).is_some();
-        self.leases.arrived(staged.leases.into_values().collect(), (prefix, except), index, is_there);
+        self.leases.arrived(staged.leases.into_values().collect(), (prefix, except), (index, names_homes), is_there);
     }
 
     /// Refuses changes that attach values to leases that are not here, or have no room.
     pub(super) fn attach(&mut self, changes: &[Change], note: &mut impl FnMut(Event, Option<Value>)) -> Outcome {
-        self.leases.admit(changes)?;
+        self.leases.admit(changes, self.names_homes())?;
         let committed = self.tree.commit(changes, note)?;
         self.leases.follow(changes);
         Ok(committed)
