@@ -7,7 +7,7 @@ use fabric::Source;
 use libfuzzer_sys::fuzz_target;
 use topology::NodeId;
 use vswitch::neighbour::{ANSWER_BYTES, claim};
-use vswitch::{FLOOD, FlowKey, HostTable, Ingress, classify, tcp_segment};
+use vswitch::{FLOOD, FlowKey, HostTable, Ingress, Payload, classify, payload};
 
 /// The frames in `seeds/ingress` use the addresses of this file's hosts.
 const FABRIC: &str = "\
@@ -32,8 +32,13 @@ static HOST_TABLE: LazyLock<HostTable> = LazyLock::new(|| {
 
 fuzz_target!(|frame: &[u8]| {
     let key = FlowKey::parse(frame);
-    if let Some(segment) = tcp_segment(frame) {
-        assert!(key.is_ok() && segment.payload_len > 0 && segment.payload_len as usize <= frame.len());
+    if let Some(payload) = payload(frame) {
+        let bytes = match payload {
+            Payload::Segment(segment) => segment.payload_len,
+            Payload::Datagram(bytes) => bytes,
+            Payload::Fragment(fragment) => fragment.len,
+        };
+        assert!(key.is_ok() && bytes > 0 && bytes as usize <= frame.len());
     }
     if let Some(claim) = claim(frame, &HOST_TABLE) {
         assert!(claim.host.0 < 2, "only hosts of the file have addresses");

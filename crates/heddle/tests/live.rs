@@ -311,6 +311,48 @@ experiments:
     assert_eq!(desk.read("results/agreed/samples.jsonl").lines().count(), 4);
 }
 
+/// However busy the machine is: what all flows bring together is no more than the link carries to their host in the window of all of them. By the programs'
+/// own windows it often was, and always where they offer more than that link carries: what waited in its queue came later.
+#[test]
+fn flows_together_bring_no_more_than_their_link_carries() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let file = "\
+name: neck
+nodes: { h1: host, h2: host, h3: host, h4: host, s1: switch }
+link-defaults: { delay: 50us, queue: 1000 }
+links:
+  - { between: [h1, s1], rate: 100Mbit }
+  - { between: [h2, s1], rate: 100Mbit }
+  - { between: [h3, s1], rate: 100Mbit }
+  - { between: [h4, s1], rate: 20Mbit }
+experiments:
+  tcp: { traffic: { pattern: incast(3), transport: sack, streams: 2 }, warm-up: 1s, for: 1s }
+  messages: { traffic: { pattern: incast(3), transport: udp, streams: 2 }, warm-up: 200ms, for: 500ms }
+  pace: { traffic: { pattern: incast(3), transport: udp, rate: 1 kpps }, warm-up: 100ms, for: 500ms }
+";
+    let file = file.replace("incast(3)", "{ pairs: [[h1, h4], [h2, h4], [h3, h4]] }");
+    desk.write("neck.fabric.yaml", &file);
+    desk.expect(0, &["run", "neck.fabric.yaml", "--live", "--quiet"]);
+    let samples = desk.read("results/neck/samples.jsonl");
+    assert_eq!(samples.lines().count(), 3, "{samples}");
+    for line in samples.lines() {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number: {record}"));
+        let flows = record["flows"].as_array().expect("rows");
+        assert!(flows.iter().all(|flow| number(&flow["program_goodput_bps"]) >= 0.0), "{record}");
+        let sum: f64 = flows.iter().map(|flow| number(&flow["goodput_bps"])).sum();
+        let seconds = number(&record["seconds"]);
+        // Frames of 1,514 bytes with at most 1,480 of payload, and one more for each end of the window. Of messages, one from each host may have
+        // come in parts before.
+        let parts = if record["experiment"] == "messages" { 3.0 * 16_060.0 } else { 0.0 };
+        let most = 20e6 / 8.0 * seconds * 1_480.0 / 1_514.0 + 2.0 * 1_480.0 + parts;
+        assert!(sum > 0.0 && sum / 8.0 * seconds <= most, "{sum} bit/s for {seconds} s, {most} bytes: {record}");
+    }
+}
+
 /// UDP as fast as it goes, in long messages whose fragments are coalesced before the host gets them: simulated as much as the links carry and
 /// no more. Live, it comes; how much a second is the machine's (benches/links.sh).
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::measure::carried::Excess;
 use crate::pattern::NoPairs;
 
 /// Why there are no results. [`Error::hint`] says what to do about it.
@@ -139,6 +140,35 @@ pub enum Error {
         /// What the shell said.
         message: String,
     },
+    /// More was delivered than links carry: what was measured is wrong.
+    #[error("{experiment}, {case}, repeat {repeat} ({driver}): {excess}")]
+    MoreThanCarried {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Which repetition, from 1.
+        repeat: u32,
+        /// `live` or `sim`.
+        driver: &'static str,
+        /// Where, and how much.
+        #[source]
+        excess: Box<Excess>,
+    },
+    /// There were more flows in the network than the fabric counts.
+    #[error(
+        "{experiment}, {case}, repeat {repeat}: {frames} frames were of flows that the fabric did not count, so goodput is not known"
+    )]
+    Uncounted {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Which repetition, from 1.
+        repeat: u32,
+        /// How many of their frames came.
+        frames: u64,
+    },
     /// More flows than live processes can carry.
     #[error("experiment {experiment:?} ({case}): {flows} flows at once are more than {limit}, the most that run live")]
     TooManyLiveFlows {
@@ -226,6 +256,15 @@ impl Error {
             Self::Flow { .. } => "`heddle up` and `heddle exec` let you try the same by hand",
             Self::Live(error) => return error.hint(),
             Self::Tuning { .. } => "the kernel may be too old for one of these settings; --sim leaves live runs out",
+            Self::MoreThanCarried { .. } => {
+                "this is a defect of Heddle, neither of the file nor of the machine: please report it, with the file and all of this message"
+            }
+            Self::Uncounted { .. } => {
+                return Some(format!(
+                    "no more than {} flows at once are counted for certain; use fewer flows, or run it with --sim",
+                    live::FLOWS_COUNTED_MAX
+                ));
+            }
             Self::TooManyLiveFlows { .. } => "use a pattern with fewer flows, or run it with --sim",
             Self::Threads { .. } => "ask for fewer threads",
             Self::TooLarge { .. } | Self::File { action: "reading", .. } => {

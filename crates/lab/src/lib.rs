@@ -49,6 +49,7 @@ pub use self::live::iperf;
 pub use error::Error;
 pub use grid::quoted;
 pub use labels::Labels;
+pub use measure::carried::Excess;
 pub use measure::cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
 pub use measure::environment::{Environment, SimulatorSpeed, Timing};
 pub use measure::metric::{metric_name, metric_value};

@@ -6,7 +6,9 @@ mod faults;
 mod flow;
 pub mod iperf;
 mod runs;
+mod start_up;
 mod traffic;
 pub(crate) mod tuning;
+mod window;
 
 pub(crate) use self::runs::{LiveRuns, look_for_programs};

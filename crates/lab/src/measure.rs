@@ -1,6 +1,7 @@
 //! What one run measured, on what; and what can be said of several runs' numbers.
 
 pub(crate) mod bonds;
+pub(crate) mod carried;
 pub(crate) mod cluster_record;
 pub(crate) mod environment;
 pub(crate) mod metric;

@@ -21,6 +21,7 @@ use self::standstill::Standstill;
 use crate::error::Error;
 use crate::grid::{Grid, quoted};
 use crate::labels::Labels;
+use crate::measure::carried::Excess;
 use crate::measure::environment::Timing;
 use crate::measure::record::Record;
 use crate::options::Options;
@@ -91,6 +92,20 @@ impl PlannedRun {
             lost_outside_links: None,
             late_max_us: None,
             cluster: None,
+        }
+    }
+
+    /// The error of a run in which more was delivered than links carry.
+    pub(crate) fn more_than_carried(&self, excess: Excess) -> Error {
+        Error::MoreThanCarried {
+            experiment: self.experiment.clone(),
+            case: self.labels.to_string(),
+            repeat: self.repeat,
+            driver: match self.driver {
+                DriverKind::Live => "live",
+                DriverKind::Sim => "sim",
+            },
+            excess: Box::new(excess),
         }
     }
 

@@ -15,6 +15,7 @@ use vswitch::Pipelines;
 use crate::cluster;
 use crate::error::Error;
 use crate::measure::bonds;
+use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
 use crate::options::Options;
@@ -83,7 +84,35 @@ fn one(
     let outcome = sim::run(&scenario);
     let timing = timing(run, started);
     let pairs = pairs_together(&fabric, &flows, &outcome, traffic_of(case).streams, experiment.duration);
-    Ok((record(&fabric, run, experiment.duration, pairs, &outcome), timing))
+    let record = record(&fabric, run, experiment.duration, pairs, &outcome);
+    check_carried(&fabric, &scenario, &outcome, &record.links).map_err(|excess| run.more_than_carried(excess))?;
+    Ok((record, timing))
+}
+
+/// Holds what came to hosts against what their links can have carried.
+fn check_carried(
+    fabric: &Fabric,
+    scenario: &Scenario<'_>,
+    outcome: &Outcome,
+    links: &[LinkRecord],
+) -> Result<(), Excess> {
+    let payload = scenario.transport.segment_bytes.max(1);
+    let resequenced = |host| {
+        let ends = fabric.topology.bonds.iter().zip(&outcome.bonds).filter(|(end, _)| end.node == host);
+        ends.filter_map(|(_, did)| did.reordering).map(|did| u64::from(did.waiting_peak)).sum()
+    };
+    let delivery = Delivery {
+        fabric,
+        links,
+        window: scenario.duration,
+        flows: scenario.flows.iter().zip(&outcome.flows).map(|(flow, did)| (flow.to, did.arrived_bytes)).collect(),
+        packet: Packet { payload, bytes: payload.saturating_add(scenario.transport.header_bytes) },
+        late: Span::ZERO,
+        between_threads: 0,
+        incomplete: 0,
+        resequenced: &resequenced,
+    };
+    delivery.check()
 }
 
 fn one_cluster(
@@ -175,6 +204,7 @@ fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &[FlowOutcome], seconds: f
         from: node_name(fabric, flow.from),
         to: node_name(fabric, flow.to),
         goodput_bps: if seconds > 0.0 { sum(|did| did.delivered_bytes) as f64 * 8.0 / seconds } else { 0.0 },
+        program_goodput_bps: None,
         retransmits: sum(|did| did.retransmits),
         fast_retransmits: Some(sum(|did| did.fast_retransmits)),
         timeouts: Some(sum(|did| did.timeouts)),

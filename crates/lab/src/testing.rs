@@ -142,6 +142,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 from: fabric.topology.nodes[from].name.clone(),
                 to: fabric.topology.nodes[to].name.clone(),
                 goodput_bps: (base * (0.7 + 0.4 * rng.fraction())).round(),
+                program_goodput_bps: None,
                 retransmits: u64::from(rng.below(4)),
                 fast_retransmits: is_sim.then_some(2),
                 timeouts: is_sim.then_some(0),

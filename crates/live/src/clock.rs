@@ -41,6 +41,12 @@ impl Clock {
         nanos::Span::from_ns(self.up_since.elapsed().as_nanos() as u64)
     }
 
+    /// How long the network has been up when this clock shows `moment`.
+    pub fn uptime_at(&self, moment: Time) -> nanos::Span {
+        let before = self.zero.saturating_duration_since(self.up_since);
+        nanos::Span::from_ns(before.as_nanos() as u64 + moment.since(Time::ZERO).as_ns())
+    }
+
     /// Sets it back if it is time; by how much, or else how long that is still to come.
     pub fn set_back(&mut self) -> Result<Span, Duration> {
         self.set_back_at(self.zero.elapsed())
@@ -86,6 +92,7 @@ mod tests {
         let shown = clock.now() - Time::ZERO;
         assert!(shown >= Span::from_secs(STEP.as_secs() + 5) && shown < Span::from_secs(LIMIT.as_secs()), "{shown}");
         assert!(clock.uptime() >= nanos::Span::from_secs(age.as_secs()));
+        assert_eq!(clock.uptime_at(Time::ZERO), nanos::Span::from_secs(STEP.as_secs()));
         assert!(clock.set_back().is_err());
     }
 }

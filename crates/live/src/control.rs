@@ -13,7 +13,7 @@ use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -230,15 +230,20 @@ impl fmt::Display for Applied {
 /// What has been counted since each part came up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// When this was read, since the process came up.
+    /// The moment up to which all this was counted, by the clock by which packets are carried, since the process came up: what was due
+    /// before is in it, and nothing that was due later.
     pub at: nanos::Span,
+    /// How much earlier one worker was read than another; zero, unless the machine gave one of them no CPU for half a second.
+    #[serde(default)]
+    pub spread: nanos::Span,
     /// The links, in the order of [`topology::Topology::links`].
     pub links: Vec<LinkCounters>,
     /// The ports of hosts, in the order of the hosts.
     pub ports: Vec<PortCounters>,
     /// What switches forwarded, where it is more than zero; by switch, then by destination, in the file's order.
     pub forwarded: Vec<Forwarded>,
-    /// TCP flows seen at their receivers (shaped networks only), in the order of their first segment.
+    /// Flows seen at their receivers, in the order in which they came up: in networks in which a link has a rate or a delay, and in those of
+    /// `heddle run`.
     pub flows: Vec<FlowCounters>,
     /// Frames that came in and went nowhere, of all hosts; those that are one host's are in its [`PortCounters`], too.
     pub refused: Refusals,
@@ -388,15 +393,17 @@ pub struct Forwarded {
     pub packets: u64,
 }
 
-/// A TCP flow as seen where it leaves the fabric.
+/// A flow of TCP or UDP as seen where it leaves the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowCounters {
     /// Where it comes from.
     pub from: std::net::SocketAddr,
     /// Where it goes.
     pub to: std::net::SocketAddr,
-    /// What order its segments arrived in.
-    pub reordering: transport::reordering::Counters,
+    /// Bytes of payload that its receiver was handed: of TCP each once, however often it was sent; of UDP those of whole datagrams.
+    pub delivered_bytes: u64,
+    /// What order its segments arrived in, of TCP.
+    pub reordering: Option<transport::reordering::Counters>,
 }
 
 /// Frames that came in from a host and went nowhere.
@@ -425,7 +432,7 @@ pub struct Refusals {
     pub no_member: u64,
     /// Under way to a part that a new file removed.
     pub removed: u64,
-    /// TCP flows that were not watched because the table was full.
+    /// Frames of flows that were not watched because the table was full.
     pub unwatched_flows: u64,
 }
 
@@ -457,6 +464,9 @@ pub struct WorkerCounters {
     pub late_total: nanos::Span,
     /// The latest one.
     pub late_max: Span,
+    /// How long after it was due a packet came from another worker at most: it was carried on as if it were due when it came.
+    #[serde(default)]
+    pub taken_late_max: Span,
 }
 
 impl WorkerCounters {
@@ -466,6 +476,7 @@ impl WorkerCounters {
         self.delivered += other.delivered;
         self.late_total = self.late_total + other.late_total;
         self.late_max = self.late_max.max(other.late_max);
+        self.taken_late_max = self.taken_late_max.max(other.taken_late_max);
     }
 }
 

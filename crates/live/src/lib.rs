@@ -47,6 +47,7 @@ pub use clean::{Cleaned, clean};
 pub use command::unblock_signals;
 pub use control::{Applied, Counters, LinksSet, Status};
 pub use convergence::{CONVERGENCE_MAX, UnconvergedBond, UnconvergedMember};
+pub use dataplane::{FLOWS_COUNTED_MAX, RING_FRAMES};
 pub use error::Error;
 pub use instance::{Instance, StartOptions, folder_of};
 pub use network::difference;

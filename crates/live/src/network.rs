@@ -166,6 +166,8 @@ impl Network {
         let routes = Routes::compute(&fabric.topology);
         let before = self.plane.as_ref().map(DataPlane::plan);
         let plan = Plan::new(fabric, routes, default_workers(), self.pipelines.clone(), before);
+        // Those of `heddle run` are there to be measured.
+        let plan = if self.ephemeral { plan.counting_flows() } else { plan };
         let known: BTreeMap<_, _> =
             self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
         let missing: Vec<_> = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();

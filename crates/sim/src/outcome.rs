@@ -23,6 +23,9 @@ pub struct Outcome {
 pub struct FlowOutcome {
     /// Payload bytes that reached the receiving application, in order.
     pub delivered_bytes: u64,
+    /// Payload bytes that reached the receiving host, in whatever order, each once: what links can have carried is held against these.
+    #[serde(skip)]
+    pub arrived_bytes: u64,
     /// Segments sent, also again.
     pub segments: u64,
     /// Segments sent again.

@@ -40,6 +40,7 @@ fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome
         let sent = flow.sender.counters();
         FlowOutcome {
             delivered_bytes: flow.receiver.delivered_bytes(),
+            arrived_bytes: flow.meter.delivered(),
             segments: sent.segments,
             retransmits: sent.retransmits,
             fast_retransmits: sent.fast_retransmits,
@@ -57,6 +58,7 @@ fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome
     };
     let udp = flows.iter_mut().zip(udp).map(|(flow, udp)| FlowOutcome {
         delivered_bytes: did(udp).0 * segment_bytes,
+        arrived_bytes: flow.meter.delivered(),
         segments: did(udp).1,
         retransmits: 0,
         fast_retransmits: 0,
@@ -78,6 +80,7 @@ fn note_datagrams(engine: &mut Engine<'_>, flows: &mut [FlowOutcome]) {
 fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
     FlowOutcome {
         delivered_bytes: now.delivered_bytes - before.delivered_bytes,
+        arrived_bytes: now.arrived_bytes - before.arrived_bytes,
         segments: now.segments - before.segments,
         retransmits: now.retransmits - before.retransmits,
         fast_retransmits: now.fast_retransmits - before.fast_retransmits,

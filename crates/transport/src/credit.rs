@@ -127,13 +127,14 @@ pub struct Receiver {
     /// The last credit given.
     granted: u64,
     messages: u64,
+    copies: u64,
 }
 
 impl Receiver {
     /// A receiver that counts from the one time up to the other, for a sender with that window.
     pub fn new(measured: Range<Time>, window: u32) -> Self {
         let every = u64::from((window / CREDITS_A_WINDOW).max(1));
-        Self { measured, seen: Seen::new(), every, granted: 0, messages: 0 }
+        Self { measured, seen: Seen::new(), every, granted: 0, messages: 0, copies: 0 }
     }
 
     /// Message `number` has come. The credit to send back, if it is time. A number that no sender can have reached is somebody else's.
@@ -143,7 +144,10 @@ impl Receiver {
             return None;
         }
         let is_new = self.seen.note(number) != Arrival::Again;
-        self.messages += u64::from(is_new && self.measured.contains(&now));
+        if self.measured.contains(&now) {
+            self.messages += u64::from(is_new);
+            self.copies += u64::from(!is_new);
+        }
         let credit = self.seen.highest()?.saturating_add(1);
         let is_due = credit.saturating_sub(self.granted) >= self.every;
         is_due.then(|| {
@@ -155,6 +159,11 @@ impl Receiver {
     /// Messages that came in the measured time, each once.
     pub const fn messages(&self) -> u64 {
         self.messages
+    }
+
+    /// What came in the measured time and had come before.
+    pub const fn copies(&self) -> u64 {
+        self.copies
     }
 }
 
@@ -212,7 +221,7 @@ mod tests {
             let credit = receiver.receive(ms(at), number);
             assert_eq!(credit, (number != 2).then_some(highest + 1), "{number}");
         }
-        assert_eq!(receiver.messages(), 4);
+        assert_eq!((receiver.messages(), receiver.copies()), (4, 1));
     }
 
     #[test]

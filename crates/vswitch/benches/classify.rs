@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use topology::{HostAddress, Topology};
 use vswitch::neighbour::ANSWER_BYTES;
-use vswitch::{FlowKey, HostTable, classify, tcp_segment};
+use vswitch::{FlowKey, HostTable, classify, payload};
 use wire::{EthernetRepr, Ipv4Repr, Ipv6Repr, TcpRepr, Timestamps, ethertype, protocol};
 
 /// As many hosts as a fat-tree of k = 16 has.
@@ -104,10 +104,10 @@ fn bench(c: &mut Criterion) {
             }
         });
     });
-    group.bench_function("TCP segment IPv4", |b| {
+    group.bench_function("payload IPv4", |b| {
         b.iter(|| {
             for frame in &frames {
-                black_box(tcp_segment(black_box(frame)));
+                black_box(payload(black_box(frame)));
             }
         });
     });

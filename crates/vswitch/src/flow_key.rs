@@ -1,7 +1,7 @@
 //! The header fields that a switch looks at, and their hash.
 
 use machine::mix;
-use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, kind, protocol};
+use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, ethertype, kind, protocol};
 
 use crate::spread::FlowHash;
 
@@ -155,55 +155,12 @@ pub(crate) const fn mac_bits(mac: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]])
 }
 
-/// What the reordering meter needs of a TCP segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpSegment {
-    /// Sequence number of the first byte of payload.
-    pub seq: u32,
-    /// Bytes of payload, at least 1.
-    pub payload_len: u32,
-    /// The sender's timestamp (`TSval`, RFC 7323), if there is one.
-    pub timestamp: Option<u32>,
-}
-
-impl TcpSegment {
-    /// Sequence number of the byte after the last.
-    pub const fn end(&self) -> u32 {
-        self.seq.wrapping_add(self.payload_len)
-    }
-}
-
-/// Reads a frame that carries a TCP segment with payload; `None` for every other frame, fragments included.
-#[inline]
-pub fn tcp_segment(frame: &[u8]) -> Option<TcpSegment> {
-    let ethernet = EthernetPacket::new_checked(frame).ok()?;
-    let segment = match ethernet.ethertype() {
-        ethertype::IPV4 => {
-            let packet = Ipv4Packet::new_checked(ethernet.payload()).ok()?;
-            (packet.protocol() == protocol::TCP && !packet.is_fragment()).then(|| packet.payload())?
-        }
-        ethertype::IPV6 => {
-            let upper = Ipv6Packet::new_checked(ethernet.payload()).ok()?.upper_layer().ok()?;
-            (upper.protocol == protocol::TCP && upper.fragment.is_none()).then_some(upper.payload)?
-        }
-        _ => return None,
-    };
-    let tcp = TcpPacket::new_checked(segment).ok()?;
-    let payload_len = tcp.payload().len() as u32;
-    (payload_len > 0).then(|| TcpSegment {
-        seq: tcp.seq(),
-        payload_len,
-        timestamp: tcp.timestamps().map(|timestamps| timestamps.value),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spread::ecmp;
     use crate::testing::{address, tcp, tcp_v6};
     use proptest::prelude::*;
-    use wire::Timestamps;
 
     #[test]
     fn the_fields_of_both_families_are_read() {
@@ -246,21 +203,6 @@ mod tests {
         let key = FlowKey::parse(&cut).unwrap();
         assert_eq!((key.protocol, key.src_port, key.dst_port), (protocol::TCP, 0, 0));
         assert!(FlowKey::parse(&frame[..14 + 19]).is_err());
-    }
-
-    #[test]
-    fn segments_are_read_for_the_reordering_meter() {
-        let (a, b) = (address(1), address(2));
-        for frame in [tcp(&a, &b, 1, 2, 1_448), tcp_v6(&a, &b, 1, 2, 1_448)] {
-            let Timestamps { value, .. } = crate::testing::TIMESTAMPS;
-            let expected = TcpSegment { seq: u32::MAX, payload_len: 1_448, timestamp: Some(value) };
-            assert_eq!(tcp_segment(&frame), Some(expected));
-            assert_eq!(expected.end(), 1_447);
-        }
-        assert_eq!(tcp_segment(&tcp(&a, &b, 1, 2, 0)), None);
-        let mut fragment = tcp(&a, &b, 1, 2, 100);
-        fragment[20] = 0x20;
-        assert_eq!(tcp_segment(&fragment), None);
     }
 
     /// Flows as they are made: neighbouring addresses, neighbouring ports. Each of four next hops should get a quarter.
@@ -308,7 +250,6 @@ mod tests {
                 place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0]][ip]);
             }
             let _ = FlowKey::parse(&bytes).map(|key| key.hash());
-            let _ = tcp_segment(&bytes);
         }
     }
 }

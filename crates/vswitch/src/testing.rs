@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use topology::{HostAddress, Topology};
 use wire::{
-    ArpOperation, ArpRepr, EthernetRepr, Ipv4Repr, Ipv6Repr, NeighbourRepr, Pseudo, TcpRepr, Timestamps, ethertype,
-    multicast_mac, protocol, tcp_flags,
+    ArpOperation, ArpRepr, EthernetRepr, Ipv4Repr, Ipv6Repr, NeighbourRepr, Pseudo, TcpRepr, Timestamps, UdpRepr,
+    ethertype, multicast_mac, protocol, tcp_flags,
 };
 
 /// The timestamps of every segment made here.
@@ -112,4 +112,32 @@ pub fn tcp_v6(from: &HostAddress, to: &HostAddress, src_port: u16, dst_port: u16
     let segment = segment(src_port, dst_port, payload_len, &pseudo);
     let header = ipv6(from.ipv6, to.ipv6, protocol::TCP, segment.len(), 64);
     [ethernet(from.mac, to.mac, None, ethertype::IPV6), header, segment].concat()
+}
+
+/// A datagram of UDP over IPv4 with identification 7; or a fragment of that length, at an offset in units of eight bytes, and whether more follow.
+pub fn ipv4_udp(
+    from: &HostAddress,
+    to: &HostAddress,
+    (src_port, dst_port): (u16, u16),
+    payload_len: usize,
+    (fragment_offset, more_fragments): (u16, bool),
+) -> Vec<u8> {
+    let udp = UdpRepr { src_port, dst_port, payload_len: payload_len as u16 };
+    let mut datagram = vec![0; udp.buffer_len() + payload_len];
+    udp.emit(&mut datagram);
+    let repr = Ipv4Repr {
+        src: from.ipv4,
+        dst: to.ipv4,
+        protocol: protocol::UDP,
+        ttl: 64,
+        traffic_class: 0,
+        identification: 7,
+        dont_fragment: false,
+        more_fragments,
+        fragment_offset,
+        payload_len: datagram.len() as u16,
+    };
+    let mut header = vec![0; repr.buffer_len()];
+    repr.emit(&mut header);
+    [ethernet(from.mac, to.mac, None, ethertype::IPV4), header, datagram].concat()
 }

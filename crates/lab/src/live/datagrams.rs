@@ -13,12 +13,13 @@ use transport::paced;
 
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
-use super::iperf;
+use super::{iperf, start_up};
 
 /// How long a flow may take beyond its time.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// How long all programs of a run may take to start.
+/// How long all programs of a run may take to start: so long, and so much longer for each flow.
 const START_PATIENCE: Duration = Duration::from_secs(10);
+const START_PATIENCE_A_FLOW: Duration = Duration::from_millis(200);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 /// The longest thing that one of them says, bytes.
@@ -76,24 +77,29 @@ pub(crate) fn run<L: Load, C>(
     hosts: &impl Hosts,
     program: &Path,
     flows: &[LiveFlow],
-    (load, times): (&L, Times),
+    (load, asked): (&L, Times),
     faults: &mut Faults<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<L, C>, FlowFailure> {
+    let times = Times { warm_up: start_up::warm_up(flows.len(), asked.warm_up, Duration::ZERO), ..asked };
     let Times { warm_up, duration } = times;
     let lasts = span(warm_up + duration + paced::TAIL);
     // Receivers are started one after the other, so the first one waits for all of them.
-    let patience = lasts + END_PATIENCE / 2 + START_PATIENCE;
+    let start_patience = START_PATIENCE + START_PATIENCE_A_FLOW * flows.len() as u32;
+    let patience = lasts + END_PATIENCE / 2 + start_patience;
     let receivers = flows.iter().map(|flow| {
         let mut receiver = Running::start(hosts, program, flow, &flow.to, &load.receiver(flow, times, patience))?;
         receiver.wait_until_it_listens()?;
         Ok(receiver)
     });
     let mut receivers = receivers.collect::<Result<Vec<_>, FlowFailure>>()?;
-    let senders =
-        flows.iter().map(|flow| Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times, patience)));
-    let mut senders = senders.collect::<Result<Vec<_>, FlowFailure>>()?;
-    let warm = Instant::now() + span(warm_up);
+    let (mut senders, mut warm) = (Vec::with_capacity(flows.len()), None);
+    for flow in flows {
+        warm.map_or(Ok(Duration::ZERO), |warm| start_up::left(flow, warm))?;
+        senders.push(Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times, patience))?);
+        warm.get_or_insert_with(|| Instant::now() + span(warm_up));
+    }
+    let warm = warm.unwrap_or_else(Instant::now);
     wait_until(warm);
     let before = count()?;
     let wait = |moment| {
@@ -104,7 +110,7 @@ pub(crate) fn run<L: Load, C>(
     let end = warm + span(duration);
     wait_until(end);
     let after = count()?;
-    let deadline = end + span(paced::TAIL) + END_PATIENCE + START_PATIENCE;
+    let deadline = end + span(paced::TAIL) + END_PATIENCE + start_patience;
     let mut measured = Vec::with_capacity(flows.len());
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
         let sent = L::sent(sender, deadline)?;

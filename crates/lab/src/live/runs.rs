@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fabric::{Case, Fabric, Overrides, Source};
-use live::control::{Counters, FlowCounters, LinkCounters};
+use live::control::{Counters, LinkCounters};
 use live::datagrams::stream::Sunk;
 use live::datagrams::{MOST_BYTES, Received, Sent};
-use live::{Instance, StartOptions};
+use live::{FLOWS_COUNTED_MAX, Instance, StartOptions};
 use machine::Span;
 use topology::{BondEndId, LinkId, NodeId, Side};
 use transport::{TransportKind, TransportSpec};
@@ -17,10 +17,13 @@ use super::datagrams::{self, Pace, Stream, Times};
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement};
+use super::start_up;
 use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
 use super::tuning;
+use super::window::Window;
 use crate::error::Error;
 use crate::measure::bonds;
+use crate::measure::carried::Packet;
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
 use crate::options::Options;
@@ -29,6 +32,13 @@ use crate::progress::Progress;
 
 /// What an idle network needs to forget the run before: queues drain, connections close.
 const REST: Duration = Duration::from_millis(200);
+
+/// Bytes of headers without options, and the longest IP packet.
+const ETHERNET: u32 = 14;
+const IPV4: u32 = 20;
+const TCP: u32 = 20;
+const UDP: u32 = 8;
+const MTU_MAX: u32 = 65_535;
 
 /// Ports of receivers: above iperf3's own and below those that Linux gives to clients. Each flow of a network has another
 /// one, so that no counter or lingering socket of an earlier run is taken for its own.
@@ -104,7 +114,12 @@ impl<'a> LiveRuns<'a> {
             reason,
         })?;
         if pairs.len() > LIVE_FLOWS_MAX {
-            return Err(too_many(run, pairs.len()));
+            return Err(too_many(run, pairs.len(), LIVE_FLOWS_MAX));
+        }
+        // What the two programs of a pair say to each other are flows, too.
+        let flows = pairs.len() * (2 * traffic_of(case).streams as usize + 2);
+        if flows > FLOWS_COUNTED_MAX {
+            return Err(too_many(run, flows, FLOWS_COUNTED_MAX));
         }
         std::thread::sleep(REST);
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
@@ -116,7 +131,7 @@ impl<'a> LiveRuns<'a> {
         let did = match (traffic.rate_pps, traffic.transport.kind) {
             (Some(rate_pps), _) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
             (None, TransportKind::Udp) => self.messages(&fabric, case, &flows, times, &mut faults),
-            (None, _) => self.streams(case, &flows, times, &mut faults),
+            (None, _) => self.streams((case, fabric.topology.is_shaped()), &flows, times, &mut faults),
         };
         // The next run finds all links up, however this one ended.
         for links in &links {
@@ -124,7 +139,7 @@ impl<'a> LiveRuns<'a> {
         }
         let did = did.map_err(|failure| failed(run, failure))?;
         let timing = run.timing(started);
-        Ok((record(&fabric, run, did), timing))
+        Ok((record(&fabric, run, did)?, timing))
     }
 
     /// Takes links down or up.
@@ -137,30 +152,34 @@ impl<'a> LiveRuns<'a> {
         Ok(())
     }
 
-    /// TCP as fast as it goes.
+    /// TCP as fast as it goes. In networks without rates and delays, segments of 64 KiB pass, whose order says nothing.
     fn streams(
         &self,
-        case: &Case,
+        (case, is_shaped): (&Case, bool),
         flows: &[LiveFlow],
         times: (Span, Span),
         faults: &mut Faults<'_>,
     ) -> Result<Did, FlowFailure> {
         let traffic = traffic_of(case);
         let schedule = Schedule {
-            warm_up: whole_seconds(times.0),
-            seconds: whole_seconds(times.1).max(1),
+            warm_up: times.0,
+            seconds: start_up::whole_seconds(times.1).max(1),
             arguments: tuning::client_arguments(&traffic.transport, traffic.streams, self.fabric.mtu),
         };
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = traffic::run(&self.network, flows, &schedule, faults, count)?;
         let (before, after) = (measured.before, measured.after);
+        let window = Window { before: &before, after: &after };
         let record = |(flow, did): (&LiveFlow, &Measurement)| {
-            let (reordered, reorder_extent) = reordering(flow, &before.flows, &after.flows).unzip();
-            let (goodput_bps, retransmits) = (did.goodput_bps, did.retransmits);
-            FlowRecord { retransmits, reordered, reorder_extent, ..blank(flow, goodput_bps) }
+            let order = window.reordering(flow).filter(|_| is_shaped);
+            let (reordered, reorder_extent) = order.unzip();
+            let goodput_bps = window.rate_bps(window.delivered(flow));
+            let retransmits = did.retransmits;
+            FlowRecord { retransmits, reordered, reorder_extent, ..blank(flow, goodput_bps, did.goodput_bps) }
         };
+        let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
-        Ok(Did { flows, seconds: schedule.seconds as f64, not_taken: 0, before, after })
+        Ok(Did { flows, delivered, headers: IPV4 + TCP, incomplete: 0, not_taken: 0, before, after })
     }
 
     /// Datagrams at an even pace. A frame is as long as a simulated one.
@@ -177,15 +196,20 @@ impl<'a> LiveRuns<'a> {
         let count = || self.network.counters().map_err(|error| lost(&error));
         let program = &self.options.program;
         let measured = datagrams::run(&self.network, program, flows, load, faults, count)?;
+        let window = Window { before: &measured.before, after: &measured.after };
         let record = |(flow, (_, received)): (&LiveFlow, &(Sent, Received))| {
             let outcome = received.outcome;
             let bits = (outcome.sent - outcome.lost) as f64 * f64::from(bytes) * 8.0;
-            let reordered = Some(outcome.reordered);
-            FlowRecord { reordered, datagrams: Some(outcome), ..blank(flow, bits / duration.as_secs_f64()) }
+            // The fabric knows no numbers: it counts copies as well.
+            let delivered = window.delivered(flow).saturating_sub(outcome.duplicates * u64::from(bytes));
+            let blank = blank(flow, window.rate_bps(delivered), bits / duration.as_secs_f64());
+            FlowRecord { reordered: Some(outcome.reordered), datagrams: Some(outcome), ..blank }
         };
         Ok(Did {
             flows: flows.iter().zip(&measured.flows).map(record).collect(),
-            seconds: duration.as_secs_f64(),
+            delivered: flows.iter().map(|flow| window.delivered(flow)).collect(),
+            headers: IPV4,
+            incomplete: 0,
             not_taken: measured.flows.iter().map(|(sent, received)| sent.refused + received.overflowed).sum(),
             before: measured.before,
             after: measured.after,
@@ -211,18 +235,26 @@ impl<'a> LiveRuns<'a> {
             leave.max(come) as u32
         };
         let streams_a_host = flows.iter().map(beside).max().unwrap_or(1) * traffic.streams;
-        let window = tuning::udp_window(fabric, streams_a_host);
-        let load = (&Stream { streams: traffic.streams, window, bytes }, Times { warm_up, duration });
+        let credit = tuning::udp_window(fabric, streams_a_host);
+        let stream = Stream { streams: traffic.streams, window: credit, bytes };
+        let load = (&stream, Times { warm_up, duration });
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
+        let window = Window { before: &measured.before, after: &measured.after };
+        let is_cut = IPV4 + UDP + bytes > self.fabric.mtu;
         let record = |(flow, ((), sunk)): (&LiveFlow, &((), Sunk))| {
             let bits = sunk.messages as f64 * f64::from(bytes) * 8.0;
+            let delivered = window.delivered(flow);
+            let delivered = if is_cut { delivered } else { each_once(delivered, *sunk) };
             // Whether fragments were reordered cannot be seen from here, and messages are another matter.
-            blank(flow, bits / duration.as_secs_f64())
+            blank(flow, window.rate_bps(delivered), bits / duration.as_secs_f64())
         };
         Ok(Did {
             flows: flows.iter().zip(&measured.flows).map(record).collect(),
-            seconds: duration.as_secs_f64(),
+            delivered: flows.iter().map(|flow| window.delivered(flow)).collect(),
+            headers: IPV4,
+            // All that may be under way to one host.
+            incomplete: u64::from(streams_a_host) * u64::from(credit) * u64::from(bytes),
             not_taken: measured.flows.iter().map(|((), sunk)| sunk.overflowed).sum(),
             before: measured.before,
             after: measured.after,
@@ -271,18 +303,19 @@ fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
     Ok(tuning::buffers_in(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// iperf3 takes whole seconds: a fraction counts as one.
-fn whole_seconds(span: Span) -> u64 {
-    span.as_ps().div_ceil(1_000_000_000_000)
+/// The fabric takes copies of messages that were not cut for others, since it knows no numbers. Their receiver does: this is the share that was new to it.
+fn each_once(delivered: u64, sunk: Sunk) -> u64 {
+    let came = u128::from(sunk.messages) + u128::from(sunk.copies);
+    (u128::from(delivered) * u128::from(sunk.messages)).checked_div(came).map_or(delivered, |new| new as u64)
 }
 
 fn lost(error: &live::Error) -> FlowFailure {
     FlowFailure { flow: String::new(), host: String::new(), message: error.to_string() }
 }
 
-fn too_many(run: &PlannedRun, flows: usize) -> Error {
+fn too_many(run: &PlannedRun, flows: usize, limit: usize) -> Error {
     let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
-    Error::TooManyLiveFlows { experiment, case, flows, limit: LIVE_FLOWS_MAX }
+    Error::TooManyLiveFlows { experiment, case, flows, limit }
 }
 
 fn failed(run: &PlannedRun, failure: FlowFailure) -> Error {
@@ -299,7 +332,12 @@ fn failed(run: &PlannedRun, failure: FlowFailure) -> Error {
 /// What a run did.
 struct Did {
     flows: Vec<FlowRecord>,
-    seconds: f64,
+    /// Of each flow: bytes of payload that the fabric delivered in the window.
+    delivered: Vec<u64>,
+    /// What an IP packet has besides payload, at least.
+    headers: u32,
+    /// Bytes of payload that may have come to a host before the window, and count as delivered in it.
+    incomplete: u64,
     /// What the hosts' own kernels did not take.
     not_taken: u64,
     before: Counters,
@@ -307,11 +345,12 @@ struct Did {
 }
 
 /// A flow of which no more is known.
-fn blank(flow: &LiveFlow, goodput_bps: f64) -> FlowRecord {
+fn blank(flow: &LiveFlow, goodput_bps: f64, program_goodput_bps: f64) -> FlowRecord {
     FlowRecord {
         from: flow.from.clone(),
         to: flow.to.clone(),
         goodput_bps,
+        program_goodput_bps: Some(program_goodput_bps),
         retransmits: 0,
         fast_retransmits: None,
         timeouts: None,
@@ -321,40 +360,34 @@ fn blank(flow: &LiveFlow, goodput_bps: f64) -> FlowRecord {
     }
 }
 
-fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Record {
+fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Result<Record, Error> {
     let (before, after) = (&did.before, &did.after);
-    let over = Span::from_ns(after.at.as_ns().saturating_sub(before.at.as_ns()));
-    let links = links(fabric, &before.links, &after.links, over);
+    let window = Window { before, after };
+    if window.uncounted() > 0 {
+        let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
+        return Err(Error::Uncounted { experiment, case, repeat: run.repeat, frames: window.uncounted() });
+    }
+    let links = links(fabric, &before.links, &after.links, window.span());
+    let to = |flow: &FlowRecord| fabric.topology.node(&flow.to).expect("a flow ends at a host of the fabric");
+    let delivered = did.flows.iter().map(to).zip(did.delivered).collect();
+    // Where nothing has a rate, segments are cut by nobody.
+    let longest = if fabric.topology.is_shaped() { fabric.mtu } else { MTU_MAX };
+    let packet = Packet { payload: longest - did.headers, bytes: longest + ETHERNET };
+    window
+        .check(fabric, &links, (delivered, packet), did.incomplete)
+        .map_err(|excess| run.more_than_carried(excess))?;
     let order = |id: BondEndId| {
         let end = &fabric.topology.bonds[id];
         bonds::order_live(&fabric.topology.nodes[end.node].name, &end.name, &before.bonds, &after.bonds)
     };
-    Record {
+    Ok(Record {
         flows: did.flows,
         bonds: bonds::records(fabric, &links, order),
         links,
-        lost_outside_links: Some(did.not_taken + lost_outside_links(after).saturating_sub(lost_outside_links(before))),
+        lost_outside_links: Some(did.not_taken + window.lost_outside_links()),
         late_max_us: after.workers.iter().map(|worker| worker.late_max.as_ns() / 1_000).max(),
-        ..run.record(did.seconds)
-    }
-}
-
-/// Packets that got lost in the machine, up to a reading: no link counted them, and none was down that leads to their host.
-fn lost_outside_links(counters: &Counters) -> u64 {
-    let refused = &counters.refused;
-    let at_ports: u64 = counters.ports.iter().map(|port| port.traffic.drops).sum();
-    refused.no_buffer + refused.ring_full + refused.no_member + refused.malformed + at_ports
-}
-
-/// What the fabric saw of the flow's order while it was measured: late segments, and the largest extent since its start.
-/// `None` if nobody watched it: the fabric watches shaped networks only, and so many flows.
-fn reordering(flow: &LiveFlow, before: &[FlowCounters], after: &[FlowCounters]) -> Option<(u64, u32)> {
-    let is_its =
-        |counted: &&FlowCounters| counted.to.port() == flow.port && counted.to.ip().to_string() == flow.address;
-    // The connection that iperf3 steers by has the same destination and hardly a segment.
-    let sum = |counters: &[FlowCounters]| counters.iter().filter(is_its).map(|c| c.reordering.reordered).sum::<u64>();
-    let extent = after.iter().filter(is_its).map(|counted| counted.reordering.extent_max).max()?;
-    Some((sum(after).saturating_sub(sum(before)), extent))
+        ..run.record(window.span().as_secs_f64())
+    })
 }
 
 fn links(fabric: &Fabric, before: &[LinkCounters], after: &[LinkCounters], over: Span) -> Vec<LinkRecord> {
@@ -384,47 +417,12 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
 mod tests {
     use super::*;
 
-    fn counted(port: u16, reordered: u64, extent_max: u32) -> FlowCounters {
-        FlowCounters {
-            from: ([10, 0, 0, 1], 40_000).into(),
-            to: ([10, 0, 0, 2], port).into(),
-            reordering: transport::reordering::Counters { segments: 9, reordered, extent_max },
-        }
-    }
-
     #[test]
-    fn reordering_is_that_of_the_flows_own_port() {
-        let flow = LiveFlow { from: "h1".to_owned(), to: "h2".to_owned(), address: "10.0.0.2".to_owned(), port: 6_000 };
-        let before = [counted(6_000, 5, 2)];
-        let after = [counted(6_000, 12, 4), counted(6_000, 1, 9), counted(6_001, 99, 99)];
-        assert_eq!(reordering(&flow, &before, &after), Some((8, 9)));
-        assert_eq!(reordering(&flow, &before, &after[2..]), None, "nobody watched it");
-    }
-
-    #[test]
-    fn losses_outside_links_are_those_of_buffers_rings_and_ports() {
-        let refused = live::control::Refusals {
-            unknown_destination: 1_000,
-            storm_control: 1_000,
-            malformed: 1,
-            no_buffer: 2,
-            ring_full: 4,
-            spoofed: 1_000,
-            no_route: 1_000,
-            looped: 1_000,
-            no_member: 0,
-            removed: 1_000,
-            unwatched_flows: 1_000,
-        };
-        let traffic = live::control::PortTraffic { drops: 8, sent_packets: 1_000, ..Default::default() };
-        let ports = vec![live::control::PortCounters { host: "h1".to_owned(), traffic, fault: None }; 2];
-        assert_eq!(lost_outside_links(&Counters { refused, ports, ..Counters::default() }), 23);
-    }
-
-    #[test]
-    fn seconds_are_whole() {
-        let seconds = [0, 1, 999, 1_000, 1_001].map(|ms| whole_seconds(Span::from_ms(ms)));
-        assert_eq!(seconds, [0, 1, 1, 1, 2]);
+    fn copies_of_messages_are_taken_off() {
+        let sunk = Sunk { streams: 2, messages: 100, copies: 300, overflowed: 0 };
+        assert_eq!(each_once(4_400, sunk), 1_100);
+        assert_eq!(each_once(4_400, Sunk { copies: 0, ..sunk }), 4_400);
+        assert_eq!(each_once(4_400, Sunk::default()), 4_400, "nothing came while the receiver measured: it cannot say");
     }
 
     #[test]

@@ -5,9 +5,12 @@ use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use machine::Span;
+
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement, REPORT_LIMIT};
+use super::start_up;
 
 /// More flows than this are refused: each is two processes with three pipes, and a process may have 1,024 open files.
 pub(crate) const LIVE_FLOWS_MAX: usize = 256;
@@ -22,9 +25,9 @@ const POLL: Duration = Duration::from_millis(10);
 /// How the flows of a run go.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    /// Left out, whole seconds: iperf3 takes no fractions.
-    pub warm_up: u64,
-    /// Measured, whole seconds.
+    /// Left out, at least: it becomes whole seconds, and longer where many flows are to be started.
+    pub warm_up: Span,
+    /// Measured, whole seconds: iperf3 takes no fractions.
     pub seconds: u64,
     /// What iperf3 is given about the transport.
     pub arguments: Vec<String>,
@@ -46,6 +49,7 @@ pub(crate) fn run<C>(
     faults: &mut Faults<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<C>, FlowFailure> {
+    let begun = Instant::now();
     let mut servers = Processes::default();
     for flow in flows {
         servers.start(hosts, flow, &flow.to, &server_arguments(flow), Stdio::null())?;
@@ -53,14 +57,16 @@ pub(crate) fn run<C>(
     for (server, flow) in servers.running.iter_mut().zip(flows) {
         server.wait_until_it_listens(flow)?;
     }
-    // By this clock both counts fall into the time in which every flow sends, unless starting them takes longer than the
-    // warm-up: the first flow's own clock starts a moment later than this one.
+    // By this clock both counts fall into the time in which every flow sends: the first flow's own clock starts a moment later than this one, and those
+    // that start later end later.
+    let warm_up = start_up::warm_up(flows.len(), schedule.warm_up, begun.elapsed());
     let start = Instant::now();
+    let warm = start + Duration::from_secs(start_up::whole_seconds(warm_up));
     let mut clients = Processes::default();
-    for flow in flows {
-        clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule), Stdio::piped())?;
+    for (number, flow) in flows.iter().enumerate() {
+        let left = if number == 0 { warm - start } else { start_up::left(flow, warm)? };
+        clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule, left), Stdio::piped())?;
     }
-    let warm = start + Duration::from_secs(schedule.warm_up);
     clients.watch_until(warm, &mut servers)?;
     let before = count()?;
     faults.carry_out(warm, |moment| clients.watch_until(moment, &mut servers))?;
@@ -76,12 +82,14 @@ fn server_arguments(flow: &LiveFlow) -> Vec<String> {
     ["-s", "-1", "-p"].into_iter().map(str::to_owned).chain([flow.port.to_string()]).collect()
 }
 
-fn client_arguments(flow: &LiveFlow, schedule: &Schedule) -> Vec<String> {
+/// Of a client that has so much of the warm-up left: its own window begins within a second of the one of all flows, and not before.
+fn client_arguments(flow: &LiveFlow, schedule: &Schedule, left: Duration) -> Vec<String> {
+    let omitted = left.as_secs() + u64::from(left.subsec_nanos() > 0);
     let mut arguments: Vec<String> = ["--json", "-i", "0", "--connect-timeout", "10000", "-c", flow.address.as_str()]
         .into_iter()
         .map(str::to_owned)
         .collect();
-    let numbers = [("-p", u64::from(flow.port)), ("-t", schedule.seconds), ("-O", schedule.warm_up)];
+    let numbers = [("-p", u64::from(flow.port)), ("-t", schedule.seconds), ("-O", omitted)];
     arguments.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_string()]));
     arguments.extend(schedule.arguments.iter().cloned());
     arguments

@@ -149,6 +149,7 @@ mod tests {
             from: "h1".into(),
             to: "h2".into(),
             goodput_bps,
+            program_goodput_bps: None,
             retransmits: 2,
             fast_retransmits: fast,
             timeouts: None,

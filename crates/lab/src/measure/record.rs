@@ -25,7 +25,8 @@ pub struct Record {
     pub seed: u64,
     /// Who drove it.
     pub driver: DriverKind,
-    /// How long it was measured, in seconds. Where controllers were asked: how long that took.
+    /// How long it was measured, in seconds; live, between the two moments for which the fabric's counters were read. Where controllers were
+    /// asked: how long that took.
     pub seconds: f64,
     /// In the order of the pattern's pairs.
     pub flows: Vec<FlowRecord>,
@@ -63,8 +64,12 @@ pub struct FlowRecord {
     pub from: String,
     /// The receiving host.
     pub to: String,
-    /// Payload that reached the receiving program, bit/s.
+    /// Payload delivered in the measured time, bit/s. Simulated: what reached the receiving program, in order. Live: what the fabric handed to
+    /// the receiving host, for all flows in the same window; of TCP each byte once, of UDP whole datagrams.
     pub goodput_bps: f64,
+    /// What the receiving program says of it, bit/s, by a clock of its own, whose window is not quite the others'; live runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_goodput_bps: Option<f64>,
     /// Segments sent again.
     pub retransmits: u64,
     /// Times that the duplicate-ACK threshold was reached; simulated runs only.

@@ -165,6 +165,8 @@ pub struct Sunk {
     pub streams: u32,
     /// What came of all of them in the measured time, each message once.
     pub messages: u64,
+    /// What came in the measured time and had come before.
+    pub copies: u64,
     /// What the receiver's own socket had no room for, since its start.
     pub overflowed: u64,
 }
@@ -197,7 +199,8 @@ pub fn receive(sinking: &Sinking, mut out: impl Write) -> Result<Sunk, Error> {
         }
     }
     let messages = receivers.values().map(credit::Receiver::messages).sum();
-    Ok(Sunk { streams: receivers.len() as u32, messages, overflowed: u64::from(inbox.overflowed) })
+    let copies = receivers.values().map(credit::Receiver::copies).sum();
+    Ok(Sunk { streams: receivers.len() as u32, messages, copies, overflowed: u64::from(inbox.overflowed) })
 }
 
 fn credit_of(number: u64) -> [u8; LEAST_BYTES] {

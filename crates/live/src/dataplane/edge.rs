@@ -64,7 +64,7 @@ pub struct EdgeState {
     pub quotas: TiVec<BondEndId, Option<LogQuota>>,
     /// Packets that have entered the fabric here.
     pub entered: u64,
-    /// TCP flows that end here.
+    /// Flows that end here.
     pub flows: Flows,
     /// Frames that went nowhere.
     pub refused: Refusals,
@@ -220,15 +220,16 @@ impl Edge {
         }
     }
 
-    /// Shows what is handed to a host to the meters. Only where packets are packets, not segments of 64 KiB.
+    /// Counts what is handed to a host by its flow.
     fn watch(&mut self, due: Time, packet: &Packet) {
-        let now = self.clock.now();
-        let late = now.since(due);
-        let counters = &mut self.state.counters;
-        counters.delivered += 1;
-        counters.late_total = counters.late_total + nanos::Span::from_ns(late.as_ns());
-        counters.late_max = counters.late_max.max(late);
-        if !self.state.flows.observe(now, packet.forwarding.hash, packet.number, packet.ethernet()) {
+        if self.plan.is_shaped() {
+            let late = self.clock.now().since(due);
+            let counters = &mut self.state.counters;
+            counters.delivered += 1;
+            counters.late_total = counters.late_total + nanos::Span::from_ns(late.as_ns());
+            counters.late_max = counters.late_max.max(late);
+        }
+        if !self.state.flows.observe(due, packet.forwarding.hash, packet.number, packet.ethernet()) {
             self.state.refused.unwatched_flows += 1;
         }
     }
@@ -482,7 +483,7 @@ impl Driver for Edge {
             }
         }
         // What a mirror shows to another host is no flow of that host's.
-        if self.plan.is_shaped() && [host, FLOOD].contains(&packet.forwarding.to) {
+        if self.plan.counts_flows() && [host, FLOOD].contains(&packet.forwarding.to) {
             self.watch(due, &packet);
         }
         // All members of a bond of ours are one device.

@@ -2,12 +2,14 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::mpsc::Sender;
 
 use datapath::Timer;
 use machine::{Rebase, Span, Time};
 use topology::{BondEndId, NetPort};
 
 use super::pool::Packet;
+use super::report::Report;
 
 /// Which way a packet passes a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub enum Due {
     Timer(Timer),
     /// What was left out of the log of an end of a bond is to be told.
     Log(BondEndId),
+    /// What was counted until then is to be told.
+    Report(Sender<Report>),
 }
 
 /// All that is due later: packets under way, and timers. What is due at one moment comes in the order in which it was added.
@@ -138,7 +142,7 @@ impl Flight {
             let slot = &mut self.slots[key.slot as usize];
             let changed = match slot.take().expect("a slot in the heap is filled") {
                 Due::Packet(way, port, packet) => change(Passage { at: key.at, way, port, packet }),
-                Due::Timer(_) | Due::Log(_) => None,
+                Due::Timer(_) | Due::Log(_) | Due::Report(_) => None,
             };
             match changed {
                 Some(Passage { at, way, port, packet }) => {
@@ -205,7 +209,7 @@ mod tests {
         let due = std::iter::from_fn(|| flight.take_due(Time::NEVER));
         let packets = due.filter_map(|(at, due)| match due {
             Due::Packet(_, _, packet) => Some((at.as_ns(), packet.forwarding.to.0)),
-            Due::Timer(_) | Due::Log(_) => None,
+            Due::Timer(_) | Due::Log(_) | Due::Report(_) => None,
         });
         packets.collect()
     }

@@ -1,24 +1,29 @@
-//! TCP flows as they leave the fabric, and the order in which their segments arrive.
+//! Flows of TCP and UDP as they leave the fabric: what was delivered of each, and the order in which segments arrive.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use machine::{Rebase, Span, Time};
 use transport::reordering::Meter;
 use vswitch::spread::FlowHash;
-use vswitch::{FlowKey, tcp_segment};
+use vswitch::{FlowKey, Payload, UdpFragment, payload};
 use wire::ethertype;
 
+use super::reassembly::{Reassembly, Whole};
 use crate::control::FlowCounters;
 
-/// Flows that one worker watches at most. When there are more, those that have been silent are forgotten; if none has, the new
-/// one is not watched.
-pub const FLOWS_MAX: usize = 4_096;
+/// Flows that one worker watches at most. When there are more, those that have been silent for the longest are forgotten; if none has been
+/// silent, the new one is not watched.
+pub const FLOWS_MAX: usize = 16_384;
 
 /// How long a flow must have been silent to be forgotten.
-const SILENCE: Span = Span::from_secs(10);
+const SILENCE: Span = Span::from_secs(1);
 
-/// How long to wait after a search for silent flows before the next one.
-const SEARCH_EVERY: Span = Span::from_secs(1);
+/// How many flows are forgotten at a time at most, and how long to wait after that before the next time: it sorts all of them.
+const FORGOTTEN: usize = FLOWS_MAX / 4;
+const FORGET_EVERY: Span = Span::from_secs(1);
+
+/// So many flows at once are counted for certain, whatever there was before: a full table forgets those only that have been silent for longer.
+pub const FLOWS_COUNTED_MAX: usize = FLOWS_MAX - FORGOTTEN;
 
 /// Twice the flows, so that probing stays short.
 const SLOTS: usize = FLOWS_MAX * 2;
@@ -29,39 +34,93 @@ pub struct Flows {
     /// One more than the place in `watched`; 0 is free. Made with the first flow.
     slots: Vec<u16>,
     watched: Vec<Flow>,
-    /// When silent flows may be searched for again.
-    search_at: Time,
+    reassembly: Reassembly,
+    /// When silent flows may be forgotten again.
+    forget_at: Time,
 }
 
-/// A flow and its meter.
+/// A flow, and what came of it.
 #[derive(Debug)]
 pub struct Flow {
     hash: FlowHash,
     from: SocketAddr,
     to: SocketAddr,
-    meter: Meter,
-    /// When its last segment was seen.
+    came: Came,
+    /// When something of it was seen last.
     seen: Time,
 }
 
+/// What came of a flow.
+#[derive(Debug)]
+enum Came {
+    /// Segments of TCP.
+    Segments(Meter),
+    /// Bytes of payload in whole datagrams of UDP.
+    Datagrams(u64),
+}
+
 impl Flows {
-    /// Shows a frame (without virtio-net header) to its flow's meter if it holds a data segment of TCP; false if there is no room for
-    /// the flow. Flows are told apart by their 64-bit hash: of 4,096 flows, two share one with a chance of 2^-41.
+    /// Counts what a frame (without virtio-net header) has for a program of its receiver; false if there is no room for
+    /// the flow. Flows are told apart by their 64-bit hash: of 16,384 flows, two share one with a chance of 2^-37.
     ///
     /// `number` is the frame's place among those that entered the fabric where it did, so it tells which of two segments was sent
     /// later. TCP's timestamps tell that to a millisecond only: a retransmission within one would look like reordering.
     #[inline]
     pub fn observe(&mut self, now: Time, hash: FlowHash, number: u32, frame: &[u8]) -> bool {
-        let Some(segment) = tcp_segment(frame) else { return true };
+        match payload(frame) {
+            None => true,
+            Some(Payload::Segment(segment)) => {
+                let is_new = || (ends(frame, None), Came::Segments(Meter::new()));
+                let Some(flow) = self.flow(now, hash, is_new) else { return false };
+                if let Came::Segments(meter) = &mut flow.came {
+                    meter.observe(segment.seq, segment.end(), number);
+                }
+                true
+            }
+            Some(Payload::Datagram(bytes)) => self.count_datagram(now, hash, bytes, || ends(frame, None)),
+            Some(Payload::Fragment(fragment)) => self.observe_fragment(now, hash, &fragment, frame),
+        }
+    }
+
+    /// All fragments between two hosts have one hash, since only a datagram's first one shows ports.
+    fn observe_fragment(&mut self, now: Time, hash: FlowHash, fragment: &UdpFragment, frame: &[u8]) -> bool {
+        let Some(Whole { ports, payload_len }) = self.reassembly.offer(now, hash, fragment) else { return true };
+        let Ok(key) = FlowKey::parse(frame) else { return true };
+        let hash = FlowKey { src_port: ports.0, dst_port: ports.1, ..key }.hash();
+        self.count_datagram(now, hash, payload_len, || ends(frame, Some(ports)))
+    }
+
+    #[inline]
+    fn count_datagram(
+        &mut self,
+        now: Time,
+        hash: FlowHash,
+        payload_len: u32,
+        ends: impl FnOnce() -> (SocketAddr, SocketAddr),
+    ) -> bool {
+        let Some(flow) = self.flow(now, hash, || (ends(), Came::Datagrams(0))) else { return false };
+        if let Came::Datagrams(bytes) = &mut flow.came {
+            *bytes += u64::from(payload_len);
+        }
+        true
+    }
+
+    /// The flow with this hash, of which something comes now; `None` if it is not known and there is no room for it.
+    #[inline]
+    fn flow(
+        &mut self,
+        now: Time,
+        hash: FlowHash,
+        new: impl FnOnce() -> ((SocketAddr, SocketAddr), Came),
+    ) -> Option<&mut Flow> {
         if self.slots.is_empty() {
             self.slots = vec![0; SLOTS];
         }
         let known = usize::from(self.slots[self.probe(hash)]).checked_sub(1);
-        let Some(at) = known.or_else(|| self.insert(now, hash, frame)) else { return false };
+        let at = known.or_else(|| self.insert(now, hash, new))?;
         let flow = &mut self.watched[at];
         flow.seen = now;
-        flow.meter.observe(segment.seq, segment.end(), number);
-        true
+        Some(flow)
     }
 
     /// The slot of the flow, or else the free one where it would go. Half of the slots are free, so there always is one.
@@ -76,20 +135,35 @@ impl Flows {
         slot
     }
 
-    /// Makes room, if there can be any, by forgetting flows that have been silent.
+    /// Makes room, if there can be any, by forgetting flows that have been silent: the longest first. The others keep their order.
     fn forget_silent(&mut self, now: Time) {
-        if now < self.search_at {
+        if now < self.forget_at {
             return;
         }
-        self.search_at = now + SEARCH_EVERY;
-        let flows = std::mem::take(&mut self.watched);
+        self.forget_at = now + FORGET_EVERY;
+        let mut seen: Vec<Time> = self.watched.iter().map(|flow| flow.seen).collect();
+        let last = *seen.select_nth_unstable(FORGOTTEN - 1).1;
+        let mut left = FORGOTTEN;
+        self.watched.retain(|flow| {
+            let goes = left > 0 && flow.seen <= last && now.since(flow.seen) >= SILENCE;
+            left -= usize::from(goes);
+            !goes
+        });
         self.slots.fill(0);
-        flows.into_iter().filter(|flow| now.since(flow.seen) < SILENCE).for_each(|flow| self.adopt(flow));
+        for at in 0..self.watched.len() {
+            let slot = self.probe(self.watched[at].hash);
+            self.slots[slot] = at as u16 + 1;
+        }
     }
 
     /// A flow that was not seen before; `None` if there is no room. It allocates, once a flow.
     #[cold]
-    fn insert(&mut self, now: Time, hash: FlowHash, frame: &[u8]) -> Option<usize> {
+    fn insert(
+        &mut self,
+        now: Time,
+        hash: FlowHash,
+        new: impl FnOnce() -> ((SocketAddr, SocketAddr), Came),
+    ) -> Option<usize> {
         if self.watched.len() == FLOWS_MAX {
             self.forget_silent(now);
         }
@@ -97,48 +171,49 @@ impl Flows {
             return None;
         }
         let slot = self.probe(hash);
-        let key = FlowKey::parse(frame).unwrap_or_default();
-        let address = |bits: u128| match key.ethertype {
-            ethertype::IPV4 => IpAddr::from(Ipv4Addr::from_bits(bits as u32)),
-            _ => IpAddr::from(Ipv6Addr::from_bits(bits)),
-        };
-        let from = SocketAddr::new(address(key.src), key.src_port);
-        let to = SocketAddr::new(address(key.dst), key.dst_port);
-        self.watched.push(Flow { hash, from, to, meter: Meter::new(), seen: now });
+        let ((from, to), came) = new();
+        self.watched.push(Flow { hash, from, to, came, seen: now });
         self.slots[slot] = self.watched.len() as u16;
         Some(self.watched.len() - 1)
     }
 
-    /// Takes one in again, if there is room.
-    fn adopt(&mut self, flow: Flow) {
-        if self.slots.is_empty() {
-            self.slots = vec![0; SLOTS];
-        }
-        let slot = self.probe(flow.hash);
-        if self.slots[slot] == 0 && self.watched.len() < FLOWS_MAX {
-            self.watched.push(flow);
-            self.slots[slot] = self.watched.len() as u16;
-        }
-    }
-
-    /// What was seen, in the order of the flows' first segments.
+    /// What was seen, in the order in which the flows came up.
     pub fn report(&self) -> Vec<FlowCounters> {
-        let report = |flow: &Flow| FlowCounters { from: flow.from, to: flow.to, reordering: flow.meter.counters() };
+        let report = |flow: &Flow| {
+            let (delivered_bytes, reordering) = match &flow.came {
+                Came::Segments(meter) => (meter.delivered(), Some(meter.counters())),
+                Came::Datagrams(bytes) => (*bytes, None),
+            };
+            FlowCounters { from: flow.from, to: flow.to, delivered_bytes, reordering }
+        };
         self.watched.iter().map(report).collect()
     }
 }
 
+/// Where a frame's flow comes from and where it goes; by these ports, if the frame does not show them.
+#[cold]
+fn ends(frame: &[u8], ports: Option<(u16, u16)>) -> (SocketAddr, SocketAddr) {
+    let key = FlowKey::parse(frame).unwrap_or_default();
+    let address = |bits: u128| match key.ethertype {
+        ethertype::IPV4 => IpAddr::from(Ipv4Addr::from_bits(bits as u32)),
+        _ => IpAddr::from(Ipv6Addr::from_bits(bits)),
+    };
+    let (src, dst) = ports.unwrap_or((key.src_port, key.dst_port));
+    (SocketAddr::new(address(key.src), src), SocketAddr::new(address(key.dst), dst))
+}
+
 impl Rebase for Flows {
     fn rebase(&mut self, by: Span) {
-        let Self { slots: _, watched, search_at } = self;
+        let Self { slots: _, watched, reassembly, forget_at } = self;
         watched.rebase(by);
-        search_at.rebase(by);
+        reassembly.rebase(by);
+        forget_at.rebase(by);
     }
 }
 
 impl Rebase for Flow {
     fn rebase(&mut self, by: Span) {
-        let Self { hash: _, from: _, to: _, meter: _, seen } = self;
+        let Self { hash: _, from: _, to: _, came: _, seen } = self;
         seen.rebase(by);
     }
 }
@@ -146,7 +221,7 @@ impl Rebase for Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, protocol, tcp_flags};
+    use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, UdpRepr, protocol, tcp_flags};
 
     /// A segment of 100 bytes from `port`, sent as the `number`th.
     fn segment(port: u16, number: u32) -> (FlowHash, Vec<u8>) {
@@ -183,6 +258,31 @@ mod tests {
         (FlowKey::parse(&frame).unwrap().hash(), frame)
     }
 
+    /// A piece of 1,480 bytes of a datagram from 10.0.0.1 to 10.0.0.2, where it lies in units of eight bytes, and whether more follow.
+    fn datagram((src_port, dst_port): (u16, u16), identification: u16, (offset, more): (u16, bool)) -> Vec<u8> {
+        let ethernet = EthernetRepr { dst: [2; 6], src: [4; 6], vlan: None, ethertype: ethertype::IPV4 };
+        let ip = Ipv4Repr {
+            src: Ipv4Addr::new(10, 0, 0, 1),
+            dst: Ipv4Addr::new(10, 0, 0, 2),
+            protocol: protocol::UDP,
+            ttl: 64,
+            traffic_class: 0,
+            identification,
+            dont_fragment: false,
+            more_fragments: more,
+            fragment_offset: offset,
+            payload_len: 1_480,
+        };
+        let start = ethernet.buffer_len() + ip.buffer_len();
+        let mut frame = vec![0; start + 1_480];
+        ethernet.emit(&mut frame);
+        ip.emit(&mut frame[ethernet.buffer_len()..]);
+        if offset == 0 {
+            UdpRepr { src_port, dst_port, payload_len: 1_472 }.emit(&mut frame[start..]);
+        }
+        frame
+    }
+
     #[test]
     fn each_flow_has_its_own_meter() {
         let mut flows = Flows::default();
@@ -195,8 +295,11 @@ mod tests {
         let report = flows.report();
         assert_eq!(report.len(), 2);
         assert_eq!(report[0].from.to_string(), "10.0.0.1:1000");
-        assert_eq!((report[0].reordering.segments, report[0].reordering.reordered), (4, 1));
-        assert_eq!((report[1].reordering.segments, report[1].reordering.reordered), (4, 0));
+        let of =
+            |at: usize| report[at].reordering.map(|seen| (seen.segments, seen.reordered, report[at].delivered_bytes));
+        assert_eq!(of(0), Some((4, 1, 400)));
+        // 7 three times, and 8.
+        assert_eq!(of(1), Some((4, 0, 200)));
     }
 
     #[test]
@@ -206,21 +309,54 @@ mod tests {
             let (hash, frame) = segment(1_000, sequence);
             assert!(flows.observe(Time::ZERO, hash, entered as u32, &frame));
         }
-        assert_eq!(flows.report()[0].reordering.reordered, 0);
+        assert_eq!(flows.report()[0].reordering.map(|seen| seen.reordered), Some(0));
     }
 
     #[test]
     fn a_full_table_forgets_who_is_silent_and_nobody_else() {
         let mut flows = Flows::default();
-        let mut show = |now: u64, port: u16| {
+        let mut show = |ms: u64, port: u16| {
             let (hash, frame) = segment(port, 1);
-            flows.observe(Time::ZERO + Span::from_secs(now), hash, 1, &frame)
+            flows.observe(Time::ZERO + Span::from_ms(ms), hash, 1, &frame)
         };
-        assert!((0..FLOWS_MAX as u16).all(|port| show(1, port)));
-        assert!(!show(2, 5_000), "all have been heard of lately");
-        assert!(show(9, 7));
-        assert!(show(15, 5_000));
+        let all = FLOWS_MAX as u16;
+        // A half at once, the other half later.
+        assert!((0..all / 2).all(|port| show(1_000, port)));
+        assert!((all / 2..all).all(|port| show(1_500, port)));
+        assert!(!show(1_900, 50_000), "all have been heard of lately");
+        assert!(show(2_800, 7));
+        assert!(!show(2_899, 50_000), "they are looked for once a second");
+        assert!(show(2_900, 50_000));
         let ports: Vec<u16> = flows.report().iter().map(|flow| flow.from.port()).collect();
-        assert_eq!(ports, [7, 5_000]);
+        // A quarter of those that had been silent for the longest.
+        let expected: Vec<u16> = [7].into_iter().chain(all / 4 + 1..all).chain([50_000]).collect();
+        assert_eq!(ports, expected);
+        for port in [7, 50_000, all - 1] {
+            let (hash, frame) = segment(port, 1);
+            flows.observe(Time::ZERO + Span::from_secs(3), hash, 2, &frame);
+        }
+        assert_eq!(flows.report().len(), expected.len(), "those that are left are found");
+    }
+
+    #[test]
+    fn datagrams_count_whole_and_by_their_ports() {
+        let mut flows = Flows::default();
+        let mut show = |ports: (u16, u16), identification: u16, piece: (u16, bool)| {
+            let frame = datagram(ports, identification, piece);
+            let hash = FlowKey::parse(&frame).unwrap().hash();
+            assert!(flows.observe(Time::ZERO, hash, 1, &frame));
+        };
+        show((1_000, 6_000), 0, (0, false));
+        show((1_000, 6_000), 0, (0, false));
+        // Two datagrams of three fragments; of one the middle is missing.
+        for (ports, identification) in [((1_000, 6_000), 7), ((1_001, 6_000), 8)] {
+            show(ports, identification, (0, true));
+            show(ports, identification, (370, false));
+        }
+        show((1_001, 6_000), 8, (185, true));
+        let report: Vec<_> = flows.report().into_iter().map(|flow| (flow.from.port(), flow.delivered_bytes)).collect();
+        let piece = 1_480;
+        assert_eq!(report, [(1_000, 2 * (piece - 8)), (1_001, 3 * piece - 8)]);
+        assert!(flows.report().iter().all(|flow| flow.to.to_string() == "10.0.0.2:6000" && flow.reordering.is_none()));
     }
 }

@@ -21,6 +21,7 @@ mod parts;
 mod plan;
 mod poller;
 mod pool;
+mod reassembly;
 mod renumbering;
 mod report;
 #[cfg(test)]
@@ -34,7 +35,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use machine::Span;
+use machine::{Span, nanos};
 use topology::{BondEndId, LinkId, NodeId, Rerouting};
 
 use crate::Error;
@@ -44,6 +45,7 @@ use crate::convergence::UnconvergedBond;
 use crate::device::{Attached, Replacement};
 pub use burst::{RxBurst, TxFrames};
 use changeover::{Before, Change, Changeover, Next, Peers};
+pub use flows::FLOWS_COUNTED_MAX;
 use handle::{Handle, PATIENCE};
 use parts::{Beginning, Parts};
 pub use plan::Plan;
@@ -55,7 +57,13 @@ use report::{Remainder, Report};
 use worker::{Channels, Command, Worker};
 
 /// Frames that a ring between two workers holds.
-const RING_FRAMES: usize = 1_024;
+pub const RING_FRAMES: usize = 1_024;
+
+/// How far ahead the moment is for which workers are asked what they have counted: they must hear of it before. If one has not, all are asked again,
+/// with so much more time each time, up to a last time.
+const AHEAD: Span = Span::from_ms(1);
+const AHEAD_FACTOR: u64 = 8;
+const AHEAD_MAX: Span = Span::from_ms(512);
 
 /// More workers than this would mostly hand packets to each other.
 const WORKERS_MAX: usize = 8;
@@ -295,11 +303,22 @@ impl DataPlane {
         workers.filter_map(|(number, worker)| (!worker.join(deadline)).then_some(number)).collect()
     }
 
-    /// What has been counted so far.
+    /// What has been counted up to a moment, which is the same for all workers and lies ahead when this is called.
     pub fn counters(&mut self) -> Counters {
         self.hear_of_change(Duration::ZERO);
-        let reports = self.ask_all(Command::Report);
-        Report::sum(reports, &self.remainder, &self.plan, self.clock.uptime())
+        let mut ahead = AHEAD;
+        loop {
+            let at = self.clock.now() + ahead;
+            let reports = self.ask_all(|reply| Command::Report { at, reply });
+            let moments = || reports.iter().map(|report| report.at);
+            if moments().all(|moment| moment == at) || ahead >= AHEAD_MAX {
+                let (first, last) = (moments().min().unwrap_or(at), moments().max().unwrap_or(at));
+                let spread = nanos::Span::from_ns(last.since(first).as_ns());
+                let sum = Report::sum(reports, &self.remainder, &self.plan, self.clock.uptime_at(last));
+                return Counters { spread, ..sum };
+            }
+            ahead = ahead * AHEAD_FACTOR;
+        }
     }
 
     /// Ends of bonds that do not carry all that they can, in the fabric's order.

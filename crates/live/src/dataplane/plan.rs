@@ -28,6 +28,8 @@ pub struct Plan {
     tables: Tables,
     routes: Arc<Routes>,
     shaped: bool,
+    /// Whether what leaves the fabric is counted by flow.
+    counts_flows: bool,
     /// Whether each worker has all switches.
     is_shared: bool,
     workers: usize,
@@ -62,7 +64,23 @@ impl Plan {
             if is_each { Owner::Each } else { Owner::One(usize::from(owner[node])) }
         };
         let arrival_owners = map.ports().map(arrival_owner).collect();
-        Self { tables, routes: Arc::new(routes), shaped: is_shaped, is_shared, owner, arrival_owners, workers, fabric }
+        Self {
+            tables,
+            routes: Arc::new(routes),
+            shaped: is_shaped,
+            counts_flows: is_shaped,
+            is_shared,
+            owner,
+            arrival_owners,
+            workers,
+            fabric,
+        }
+    }
+
+    /// The same network, whose flows are counted also if no link has a rate or a delay: that costs each frame a look at its headers.
+    #[must_use]
+    pub fn counting_flows(self) -> Self {
+        Self { counts_flows: true, ..self }
     }
 
     /// The network that it was made from.
@@ -98,6 +116,11 @@ impl Plan {
     /// Whether any link has a rate or a delay: then no frame is longer than an MTU.
     pub const fn is_shaped(&self) -> bool {
         self.shaped
+    }
+
+    /// Whether what leaves the fabric is counted by flow.
+    pub const fn counts_flows(&self) -> bool {
+        self.counts_flows
     }
 
     /// Whether packets may pass a switch at a worker.

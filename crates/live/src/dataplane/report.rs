@@ -17,6 +17,8 @@ use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, Port
 /// What one worker counted, by the plan's numbers.
 #[derive(Debug)]
 pub struct Report {
+    /// Until when it counted.
+    pub at: Time,
     /// Direction, whether it has a carrier, what it has done.
     links: Vec<(Direction, bool, link::Counters)>,
     ports: Vec<(usize, PortTraffic)>,
@@ -28,22 +30,23 @@ pub struct Report {
 }
 
 impl Report {
-    /// What a worker's parts have counted, and how its bonds are, at `now`.
-    pub fn of(graph: &Graph<Packet>, edge: &mut EdgeState, plan: &Plan, now: Time) -> Self {
+    /// What a worker's parts have counted until `at`, and how its bonds are then.
+    pub fn of(graph: &Graph<Packet>, edge: &mut EdgeState, plan: &Plan, at: Time) -> Self {
         for port in edge.ports.iter_mut().flatten() {
             port.count_losses();
         }
         let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
-        let links = directions.filter_map(|at| Some((at, graph.egress[plan.map().leaving(at)].link()?)));
+        let links = directions.filter_map(|way| Some((way, graph.egress[plan.map().leaving(way)].link()?)));
         let ends = graph.ends.iter_enumerated();
         let ports = edge.ports.iter().enumerate();
         Self {
-            links: links.map(|(at, link)| (at, link.is_up(), link.counters())).collect(),
-            ports: ports.filter_map(|(at, port)| Some((at, port.as_ref()?.traffic))).collect(),
+            at,
+            links: links.map(|(way, link)| (way, link.is_up(), link.counters())).collect(),
+            ports: ports.filter_map(|(host, port)| Some((host, port.as_ref()?.traffic))).collect(),
             forwarded: forwarded(&edge.forwarded),
             flows: edge.flows.report(),
             bonds: ends
-                .filter_map(|(at, end)| Some((at, bond_state::state(plan, at, end.as_ref()?.bonded()?, now))))
+                .filter_map(|(id, end)| Some((id, bond_state::state(plan, id, end.as_ref()?.bonded()?, at))))
                 .collect(),
             refused: edge.refused,
             worker: edge.counters,

@@ -274,6 +274,35 @@ fn what_comes_from_the_network_before_is_renumbered() {
     assert_eq!(bed.hosts["d"].taken.try_recv(), Err(TryRecvError::Disconnected), "its port has been thrown away");
 }
 
+/// Workers are asked one after the other, and tell of one moment: nothing has been delivered by one of them that another has not sent yet.
+#[test]
+fn all_workers_are_read_at_one_moment() {
+    let mut bed = Bed::new(", rate: 1Gbit, queue: 1000");
+    let started = Instant::now();
+    let mut read = 0;
+    for number in 0.. {
+        send(&bed.hosts, "a", "c", number);
+        send(&bed.hosts, "d", "b", number);
+        if number % 8 != 0 {
+            continue;
+        }
+        let counters = bed.counters();
+        assert!(started.elapsed() < LONG, "a worker never hears in time of the moment");
+        if counters.spread > nanos::Span::ZERO {
+            continue;
+        }
+        let port = |host: &str| counters.ports.iter().find(|port| port.host == host).unwrap().traffic;
+        let trunk = counters.links.iter().find(|link| link.a == "s1").unwrap();
+        assert!(port("c").received_packets <= trunk.forward.packets, "{counters:?}");
+        assert!(trunk.forward.packets <= port("a").sent_packets, "{counters:?}");
+        assert!(port("b").received_packets <= trunk.backward.packets, "{counters:?}");
+        read += 1;
+        if read == 50 {
+            break;
+        }
+    }
+}
+
 /// At the first rate, what waits would be there after a quarter of an hour.
 #[test]
 fn what_another_worker_has_of_a_link_comes_at_the_links_new_rate() {

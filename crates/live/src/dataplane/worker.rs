@@ -47,7 +47,12 @@ const BUSY_MAX: usize = 2;
 #[derive(Debug)]
 pub enum Command {
     /// Tell what was counted.
-    Report(Sender<Report>),
+    Report {
+        /// Until when: what is due before has been done, and nothing that is due later.
+        at: Time,
+        /// Hears it then.
+        reply: Sender<Report>,
+    },
     /// Tell which ends of bonds do not carry all that they can, each with its number in the fabric.
     Unconverged(Sender<Vec<(BondEndId, UnconvergedBond)>>),
     /// Take the carrier from a link, or give it back.
@@ -231,8 +236,11 @@ impl Worker {
         let mut then = Then::GoOn;
         while let Some(command) = self.next_command() {
             match command {
+                // What has been done already cannot be told apart any more.
+                Command::Report { at, reply } => {
+                    self.edge.state.flight.add_timer(at.max(self.done_until), Due::Report(reply));
+                }
                 // Who asked may have gone.
-                Command::Report(reply) => drop(reply.send(self.report())),
                 Command::Unconverged(reply) => drop(reply.send(self.unconverged(self.now()))),
                 Command::SetLink { link, up, done } => {
                     self.take_handed();
@@ -274,10 +282,10 @@ impl Worker {
         self.awake_since = now;
     }
 
-    fn report(&mut self) -> Report {
-        let now = self.now();
+    #[cold]
+    fn report(&mut self, at: Time) -> Report {
         self.graph.add_up_paths(self.plan.tables(), &mut self.edge);
-        Report::of(&self.graph, &mut self.edge.state, &self.plan, now)
+        Report::of(&self.graph, &mut self.edge.state, &self.plan, at)
     }
 
     #[inline]
@@ -307,7 +315,10 @@ impl Worker {
     pub(super) fn take(&mut self, parcel: Parcel) {
         match parcel {
             Parcel::Passage(mut passage) => {
-                passage.at = passage.at.max(self.done_until);
+                let late = self.done_until.since(passage.at);
+                passage.at += late;
+                let counters = &mut self.edge.state.counters;
+                counters.taken_late_max = counters.taken_late_max.max(late);
                 self.edge.pool.borrowed();
                 self.edge.state.flight.add(passage);
             }
@@ -344,6 +355,8 @@ impl Worker {
                 Due::Packet(Way::Out, port, packet) => self.graph.depart(moment, edge, port, packet),
                 Due::Timer(timer) => self.graph.wake(moment, edge, timer),
                 Due::Log(end) => edge.log_what_was_left_out(at, end),
+                // Who asked may have gone.
+                Due::Report(reply) => drop(reply.send(self.report(at))),
             }
         }
         self.done_until = now;

@@ -24,7 +24,7 @@ fn flow(name: &str, offset: u32) -> LiveFlow {
 
 fn schedule(seconds: u64) -> Schedule {
     let arguments = ["-C", "reno", "-b", "20M"].map(str::to_owned).to_vec();
-    Schedule { warm_up: 1, seconds, arguments }
+    Schedule { warm_up: Span::from_secs(1), seconds, arguments }
 }
 
 /// No fault is injected.
@@ -75,8 +75,29 @@ fn two_flows_are_measured_at_the_same_time() {
 /// What iperf3 leaves out of its report is its business; it is given what.
 #[test]
 fn the_warm_up_is_left_out() {
-    let line = client_arguments(&flow("h2", 4), &Schedule { warm_up: 3, ..schedule(2) }).join(" ");
-    assert!(line.contains(" -t 2 -O 3 "), "{line}");
+    for (left, omitted) in [(3_000, 3), (2_001, 3), (0, 0)] {
+        let line = client_arguments(&flow("h2", 4), &schedule(2), Duration::from_millis(left)).join(" ");
+        assert!(line.contains(&format!(" -t 2 -O {omitted} ")), "{line}");
+    }
+}
+
+/// The window would be over before the last one sends.
+#[test]
+fn flows_that_cannot_be_started_within_the_warm_up_are_no_result() {
+    /// Clients take much longer to start than servers.
+    struct Slow(Instant);
+    impl Hosts for Slow {
+        fn command(&self, host: &str, program: &str, arguments: &[String]) -> Result<Command, String> {
+            if host == "h1" {
+                std::thread::sleep(self.0.elapsed() * 3 + Duration::from_secs(2));
+            }
+            Here.command(host, program, arguments)
+        }
+    }
+    let (hosts, schedule) = (Slow(Instant::now()), Schedule { warm_up: Span::ZERO, ..schedule(1) });
+    let failure = run_in_peace(&hosts, &[flow("h2", 8), flow("h3", 9)], &schedule, || Ok(())).err().unwrap();
+    assert_eq!(failure.flow, "h1 -> h3");
+    assert!(failure.message.contains("a longer `warm-up`"), "{}", failure.message);
 }
 
 /// The report of so many streams is longer than the 64 KiB that a pipe holds.
