@@ -10,7 +10,7 @@ use transport::{TransportKind, TransportSpec};
 const KINDS: [TransportKind; 4] =
     [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack, TransportKind::Linux];
 
-fn spec(kind: TransportKind, window: u32) -> TransportSpec {
+pub fn spec(kind: TransportKind, window: u32) -> TransportSpec {
     TransportSpec {
         kind,
         window,

@@ -1,20 +1,21 @@
 //! How Linux's machines open a connection, and what that has to do with compressed acknowledgements.
 
+use crate::delivery::spec;
 use machine::{Control, Span, Step, Time};
 use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, receiver, segment::Blocks, sender};
 use transport::{TransportKind, TransportSpec};
 
 fn linux() -> TransportSpec {
-    TransportSpec { kind: TransportKind::Linux, ..TransportSpec::default() }
+    TransportSpec { delayed_ack: Some(Span::from_ms(40)), ..spec(TransportKind::Linux, 64) }
 }
 
 fn at(span: Span) -> Time {
     Time::ZERO + span
 }
 
-fn wait<T: std::fmt::Debug>(step: Step<T>) -> Time {
+fn wait<T: std::fmt::Debug>(step: &Step<T>) -> Time {
     let Step::Wait(until) = step else { panic!("it has something to do: {step:?}") };
-    until
+    *until
 }
 
 #[test]
@@ -23,7 +24,7 @@ fn a_connection_is_opened_before_data_is_sent() {
     sender.handle(Time::ZERO, sender::Input::Connect);
     let syn = Segment { seq: Segment::SYN, stamp: Time::ZERO };
     assert_eq!(sender.poll(Time::ZERO), Step::Do(syn));
-    wait(sender.poll(Time::ZERO));
+    wait(&sender.poll(Time::ZERO));
     let mut receiver = ReceivingEndpoint::new(&linux());
     receiver.handle(at(Span::from_ms(1)), receiver::Input::Data(syn));
     let Step::Do(answer) = receiver.poll(at(Span::from_ms(1))) else { panic!("a SYN is answered") };
@@ -40,13 +41,13 @@ fn a_connection_is_opened_before_data_is_sent() {
     // The end of the handshake is not acknowledged, data is.
     let end = Segment { seq: Segment::SYN_ANSWERED, stamp: now };
     receiver.handle(at(Span::from_ms(3)), receiver::Input::Data(end));
-    assert_eq!(wait(receiver.poll(at(Span::from_ms(3)))), Time::NEVER);
+    assert_eq!(wait(&receiver.poll(at(Span::from_ms(3)))), Time::NEVER);
     receiver.handle(at(Span::from_ms(3)), receiver::Input::Data(Segment { seq: 0, stamp: now }));
     assert!(matches!(receiver.poll(at(Span::from_ms(3))), Step::Do(_)));
     // Nor what comes late of it.
     for late in [end, syn] {
         receiver.handle(at(Span::from_ms(4)), receiver::Input::Data(late));
-        wait(receiver.poll(at(Span::from_ms(4))));
+        wait(&receiver.poll(at(Span::from_ms(4))));
     }
 }
 
@@ -57,7 +58,7 @@ fn a_syn_that_is_lost_is_sent_again_five_times_at_the_same_pace() {
     let (mut now, mut waited) = (Time::ZERO, Vec::new());
     for _ in 0..8 {
         assert_eq!(sender.poll(now), Step::Do(Segment { seq: Segment::SYN, stamp: now }));
-        let until = wait(sender.poll(now));
+        let until = wait(&sender.poll(now));
         waited.push(until.since(now).as_ps() / Span::from_secs(1).as_ps());
         now = until;
         sender.handle(now, sender::Input::Tick);
@@ -76,7 +77,7 @@ fn holds_back(round_trip: Span) -> Span {
     };
     assert!(matches!(come(Segment::SYN, Time::ZERO), Step::Do(_)));
     let mut now = Time::ZERO + round_trip;
-    wait(come(Segment::SYN_ANSWERED, now));
+    wait(&come(Segment::SYN_ANSWERED, now));
     // Until no phase of quick acknowledgements is left, nor a round trip of its window to be waited for.
     for segment in 0..1_000 {
         now += Span::from_ms(1);
@@ -85,7 +86,7 @@ fn holds_back(round_trip: Span) -> Span {
     for beyond in 1_001..=1_003 {
         assert!(matches!(come(beyond * bytes, now), Step::Do(_)));
     }
-    wait(come(1_004 * bytes, now)).since(now)
+    wait(&come(1_004 * bytes, now)).since(now)
 }
 
 #[test]
