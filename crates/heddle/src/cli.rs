@@ -29,7 +29,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
     after_long_help = "\
 EXIT STATUS
   0  it worked, and every expectation of the file held
-  1  an expectation was missed; of `cluster`: nothing was there, a condition did not hold, or there are alarms
+  1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `cluster`: nothing was there, a condition did not hold, or there are alarms
   2  an error; nothing was started or changed unless the message says so
 
 FILES
@@ -103,6 +103,16 @@ pub enum Command {
     /// Without --sim or --live, both: the report shows them side by side with their difference. The simulation
     /// gives the same bytes for the same file and seed, at any number of threads.
     Run(Run),
+    /// Run the experiments of a file live and simulated, and show how far both lie apart
+    ///
+    /// Of a folder that `run` or `compare` wrote, its results are compared, and nothing is run.
+    ///
+    /// For each experiment, case and metric it shows both means with 99 % confidence intervals, their difference in per cent of the simulated
+    /// mean, and whether it lies within tolerance: 5 % of the goodput's mean; 30 % or 10 packets of retransmits, reordered segments and drops.
+    /// Other metrics of the experiment are shown, but not judged. Then follow the flows and the links that differ most: at most ten each, ranked
+    /// by multiples of these tolerances, a link's utilisation by multiples of 5 % of its rate. What only one driver can run is named and
+    /// not compared. The exit status is 1 if any difference lies outside its tolerance; expectations of the file don't matter.
+    Compare(Compare),
     /// Show nodes, links, flows or counters of a running network (nodes and links of a file, too)
     Show(Show),
     /// Run a program in a host of a running network
@@ -294,6 +304,13 @@ pub struct Selection {
     /// Run only live
     #[arg(long)]
     pub live: bool,
+    #[command(flatten)]
+    pub choice: Choice,
+}
+
+/// Which runs of a file, whoever drives them.
+#[derive(Debug, Args)]
+pub struct Choice {
     /// Seed of all randomness, in place of the file's `seed`
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -308,6 +325,24 @@ pub struct Run {
     pub file: FileArg,
     #[command(flatten)]
     pub selection: Selection,
+    #[command(flatten)]
+    pub running: Running,
+}
+
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The fabric file, or a folder of results
+    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
+    pub from: PathBuf,
+    #[command(flatten)]
+    pub choice: Choice,
+    #[command(flatten)]
+    pub running: Running,
+}
+
+/// How runs go, and where their results go.
+#[derive(Debug, Args)]
+pub struct Running {
     /// Simulated runs side by side [default: one a core]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,

@@ -18,7 +18,7 @@ pub use datagrams::datagrams;
 pub use describe::{check, new, plan, schema};
 pub use instance::{clean, daemon, down, exec, up};
 pub use link::link;
-pub use measure::{report, run};
+pub use measure::{compare, report, run};
 pub use shell::{completions, man};
 pub use show::show;
 

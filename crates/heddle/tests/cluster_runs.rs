@@ -84,4 +84,11 @@ fn controllers_are_measured_live_and_simulated() {
     // What was written is read back and shown again.
     let (again, _) = desk.expect(0, &["report", "results/crud"]);
     assert_eq!(again, table);
+    // Latencies have no tolerance; what only one driver can run is named.
+    let (compared, _) = desk.expect(0, &["compare", "results/crud"]);
+    assert!(compared.contains("\nrpc\n  not compared: not simulated: "), "{compared}");
+    assert!(compared.contains("create-mean (ms)") && !compared.contains(" NO"), "{compared}");
+    assert!(compared.ends_with("\nnothing that was compared has a tolerance\n"), "{compared}");
+    let (_, stderr) = desk.expect(2, &["compare", "results/crud", "-e", "rpc"]);
+    assert!(stderr.contains("crud: nothing to compare") && stderr.contains("both drivers can run"), "{stderr}");
 }

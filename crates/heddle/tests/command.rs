@@ -98,9 +98,10 @@ fn manual_pages_and_completions() {
     desk.expect(0, &["man", "pages"]);
     assert!(desk.read("pages/heddle.1").contains("EXIT STATUS"));
     assert!(desk.read("pages/heddle-run.1").contains("seed"));
+    assert!(desk.read("pages/heddle-compare.1").contains("within tolerance"));
     for shell in ["bash", "zsh", "fish"] {
         let (script, _) = desk.expect(0, &["completions", shell]);
-        assert!(script.contains("heddle"));
+        assert!(script.contains("heddle") && script.contains("compare"));
     }
 }
 

@@ -9,6 +9,7 @@ mod cluster;
 mod cluster_check;
 mod cluster_runs;
 mod command;
+mod compare;
 mod fuzz_targets;
 mod live;
 mod program;

@@ -153,7 +153,15 @@ fn a_case_runs_live_and_simulated() {
     let (live, sim) = (goodput("live"), goodput("sim"));
     assert!(live > 0.0 && sim > 18e6, "live {live}, simulated {sim}");
     let report = desk.read("results/pair/report.html");
-    assert!(report.contains("simulated") && report.contains("live"));
+    assert!(report.contains("Live against simulated"));
+    // How far they lie apart is the machine's, too.
+    for from in ["results/pair", "pair.fabric.yaml"] {
+        let output = desk.heddle(&["compare", from, "--quiet", "-e", "pair"]);
+        let table = String::from_utf8(output.stdout).expect("UTF-8");
+        let held = table.ends_with("\n4 of 4 within tolerance\n");
+        assert!(table.ends_with(" of 4 within tolerance\n"), "{from}: {table}");
+        assert_eq!(output.status.code(), Some(i32::from(!held)), "{from}: {table}");
+    }
 }
 
 /// A bond's member is pulled while datagrams pass: simulated, hardly any is lost. Live, nothing more is sent to it.

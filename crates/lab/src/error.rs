@@ -24,6 +24,14 @@ pub enum Error {
         /// What there is, joined by commas.
         known: String,
     },
+    /// Live is to be held against simulated, and one of them is missing.
+    #[error("{network}: nothing to compare, since no case ran both live and simulated{}{reasons}", if reasons.is_empty() { "" } else { ": " })]
+    NothingToCompare {
+        /// Name of the fabric.
+        network: String,
+        /// Which cases one driver leaves out, and why; empty if a driver was not asked to run.
+        reasons: String,
+    },
     /// What is asked of the controllers cannot be simulated.
     #[error("experiment {experiment:?} ({case}) cannot be simulated: {reason}")]
     NotSimulated {
@@ -237,6 +245,10 @@ impl Error {
         let hint = match self {
             Self::NoExperiments { .. } => "add `experiments:`; `heddle new` writes a file with an example",
             Self::UnknownExperiment { .. } => "use one of the names above",
+            Self::NothingToCompare { reasons, .. } if reasons.is_empty() => {
+                "name a fabric file, or a folder of `heddle run` without --sim and --live"
+            }
+            Self::NothingToCompare { .. } => "compare experiments that both drivers can run",
             Self::NotSimulated { .. } => "run it --live",
             Self::NotLive { .. } => "run it with --sim, or change what the reason names",
             Self::Controllers { .. } => "`heddle controller` lets you try the same by hand",

@@ -55,10 +55,12 @@ pub use measure::environment::{Environment, SimulatorSpeed, Timing};
 pub use measure::metric::{metric_name, metric_value};
 pub use measure::record::{BondRecord, FlowRecord, LinkRecord, OrderRecord, Record};
 pub use measure::statistics;
+pub use measure::tolerance::Tolerance;
 pub use options::Options;
 pub use plan::{Plan, PlannedRun, not_simulated, plan};
 pub use report::{REPORT, load, quantity};
 pub use results::{
-    BondResult, CaseResult, Cell, Comparison, ExperimentResult, Network, NetworkLink, NetworkNode, Results, Verdict,
+    BondResult, CaseResult, Cell, ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric,
+    Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Results, Verdict,
 };
 pub use run::run;

@@ -7,3 +7,4 @@ pub(crate) mod environment;
 pub(crate) mod metric;
 pub(crate) mod record;
 pub mod statistics;
+pub(crate) mod tolerance;

@@ -324,11 +324,23 @@ fn choose(fabric: &Fabric, only: &[String]) -> Result<Vec<usize>, Error> {
     if all.is_empty() {
         return Err(Error::NoExperiments { fabric: fabric.name.clone() });
     }
-    if let Some(name) = only.iter().find(|name| all.iter().all(|experiment| experiment.name != **name)) {
-        let known = all.iter().map(|experiment| experiment.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(Error::UnknownExperiment { name: name.clone(), fabric: fabric.name.clone(), known });
-    }
+    check_known(only, all.iter().map(|experiment| experiment.name.as_str()), &fabric.name)?;
     Ok((0..all.len()).filter(|&i| only.is_empty() || only.contains(&all[i].name)).collect())
+}
+
+/// Refuses a name that none of the experiments has.
+pub(crate) fn check_known<'a>(
+    only: &[String],
+    experiments: impl Iterator<Item = &'a str>,
+    fabric: &str,
+) -> Result<(), Error> {
+    let known: Vec<&str> = experiments.collect();
+    match only.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => {
+            Err(Error::UnknownExperiment { name: name.clone(), fabric: fabric.to_owned(), known: known.join(", ") })
+        }
+        None => Ok(()),
+    }
 }
 
 fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, repeat: u32) -> Result<PlannedRun, Error> {

@@ -3,6 +3,7 @@
 mod bonds;
 mod charts;
 mod cluster;
+mod drivers;
 mod files;
 mod html;
 mod latency;

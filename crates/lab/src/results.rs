@@ -1,6 +1,7 @@
 //! Sums up the runs of a plan: summaries, comparisons, verdicts.
 
 mod bonds;
+mod drivers;
 mod judge;
 mod model;
 mod words;
@@ -9,6 +10,9 @@ use fabric::{DriverKind, Experiment, Fabric, Metric, Work};
 use topology::{NodeKind, Side};
 
 pub use self::bonds::BondResult;
+pub use self::drivers::{
+    ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric, DriverComparison, Means,
+};
 use self::judge::judge;
 use self::model::records_of;
 pub use self::model::{

@@ -34,7 +34,7 @@ pub struct Summary {
 /// How two sets of paired samples differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// How many pairs.
+    /// How many pairs; 0 if only two means are compared.
     pub n: u32,
     /// Mean of `a - b`.
     pub mean: f64,
@@ -70,14 +70,23 @@ pub fn summarise(samples: &[f64]) -> Option<Summary> {
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     let summary = summarise(&differences)?;
-    let base = mean(&b[..differences.len()]).filter(|&base| base != 0.0).map(f64::abs);
-    Some(Difference {
-        n: summary.n,
-        mean: summary.mean,
-        interval: summary.interval,
-        relative: base.map(|base| summary.mean / base),
-        relative_interval: base.and_then(|base| summary.interval.map(|half| half / base)),
-    })
+    Some(difference(summary.n, summary.mean, summary.interval, mean(&b[..differences.len()])))
+}
+
+/// Compares two means where samples do not form pairs: without an interval.
+pub fn unpaired(a: f64, b: f64) -> Difference {
+    difference(0, a - b, None, Some(b))
+}
+
+fn difference(n: u32, mean: f64, interval: Option<f64>, base: Option<f64>) -> Difference {
+    let base = base.filter(|&base| base != 0.0).map(f64::abs);
+    Difference {
+        n,
+        mean,
+        interval,
+        relative: base.map(|base| mean / base),
+        relative_interval: base.and_then(|base| interval.map(|half| half / base)),
+    }
 }
 
 /// Jain's fairness index (Jain, Chiu, Hawe 1984): 1 when all are equal, 1/n when one has it all. `None` without samples.

@@ -10,7 +10,7 @@ use super::latency::other_metrics;
 use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{alike, has_published, heading, is_summed_up, published_text, scale_of};
-use super::{charts, cluster, network};
+use super::{charts, cluster, drivers, network};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
 use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
@@ -44,6 +44,7 @@ impl Results {
         for experiment in &self.experiments {
             page.push_str(&self.experiment(experiment));
         }
+        page.push_str(&drivers::section(self));
         page.push_str(&self.ran_on());
         page.push_str("</main>\n</body>\n</html>\n");
         page

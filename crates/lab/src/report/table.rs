@@ -115,8 +115,12 @@ impl Results {
     }
 }
 
+/// A number of comma-separated values; empty where there is none.
+pub(crate) fn optional(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
 fn csv_numbers(summary: &Summary) -> String {
-    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let Summary { n, min, mean, max, p50, p99, standard_deviation, interval } = summary;
     format!("{n},{mean},{},{min},{p50},{p99},{max},{}", optional(*interval), optional(*standard_deviation))
 }
@@ -173,17 +177,14 @@ fn latency_table(experiment: &ExperimentResult, latencies: &LatencyTable, both: 
     let grid = Grid::new(&headings);
     let mut grid = if latencies.has_blocks() { grid.ruled() } else { grid };
     for (number, case) in experiment.cases.iter().enumerate() {
-        let mut columns = vec![Vec::new(); headings.len() - 1];
-        for row in latencies.rows.iter().filter(|row| row.case == number) {
+        let lines = latencies.rows.iter().filter(|row| row.case == number).map(|row| {
             let mut line = vec![row.operation.word().to_owned()];
             line.extend(both.then(|| row.driver.word().to_owned()));
             line.extend(row.cells.iter().cloned());
             line.extend(latencies.published.as_ref().map(|_| row.published.clone().unwrap_or_default()));
-            columns.iter_mut().zip(line).for_each(|(column, cell)| column.push(cell));
-        }
-        let mut row = vec![case.labels.to_string()];
-        row.extend(columns.into_iter().map(|column| column.join("\n")));
-        grid.row(row);
+            line
+        });
+        grid.row(block(case.labels.to_string(), lines, headings.len()));
     }
     grid.render_within(&(words..headings.len()).collect::<Vec<_>>(), width)
 }
@@ -232,7 +233,7 @@ fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
 }
 
 /// Puts empty lines above headings of fewer lines than the tallest one.
-fn stand_on_one_line(headings: &mut [String]) {
+pub(crate) fn stand_on_one_line(headings: &mut [String]) {
     let tallest = headings.iter().map(|heading| heading.matches('\n').count()).max().unwrap_or(0);
     for heading in headings {
         *heading = "\n".repeat(tallest - heading.matches('\n').count()) + heading;
@@ -253,20 +254,24 @@ fn long_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
     headings.extend(published.then_some("published"));
     let mut grid = Grid::new(&headings).ruled();
     for case in &experiment.cases {
-        let mut columns = vec![Vec::new(); headings.len() - 1];
-        for &metric in metrics {
-            columns[0].push(heading(experiment, metric));
-            let mut line = cells(experiment, case, metric, drivers);
+        let lines = metrics.iter().map(|&metric| {
+            let mut line = vec![heading(experiment, metric)];
+            line.extend(cells(experiment, case, metric, drivers));
             line.extend(published.then(|| published_text(experiment, case, metric)));
-            for (column, cell) in columns[1..].iter_mut().zip(line) {
-                column.push(cell);
-            }
-        }
-        let mut row = vec![case.labels.0.iter().map(label_line).collect::<Vec<_>>().join("\n")];
-        row.extend(columns.into_iter().map(|column| column.join("\n")));
-        grid.row(row);
+            line
+        });
+        grid.row(block(label_lines(&case.labels), lines, headings.len()));
     }
     grid.render_within(&(2..headings.len()).collect::<Vec<_>>(), width)
+}
+
+/// A row of a grid: what a block is about, and its lines below each other in the other columns.
+pub(crate) fn block(about: String, lines: impl Iterator<Item = Vec<String>>, columns: usize) -> Vec<String> {
+    let mut cells = vec![Vec::new(); columns - 1];
+    for line in lines {
+        cells.iter_mut().zip(line).for_each(|(column, cell)| column.push(cell));
+    }
+    std::iter::once(about).chain(cells.into_iter().map(|column| column.join("\n"))).collect()
 }
 
 /// Whether others have measured the metric in any case.
@@ -279,8 +284,10 @@ pub(crate) fn published_text(experiment: &ExperimentResult, case: &CaseResult, m
     case.published(metric).map_or_else(String::new, |value| scale_of(experiment, metric).plain(value))
 }
 
-fn label_line((key, value): &(String, String)) -> String {
-    Labels(vec![(key.clone(), value.clone())]).to_string()
+/// A line a label.
+pub(crate) fn label_lines(labels: &Labels) -> String {
+    let line = |(key, value): &(String, String)| Labels(vec![(key.clone(), value.clone())]).to_string();
+    labels.0.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The cells of one metric: one a driver, and the difference if there are two.

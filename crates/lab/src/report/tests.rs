@@ -174,6 +174,28 @@ fn the_data_has_a_line_for_each_metric() {
 }
 
 #[test]
+fn live_against_simulated_for_people_and_programs() {
+    let results = results(&BOTH);
+    let comparison = results.compare_drivers(&[]).unwrap();
+    insta::assert_snapshot!("drivers", comparison.table_within(140));
+    let narrow = comparison.table_within(100);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 100), "{narrow}");
+    let csv = comparison.csv();
+    // 4 cases x the 5 metrics that are shown of traffic, + the header.
+    assert_eq!(csv.lines().count(), 1 + 4 * 5);
+    let columns = |line: &str| line.matches(',').count();
+    let first = csv.lines().nth(1).unwrap();
+    assert!(first.starts_with("scatter,\"stride(1), single\",goodput-mean,3,"), "{first}");
+    assert_eq!(columns(first), columns(csv.lines().next().unwrap()) + 1, "one comma stands in a label");
+    let json: serde_json::Value = serde_json::from_str(&comparison.json()).unwrap();
+    let metric = &json["experiments"][0]["cases"][0]["metrics"][0];
+    assert_eq!((metric["metric"].as_str(), metric["within"].as_bool()), (Some("goodput-mean"), Some(true)));
+    assert_eq!(metric["tolerance"]["relative"], 0.05);
+    assert!(json["flows"][0]["goodput_bps"]["live"].is_f64() && json["links"][0]["drops"]["sim"].is_f64());
+    assert!(!self::results(&[DriverKind::Sim]).html().contains("Live against simulated"));
+}
+
+#[test]
 fn packets_that_the_machine_lost_are_reported() {
     let mut results = results(&BOTH);
     let warning = "live: 12 packets lost in the machine, not in a link: the machine is too slow for these rates";

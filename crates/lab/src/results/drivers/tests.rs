@@ -1,0 +1,235 @@
+use std::time::Instant;
+
+use fabric::{DriverKind, Metric};
+use machine::Span;
+
+use super::{ComparedLink, ComparedMetric, DriverComparison, Means};
+use crate::Options;
+use crate::error::Error;
+use crate::measure::record::{FlowRecord, LinkRecord, Record};
+use crate::plan::{PlannedRun, plan};
+use crate::results::Results;
+use crate::testing::{environment, experiment, tree};
+
+const BOTH: [DriverKind; 2] = [DriverKind::Live, DriverKind::Sim];
+
+/// What a run saw of its one flow and the link that it takes.
+#[derive(Clone, Copy)]
+struct Seen {
+    goodput_bps: f64,
+    retransmits: u64,
+    reordered: Option<u64>,
+    drops: u64,
+}
+
+const SEEN: Seen = Seen { goodput_bps: 50e6, retransmits: 100, reordered: Some(200), drops: 300 };
+
+fn flow(to: &str, seen: Seen) -> FlowRecord {
+    FlowRecord {
+        from: "h1".to_owned(),
+        to: to.to_owned(),
+        goodput_bps: seen.goodput_bps,
+        program_goodput_bps: None,
+        retransmits: seen.retransmits,
+        fast_retransmits: None,
+        timeouts: None,
+        reordered: seen.reordered,
+        reorder_extent: None,
+        datagrams: None,
+    }
+}
+
+fn link(to: &str, drops: u64, utilisation: Option<f64>) -> LinkRecord {
+    let (from, to) = ("h1".to_owned(), to.to_owned());
+    LinkRecord { from, to, trunk: false, packets: 1_000, bytes: 1_000_000, drops, cut: 0, utilisation }
+}
+
+fn seen(run: &PlannedRun, seen: Seen) -> Record {
+    Record { flows: vec![flow("h2", seen)], links: vec![link("s1", seen.drops, Some(0.5))], ..run.record(1.0) }
+}
+
+/// Experiments of these names with one case and three repeats; runs of which there is no record did not take place.
+fn results(names: &[&str], drivers: &[DriverKind], record: impl Fn(&PlannedRun) -> Option<Record>) -> Results {
+    let mut fabric = tree(1, 1, 2, false);
+    for name in names {
+        let mut experiment = experiment(0.0);
+        (*name).clone_into(&mut experiment.name);
+        experiment.duration = Span::from_secs(1);
+        experiment.vary.clear();
+        experiment.expect.clear();
+        fabric.experiments.push(experiment);
+    }
+    let plan = plan(&fabric, &Options { drivers: drivers.to_vec(), ..Options::default() }).unwrap();
+    let measured = plan.runs.iter().filter_map(|run| Some((record(run)?, run.timing(Instant::now()))));
+    let measured = measured.collect();
+    Results::new(&fabric, &plan, measured, environment())
+}
+
+/// One experiment, of which each driver sees the same in all repeats.
+fn both(live: Seen, sim: Seen) -> Results {
+    results(&["a"], &BOTH, |run| Some(seen(run, if run.driver == DriverKind::Live { live } else { sim })))
+}
+
+fn metric(comparison: &DriverComparison, metric: Metric) -> ComparedMetric {
+    let metrics = &comparison.experiments[0].cases[0].metrics;
+    *metrics.iter().find(|compared| compared.metric == metric).unwrap()
+}
+
+/// The metrics outside their tolerance.
+fn outside(live: Seen, sim: Seen) -> Vec<Metric> {
+    let results = both(live, sim);
+    let comparison = results.compare_drivers(&[]).unwrap();
+    let metrics = &comparison.experiments[0].cases[0].metrics;
+    let outside: Vec<Metric> = metrics.iter().filter(|one| one.within == Some(false)).map(|one| one.metric).collect();
+    assert_eq!((comparison.judged, comparison.within), (4, 4 - outside.len()));
+    assert_eq!(comparison.passed(), outside.is_empty());
+    outside
+}
+
+#[test]
+fn each_metric_has_its_tolerance() {
+    assert_eq!(outside(SEEN, SEEN), []);
+    let goodput = |goodput_bps| Seen { goodput_bps, ..SEEN };
+    assert_eq!(outside(goodput(52.4e6), SEEN), []);
+    assert_eq!(outside(goodput(47.4e6), SEEN), [Metric::GoodputMean]);
+    let retransmits = |retransmits| Seen { retransmits, ..SEEN };
+    assert_eq!(outside(retransmits(129), SEEN), []);
+    assert_eq!(outside(retransmits(131), SEEN), [Metric::Retransmits]);
+    let reordered = |reordered| Seen { reordered: Some(reordered), ..SEEN };
+    assert_eq!(outside(reordered(259), SEEN), []);
+    assert_eq!(outside(reordered(139), SEEN), [Metric::Reordered]);
+    let drops = |drops| Seen { drops, ..SEEN };
+    assert_eq!(outside(drops(211), SEEN), []);
+    assert_eq!(outside(drops(391), SEEN), [Metric::Drops]);
+}
+
+#[test]
+fn means_of_zero_are_held_against_the_absolute_tolerance() {
+    let none = Seen { goodput_bps: 0.0, retransmits: 0, reordered: Some(0), drops: 0 };
+    let few = Seen { goodput_bps: 0.0, retransmits: 10, reordered: Some(10), drops: 10 };
+    let more = Seen { goodput_bps: 1.0, retransmits: 11, reordered: Some(11), drops: 11 };
+    assert_eq!(outside(none, none), []);
+    assert_eq!(outside(few, none), []);
+    assert_eq!(outside(none, few), []);
+    let all = [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops];
+    assert_eq!(outside(more, none), all);
+    assert_eq!(outside(none, more), all);
+    let results = both(more, none);
+    let difference = metric(&results.compare_drivers(&[]).unwrap(), Metric::Drops).difference.unwrap();
+    assert_eq!((difference.mean, difference.relative), (11.0, None), "nothing is a per cent of zero");
+}
+
+#[test]
+fn repetitions_that_form_no_pairs_are_compared_by_their_means() {
+    let paired = both(Seen { drops: 330, ..SEEN }, SEEN);
+    let drops = metric(&paired.compare_drivers(&[]).unwrap(), Metric::Drops);
+    assert_eq!(drops.difference.unwrap().interval, Some(0.0));
+    let unequal = results(&["a"], &BOTH, |run| {
+        let drops = if run.driver == DriverKind::Live { 330 } else { 299 + u64::from(run.repeat) / 2 };
+        (run.driver == DriverKind::Sim || run.repeat == 1).then(|| seen(run, Seen { drops, ..SEEN }))
+    });
+    let comparison = unequal.compare_drivers(&[]).unwrap();
+    let drops = metric(&comparison, Metric::Drops);
+    assert_eq!((drops.live.unwrap().n, drops.sim.unwrap().n, drops.within), (1, 3, Some(true)));
+    let difference = drops.difference.unwrap();
+    assert!((difference.mean - (330.0 - 899.0 / 3.0)).abs() < 1e-9 && difference.interval.is_none());
+    assert!((difference.relative.unwrap() - difference.mean / (899.0 / 3.0)).abs() < 1e-12);
+    assert_eq!(comparison.links[0].drops, Means { live: 330.0, sim: 899.0 / 3.0 });
+}
+
+#[test]
+fn what_one_driver_did_not_measure_is_shown_and_not_judged() {
+    let results = both(Seen { reordered: None, ..SEEN }, SEEN);
+    let comparison = results.compare_drivers(&[]).unwrap();
+    let reordered = metric(&comparison, Metric::Reordered);
+    assert!(reordered.live.is_none() && reordered.sim.is_some() && reordered.difference.is_none());
+    assert_eq!((reordered.within, comparison.judged, comparison.within), (None, 3, 3));
+    let all = &comparison.experiments[0].cases[0].metrics;
+    assert!(all.iter().all(|one| one.metric != Metric::Timeouts), "no live run can know them");
+    assert!(all.iter().all(|one| one.metric != Metric::Fairness), "neither has it a tolerance, nor is it shown");
+}
+
+#[test]
+fn without_runs_of_both_drivers_there_is_nothing_to_compare() {
+    let one_driver = results(&["a"], &[DriverKind::Sim], |run| Some(seen(run, SEEN)));
+    let error = one_driver.compare_drivers(&[]).unwrap_err();
+    assert_eq!(error.to_string(), "tree: nothing to compare, since no case ran both live and simulated");
+    assert!(error.hint().unwrap().contains("without --sim and --live"));
+    let unknown = both(SEEN, SEEN);
+    let error = unknown.compare_drivers(&["b".to_owned()]).unwrap_err();
+    assert!(matches!(error, Error::UnknownExperiment { .. }) && error.to_string().contains("it has a"), "{error}");
+}
+
+#[test]
+fn experiments_of_one_driver_are_named_and_not_compared() {
+    let mut results = results(&["a", "b"], &BOTH, |run| {
+        (run.experiment == "a" || run.driver == DriverKind::Sim).then(|| seen(run, SEEN))
+    });
+    results.experiments[1].not_live = vec![0];
+    let comparison = results.compare_drivers(&[]).unwrap();
+    assert_eq!((comparison.judged, comparison.within), (4, 4));
+    let one_sided = &comparison.experiments[1];
+    assert!(one_sided.cases.is_empty() && one_sided.left_out.len() == 1);
+    let table = comparison.table_within(140);
+    assert!(table.contains(&format!("  not compared: {}", one_sided.left_out[0])), "{table}");
+    assert!(table.ends_with("\n4 of 4 within tolerance\n"), "{table}");
+    let error = results.compare_drivers(&["b".to_owned()]).unwrap_err();
+    assert!(error.to_string().ends_with(&format!("simulated: {}", one_sided.left_out[0])), "{error}");
+    assert!(error.hint().unwrap().contains("both drivers"));
+    let only = results.compare_drivers(&["a".to_owned()]).unwrap();
+    assert_eq!(only.experiments.len(), 1);
+}
+
+#[test]
+fn flows_that_differ_most_come_first_and_equal_ones_not_at_all() {
+    let results = results(&["a"], &BOTH, |run| {
+        let by = if run.driver == DriverKind::Live { 1.0 } else { 0.0 };
+        let mut flows: Vec<FlowRecord> = (0..12)
+            .map(|n| flow(&format!("h{n}"), Seen { goodput_bps: 50e6 + by * 1e6 * f64::from(n), ..SEEN }))
+            .collect();
+        // 90 more than 100 are three times the tolerance; 11 Mbit/s of 50 are more than four times.
+        flows[3].retransmits += 90 * by as u64;
+        Some(Record { flows, ..run.record(1.0) })
+    });
+    let comparison = results.compare_drivers(&[]).unwrap();
+    let names: Vec<&str> = comparison.flows.iter().map(|flow| flow.to).collect();
+    assert_eq!(names, ["h11", "h10", "h9", "h8", "h3", "h7", "h6", "h5", "h4", "h2"], "h0 does not differ, h1 least");
+    let first = &comparison.flows[0];
+    assert_eq!((first.experiment, first.from), ("a", "h1"));
+    assert_eq!(first.goodput_bps, Means { live: 61e6, sim: 50e6 });
+}
+
+#[test]
+fn flows_that_one_driver_had_alone_are_left_out() {
+    let results = results(&["a"], &BOTH, |run| {
+        let live = run.driver == DriverKind::Live;
+        let others = flow(if live { "h8" } else { "h9" }, SEEN);
+        let common = flow("h2", Seen { retransmits: u64::from(live), ..SEEN });
+        Some(Record { flows: vec![others, common], ..run.record(1.0) })
+    });
+    let comparison = results.compare_drivers(&[]).unwrap();
+    assert_eq!(comparison.flows.len(), 1);
+    assert_eq!(comparison.flows[0].retransmits, Means { live: 1.0, sim: 0.0 });
+}
+
+#[test]
+fn links_that_differ_most_are_named_by_their_ends_and_number() {
+    let results = results(&["a"], &BOTH, |run| {
+        let (more, drops) = if run.driver == DriverKind::Live { (0.2, 6) } else { (0.0, 0) };
+        let links = vec![
+            link("s1", 0, Some(0.9)),
+            link("s1", drops, Some(0.5 + more)),
+            // A hundred times as busy, but both are idle.
+            link("s2", 0, Some(0.000_1 + more / 20.0)),
+            link("s3", drops, None),
+        ];
+        Some(Record { links, ..run.record(1.0) })
+    });
+    let comparison = results.compare_drivers(&[]).unwrap();
+    let name = |link: &ComparedLink<'_>| (link.to.to_owned(), link.number);
+    let names: Vec<_> = comparison.links.iter().map(name).collect();
+    assert_eq!(names, [("s1".to_owned(), Some(2)), ("s3".to_owned(), None), ("s2".to_owned(), None)]);
+    let utilisation = comparison.links[0].utilisation.unwrap();
+    assert!((utilisation.live - 0.7).abs() < 1e-12 && (utilisation.sim - 0.5).abs() < 1e-12);
+    assert_eq!((comparison.links[1].utilisation, comparison.links[1].drops.live), (None, 6.0));
+}
