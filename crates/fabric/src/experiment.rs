@@ -18,6 +18,7 @@ use crate::pattern::PatternText;
 use crate::quantity::Whole;
 use crate::read::Name;
 use crate::source::{At, Place};
+use crate::sysctl;
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
 use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
@@ -178,7 +179,7 @@ impl<'a> Context<'a> {
         let transport = self.transport(text, problems);
         let rate_fits = check_rate(&text.value, axes.unwrap_or_default(), problems);
         if let Some(axes) = axes {
-            check_congestion_control(text, axes, problems);
+            sysctl::check(text, axes, problems);
         }
         let faults = self.faults(&text.value, axes, duration, problems);
         let varied = varied_patterns(axes.unwrap_or_default()).next();
@@ -234,6 +235,14 @@ impl<'a> Context<'a> {
             );
             return None;
         }
+        let mut linux = linux::Settings {
+            congestion_control: text.congestion_control.as_ref().map(|control| control.value.0).unwrap_or_default(),
+            reordering: text.duplicate_ack_threshold.map_or(3, Whole::get),
+            ..linux::Settings::default()
+        };
+        if let Some(sysctl) = &text.sysctl {
+            sysctl.value.apply(&mut linux);
+        }
         Some(TransportSpec {
             kind: text.transport.map_or(TransportKind::Sack, |kind| kind.0),
             window: text.window.map_or(256, Whole::get),
@@ -243,11 +252,7 @@ impl<'a> Context<'a> {
             segment_bytes,
             header_bytes,
             rto_min: text.rto_min.map_or(Span::from_ms(200), |time| time.0),
-            linux: linux::Settings {
-                congestion_control: text.congestion_control.as_ref().map(|control| control.value.0).unwrap_or_default(),
-                reordering: text.duplicate_ack_threshold.map_or(3, Whole::get),
-                ..linux::Settings::default()
-            },
+            linux,
         })
     }
 
@@ -359,24 +364,8 @@ fn check_rate(text: &TrafficText, axes: &[Axis], problems: &mut Problems<'_>) ->
     true
 }
 
-/// Notes a congestion control that no case has a use for.
-fn check_congestion_control(text: &At<TrafficText>, axes: &[Axis], problems: &mut Problems<'_>) {
-    let varies = traffic_settings(axes).any(|setting| matches!(setting, TrafficSetting::CongestionControl(_)));
-    let given = text.value.congestion_control.as_ref().map(|control| control.place);
-    let Some(place) = given.or(varies.then_some(text.place)) else { return };
-    let kinds = transports(&text.value, axes);
-    if !kinds.contains(&TransportKind::Linux) {
-        problems.add(
-            place,
-            format!("`{}` has a congestion control of its own: `congestion-control` is for `linux`", kinds[0].name()),
-            "only with `linux`",
-            "write `transport: linux`, or remove `congestion-control`",
-        );
-    }
-}
-
 /// The transports that cases have; one at least.
-fn transports(text: &TrafficText, axes: &[Axis]) -> Vec<TransportKind> {
+pub(crate) fn transports(text: &TrafficText, axes: &[Axis]) -> Vec<TransportKind> {
     let mut kinds: Vec<TransportKind> = traffic_settings(axes)
         .filter_map(|setting| if let TrafficSetting::Transport(kind) = setting { Some(*kind) } else { None })
         .collect();

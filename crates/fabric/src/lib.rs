@@ -49,6 +49,7 @@ mod read;
 mod schema;
 mod shards;
 mod source;
+mod sysctl;
 mod template;
 mod topologies;
 mod traffic;

@@ -22,7 +22,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .into_iter()
         // Words that differ more in length than is allowed need no closer look.
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed)
-        .map(|candidate| (distance(&word, candidate), candidate))
+        .map(|candidate| (distance(&word, &candidate.replace('_', "-")), candidate))
         .filter(|&(far, _)| far <= allowed)
         .min_by_key(|&(far, _)| far)
         .map(|(_, candidate)| candidate)

@@ -47,7 +47,7 @@ pub(crate) fn whole_number(node: &Node, problems: &mut Problems<'_>) -> Option<u
 }
 
 /// Whether `value` is within its bounds; notes it if not.
-fn in_range(value: u64, min: u64, max: u64, unit: &str, node: &Node, problems: &mut Problems<'_>) -> bool {
+pub(crate) fn in_range(value: u64, min: u64, max: u64, unit: &str, node: &Node, problems: &mut Problems<'_>) -> bool {
     let fits = (min..=max).contains(&value);
     if !fits {
         let label = if value < min { "too small" } else { "too large" };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use transport::TransportKind;
-use transport::linux::CongestionControl;
+use transport::linux::{CongestionControl, Sysctl};
 
 use crate::error::Problems;
 use crate::faults::LinkFaultText;
@@ -14,6 +14,7 @@ use crate::pattern::PatternText;
 use crate::quantity::{Bytes, Length, PacketRate, Whole};
 use crate::read::{Fields, Read};
 use crate::source::At;
+use crate::sysctl::{self, SysctlText};
 use crate::tree::{Node, Value};
 use crate::words::Choice;
 use crate::{Pattern, Traffic};
@@ -51,6 +52,13 @@ parameters! {
             /// How the congestion window grows, with `linux`.
             "congestion-control": Choice<CongestionControl> => Policy CongestionControl(CongestionControl), plain,
             |traffic, control| traffic.transport.linux.congestion_control = *control
+        };
+        /// With `linux`: what is set in all hosts, by sysctls' names below `net.ipv4` and in the kernel's units: `{ tcp_dsack: 0 }`. As a kernel has it that nobody has
+        /// set up when not given.
+        "sysctl" => sysctl: Option<At<SysctlText>>, vary {
+            /// What is set in all hosts by sysctls' names, with `linux`: `[{ tcp_dsack: 1 }, { tcp_dsack: 0 }]`.
+            "sysctl": SysctlText => Policy Sysctl(Vec<(Sysctl, u64)>), plain,
+            |traffic, values| sysctl::apply(values, &mut traffic.transport.linux)
         };
         /// So many flows between the two hosts of each pair, measured together. 1 when not given.
         "streams" => streams: Option<Streams>, vary {

@@ -15,12 +15,13 @@ const LINUX: &str = "traffic: { pattern: random, transport: linux }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 24] = [
+const AXES: [(&str, &str, [&str; 2]); 25] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
     ("transport", TRAFFIC, ["reno", "sack"]),
     ("congestion-control", LINUX, ["cubic", "reno"]),
+    ("sysctl", LINUX, ["{ tcp_dsack: 1 }", "{ tcp_dsack: 0, tcp_comp_sack_nr: 0 }"]),
     ("streams", TRAFFIC, ["1", "2"]),
     ("window", TRAFFIC, ["20", "256"]),
     ("initial-window", TRAFFIC, ["2", "10"]),

@@ -14,6 +14,7 @@ mod fuzz_targets;
 mod live;
 mod program;
 mod recipes;
+mod sysctl;
 mod users;
 
 pub(crate) use fuzz_targets::{Corpus, fuzz_target};

@@ -24,7 +24,7 @@ experiments:
 ";
 
 /// Whether this machine lets us: if not, the test says so loudly and does nothing. CI must not skip.
-fn may_run() -> bool {
+pub fn may_run() -> bool {
     let tun = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok();
     let programs = ["iperf3", "ping", "ip"].iter().all(|program| {
         std::env::var_os("PATH").is_some_and(|path| {
@@ -42,7 +42,7 @@ fn may_run() -> bool {
 }
 
 /// Takes its networks down even if the test fails.
-struct Guard(Desk);
+pub struct Guard(pub Desk);
 
 impl Drop for Guard {
     fn drop(&mut self) {

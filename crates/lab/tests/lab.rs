@@ -2,3 +2,4 @@
 
 mod bonds;
 mod determinism;
+mod sysctls;

@@ -1,7 +1,7 @@
 //! Scenarios as text: `testdata/*.txt`, run by one small interpreter, their traces kept as snapshots.
 //!
 //! ```text
-//! sender reno window 20 initial 2 threshold 3     (or: sender linux control reno; receiver linux; receiver sack window 20 delayed 40ms)
+//! sender reno window 20 initial 2 threshold 3     (or: sender linux control reno; receiver linux tcp_dsack 0; receiver sack window 20 delayed 40ms)
 //! start | ack 3000 [echo 100ms] [sack 4000..6000 ...] | dupack x3 | data 2000 [x3] | advance 200ms
 //! expect send 1000..3000 | expect resend 0..1000 | expect ack 1000 [sack 2000..3000]
 //! expect cwnd 4000 | expect ssthresh 2000 | expect phase recovery | expect timer 1s | expect timeouts 1 | ...
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use machine::{Control, Span, Step, Time};
-use transport::linux::CongestionControl;
+use transport::linux::{CongestionControl, Sysctl};
 use transport::segment::{Block, Blocks};
 use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, receiver, sender};
 use transport::{TransportKind, TransportSpec};
@@ -90,7 +90,10 @@ fn spec(words: &[&str]) -> TransportSpec {
                 let known = CongestionControl::ALL.iter().find(|control| control.name() == pair[1]);
                 spec.linux.congestion_control = *known.unwrap_or_else(|| panic!("control {}", pair[1]));
             }
-            key => panic!("key {key}"),
+            key => {
+                let known = Sysctl::ALL.iter().find(|sysctl| sysctl.name() == key);
+                known.unwrap_or_else(|| panic!("key {key}")).set(&mut spec.linux, number(pair[1]));
+            }
         }
     }
     spec

@@ -3,6 +3,7 @@
 //! | spec | Linux |
 //! |---|---|
 //! | `transport: linux` | all of TCP as kernels have it that nobody has set up, with the `congestion-control` of the file in the whole host (the route's `congctl`), whatever the machine's own is |
+//! | `sysctl` | the sysctls below `net.ipv4` of that name, in each host's network namespace, which no other host has; read again afterwards |
 //! | `transport`, of the studies' | congestion control `reno` in the whole host, by its route, since a namespace's sysctl takes only what the machine allows everybody; `tcp_sack` on for SACK, off for `reno` and `newreno`: without SACK, Linux recovers as RFC 6582 says, and has no plain RFC 5681 Reno |
 //! | `initial-window` | the route's `initcwnd` |
 //! | `rto-min` | the route's `rto_min` |
@@ -22,8 +23,11 @@ use std::fmt::Write as _;
 use fabric::Fabric;
 use machine::Span;
 use topology::HostAddress;
-use transport::linux::{self, CongestionControl};
+use transport::linux::{CongestionControl, Settings, Sysctl};
 use transport::{TransportKind, TransportSpec};
+
+/// Where the kernel has the sysctls of the network namespace of who looks.
+const SYSCTLS: &str = "/proc/sys/net/ipv4";
 
 /// The TCP option that each segment carries (RFC 7323), padded.
 const TIMESTAMP_BYTES: u32 = 12;
@@ -49,15 +53,10 @@ const SK_BUFF: u64 = 256;
 pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, buffers: &str) -> String {
     let control = congestion_control(spec).name();
     let mut script = format!(
-        "set -e\nread -r known < /proc/sys/net/ipv4/tcp_available_congestion_control\n\
+        "set -e\nread -r known < {SYSCTLS}/tcp_available_congestion_control\n\
          case \" $known \" in *\" {control} \"*) ;; *) echo \"this kernel has no congestion control '{control}', only: $known\" >&2; exit 1;; esac\n"
     );
-    let threshold = spec.duplicate_ack_threshold;
-    // Seconds: what a run has lost parts of is not held against the next one.
-    let common = [("tcp_no_metrics_save", 1), ("ipfrag_time", 1), ("tcp_reordering", threshold)];
-    for (name, value) in specific(spec).into_iter().chain(common) {
-        let _ = writeln!(script, "echo {value} > /proc/sys/net/ipv4/{name}");
-    }
+    script.push_str(&set_sysctls(SYSCTLS, &sysctls(spec)));
     let prefix = address.ipv4_prefix;
     let network = network_of(address.ipv4, prefix);
     let _ = write!(
@@ -73,7 +72,7 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, buffers: &str)
         script.push_str(" quickack 1");
     }
     script.push('\n');
-    let _ = writeln!(script, "echo {buffers} > /proc/sys/net/ipv4/tcp_rmem");
+    let _ = writeln!(script, "echo {buffers} > {SYSCTLS}/tcp_rmem");
     script
 }
 
@@ -87,28 +86,43 @@ const fn congestion_control(spec: &TransportSpec) -> CongestionControl {
     }
 }
 
-/// The settings in which transports differ.
-fn specific(spec: &TransportSpec) -> [(&'static str, u32); 6] {
-    if spec.kind == TransportKind::Linux {
-        let linux::Settings { max_reordering, tail_loss_probe, frto, dsack, .. } = spec.linux;
-        return [
-            ("tcp_sack", 1),
-            ("tcp_dsack", dsack.into()),
-            ("tcp_recovery", 1),
-            ("tcp_early_retrans", if tail_loss_probe { 3 } else { 0 }),
-            ("tcp_frto", if frto { 2 } else { 0 }),
-            ("tcp_max_reordering", max_reordering),
-        ];
+/// What is set in a host, all of it in each case: what another case left is none of its own.
+fn sysctls(spec: &TransportSpec) -> Vec<(&'static str, u64)> {
+    let is_linux = spec.kind == TransportKind::Linux;
+    let has_sack = is_linux || spec.kind == TransportKind::Sack;
+    let threshold = spec.duplicate_ack_threshold;
+    let settings = if is_linux {
+        spec.linux
+    } else {
+        let (max_reordering, reordering) = (threshold, threshold);
+        Settings { max_reordering, reordering, early_retrans: 0, frto: 0, dsack: has_sack, ..Settings::default() }
+    };
+    // Seconds: what a run has lost parts of is not held against the next one.
+    let others = [
+        ("tcp_no_metrics_save", 1),
+        ("ipfrag_time", 1),
+        ("tcp_sack", has_sack.into()),
+        ("tcp_recovery", is_linux.into()),
+    ];
+    others.into_iter().chain(Sysctl::ALL.iter().map(|sysctl| (sysctl.name(), sysctl.get(&settings)))).collect()
+}
+
+/// Commands of a shell that write sysctls, each a file of `folder`, and fail if a kernel lacks one, refuses it or makes something else of it.
+/// They are read by `cat`: shells read byte by byte, and a kernel gives a number to the first `read` only.
+fn set_sysctls(folder: &str, values: &[(&str, u64)]) -> String {
+    let mut script = "\
+set_sysctl() {
+  if [ ! -e \"$1\" ]; then echo \"this kernel has no sysctl 'net.ipv4.${1##*/}'\" >&2; exit 1; fi
+  echo \"$2\" > \"$1\" || { echo \"the kernel refuses $2 for 'net.ipv4.${1##*/}'\" >&2; exit 1; }
+  set=$(cat \"$1\")
+  if [ \"$set\" != \"$2\" ]; then echo \"'net.ipv4.${1##*/}' is '$set', and $2 was written\" >&2; exit 1; fi
+}
+"
+    .to_owned();
+    for (name, value) in values {
+        let _ = writeln!(script, "set_sysctl {folder}/{name} {value}");
     }
-    let sack = u32::from(spec.kind == TransportKind::Sack);
-    [
-        ("tcp_sack", sack),
-        ("tcp_dsack", sack),
-        ("tcp_recovery", 0),
-        ("tcp_early_retrans", 0),
-        ("tcp_frto", 0),
-        ("tcp_max_reordering", spec.duplicate_ack_threshold),
-    ]
+    script
 }
 
 /// What `tcp_rmem` must be in a shaped network for Linux to advertise the window.
@@ -217,7 +231,7 @@ mod tests {
             ..reno()
         };
         let text = script(&spec, &address(), &buffers_in("4096\t131072\t33554432\n"));
-        assert!(text.contains("echo 1 > /proc/sys/net/ipv4/tcp_sack\n"));
+        assert!(text.contains("set_sysctl /proc/sys/net/ipv4/tcp_sack 1\n"));
         assert!(!text.contains("quickack"), "{text}");
         assert!(text.contains("echo 4096 131072 33554432 > /proc/sys/net/ipv4/tcp_rmem\n"), "{text}");
         for broken in ["", "1 2", "1 2 x", "1 2 $(reboot)"] {
@@ -225,6 +239,46 @@ mod tests {
         }
         assert_eq!(client_arguments(&spec, 1, 1_500), [""; 0]);
         assert_eq!(client_arguments(&spec, 5, 1_500), ["-P", "5"]);
+    }
+
+    #[test]
+    fn each_case_sets_all_sysctls() {
+        let mut linux = TransportSpec { kind: TransportKind::Linux, ..reno() };
+        Sysctl::CompSackNr.set(&mut linux.linux, 0);
+        let value_of = |spec: &TransportSpec, wanted: &str| {
+            let values = sysctls(spec);
+            values.into_iter().find(|(name, _)| *name == wanted).expect("it is set").1
+        };
+        assert_eq!(value_of(&linux, "tcp_comp_sack_nr"), 0);
+        assert_eq!(value_of(&reno(), "tcp_comp_sack_nr"), 44, "whatever the case before it had");
+        let names = |spec| sysctls(spec).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names(&reno()), names(&linux));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a folder in the place of the kernel's")]
+    fn a_sysctl_that_is_not_set_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (there, path) = (folder.path().join("tcp_dsack"), folder.path().to_str().expect("UTF-8"));
+        std::fs::write(&there, "1\n").expect("a file");
+        std::os::unix::fs::symlink("/dev/null", folder.path().join("tcp_frto")).expect("a link");
+        std::fs::create_dir(folder.path().join("tcp_sack")).expect("a folder");
+        let run = |name| {
+            let script = format!("set -e\n{}", set_sysctls(path, &[("tcp_dsack", 0), (name, 3)]));
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("there is a shell");
+            (output.status.success(), String::from_utf8(output.stderr).expect("UTF-8"))
+        };
+        assert_eq!(run("tcp_dsack"), (true, String::new()));
+        assert_eq!(std::fs::read_to_string(&there).expect("a file"), "3\n");
+        for (name, said) in [
+            ("tcp_comp_sack_nr", "this kernel has no sysctl 'net.ipv4.tcp_comp_sack_nr'\n"),
+            ("tcp_sack", "the kernel refuses 3 for 'net.ipv4.tcp_sack'\n"),
+            ("tcp_frto", "'net.ipv4.tcp_frto' is '', and 3 was written\n"),
+        ] {
+            let (succeeded, stderr) = run(name);
+            // Before it, a shell has its own reason.
+            assert!(!succeeded && stderr.ends_with(said), "{stderr}");
+        }
     }
 
     /// Seen on Linux 6.18: buffers of 47,280 and 231,784 bytes advertise 26,334 and 133,001 bytes to segments of 1,000,

@@ -3,6 +3,7 @@
 use fabric::{
     ClusterLoad, ElectionEnd, Experiment, LoadSetting, Pattern, Role, Setting, Target, Traffic, TrafficSetting, Work,
 };
+use transport::linux::{Settings, Sysctl};
 use transport::{TransportKind, TransportSpec};
 
 use crate::live::tuning;
@@ -115,17 +116,36 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
         let control = linux.congestion_control.name().to_owned();
         say(|setting| matches!(setting, TrafficSetting::CongestionControl(_)), control);
     }
+    let threshold = if kind == TransportKind::Linux { linux.reordering } else { duplicate_ack_threshold };
     say(|setting| matches!(setting, TrafficSetting::Window(_)), format!("window {window}"));
     say(|setting| matches!(setting, TrafficSetting::InitialWindow(_)), format!("initial window {initial_window}"));
     say(
-        |setting| matches!(setting, TrafficSetting::DuplicateAckThreshold(_)),
-        format!("threshold {duplicate_ack_threshold}"),
+        |setting| match setting {
+            TrafficSetting::Sysctl(values) => values.iter().any(|(sysctl, _)| *sysctl == Sysctl::Reordering),
+            setting => matches!(setting, TrafficSetting::DuplicateAckThreshold(_)),
+        },
+        format!("threshold {threshold}"),
     );
     words.push(
         delayed_ack.map_or_else(|| "every segment acknowledged".to_owned(), |after| format!("delayed ACKs {after}")),
     );
     words.push(format!("{segment_bytes}-byte segments with {header_bytes} bytes of headers"));
+    words.extend(sysctls_in_words(experiment, &linux, threshold));
     words.join(", ")
+}
+
+/// The sysctls that are not as a kernel has them that nobody has set up, without those that cases set. The threshold has been said.
+fn sysctls_in_words(experiment: &Experiment, linux: &Settings, threshold: u32) -> Vec<String> {
+    let is_varied = |sysctl: Sysctl| {
+        settings(experiment).any(|setting| match setting {
+            Setting::Traffic(TrafficSetting::Sysctl(values)) => values.iter().any(|(varied, _)| *varied == sysctl),
+            _ => false,
+        })
+    };
+    let usual = Settings { reordering: threshold, ..Settings::default() };
+    let is_set = |sysctl: Sysctl| sysctl.get(linux) != sysctl.get(&usual);
+    let listed = Sysctl::ALL.iter().copied().filter(|&sysctl| is_set(sysctl) && !is_varied(sysctl));
+    listed.map(|sysctl| format!("{} {}", sysctl.name(), sysctl.get(linux))).collect()
 }
 
 const fn transport_name(kind: TransportKind) -> &'static str {

@@ -44,4 +44,4 @@ mod window;
 pub use receiver::Receiver;
 pub use sender::{Counters, Sender, State};
 
-pub use crate::sysctl::{CongestionControl, Settings};
+pub use crate::sysctl::{CongestionControl, Settings, Sysctl};

@@ -126,7 +126,7 @@ impl Sender {
         self.high = self.queue.next();
         self.probe = None;
         // RFC 5682, 3.1, step 1.
-        self.frto = self.settings.frto && (is_first || self.timeouts_in_row > 0);
+        self.frto = self.settings.frto > 0 && (is_first || self.timeouts_in_row > 0);
     }
 
     /// All is taken for lost but what was sent within the last round trip (`tcp_timeout_mark_lost`).

@@ -47,7 +47,7 @@ impl Sender {
     /// timeout would begin now.
     pub(super) fn schedule_probe(&mut self, now: Time, anew: bool) -> bool {
         let open = matches!(self.state, State::Open | State::Cwr);
-        if !self.settings.tail_loss_probe || !open || self.queue.len() == 0 {
+        if !self.settings.probes_tail() || !open || self.queue.len() == 0 {
             return false;
         }
         let patience = match self.rtt.smoothed() {
