@@ -1,21 +1,10 @@
 //! Bonds in a simulated run: what is recorded of them and shown, and streams that are measured together.
 
+use crate::pair::run;
 use fabric::{DriverKind, Metric, Source};
-use lab::{Options, Results};
+use lab::Options;
 
-const FILE: &str = "
-name: pair
-nodes: { h1: host, h2: host, s1: switch }
-link-defaults: { rate: 100Mbit, delay: 20us, queue: 250 }
-links:
-  - between: [h1, s1]
-  - between: [h1, s1]
-  - between: [h2, s1]
-  - { between: [h2, s1], delay: 800us }
-bonds:
-  - { host: h1, mode: balance-rr }
-  - { host: h2, mode: balance-rr }
-experiments:
+const EXPERIMENTS: &str = "
   tcp:
     traffic: { pattern: { pairs: [[h1, h2]] }, transport: sack, segment: 1448B, header: 90B }
     vary:
@@ -34,16 +23,9 @@ experiments:
     expect: { goodput-sum: '>= 190 Mbit/s' }
 ";
 
-fn run() -> Results {
-    let source = Source { name: "pair.fabric.yaml".to_owned(), text: FILE.to_owned() };
-    let fabric = fabric::parse(&source).expect("the file is right");
-    let options = Options { drivers: vec![DriverKind::Sim], ..Options::default() };
-    lab::run(&source, &fabric, &options).expect("simulated runs don't fail")
-}
-
 #[test]
 fn resequencing_gives_tcp_both_links_and_is_reported_with_its_cost() {
-    let results = run();
+    let results = run(EXPERIMENTS);
     assert!(results.passed(), "{}", results.table_within(140));
     let tcp = &results.experiments[0];
     let goodput = |case: usize| tcp.cases[case].summary(Metric::GoodputSum, DriverKind::Sim).expect("measured").mean;
@@ -64,7 +46,7 @@ fn resequencing_gives_tcp_both_links_and_is_reported_with_its_cost() {
 
 #[test]
 fn streams_of_a_pair_are_one_flow_of_the_record() {
-    let results = run();
+    let results = run(EXPERIMENTS);
     let of = |streams: &str| results.records.iter().find(|record| record.labels.get("streams") == Some(streams));
     let (one, four) = (of("1").expect("a run"), of("4").expect("a run"));
     assert_eq!((one.flows.len(), four.flows.len()), (1, 1));
@@ -75,7 +57,7 @@ fn streams_of_a_pair_are_one_flow_of_the_record() {
 
 #[test]
 fn tables_and_the_report_show_bonds_and_what_others_measured() {
-    let results = run();
+    let results = run(EXPERIMENTS);
     let table = results.table_within(160);
     let lines: Vec<&str> = table.lines().collect();
     let published = lines.iter().find(|line| line.trim_start().starts_with("off, streams 1")).expect("a row");

@@ -2,4 +2,5 @@
 
 mod bonds;
 mod determinism;
+mod pair;
 mod sysctls;

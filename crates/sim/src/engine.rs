@@ -357,28 +357,36 @@ impl<'a> Engine<'a> {
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn send(&mut self, now: Time, direction: u32, id: u32) {
-        if self.directions[direction as usize].is_unresolved {
-            self.resolve(now, direction);
-        }
-        let FlowDirection { header, port, .. } = self.directions[direction as usize];
-        let now = match &mut self.latency {
-            None => now,
-            Some(latency) => latency.departure(now, port),
-        };
-        self.graph.depart(self.tables.at(now), &mut self.medium, port, Packet { id, header });
+        let header = self.header(now, direction);
+        self.depart(now, direction, Packet { id, header });
     }
 
     /// A host sends a packet of a handshake: headers only.
     #[cold]
     fn send_short(&mut self, now: Time, direction: u32, id: u32) {
+        let header = self.header(now, direction);
+        let header = self.medium.headers.with_bytes(header, self.scenario.transport.header_bytes);
+        self.depart(now, direction, Packet { id, header });
+    }
+
+    /// The header of what a host sends of a flow, once it knows where that goes.
+    #[inline]
+    fn header(&mut self, now: Time, direction: u32) -> u32 {
         if self.directions[direction as usize].is_unresolved {
             self.resolve(now, direction);
         }
-        let header = self.directions[direction as usize].header;
-        let short = self.medium.headers.with_bytes(header, self.scenario.transport.header_bytes);
-        self.directions[direction as usize].header = short;
-        self.send(now, direction, id);
-        self.directions[direction as usize].header = header;
+        self.directions[direction as usize].header
+    }
+
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    fn depart(&mut self, now: Time, direction: u32, packet: Packet) {
+        let port = self.directions[direction as usize].port;
+        let now = match &mut self.latency {
+            None => now,
+            Some(latency) => latency.departure(now, port),
+        };
+        self.graph.depart(self.tables.at(now), &mut self.medium, port, packet);
     }
 
     #[expect(clippy::inline_always, reason = "as above")]

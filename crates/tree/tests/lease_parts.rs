@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{Shard, config, parse, value};
-use crate::leases::{carry_but, with_lease};
+use crate::leases::{carry_but, have_what_is_theirs, with_lease};
 use proptest::prelude::*;
 use tree::{Bytes, Change, LeaseId, Location, Path, Refusal};
 
@@ -191,17 +191,7 @@ proptest! {
                     cluster.carry(&prefix, to, limit_bytes);
                 }
             }
-            for (number, shard) in cluster.shards.iter().enumerate() {
-                let expected: BTreeMap<_, _> = (model.iter())
-                    .filter(|(at, _)| cluster.owner(&at.path) == number)
-                    .map(|(at, found)| (at.clone(), found.clone()))
-                    .collect();
-                prop_assert_eq!(shard.leased_content(), expected);
-                prop_assert!(shard.is_sound());
-                let restored = shard.restored(limit_bytes);
-                prop_assert_eq!(&restored, &shard.state);
-                prop_assert_eq!(restored.digest(), shard.state.digest());
-            }
+            have_what_is_theirs(&cluster.shards, &model, |path| cluster.owner(path), limit_bytes)?;
             for (lease, home) in &homes {
                 let followed = cluster.followed(*lease, home);
                 for (at, (_, of)) in &model {

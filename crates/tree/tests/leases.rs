@@ -177,23 +177,34 @@ proptest! {
                     away = !away;
                 }
             }
-            for (number, shard) in shards.iter().enumerate() {
-                let expected: BTreeMap<_, _> = (model.iter())
-                    .filter(|(at, _)| owner(&at.path, away) == number)
-                    .map(|(at, found)| (at.clone(), found.clone()))
-                    .collect();
-                prop_assert_eq!(shard.leased_content(), expected);
-                prop_assert!(shard.is_sound());
-                let restored = shard.restored(limit_bytes);
-                prop_assert_eq!(&restored, &shard.state);
-                prop_assert_eq!(restored.digest(), shard.state.digest());
-            }
+            have_what_is_theirs(&shards, &model, |path| owner(path, away), limit_bytes)?;
             // Wherever a part is, the home leads to it: else nobody could keep it alive.
             for lease in 1..5_u64 {
                 prop_assert!(leads_to_all(&shards, LeaseId(lease), |path| owner(path, away)));
             }
         }
     }
+}
+
+/// Each shard has what the model says of its paths, also after a snapshot in pieces of so many bytes.
+pub fn have_what_is_theirs(
+    shards: &[Shard],
+    model: &BTreeMap<Location, (Bytes, u64)>,
+    owner: impl Fn(&Path) -> usize,
+    limit_bytes: usize,
+) -> Result<(), TestCaseError> {
+    for (number, shard) in shards.iter().enumerate() {
+        let expected: BTreeMap<_, _> = (model.iter())
+            .filter(|(at, _)| owner(&at.path) == number)
+            .map(|(at, found)| (at.clone(), found.clone()))
+            .collect();
+        prop_assert_eq!(shard.leased_content(), expected);
+        prop_assert!(shard.is_sound());
+        let restored = shard.restored(limit_bytes);
+        prop_assert_eq!(&restored, &shard.state);
+        prop_assert_eq!(restored.digest(), shard.state.digest());
+    }
+    Ok(())
 }
 
 /// Whether a keeper that knows a lease's home finds all of its values.

@@ -7,7 +7,7 @@ use fabric::Unit;
 use super::html::table;
 use super::quantity::{self, Scale};
 use super::svg::escape;
-use super::table::{block, heading, label_lines, optional, scale_of, stand_on_one_line};
+use super::table::{block, heading, label_lines, opening_line, optional, scale_of, stand_on_one_line};
 use crate::grid::{Grid, quoted, terminal_width};
 use crate::labels::Labels;
 use crate::measure::statistics::Summary;
@@ -33,8 +33,7 @@ impl DriverComparison<'_> {
     pub fn table_within(&self, width: u16) -> String {
         let mut text = String::new();
         for experiment in &self.experiments {
-            let title = if experiment.title.is_empty() { String::new() } else { format!(": {}", experiment.title) };
-            let _ = writeln!(text, "{}{title}", experiment.name);
+            text.push_str(&opening_line(experiment.name, experiment.title));
             if !experiment.cases.is_empty() {
                 let mut grid = Grid::new(&HEADINGS).ruled();
                 for ComparedCase { labels, metrics } in &experiment.cases {

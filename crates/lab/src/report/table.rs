@@ -29,9 +29,8 @@ impl Results {
     pub fn table_within(&self, width: u16) -> String {
         let mut text = String::new();
         for experiment in &self.experiments {
-            let title = if experiment.title.is_empty() { String::new() } else { format!(": {}", experiment.title) };
             let runs = if experiment.repeat == 1 { "1 run".to_owned() } else { format!("{} runs", experiment.repeat) };
-            let _ = writeln!(text, "{}{title}", experiment.name);
+            text.push_str(&opening_line(&experiment.name, &experiment.title));
             if experiment.asks.is_empty() {
                 let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
             } else {
@@ -136,6 +135,11 @@ pub(crate) fn scale_of(experiment: &ExperimentResult, metric: Metric) -> Scale {
 pub(crate) fn heading(experiment: &ExperimentResult, metric: Metric) -> String {
     let unit = scale_of(experiment, metric).unit;
     if unit.is_empty() { metric_name(metric).to_owned() } else { format!("{} ({unit})", metric_name(metric)) }
+}
+
+/// What an experiment's part of a table begins with.
+pub(super) fn opening_line(name: &str, title: &str) -> String {
+    if title.is_empty() { format!("{name}\n") } else { format!("{name}: {title}\n") }
 }
 
 /// What was measured, by hosts that talk to hosts or by those who ask the controllers.

@@ -39,6 +39,20 @@ impl Group {
         Ok(self.last_index())
     }
 
+    /// Has the log of a data shard say what only its leader knows, if this replica leads; gives whether it did. `asked`: when it last did, by its term and
+    /// the entry's index; until that is applied, or another term begins, it does not say it again.
+    pub(crate) fn say(&mut self, asked: fn(&mut Self) -> &mut Option<(u64, u64)>, command: &tree::Command) -> bool {
+        let (term, applied) = (self.term(), self.applied());
+        let is_asked = asked(self).is_some_and(|(asked, index)| asked == term && applied < index);
+        if !self.is_leader() || is_asked {
+            return false;
+        }
+        // If it is not taken, it is tried again.
+        let Ok(index) = self.propose_own(command.encode().into()) else { return false };
+        *asked(self) = Some((term, index));
+        true
+    }
+
     /// When proposals that wait go at the latest; `None` if none wait.
     pub(super) fn batch_due(&self) -> Option<Time> {
         (!self.proposals.waiting.is_empty()).then_some(self.proposals.due)

@@ -118,16 +118,7 @@ impl Group {
     /// Has the log say whether the data may grow, if this replica leads and the log says otherwise; gives whether it did.
     fn allow_growth(&mut self, allowed: bool) -> bool {
         let is_said = self.content.state().is_none_or(|state| state.is_full != allowed);
-        let (term, applied) = (self.term(), self.applied());
-        let is_asked = self.growth_asked.is_some_and(|(asked, index)| asked == term && applied < index);
-        if !self.is_leader() || is_said || is_asked {
-            return false;
-        }
-        let command = Command::Growth { allowed };
-        // If it is not taken, it is tried again.
-        let Ok(index) = self.propose_own(command.encode().into()) else { return false };
-        self.growth_asked = Some((term, index));
-        true
+        !is_said && self.say(|group| &mut group.growth_asked, &Command::Growth { allowed })
     }
 }
 

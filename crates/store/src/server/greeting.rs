@@ -143,15 +143,6 @@ impl Group {
     /// Has the log say that all servers speak this version, if this replica leads and the log says less; gives whether it did.
     fn say_protocol(&mut self, version: u32) -> bool {
         let is_said = self.content.state().is_none_or(|state| state.protocol >= version);
-        let (term, applied) = (self.term(), self.applied());
-        let is_asked = self.protocol_asked.is_some_and(|(asked, index)| asked == term && applied < index);
-        if !self.is_leader() || is_said || is_asked {
-            return false;
-        }
-        let command = Command::Protocol { version };
-        // If it is not taken, it is tried again.
-        let Ok(index) = self.propose_own(command.encode().into()) else { return false };
-        self.protocol_asked = Some((term, index));
-        true
+        !is_said && self.say(|group| &mut group.protocol_asked, &Command::Protocol { version })
     }
 }

@@ -117,8 +117,9 @@ impl Receiver {
         if (self.next == 0 || !data.carries_data())
             && let Some(answers) = self.handshake.take(now, &data)
         {
-            self.answers = answers;
-            self.stamp = if answers { data.stamp } else { self.stamp };
+            if answers {
+                (self.answers, self.stamp) = (true, data.stamp);
+            }
             return;
         }
         let (segment, rest) = (data.seq / self.segment_bytes, data.seq % self.segment_bytes);
