@@ -191,6 +191,10 @@ pub(super) fn note(
 ) {
     let owner = Owner::Client(client);
     for event in events {
+        // What it reads again would go back behind what it has read then.
+        if pending.skipped && event.revision <= pending.announced && event.kind != EventKind::Reset {
+            continue;
+        }
         let bytes = event_bytes(&event);
         if bytes < FRAME_MAX && budget.take(owner, Kind::Watches, bytes) {
             pending.revision = pending.revision.max(event.revision);
@@ -236,6 +240,19 @@ mod tests {
         // One at a time at least.
         let expected = vec![(vec![4], 4), (vec![5], 4), (vec![5], 4), (vec![5], 5), (vec![6], 6)];
         assert_eq!(parts(events, 1), expected);
+    }
+
+    #[test]
+    fn who_reads_again_hears_only_of_what_comes_after_that() {
+        let mut budget = Budget::new(event_bytes(&event(5, 1_000)) * 6);
+        // It goes on from 3, and the shard is at 8.
+        let mut pending = Pending { revision: 8, ..Pending::default() };
+        note(&mut budget, ClientId(1), &mut pending, (4..=8).map(|revision| event(revision, 1_000)));
+        assert!(pending.skipped && pending.events.is_empty());
+        assert_eq!(pending.cut(usize::MAX), (vec![], 8));
+        note(&mut budget, ClientId(1), &mut pending, [event(9, 1_000)]);
+        let (events, revision) = pending.cut(usize::MAX);
+        assert_eq!((events.len(), revision), (1, 9));
     }
 
     /// Beside a search through all.
