@@ -181,6 +181,12 @@ impl Members {
             .any(|list| list.contains(&server.0))
     }
 
+    /// Those who are members here and were none among `before`.
+    pub(crate) fn joined(&self, before: &Self) -> Vec<ServerId> {
+        let all = [&self.voters, &self.learners, &self.voters_outgoing, &self.learners_next].into_iter().flatten();
+        all.map(|id| ServerId(*id)).filter(|id| !before.has(*id)).collect()
+    }
+
     /// Whether the server has a vote.
     pub fn votes(&self, server: ServerId) -> bool {
         self.voters.contains(&server.0) || self.voters_outgoing.contains(&server.0)
@@ -344,11 +350,17 @@ impl RaftMessage {
         }
     }
 
-    /// What the receiver will answer with one message.
-    pub(crate) fn asks(&self) -> Option<Answers> {
+    /// Up to where an answer says that the sender's log is as the leader's, if it says so.
+    pub(crate) fn agrees_to(&self) -> Option<u64> {
+        (self.kind == Kind::AppendResponse && !self.reject).then_some(self.index)
+    }
+
+    /// What the receiver will answer with one message, and the entry that it has then at least, unless it refuses.
+    pub(crate) fn asks(&self) -> Option<(Answers, u64)> {
         match self.kind {
-            Kind::Append | Kind::Snapshot => Some(Answers::Append),
-            Kind::Heartbeat => Some(Answers::Heartbeat),
+            Kind::Append => Some((Answers::Append, self.index)),
+            Kind::Snapshot => Some((Answers::Append, self.snapshot().map_or(0, |meta| meta.index))),
+            Kind::Heartbeat => Some((Answers::Heartbeat, 0)),
             _ => None,
         }
     }

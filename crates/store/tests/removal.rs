@@ -6,7 +6,11 @@ use crate::bed::{self, Cluster, Setup, address, put};
 use machine::ServerId;
 use machine::nanos::Span;
 use placement::{Command, Prefix, Replicas, ShardId};
+use store::Input;
+use store::message::{Kind, RaftMessage};
+use store::peer::{Envelope, Item};
 use store::protocol::{Admin, Answer, Error, RequestBody};
+use store::status::GroupStatus;
 
 const NEEDED: ServerId = ServerId(2);
 
@@ -45,6 +49,45 @@ fn await_voters(cluster: &mut Cluster, shard: ShardId, voters: &[u64]) {
         }
     }
     panic!("the voters do not become {voters:?}");
+}
+
+/// A server that leaves a group removes its log. What it said of that log may come late, when it is a member again: then its leader must not
+/// take it for one that has the log.
+#[test]
+fn an_answer_that_comes_late_is_none_of_the_replica_that_comes_after() {
+    let (mut cluster, shard) = two_of_three();
+    assert_eq!(cluster.leader(shard), Some(ServerId(1)));
+    let set = |servers: &[u64]| {
+        let replicas = Replicas::Servers(servers.iter().copied().map(ServerId).collect());
+        Admin::Placement(Command::SetReplicas { id: shard, replicas })
+    };
+    administer(&mut cluster, 1, set(&[1])).unwrap();
+    await_voters(&mut cluster, shard, &[1]);
+    cluster.run(Span::from_secs(1));
+    assert!(
+        !cluster.server(2).replicas(cluster.now).iter().any(|group| group.shard == shard),
+        "it has removed its log"
+    );
+    let GroupStatus { term, last, .. } = cluster.group(1, shard);
+    cluster.ask(1, put("/car:cars/car-entry=1", "new")).unwrap();
+
+    cluster.cut_off.insert(NEEDED);
+    administer(&mut cluster, 1, set(&[1, 2])).unwrap();
+    cluster.run(Span::from_secs(1));
+    assert_eq!(cluster.group(1, shard).learners, [NEEDED]);
+    let late = RaftMessage { index: last, commit: last, ..bed::message(Kind::AppendResponse, term) };
+    let items = vec![Item::Raft { group: shard, message: late }];
+    let envelope = Envelope { stamp: cluster.now, echo: None, promise: Span::ZERO, items };
+    cluster.queue.push_back((ServerId(1), Input::Peer { from: NEEDED, envelope }));
+    cluster.run(Span::from_secs(1));
+    let group = cluster.group(1, shard);
+    assert_eq!((group.voters, group.learners), (vec![ServerId(1)], vec![NEEDED]), "it has nothing yet");
+
+    cluster.cut_off.clear();
+    await_voters(&mut cluster, shard, &[1, 2]);
+    assert_eq!(cluster.group(1, shard).term, term);
+    assert_eq!(cluster.get(1, "/car:cars/car-entry=1").as_deref(), Some("new"));
+    cluster.assert_agreement();
 }
 
 fn is_member(cluster: &Cluster, id: ServerId) -> bool {

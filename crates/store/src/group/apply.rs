@@ -59,6 +59,11 @@ impl Group {
             // Impossible with these members: every replica comes to the same, and changes nothing.
             Err(_) => counters.changes_refused += 1,
         }
+        if self.is_leader() {
+            for server in applied.members.joined(&self.storage().applied().members) {
+                self.limits.note_joined(self.raw.raft.term, server);
+            }
+        }
         self.seal = Seal::Open;
         let votes = applied.members.votes(self.me);
         self.raw.mut_store().set_applied(applied);

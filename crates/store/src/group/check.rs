@@ -5,7 +5,7 @@
 
 use machine::ServerId;
 use machine::nanos::Time;
-use raft::eraftpb::{ConfChangeType, Entry, EntryType};
+use raft::eraftpb::{ConfChangeType, ConfChangeV2, Entry, EntryType};
 use raft::{INVALID_ID, StateRole};
 
 use super::replica::Group;
@@ -71,7 +71,7 @@ impl Group {
             if message.answered_index() > self.raw.raft.raft_log.last_index() {
                 return Err(Refused::Index);
             }
-            if !self.limits.asked.take(term, from, what) {
+            if !self.limits.asked.take(term, from, what, message.agrees_to()) {
                 return Err(Refused::Unasked);
             }
         }
@@ -122,20 +122,30 @@ impl Group {
         desired || self.applied() == 0 || self.members().votes(from) || self.leaderless_ticks() >= ELECTION_TICKS as u32
     }
 
-    /// Whether the others may have taken this server out of the group. Where no majority is without it, its own log has all changes that
-    /// did so: they were acknowledged here.
-    pub(crate) fn may_be_out(&self) -> bool {
+    /// Whether the others may have taken this server out of the group, as somebody says who had applied the log up to `index`. Where no
+    /// majority is without it, its own log has all changes that did so: they were acknowledged here. What has made it a member again
+    /// behind that index is news to who said so.
+    pub(crate) fn may_be_out(&self, index: u64) -> bool {
+        let log = &self.raw.raft.raft_log;
+        let entries = log.entries(self.applied() + 1, None, raft::GetEntriesContext::empty(false)).unwrap_or_default();
+        let is_change = |entry: &&Entry| entry.get_entry_type() == EntryType::EntryConfChangeV2;
+        let changes =
+            entries.iter().filter(is_change).filter_map(|entry| Some((entry.index, change::parse(&entry.data)?)));
+        let changes: Vec<_> = changes.collect();
+        let adds_me = |change: &ConfChangeV2| {
+            let mut of_me = change.get_changes().iter().filter(|single| single.node_id == self.me.0);
+            of_me.any(|single| single.get_change_type() != ConfChangeType::RemoveNode)
+        };
+        if changes.iter().any(|(at, change)| *at > index && adds_me(change)) {
+            return false;
+        }
         let Members { voters, voters_outgoing, .. } = self.members();
         let needs_me = |voters: &[u64]| voters.contains(&self.me.0) && voters.len() - 1 < voters.len() / 2 + 1;
         if !needs_me(voters) && !needs_me(voters_outgoing) {
             return true;
         }
-        let log = &self.raw.raft.raft_log;
-        let entries = log.entries(self.applied() + 1, None, raft::GetEntriesContext::empty(false)).unwrap_or_default();
-        let is_change = |entry: &&Entry| entry.get_entry_type() == EntryType::EntryConfChangeV2;
-        let changes = entries.iter().filter(is_change).filter_map(|entry| change::parse(&entry.data));
         let (mut votes, mut voted) = (voters.contains(&self.me.0), voters_outgoing.contains(&self.me.0));
-        for change in changes {
+        for (_, change) in changes {
             if change.get_changes().is_empty() {
                 voted = false;
             } else if change.get_changes().len() > 1 {

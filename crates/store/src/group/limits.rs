@@ -37,26 +37,59 @@ impl Pace {
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     term: u64,
-    of: BTreeMap<ServerId, [u32; 2]>,
+    of: BTreeMap<ServerId, Questions>,
+}
+
+/// What one of them was asked.
+#[derive(Debug, Default)]
+struct Questions {
+    appends: u32,
+    heartbeats: u32,
+    /// The lowest entry that it was asked to have, if it became a member in this term. Who was one before in this term may have
+    /// removed its log since; what it said of that log can be late by so much that it comes now, and is true no more.
+    from: u64,
+}
+
+impl Questions {
+    fn count(&mut self, what: Answers) -> &mut u32 {
+        match what {
+            Answers::Append => &mut self.appends,
+            Answers::Heartbeat => &mut self.heartbeats,
+        }
+    }
 }
 
 impl Asked {
-    fn count(&mut self, term: u64, peer: ServerId, what: Answers) -> &mut u32 {
+    fn of(&mut self, term: u64, peer: ServerId) -> &mut Questions {
         if self.term != term {
             self.of.clear();
             self.term = term;
         }
-        &mut self.of.entry(peer).or_default()[usize::from(what == Answers::Heartbeat)]
+        self.of.entry(peer).or_default()
     }
 
-    /// A message has left that will be answered.
-    fn note(&mut self, term: u64, peer: ServerId, what: Answers) {
-        let count = self.count(term, peer, what);
+    /// A server becomes a member: what it was asked before is void.
+    fn joined(&mut self, term: u64, peer: ServerId) {
+        *self.of(term, peer) = Questions { from: u64::MAX, ..Questions::default() };
+    }
+
+    /// A message has left that will be answered; `index` is what it asks to be there already.
+    fn note(&mut self, term: u64, peer: ServerId, what: Answers, index: u64) {
+        let questions = self.of(term, peer);
+        if what == Answers::Append {
+            questions.from = questions.from.min(index);
+        }
+        let count = questions.count(what);
         *count = (*count + 1).min(ASKED_MAX);
     }
 
-    pub(super) fn take(&mut self, term: u64, peer: ServerId, what: Answers) -> bool {
-        let count = self.count(term, peer, what);
+    /// Whether an answer is one to a question. `has`: up to there it says that its log is the leader's.
+    pub(super) fn take(&mut self, term: u64, peer: ServerId, what: Answers, has: Option<u64>) -> bool {
+        let questions = self.of(term, peer);
+        if has.is_some_and(|index| index < questions.from) {
+            return false;
+        }
+        let count = questions.count(what);
         let asked = *count > 0;
         *count = count.saturating_sub(1);
         asked
@@ -79,8 +112,13 @@ impl Limits {
     }
 
     /// A message has left that will be answered.
-    pub(super) fn note_asked(&mut self, term: u64, peer: ServerId, what: Answers) {
-        self.asked.note(term, peer, what);
+    pub(super) fn note_asked(&mut self, term: u64, peer: ServerId, (what, index): (Answers, u64)) {
+        self.asked.note(term, peer, what, index);
+    }
+
+    /// A server becomes a member of the group that is led from here.
+    pub(super) fn note_joined(&mut self, term: u64, peer: ServerId) {
+        self.asked.joined(term, peer);
     }
 }
 
@@ -106,12 +144,28 @@ mod tests {
     fn an_answer_is_taken_once_for_each_question() {
         let mut asked = Asked::default();
         let peer = ServerId(2);
-        asked.note(1, peer, Answers::Append);
-        assert!(!asked.take(1, peer, Answers::Heartbeat));
-        assert!(!asked.take(1, ServerId(3), Answers::Append));
-        assert!(asked.take(1, peer, Answers::Append));
-        assert!(!asked.take(1, peer, Answers::Append));
-        asked.note(1, peer, Answers::Append);
-        assert!(!asked.take(2, peer, Answers::Append), "it was asked in another term");
+        asked.note(1, peer, Answers::Append, 0);
+        assert!(!asked.take(1, peer, Answers::Heartbeat, None));
+        assert!(!asked.take(1, ServerId(3), Answers::Append, Some(0)));
+        assert!(asked.take(1, peer, Answers::Append, Some(0)));
+        assert!(!asked.take(1, peer, Answers::Append, Some(0)));
+        asked.note(1, peer, Answers::Append, 0);
+        assert!(!asked.take(2, peer, Answers::Append, Some(0)), "it was asked in another term");
+    }
+
+    #[test]
+    fn who_becomes_a_member_again_says_nothing_of_the_log_that_it_had() {
+        let mut asked = Asked::default();
+        let peer = ServerId(2);
+        asked.note(1, peer, Answers::Append, 100);
+        asked.joined(1, peer);
+        assert!(!asked.take(1, peer, Answers::Append, None), "what it was asked before is void");
+        asked.note(1, peer, Answers::Append, 120);
+        assert!(!asked.take(1, peer, Answers::Append, Some(119)), "nobody has asked for less than 120");
+        assert!(asked.take(1, peer, Answers::Append, Some(120)));
+        asked.note(1, peer, Answers::Append, 110);
+        assert!(asked.take(1, peer, Answers::Append, Some(110)), "its log was searched");
+        asked.note(2, peer, Answers::Append, 120);
+        assert!(asked.take(2, peer, Answers::Append, Some(7)), "no answer of an earlier term is looked at");
     }
 }

@@ -91,7 +91,7 @@ impl Server {
             && (self.departure.leaving || !self.view.map().desired_replicas(shard).contains(me))
         {
             // Last, since it looks through what is not applied.
-            if group.may_be_out() {
+            if group.may_be_out(index) {
                 self.remove_replica(shard);
                 self.retry_idle(now);
             } else {
