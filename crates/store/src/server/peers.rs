@@ -237,7 +237,7 @@ impl Server {
         for (shard, term) in &leads.terms {
             if self.peers.note_leader(*shard, *term, from) {
                 news.push(*shard);
-                self.operations.ask_again(*shard);
+                self.operations.ask_again(now, *shard, from);
             }
         }
         if let Some(peer) = self.peers.all.get_mut(&from) {

@@ -229,7 +229,7 @@ impl Server {
             if let Some(leader) = group.leader()
                 && self.peers.note_leader(*shard, group.term(), leader)
             {
-                self.operations.ask_again(*shard);
+                self.operations.ask_again(now, *shard, leader);
             }
         }
         self.adopt_addresses();
