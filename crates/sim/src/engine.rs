@@ -15,6 +15,7 @@ use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
 use crate::headers::{Header, Headers, Upper};
+use crate::joining::Joining;
 use crate::latency::HostLatency;
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
@@ -94,6 +95,8 @@ pub(crate) struct Engine<'a> {
     at_once_max: u64,
     /// Of hosts with Linux: how long they take.
     latency: Option<HostLatency>,
+    /// What hosts with Linux join, where several segments may come at one instant.
+    joining: Option<Joining>,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
@@ -124,6 +127,7 @@ impl<'a> Engine<'a> {
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
             latency: HostLatency::of(scenario),
+            joining: Joining::of(scenario),
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
@@ -191,6 +195,9 @@ impl<'a> Engine<'a> {
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
         while let Some((now, event)) = self.medium.calendar.pop_until(Time::from_ps(last)) {
+            if self.joining.as_ref().is_some_and(|joining| joining.ends_before(now, event.at < SWITCH)) {
+                self.end_joining();
+            }
             if event.at >= SWITCH {
                 self.wake(now, event);
                 continue;
@@ -206,6 +213,9 @@ impl<'a> Engine<'a> {
                 self.graph.arrive(self.tables.at(now), &mut self.medium, port, packet);
                 self.receive_delivered(now);
             }
+        }
+        if self.joining.is_some() {
+            self.end_joining();
         }
     }
 
@@ -402,8 +412,38 @@ impl<'a> Engine<'a> {
             let end = seq + self.segment_bytes;
             flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
         }
+        if self.joining.is_some() {
+            return self.join(now, direction, segment);
+        }
         flow.receiver.handle(now, receiver::Input::Data(segment));
         self.poll_receiver(now, direction);
+    }
+
+    /// A segment has come to a host that joins what comes at one instant: it answers when all of that is there.
+    #[inline(never)]
+    fn join(&mut self, now: Time, direction: u32, segment: Segment) {
+        let Some(joining) = &mut self.joining else { return };
+        let is_joined = joining.continues(now, direction, &segment);
+        if !is_joined {
+            self.end_joining();
+        }
+        let receiver = &mut self.flows[direction as usize / 2].receiver;
+        if is_joined {
+            receiver.handle(now, receiver::Input::Joined(segment));
+        } else {
+            receiver.handle(now, receiver::Input::Data(segment));
+        }
+        if !self.joining.as_mut().is_some_and(|joining| joining.note(now, direction, &segment)) {
+            self.poll_receiver(now, direction);
+        }
+    }
+
+    /// What has been joined is all that comes together.
+    #[inline(never)]
+    fn end_joining(&mut self) {
+        if let Some((now, direction)) = self.joining.as_mut().and_then(Joining::end) {
+            self.poll_receiver(now, direction);
+        }
     }
 
     /// A fragment of UDP has come to its host.

@@ -286,3 +286,27 @@ fn a_way_that_takes_no_time_ends_the_run() {
     let fabric = chain(2, LinkSpec::default());
     run_of(&fabric, 20, vec![flow(0, 1)]).run();
 }
+
+#[test]
+fn a_card_that_collects_hands_segments_over_together_and_linux_acknowledges_them_so() {
+    let acks_a_segment = |kind, coalesce_ns| {
+        let fabric = chain(2, LinkSpec { coalesce_ns, ..GIGABIT });
+        let mut run = run_of(&fabric, 200, vec![flow(0, 1)]);
+        run.transport = TransportSpec { kind, delayed_ack: Some(Span::from_ms(40)), ..reno(200) };
+        let outcome = run.run();
+        let delivered = outcome.flows[0].delivered_bytes as f64 * 8.0 / 0.1 / 1e9;
+        assert!(delivered > 0.94, "{kind:?}, {coalesce_ns} ns: {delivered:.3} Gbit/s");
+        assert_eq!(outcome.flows[0].reordering.reordered, 0);
+        let (data, acks) = (outcome.links[1].forward, outcome.links[1].backward);
+        assert!(data.packets > 10_000, "{data:?}");
+        acks.packets as f64 / data.packets as f64
+    };
+    for kind in [TransportKind::Sack, TransportKind::Linux] {
+        let each = acks_a_segment(kind, 0);
+        assert!((0.45..0.6).contains(&each), "{kind:?} acknowledges every second one: {each:.3}");
+    }
+    // Fifteen of 1,040 bytes come in 125 us; the studies' hosts join nothing.
+    let together = acks_a_segment(TransportKind::Linux, 125_000);
+    assert!((0.05..0.1).contains(&together), "{together:.3}");
+    assert!(acks_a_segment(TransportKind::Sack, 125_000) > 0.45);
+}
