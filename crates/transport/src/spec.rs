@@ -45,7 +45,7 @@ pub enum TransportKind {
     Sack,
     /// All of what the kernel does: [`crate::linux`].
     Linux,
-    /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
+    /// No TCP at all: UDP in messages of 11 segments, as fast as credit for them comes back ([`crate::credit`]).
     Udp,
 }
 
