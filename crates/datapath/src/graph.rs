@@ -194,7 +194,7 @@ impl<P> Graph<P> {
         let map = &tables.map;
         let egress = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
-            Egress::new(map, port, Link::new(topology.links[link].spec))
+            Egress::new(map, port, Link::new(topology.spec_towards(link, map.far_node(port))))
         };
         let switch = |number| Switch::new(map.node_of_switch(number), spread, &routes, seed);
         Self {

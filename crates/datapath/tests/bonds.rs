@@ -328,7 +328,9 @@ fn outcomes(setting: &Setting, steps: &[Step]) -> [Outcome; 2] {
             // one path.
             match setting.spread {
                 Spread::Single | Spread::Ecmp => outcome.heard.sort_by_key(|(port, flow, _)| (*port, *flow)),
-                Spread::PacketScatter | Spread::PacketScatterRandom => outcome.heard.sort(),
+                Spread::PacketScatter | Spread::PacketScatterPerDestination | Spread::PacketScatterRandom => {
+                    outcome.heard.sort();
+                }
             }
             outcome.lost.sort_by_key(|loss| *loss as u8);
         }

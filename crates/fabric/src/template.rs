@@ -139,7 +139,7 @@ links:
 ";
 
 const EXPERIMENTS: &str = "
-# How packets are spread over equal-cost paths: single, ecmp, packet-scatter, packet-scatter-random.
+# How packets are spread over equal-cost paths: single, ecmp, packet-scatter, packet-scatter-per-destination, packet-scatter-random.
 spread: ecmp
 
 experiments:

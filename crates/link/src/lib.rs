@@ -4,6 +4,9 @@
 //! departure and arrival are already known. So a hop costs the simulator one event, and the live driver one entry in
 //! a heap. Invariant: arrivals come in the order of the offers.
 //!
+//! The card at the far end may collect what comes and hand it over together ([`LinkSpec::coalesce_ns`]). That is a function of time, too: the first
+//! packet of those already says when they are handed over.
+//!
 //! A link can lose its carrier ([`Link::cut`]), as when its cable is pulled. What is offered meanwhile is lost. What was under
 //! way is lost, too: whoever holds the verdicts throws those packets away and says how many they were ([`Link::lose`]). That
 //! a link is up is never asked on the path of a packet: one without carrier looks like one whose queue is always full.
@@ -41,6 +44,8 @@ pub struct Link {
     queue_peak: u32,
     drops: u64,
     lost: u64,
+    /// When the card at the far end hands over what it has collected last.
+    handed_over: Time,
     /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
     last: (u32, Span),
     /// While it has no carrier: what it does when it has one. `spec` is [`LinkSpec::NO_CARRIER`] meanwhile.
@@ -110,6 +115,7 @@ impl Link {
             queue_peak: 0,
             drops: 0,
             lost: 0,
+            handed_over: Time::ZERO,
         }
     }
 
@@ -128,7 +134,8 @@ impl Link {
         let Some(rate_bps) = self.spec.rate_bps else {
             self.idle_at = now;
             self.count(bytes, Span::ZERO);
-            return Verdict::Arrives((now + self.spec.delay).max(self.earliest));
+            let arrives = (now + self.spec.delay).max(self.earliest);
+            return Verdict::Arrives(self.hand_over(arrives));
         };
         let start = if self.idle_at <= now {
             self.starts.clear();
@@ -147,12 +154,27 @@ impl Link {
         };
         self.idle_at = start + busy;
         self.count(bytes, busy);
-        Verdict::Arrives((self.idle_at + self.spec.delay).max(self.earliest))
+        let arrives = (self.idle_at + self.spec.delay).max(self.earliest);
+        Verdict::Arrives(self.hand_over(arrives))
+    }
+
+    /// When a packet that arrives then is handed over.
+    #[inline]
+    fn hand_over(&mut self, arrives: Time) -> Time {
+        if self.spec.coalesce_ns == 0 { arrives } else { self.coalesce(arrives) }
+    }
+
+    #[inline(never)]
+    fn coalesce(&mut self, arrives: Time) -> Time {
+        if arrives > self.handed_over {
+            self.handed_over = arrives + self.spec.coalesce();
+        }
+        self.handed_over
     }
 
     /// Whether [`Link::offer`] has each packet arrive at once, from `now` on and until something is changed.
     pub fn takes_no_time(&self, now: Time) -> bool {
-        self.spec.rate_bps.is_none() && self.spec.delay == Span::ZERO && self.earliest <= now
+        !self.spec.is_shaped() && self.earliest <= now
     }
 
     /// Counts packets that have passed without being offered, since it takes no time.
@@ -229,6 +251,7 @@ impl Link {
             self.spec = *spec;
             self.idle_at = Time::ZERO;
             self.earliest = Time::ZERO;
+            self.handed_over = Time::ZERO;
         }
     }
 
@@ -255,6 +278,11 @@ impl Link {
         // Where nothing waits any more, the next packet could overtake.
         self.earliest = if spec.rate_bps.is_none() { retiming.arrival(last) } else { on_the_way };
         self.idle_at = retiming.departure(self.idle_at);
+        if old.coalesce_ns > 0 || spec.coalesce_ns > 0 {
+            // None is handed over before those that the card has.
+            let last = if old.coalesce_ns > 0 { self.handed_over } else { last };
+            self.earliest = self.earliest.max(retiming.arrival(last));
+        }
         for start in &mut self.starts {
             *start = retiming.departure(*start);
         }
@@ -298,11 +326,14 @@ impl Retiming {
     /// When a packet arrives of which [`Link::offer`] said `at` before the change.
     #[must_use]
     pub fn arrival(&self, at: Time) -> Time {
-        if at <= self.on_the_way.max(self.now) {
+        // What had left the transmitter is in the card by then, and goes when its time is over.
+        let kept = self.on_the_way.max(self.now) + self.old.coalesce();
+        if at <= kept {
             return at;
         }
-        let left = Time::ZERO + Span::from_ps(at.as_ps().saturating_sub(self.old.delay.as_ps()));
-        (self.departure(left) + self.new.delay).max(self.on_the_way).max(self.now)
+        let on_link = self.old.delay.as_ps() + self.old.coalesce().as_ps();
+        let left = Time::ZERO + Span::from_ps(at.as_ps().saturating_sub(on_link));
+        (self.departure(left) + self.new.delay + self.new.coalesce()).max(kept)
     }
 
     /// When the transmitter does what it would have done at `at`: what is left to send takes the new rate's time.
@@ -446,6 +477,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_card_hands_over_what_has_come_when_the_first_ones_time_is_over() {
+        let coalesced = LinkSpec { coalesce_ns: 125_000, ..gigabit(250).spec };
+        let mut link = Link::new(coalesced);
+        // 8 us each, from 58 us on: the card waits until 183 us.
+        let first: Vec<_> = (0..16).map(|_| arrival(link.offer(Time::ZERO, 1_000))).collect();
+        assert_eq!(first, [Time::from_ns(183_000); 16]);
+        // The last one that comes in that time comes at 178 us, the next at 186.
+        let next: Vec<_> = (0..2).map(|_| arrival(link.offer(Time::ZERO, 1_000))).collect();
+        assert_eq!(next, [Time::from_ns(311_000); 2]);
+        let later = Time::from_ns(1_000_000);
+        assert_eq!(arrival(link.offer(later, 1_000)), later + Span::from_us(58 + 125));
+        // Without its carrier, it has nothing.
+        link.cut();
+        link.heal();
+        assert_eq!(arrival(link.offer(later + Span::from_us(1), 1_000)), later + Span::from_us(59 + 125));
+        // A link without rate has a card, too.
+        let mut fast = Link::new(LinkSpec { coalesce_ns: 1_000, ..LinkSpec::UNSHAPED });
+        assert!(!fast.takes_no_time(Time::ZERO) && fast.spec.is_shaped());
+        let handed = [0, 900, 1_000, 1_001].map(|ns| arrival(fast.offer(Time::from_ns(ns), 60)));
+        assert_eq!(handed, [1_000, 1_000, 1_000, 2_001].map(Time::from_ns));
+        assert!(Link::new(coalesced.towards_switch()).spec.coalesce_ns == 0);
+    }
+
     fn arrival(verdict: Verdict) -> Time {
         match verdict {
             Verdict::Arrives(at) => at,
@@ -499,10 +554,12 @@ mod tests {
     fn arrivals_stay_in_order_whatever_changes() {
         let rates = [Some(10_000), None, Some(999_999_937), Some(1_000_000), Some(40_000_000_000)];
         let delays = [Span::from_ms(20), Span::ZERO, Span::from_us(7), Span::from_ms(3)];
+        let cards = [0, 125_000, 2_000_000];
         let spec = |n: usize| LinkSpec {
             rate_bps: rates[n % 5],
             delay: delays[n % 4],
             queue_packets: Some(50),
+            coalesce_ns: cards[n % 3],
             ..LinkSpec::UNSHAPED
         };
         let mut link = Link::new(spec(0));

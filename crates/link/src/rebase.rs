@@ -18,12 +18,14 @@ impl Rebase for Link {
             queue_peak: _,
             drops: _,
             lost: _,
+            handed_over,
             last: _,
             cut: _,
         } = self;
         idle_at.rebase(by);
         earliest.rebase(by);
         starts.rebase(by);
+        handed_over.rebase(by);
     }
 }
 
@@ -48,10 +50,11 @@ mod tests {
     /// Whatever happens to a link, it goes on alike by a clock that is set back meanwhile.
     #[test]
     fn a_link_does_not_see_that_its_clock_is_set_back() {
-        for (seed, rate_bps) in [(1, None), (2, Some(10_000_000)), (3, Some(999_999_937))] {
+        for (seed, rate_bps) in [(1, None), (2, Some(10_000_000)), (3, Some(999_999_937)), (4, Some(10_000_000))] {
             let mut rng = Rng::new(seed);
             let shaped = LinkSpec { rate_bps, delay: Span::from_us(300), queue_packets: Some(5), ..LinkSpec::UNSHAPED };
-            let spec = LinkSpec { overhead_bytes: 24, ..shaped };
+            let coalesce_ns = if seed == 4 { 125_000 } else { 0 };
+            let spec = LinkSpec { overhead_bytes: 24, coalesce_ns, ..shaped };
             let (mut link, mut same) = (Link::new(spec), Link::new(spec));
             let mut now = Time::ZERO + Span::from_secs(10);
             let mut back = Span::ZERO;

@@ -51,7 +51,7 @@ fn main() {
     };
     let transport = transport::TransportSpec { kind, ..network::reno(argument(1, 20) as u32) };
     println!("{kind:?}, window {}", transport.window);
-    println!("{:>3} {:12} {:22} {:>9} {:>9} {:>11}", "k", "traffic", "spread", "best M/s", "median", "Mbit/s mean");
+    println!("{:>3} {:12} {:27} {:>9} {:>9} {:>11}", "k", "traffic", "spread", "best M/s", "median", "Mbit/s mean");
     for k in [4, 8, 16] {
         let fabric = network::fat_tree(k, network::GIGABIT);
         let routes = Arc::new(Routes::compute(&fabric.topology));
@@ -61,7 +61,7 @@ fn main() {
             ("permutation", permutation(fabric.topology.hosts)),
             ("stride", stride(fabric.topology.hosts, fabric.topology.hosts / 2)),
         ] {
-            for spread in [Spread::Ecmp, Spread::PacketScatter, Spread::PacketScatterRandom] {
+            for &spread in &Spread::ALL[1..] {
                 let scenario = Scenario {
                     pipelines: &Pipelines::default(),
                     fabric: &fabric,
@@ -93,5 +93,5 @@ fn report(k: u32, traffic: &str, scenario: &Scenario<'_>) {
     }
     rates.sort_by(f64::total_cmp);
     let spread = format!("{:?}", scenario.spread);
-    println!("{k:>3} {traffic:12} {spread:22} {:9.1} {:9.1} {goodput:11.1}", rates[4], rates[2]);
+    println!("{k:>3} {traffic:12} {spread:27} {:9.1} {:9.1} {goodput:11.1}", rates[4], rates[2]);
 }

@@ -7,14 +7,15 @@ use fabric::LinkFault;
 use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
-use transport::paced;
 use transport::reordering::Meter;
-use transport::udp::{self, Fragment};
+use transport::udp::{self, FRAGMENTS, Fragment};
 use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
+use transport::{credit, paced};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
 use crate::headers::{Header, Headers, Upper};
+use crate::joining::Joining;
 use crate::latency::HostLatency;
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
@@ -60,16 +61,18 @@ pub(crate) struct Flow {
 /// What a flow of UDP has instead of sender and receiver.
 #[derive(Debug)]
 pub(crate) enum Udp {
-    /// As fast as it goes.
-    Bulk { sender: udp::Sender, receiver: udp::Receiver },
+    /// As fast as credit comes back.
+    Bulk { sender: credit::Sender, receiver: udp::Receiver, credits: credit::Receiver },
     /// At an even pace.
     Paced { sender: paced::Sender, receiver: paced::Receiver },
 }
 
 impl Udp {
-    fn new(scenario: &Scenario<'_>, start: Time) -> Self {
+    /// `window`: messages under way that are not at an even pace.
+    fn new(scenario: &Scenario<'_>, start: Time, window: u32) -> Self {
         let Some(rate) = scenario.rate_pps else {
-            return Self::Bulk { sender: udp::Sender::new(udp::FRAGMENTS), receiver: udp::Receiver::default() };
+            let (sender, receiver) = (credit::Sender::new(window), udp::Receiver::default());
+            return Self::Bulk { sender, receiver, credits: credit::Receiver::new(Time::ZERO..Time::NEVER, window) };
         };
         let measured = Time::ZERO + scenario.warm_up;
         let number = |time: Time| paced::first_after(rate, time.since(start));
@@ -89,11 +92,15 @@ pub(crate) struct Engine<'a> {
     flows: Vec<Flow>,
     /// By flow, in a run of UDP; else empty.
     udp: Vec<Udp>,
+    /// How many fragments a host has had of another one, modulo 2^32: `[to][from]` among the hosts.
+    heard: Vec<Vec<u32>>,
     packet_hops: u64,
     /// How many events may happen at one instant.
     at_once_max: u64,
     /// Of hosts with Linux: how long they take.
     latency: Option<HostLatency>,
+    /// What hosts with Linux join, where several segments may come at one instant.
+    joining: Option<Joining>,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
@@ -121,13 +128,14 @@ impl<'a> Engine<'a> {
             directions: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
             udp: Vec::new(),
+            heard: Vec::new(),
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
             latency: HostLatency::of(scenario),
+            joining: Joining::of(scenario),
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
-        engine.medium.notes_carried = scenario.transport.kind == TransportKind::Udp;
         engine.add_flows();
         engine.graph.start(engine.tables.at(Time::ZERO), &mut engine.medium);
         engine
@@ -137,6 +145,10 @@ impl<'a> Engine<'a> {
         let spec = self.scenario.transport;
         let topology = &self.scenario.fabric.topology;
         let convergence = self.convergence();
+        let window = udp_window(self.scenario);
+        if spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none() {
+            self.heard = vec![Vec::new(); topology.hosts as usize];
+        }
         for (index, flow) in self.scenario.flows.iter().enumerate() {
             let addresses = [flow.from, flow.to].map(|host| topology.address(host));
             let [Some(from), Some(to)] = addresses else { panic!("flow {index} does not run between hosts") };
@@ -150,9 +162,13 @@ impl<'a> Engine<'a> {
                 (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
                 _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
             };
+            if in_fragments {
+                self.heard[flow.to.0 as usize].resize(topology.hosts as usize, 0);
+            }
+            let back_bytes = if in_fragments { credit::CREDIT_BYTES } else { spec.header_bytes };
             let directions = [
                 ((flow.from, from), (flow.to, to), ahead, data_bytes),
-                ((flow.to, to), (flow.from, from), back, spec.header_bytes),
+                ((flow.to, to), (flow.from, from), back, back_bytes),
             ];
             for ((from, from_address), (to, to_address), upper, bytes) in directions {
                 let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(ports_hash)));
@@ -174,7 +190,7 @@ impl<'a> Engine<'a> {
                 armed: [Time::NEVER; 2],
             });
             if spec.kind == TransportKind::Udp {
-                self.udp.push(Udp::new(self.scenario, flow.start));
+                self.udp.push(Udp::new(self.scenario, flow.start, window));
             }
             let start = flow.start + convergence;
             self.medium.calendar.push(start, Event { packet: 0, header: 2 * index as u32, at: START });
@@ -191,6 +207,9 @@ impl<'a> Engine<'a> {
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
         while let Some((now, event)) = self.medium.calendar.pop_until(Time::from_ps(last)) {
+            if self.joining.as_ref().is_some_and(|joining| joining.ends_before(now, event.at < SWITCH)) {
+                self.end_joining();
+            }
             if event.at >= SWITCH {
                 self.wake(now, event);
                 continue;
@@ -206,6 +225,9 @@ impl<'a> Engine<'a> {
                 self.graph.arrive(self.tables.at(now), &mut self.medium, port, packet);
                 self.receive_delivered(now);
             }
+        }
+        if self.joining.is_some() {
+            self.end_joining();
         }
     }
 
@@ -402,8 +424,38 @@ impl<'a> Engine<'a> {
             let end = seq + self.segment_bytes;
             flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
         }
+        if self.joining.is_some() {
+            return self.join(now, direction, segment);
+        }
         flow.receiver.handle(now, receiver::Input::Data(segment));
         self.poll_receiver(now, direction);
+    }
+
+    /// A segment has come to a host that joins what comes at one instant: it answers when all of that is there.
+    #[inline(never)]
+    fn join(&mut self, now: Time, direction: u32, segment: Segment) {
+        let Some(joining) = &mut self.joining else { return };
+        let is_joined = joining.continues(now, direction, &segment);
+        if !is_joined {
+            self.end_joining();
+        }
+        let receiver = &mut self.flows[direction as usize / 2].receiver;
+        if is_joined {
+            receiver.handle(now, receiver::Input::Joined(segment));
+        } else {
+            receiver.handle(now, receiver::Input::Data(segment));
+        }
+        if !self.joining.as_mut().is_some_and(|joining| joining.note(now, direction, &segment)) {
+            self.poll_receiver(now, direction);
+        }
+    }
+
+    /// What has been joined is all that comes together.
+    #[inline(never)]
+    fn end_joining(&mut self) {
+        if let Some((now, direction)) = self.joining.as_mut().and_then(Joining::end) {
+            self.poll_receiver(now, direction);
+        }
     }
 
     /// A fragment of UDP has come to its host.
@@ -413,20 +465,42 @@ impl<'a> Engine<'a> {
         let first = number * self.segment_bytes;
         let behind = first + self.segment_bytes;
         self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-        match &mut self.udp[index] {
-            Udp::Bulk { receiver, .. } => receiver.receive(Fragment::of(number)),
-            Udp::Paced { receiver, .. } => receiver.receive(now, number),
+        let (receiver, credits) = match &mut self.udp[index] {
+            Udp::Bulk { receiver, credits, .. } => (receiver, credits),
+            Udp::Paced { receiver, .. } => return receiver.receive(now, number),
+        };
+        let FlowDirection { from, to, .. } = self.directions[direction as usize];
+        let heard = &mut self.heard[to.0 as usize][from.0 as usize];
+        *heard = heard.wrapping_add(1);
+        let message = receiver.receive(Fragment::of(number), *heard);
+        if let Some(credit) = message.and_then(|message| credits.receive(now, message)) {
+            let credit = Content { number: credit, stamp: now };
+            let id = self.medium.packets.put(credit, &transport::segment::Blocks::NONE);
+            self.send(now, direction + 1, id);
         }
     }
 
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        if !self.udp.is_empty() {
+            return self.credit_arrives(now, direction - 1, id);
+        }
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
         let flow = &mut self.flows[direction as usize / 2];
         flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks }));
         self.poll_sender(now, direction - 1);
+    }
+
+    /// Credit has come back to the sender of a flow of UDP.
+    #[inline(never)]
+    fn credit_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        let credit = self.medium.packets.take(id).number;
+        if let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] {
+            sender.handle(now, credit::Input::Credit(credit));
+            self.poll_messages(now, direction);
+        }
     }
 
     fn wake(&mut self, now: Time, event: Event) {
@@ -445,8 +519,14 @@ impl<'a> Engine<'a> {
         if let Some(udp) = self.udp.get_mut(direction as usize / 2) {
             match udp {
                 Udp::Bulk { sender, .. } => {
-                    sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
-                    return self.poll_udp(now, direction);
+                    if event.at == START {
+                        sender.handle(now, credit::Input::Start);
+                    } else if flow.armed[side] != now {
+                        return;
+                    } else {
+                        flow.armed[side] = Time::NEVER;
+                    }
+                    return self.poll_messages(now, direction);
                 }
                 Udp::Paced { sender, .. } => {
                     sender.handle(now, paced::Input::Start);
@@ -492,25 +572,19 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Lets a flow of UDP write what its socket buffer has room for. A fragment's room is free when it has left the host.
-    fn poll_udp(&mut self, now: Time, direction: u32) {
+    /// Lets a flow of UDP send the messages that it has credit for: all fragments of one at once, as a kernel does.
+    fn poll_messages(&mut self, now: Time, direction: u32) {
         loop {
             let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
-            let Step::Do(fragment) = sender.poll(now) else { return };
-            let fragment = Content { number: fragment.number(), stamp: now };
-            let id = self.medium.packets.put(fragment, &transport::segment::Blocks::NONE);
-            self.medium.carried = None;
-            self.send(now, direction, id);
-            let FlowDirection { header, port, .. } = self.directions[direction as usize];
-            let left = if let Some((arrives, at)) = self.medium.carried {
-                now + arrives.since(now + self.link_at(self.tables.map.far(at)).spec().delay)
-            } else {
-                // What a full queue has dropped has left, too; a loop without end is kept from by the link's pace.
-                let bytes = u64::from(self.medium.headers.get(header).bytes);
-                let rate = self.link_at(port).spec().rate_bps.unwrap_or(1_000_000_000);
-                now + Span::transmission(bytes, rate)
+            let message = match sender.poll(now) {
+                Step::Wait(until) => return self.arm(until, direction),
+                Step::Do(message) => message,
             };
-            self.medium.calendar.push(left, Event { packet: 0, header: direction, at: TIMER });
+            for index in 0..FRAGMENTS {
+                let fragment = Content { number: Fragment { message, index }.number(), stamp: now };
+                let id = self.medium.packets.put(fragment, &transport::segment::Blocks::NONE);
+                self.send(now, direction, id);
+            }
         }
     }
 
@@ -568,10 +642,6 @@ impl<'a> Engine<'a> {
         self.graph.egress[port].link_mut().expect("a simulation has the whole network")
     }
 
-    fn link_at(&self, port: NetPort) -> &Link {
-        self.graph.egress[port].link().expect("a simulation has the whole network")
-    }
-
     /// What the ends of bonds have done so far, in the order of the fabric.
     pub(crate) fn bonds(&self) -> Vec<BondOutcome> {
         self.graph.ends.iter().flatten().map(|end| end.bonded().map(BondOutcome::of).unwrap_or_default()).collect()
@@ -585,6 +655,18 @@ impl<'a> Engine<'a> {
     pub(crate) const fn in_flight(&self) -> u32 {
         self.medium.packets.used()
     }
+}
+
+/// How many messages of a flow of UDP are under way: as live, where a host's flows share its links' queues.
+fn udp_window(scenario: &Scenario<'_>) -> u32 {
+    let topology = &scenario.fabric.topology;
+    let mut streams = vec![[0; 2]; topology.nodes.len()];
+    for flow in scenario.flows {
+        streams[flow.from.0 as usize][0] += 1;
+        streams[flow.to.0 as usize][1] += 1;
+    }
+    let most = streams.into_iter().flatten().max().unwrap_or(1);
+    credit::window(topology.links.iter().filter_map(|link| link.spec.queue_packets), most)
 }
 
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each

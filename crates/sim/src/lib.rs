@@ -13,6 +13,7 @@
 pub mod cluster;
 mod engine;
 mod headers;
+mod joining;
 mod latency;
 pub mod linearizability;
 mod medium;

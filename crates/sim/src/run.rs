@@ -53,7 +53,10 @@ fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome
         return flows.iter_mut().map(tcp).collect();
     }
     let did = |udp: &Udp| match udp {
-        Udp::Bulk { sender, receiver } => (receiver.complete() * u64::from(transport::udp::FRAGMENTS), sender.sent()),
+        Udp::Bulk { sender, receiver, .. } => {
+            let fragments = u64::from(transport::udp::FRAGMENTS);
+            (receiver.complete() * fragments, sender.sent() * fragments)
+        }
         Udp::Paced { sender, receiver } => (receiver.arrived(), sender.sent()),
     };
     let udp = flows.iter_mut().zip(udp).map(|(flow, udp)| FlowOutcome {

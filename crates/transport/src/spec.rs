@@ -46,7 +46,7 @@ pub enum TransportKind {
     /// All of what the kernel does: [`crate::linux`]. So live and simulated hosts are the same where a file says nothing.
     #[default]
     Linux,
-    /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
+    /// No TCP at all: UDP in messages of 11 segments, as fast as credit for them comes back ([`crate::credit`]).
     Udp,
 }
 

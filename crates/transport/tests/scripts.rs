@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sender reno window 20 initial 2 threshold 3     (or: sender linux control reno; receiver linux tcp_dsack 0; receiver sack window 20 delayed 40ms)
-//! start | ack 3000 [echo 100ms] [sack 4000..6000 ...] | dupack x3 | data 2000 [x3] | advance 200ms
+//! start | ack 3000 [echo 100ms] [sack 4000..6000 ...] | dupack x3 | data 2000 [x3] | joined 2000 x3 | advance 200ms
 //! expect send 1000..3000 | expect resend 0..1000 | expect ack 1000 [sack 2000..3000]
 //! expect cwnd 4000 | expect ssthresh 2000 | expect phase recovery | expect timer 1s | expect timeouts 1 | ...
 //! ```
@@ -139,6 +139,7 @@ impl Script {
             "ack" => self.ack(number(words[1]), &words[2..]),
             "dupack" => (0..times).for_each(|_| self.ack(self.una(), &[])),
             "data" => (0..times).for_each(|n| self.data(number(words[1]) + n * SEGMENT)),
+            "joined" => self.joined(number(words[1]), times),
             "advance" => self.advance(span(words[1])),
             word => panic!("{word} is no input"),
         }
@@ -166,7 +167,14 @@ impl Script {
     }
 
     fn data(&mut self, seq: u64) {
-        self.receiver(receiver::Input::Data(Segment { seq, stamp: self.now }));
+        self.receiver([receiver::Input::Data(Segment { seq, stamp: self.now })]);
+    }
+
+    /// So many segments, joined.
+    fn joined(&mut self, seq: u64, segments: u64) {
+        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now };
+        let rest: Vec<_> = (1..segments).map(|n| receiver::Input::Joined(segment(n))).collect();
+        self.receiver(std::iter::once(receiver::Input::Data(segment(0))).chain(rest));
     }
 
     fn advance(&mut self, span: Span) {
@@ -174,7 +182,7 @@ impl Script {
         match self.machine {
             Machine::None => {}
             Machine::Sender(_) => self.sender(sender::Input::Tick),
-            Machine::Receiver(_) => self.receiver(receiver::Input::Tick),
+            Machine::Receiver(_) => self.receiver([receiver::Input::Tick]),
         }
     }
 
@@ -189,9 +197,11 @@ impl Script {
         self.note();
     }
 
-    fn receiver(&mut self, input: receiver::Input) {
+    fn receiver(&mut self, inputs: impl IntoIterator<Item = receiver::Input>) {
         let Machine::Receiver(receiver) = &mut self.machine else { panic!("there is no receiver") };
-        receiver.handle(self.now, input);
+        for input in inputs {
+            receiver.handle(self.now, input);
+        }
         while let Step::Do(ack) = receiver.poll(self.now) {
             let mut text = format!("ack {}", ack.ack);
             for (n, block) in ack.blocks.as_slice().iter().enumerate() {

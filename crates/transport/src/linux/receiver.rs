@@ -4,6 +4,9 @@
 //! hole the first three segments are acknowledged at once; then acknowledgements are compressed, so that one says for several what has come: by a twentieth of the
 //! round trip that the handshake had. Over a path that was empty then, this is less than from one segment to the next.
 //!
+//! Segments that the host has joined ([`Input::Joined`], GRO) come one by one, but nobody polls in between, so that they are acknowledged as the one packet
+//! that they are to the kernel: at once if they are two or more in order, and counted once beyond a hole.
+//!
 //! Invariant: segments below `next` have all arrived and were given to the application; `early` marks those beyond the hole at `next`.
 
 use core::cmp::Ordering;
@@ -32,6 +35,7 @@ const AT_ONCE: u32 = 3;
 const SHARE: u64 = 20;
 
 /// A TCP receiver whose application reads at once.
+#[expect(clippy::struct_excessive_bools, reason = "each is one sign, as the kernel's flags are")]
 #[derive(Clone, Debug)]
 pub struct Receiver {
     settings: Settings,
@@ -61,6 +65,8 @@ pub struct Receiver {
     compressed: u32,
     at_once: u32,
     at_once_next: u64,
+    /// What has just come is a part of what came before it (GRO): what is counted by packets is counted already.
+    joined: bool,
     handshake: Answering,
     /// The answer to a SYN is to be sent.
     answers: bool,
@@ -94,6 +100,7 @@ impl Receiver {
             compressed: 0,
             at_once: 0,
             at_once_next: 0,
+            joined: false,
             handshake: Answering::Rest,
             answers: false,
             rtt: Span::ZERO,
@@ -247,12 +254,15 @@ impl Receiver {
         if self.at_once_next != self.next {
             (self.at_once, self.at_once_next) = (0, self.next);
         }
+        if self.joined && self.due {
+            return;
+        }
         if self.at_once < AT_ONCE {
             self.at_once += 1;
             self.due = true;
             return;
         }
-        self.compressed += 1;
+        self.compressed += u32::from(!self.joined);
         let round_trip = match self.handshake.round_trip() {
             Some(own) if self.rtt == Span::ZERO || own < self.rtt => own,
             _ => self.rtt,
@@ -286,7 +296,14 @@ impl Control for Receiver {
     #[inline]
     fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Data(segment) => self.on_data(now, segment),
+            Input::Data(segment) => {
+                self.joined = false;
+                self.on_data(now, segment);
+            }
+            Input::Joined(segment) => {
+                self.joined = true;
+                self.on_data(now, segment);
+            }
             Input::Tick => self.due |= now >= self.deadline(),
         }
     }
