@@ -420,21 +420,21 @@ mod tests {
         (link, Time::from_ns(20_000))
     }
 
-    fn waited_us(link: &Link, now: Time) -> f64 {
-        link.counters(now).waited.as_ns() as f64 / 1e3
+    fn waited_us(link: &Link, now: Time) -> u64 {
+        link.counters(now).waited.as_ns() / 1_000
     }
 
     #[test]
     fn waits_are_counted_until_the_moment_of_the_reading() {
         let (mut link, now) = ten_at_once();
-        assert_eq!(waited_us(&link, Time::ZERO), 0.0);
+        assert_eq!(waited_us(&link, Time::ZERO), 0);
         // Nine packets wait for 8 us, eight for 8 us, and seven have waited for 4 us.
-        let until_now = 9.0 * 8.0 + 8.0 * 8.0 + 7.0 * 4.0;
+        let until_now = 9 * 8 + 8 * 8 + 7 * 4;
         assert_eq!(waited_us(&link, now), until_now);
-        let all = 8.0 * 45.0;
+        let all = 8 * 45;
         assert_eq!(waited_us(&link, Time::from_ns(1_000_000)), all);
-        assert_eq!(link.take_counters(now).waited.as_ns() as f64 / 1e3, until_now);
-        assert_eq!(waited_us(&link, now), 0.0);
+        assert_eq!(link.take_counters(now).waited.as_ns() / 1_000, until_now);
+        assert_eq!(waited_us(&link, now), 0);
         assert_eq!(waited_us(&link, Time::from_ns(1_000_000)), all - until_now);
         // A link that does not wait for anything does not count.
         link.offer(Time::from_ns(2_000_000), 1_000);
@@ -458,7 +458,7 @@ mod tests {
         link.reconfigure(now, slower);
         assert_eq!(waited_us(&link, now), until_now);
         // Half of a packet is left, then whole ones, 16 us each.
-        let ahead: f64 = (0..7).map(|before| 8.0 + 16.0 * f64::from(before)).sum();
+        let ahead: u64 = (0..7).map(|before| 8 + 16 * before).sum();
         assert_eq!(waited_us(&link, Time::NEVER), until_now + ahead);
         let mut link = ten_at_once().0;
         link.reconfigure(now, LinkSpec { delay: Span::from_us(50), ..LinkSpec::UNSHAPED });
