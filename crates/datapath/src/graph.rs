@@ -117,7 +117,7 @@ impl Egress {
     /// In the place of one that belongs to another part of the graph.
     pub(crate) fn elsewhere(&self) -> Self {
         let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, link: Link::new(LinkSpec::default()) };
-        egress.set_carrier(self.is_up());
+        egress.set_carrier(Time::ZERO, self.is_up());
         egress
     }
 
@@ -132,11 +132,11 @@ impl Egress {
     }
 
     /// It loses its carrier, or has it back.
-    pub(crate) fn set_carrier(&mut self, up: bool) {
+    pub(crate) fn set_carrier(&mut self, now: Time, up: bool) {
         if up {
             self.link.heal();
         } else {
-            self.link.cut();
+            self.link.cut(now);
         }
     }
 

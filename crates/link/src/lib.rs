@@ -17,7 +17,7 @@ mod spec;
 
 use std::collections::VecDeque;
 
-use machine::{Span, Time};
+use machine::{Span, Time, nanos};
 use serde::{Deserialize, Serialize};
 
 pub use spec::LinkSpec;
@@ -42,6 +42,8 @@ pub struct Link {
     busy: Span,
     /// [`Counters::queue_peak`], [`Counters::drops`], [`Counters::cut`].
     queue_peak: u32,
+    /// What those that were accepted wait until their transmission, in picoseconds: also what still lies ahead of them.
+    waits_ps: u128,
     drops: u64,
     lost: u64,
     /// When the card at the far end hands over what it has collected last.
@@ -78,6 +80,10 @@ pub struct Counters {
     pub busy: Span,
     /// The most packets that waited at once.
     pub queue_peak: u32,
+    /// How long packets have waited behind the one in transmission, all of them together. Divided by the time between two readings this is how many waited on
+    /// the mean (Little's law). It is counted modulo 2^64 ns, as `busy` is modulo 2^64 ps.
+    #[serde(default)]
+    pub waited: nanos::Span,
 }
 
 impl Counters {
@@ -89,6 +95,7 @@ impl Counters {
         self.cut += other.cut;
         self.busy = self.busy.wrapping_add(other.busy);
         self.queue_peak = self.queue_peak.max(other.queue_peak);
+        self.waited = self.waited.wrapping_add(other.waited);
     }
 }
 
@@ -113,6 +120,7 @@ impl Link {
             bytes: 0,
             busy: Span::ZERO,
             queue_peak: 0,
+            waits_ps: 0,
             drops: 0,
             lost: 0,
             handed_over: Time::ZERO,
@@ -124,7 +132,7 @@ impl Link {
     #[must_use]
     pub fn twin(&self) -> Self {
         let mut twin = self.clone();
-        twin.take_counters();
+        twin.take_counters(Time::NEVER);
         twin
     }
 
@@ -211,6 +219,8 @@ impl Link {
             return false;
         }
         self.starts.push_back(self.idle_at);
+        // The wait is known, so that nothing is to be counted when it ends.
+        self.waits_ps += u128::from(self.idle_at.as_ps() - now.as_ps());
         if self.queue_peak <= waiting {
             self.queue_peak = waiting + 1;
         }
@@ -236,9 +246,10 @@ impl Link {
 
     /// The carrier goes: what is offered is lost until [`Link::heal`]. Packets that it said would arrive after this are lost as
     /// well: whoever holds them throws them away, and says how many they were ([`Link::lose`]). Nothing happens if it was gone.
-    pub fn cut(&mut self) {
+    pub fn cut(&mut self, now: Time) {
         if self.is_up() {
             self.cut = Some(Box::new(std::mem::replace(&mut self.spec, LinkSpec::NO_CARRIER)));
+            self.waits_ps -= self.waits_ahead_ps(now);
             self.starts.clear();
             // Never idle, and no place to wait: nothing is accepted.
             self.idle_at = Time::NEVER;
@@ -283,16 +294,23 @@ impl Link {
             let last = if old.coalesce_ns > 0 { self.handed_over } else { last };
             self.earliest = self.earliest.max(retiming.arrival(last));
         }
+        self.waits_ps -= self.waits_ahead_ps(now);
         for start in &mut self.starts {
             *start = retiming.departure(*start);
         }
+        self.waits_ps += self.waits_ahead_ps(now);
         self.byte_ps = byte_ps(spec);
         self.last = (0, Span::ZERO);
         retiming
     }
 
-    /// What it has done so far, or since [`Link::take_counters`].
-    pub const fn counters(&self) -> Counters {
+    /// How much longer those that are in the queue at `now` wait, all of them together.
+    fn waits_ahead_ps(&self, now: Time) -> u128 {
+        self.starts.iter().map(|start| u128::from(start.since(now).as_ps())).sum()
+    }
+
+    /// What it has done until `now`, or since [`Link::take_counters`]; no packet was offered later.
+    pub fn counters(&self, now: Time) -> Counters {
         Counters {
             packets: self.packets,
             bytes: self.bytes,
@@ -300,14 +318,16 @@ impl Link {
             cut: self.lost,
             busy: self.busy,
             queue_peak: self.queue_peak,
+            waited: nanos::Span::from_ns(((self.waits_ps - self.waits_ahead_ps(now)) / 1_000) as u64),
         }
     }
 
-    /// What it has done so far; counting starts anew.
-    pub fn take_counters(&mut self) -> Counters {
-        let counters = self.counters();
+    /// What it has done until `now`; counting starts anew.
+    pub fn take_counters(&mut self, now: Time) -> Counters {
+        let counters = self.counters(now);
         (self.packets, self.bytes, self.busy) = (0, 0, Span::ZERO);
         (self.queue_peak, self.drops, self.lost) = (0, 0, 0);
+        self.waits_ps = self.waits_ahead_ps(now);
         counters
     }
 }
@@ -372,7 +392,7 @@ mod tests {
         let mut link = gigabit(250);
         assert_eq!(link.offer(Time::ZERO, 1_040), Verdict::Arrives(Time::from_ns(58_320)));
         assert_eq!(link.offer(Time::ZERO, 40), Verdict::Arrives(Time::from_ns(58_640)));
-        assert_eq!(link.counters().busy, Span::from_ns(8_640));
+        assert_eq!(link.counters(Time::NEVER).busy, Span::from_ns(8_640));
     }
 
     #[test]
@@ -384,7 +404,7 @@ mod tests {
         }
         let mut link = Link::new(LinkSpec { overhead_bytes: 24, rate_bps: Some(1_000_000_000), ..LinkSpec::default() });
         link.offer(Time::ZERO, 1_514);
-        assert_eq!((link.counters().bytes, link.counters().busy), (1_514, Span::from_ns(12_304)));
+        assert_eq!((link.counters(Time::NEVER).bytes, link.counters(Time::NEVER).busy), (1_514, Span::from_ns(12_304)));
     }
 
     #[test]
@@ -395,7 +415,7 @@ mod tests {
         assert!(verdicts[..3].iter().all(|v| matches!(v, Verdict::Arrives(_))));
         // The second packet starts after 8 us and leaves a place.
         assert!(matches!(link.offer(Time::from_ns(8_000), 1_000), Verdict::Arrives(_)));
-        assert_eq!((link.counters().drops, link.counters().queue_peak), (1, 2));
+        assert_eq!((link.counters(Time::NEVER).drops, link.counters(Time::NEVER).queue_peak), (1, 2));
     }
 
     #[test]
@@ -404,25 +424,92 @@ mod tests {
         for _ in 0..3 {
             assert!(matches!(link.offer(Time::ZERO, 1_000), Verdict::Arrives(_)));
         }
-        link.cut();
+        link.cut(Time::ZERO);
         link.lose(3);
         assert!(!link.is_up());
         assert_eq!(link.spec().rate_bps, Some(1_000_000_000), "what it does is not forgotten");
         for ns in [1, 8_000, 1_000_000_000] {
             assert_eq!(link.offer(Time::from_ns(ns), 1_000), Verdict::Dropped);
         }
-        assert_eq!((link.counters().cut, link.counters().drops, link.counters().packets), (6, 0, 3));
+        assert_eq!(
+            (link.counters(Time::NEVER).cut, link.counters(Time::NEVER).drops, link.counters(Time::NEVER).packets),
+            (6, 0, 3)
+        );
         link.heal();
         assert!(link.is_up());
         let now = Time::from_ns(2_000_000_000);
         assert_eq!(link.offer(now, 1_000), Verdict::Arrives(now + Span::from_us(58)));
-        assert_eq!((link.counters().cut, link.counters().queue_peak), (6, 2));
+        assert_eq!((link.counters(Time::NEVER).cut, link.counters(Time::NEVER).queue_peak), (6, 2));
+    }
+
+    /// Ten packets of 8 us each, offered at once: after 20 us the third is sent, and seven wait.
+    fn ten_at_once() -> (Link, Time) {
+        let mut link = gigabit(250);
+        for _ in 0..10 {
+            link.offer(Time::ZERO, 1_000);
+        }
+        (link, Time::from_ns(20_000))
+    }
+
+    fn waited_us(link: &Link, now: Time) -> u64 {
+        link.counters(now).waited.as_ns() / 1_000
+    }
+
+    #[test]
+    fn waits_are_counted_until_the_moment_of_the_reading() {
+        let (mut link, now) = ten_at_once();
+        assert_eq!(waited_us(&link, Time::ZERO), 0);
+        // Nine packets wait for 8 us, eight for 8 us, and seven have waited for 4 us.
+        let until_now = 9 * 8 + 8 * 8 + 7 * 4;
+        assert_eq!(waited_us(&link, now), until_now);
+        let all = 8 * 45;
+        assert_eq!(waited_us(&link, Time::from_ns(1_000_000)), all);
+        assert_eq!(link.take_counters(now).waited.as_ns() / 1_000, until_now);
+        assert_eq!(waited_us(&link, now), 0);
+        assert_eq!(waited_us(&link, Time::from_ns(1_000_000)), all - until_now);
+        // A link that does not wait for anything does not count.
+        link.offer(Time::from_ns(2_000_000), 1_000);
+        assert_eq!(waited_us(&link, Time::NEVER), all - until_now);
+    }
+
+    #[test]
+    fn what_is_lost_in_a_queue_waits_no_longer() {
+        let (mut link, now) = ten_at_once();
+        let until_now = waited_us(&link, now);
+        link.cut(now);
+        link.heal();
+        assert_eq!(waited_us(&link, Time::NEVER), until_now);
+    }
+
+    #[test]
+    fn a_new_rate_changes_what_is_left_to_wait() {
+        let (mut link, now) = ten_at_once();
+        let until_now = waited_us(&link, now);
+        let slower = LinkSpec { rate_bps: Some(500_000_000), ..link.spec() };
+        link.reconfigure(now, slower);
+        assert_eq!(waited_us(&link, now), until_now);
+        // Half of a packet is left, then whole ones, 16 us each.
+        let ahead: u64 = (0..7).map(|before| 8 + 16 * before).sum();
+        assert_eq!(waited_us(&link, Time::NEVER), until_now + ahead);
+        let mut link = ten_at_once().0;
+        link.reconfigure(now, LinkSpec { delay: Span::from_us(50), ..LinkSpec::UNSHAPED });
+        assert_eq!(waited_us(&link, Time::NEVER), until_now);
+    }
+
+    #[test]
+    fn waits_of_a_long_queue_over_months_do_not_overflow() {
+        let mut link = Link::new(LinkSpec { rate_bps: Some(1), queue_packets: Some(1_000_000), ..LinkSpec::UNSHAPED });
+        for _ in 0..1_000 {
+            link.offer(Time::ZERO, 1_000);
+        }
+        let all_ns = 8_000_u128 * 1_000_000_000 * 999 * 1_000 / 2;
+        assert_eq!(u128::from(link.counters(Time::NEVER).waited.as_ns()), all_ns);
     }
 
     #[test]
     fn a_link_without_a_rate_loses_its_carrier_too() {
         let mut link = Link::new(LinkSpec { delay: Span::from_us(5), ..LinkSpec::default() });
-        link.cut();
+        link.cut(Time::from_ns(1));
         assert_eq!(link.offer(Time::from_ns(1), 100), Verdict::Dropped);
         link.heal();
         assert_eq!(link.offer(Time::from_ns(2), 100), Verdict::Arrives(Time::from_ns(5_002)));
@@ -432,7 +519,7 @@ mod tests {
     fn a_link_is_changed_while_it_has_no_carrier() {
         let mut link = gigabit(2);
         link.offer(Time::ZERO, 1_000);
-        link.cut();
+        link.cut(Time::from_ns(1));
         let slower = LinkSpec { rate_bps: Some(100_000_000), ..link.spec() };
         let retiming = link.reconfigure(Time::from_ns(10), slower);
         assert_eq!(retiming.arrival(Time::from_ns(58_000)), Time::from_ns(58_000));
@@ -441,8 +528,8 @@ mod tests {
         assert_eq!(link.offer(Time::from_ns(30), 1_000), Verdict::Arrives(Time::from_ns(30 + 80_000 + 50_000)));
         // A cut twice and a repair of what is whole change nothing.
         link.heal();
-        link.cut();
-        link.cut();
+        link.cut(Time::from_ns(1));
+        link.cut(Time::from_ns(1));
         link.heal();
         assert_eq!(link.spec(), slower);
     }

@@ -717,7 +717,7 @@ mod tests {
             };
             let mut engine = Engine::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters().packets).sum();
+            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters(Time::NEVER).packets).sum();
             let in_flight = u64::from(engine.in_flight());
             prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
             let (mut sent, mut arrived) = (0, 0);
@@ -731,7 +731,7 @@ mod tests {
             }
             // Data flows from left to right only: over the first four links and the last one to B, else to A.
             let dropped: u64 = (0..9)
-                .map(|n| engine.link(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).counters().drops)
+                .map(|n| engine.link(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).counters(Time::NEVER).drops)
                 .sum();
             let under_way = sent - arrived - dropped;
             prop_assert!(under_way <= in_flight, "sent {sent}, arrived {arrived}, dropped {dropped}, in flight {in_flight}");

@@ -152,6 +152,7 @@ mod tests {
                 drops: 0,
                 cut: 0,
                 utilisation: None,
+                queue_mean: None,
             };
             let mut links: Vec<LinkRecord> = (0..2 * fabric.topology.links.len()).map(|_| record(0)).collect();
             // The first link goes from the host to its switch; what comes goes the other way.

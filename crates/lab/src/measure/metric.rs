@@ -28,6 +28,7 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             .map(f64::from)
             .or_else(|| record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)),
         Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
+        Metric::QueueMean => record.links.iter().filter_map(|link| link.queue_mean).reduce(|sum, mean| sum + mean),
         Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
         Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
         Metric::LongestGap => datagrams(record, |outcome| outcome.longest_gap.as_secs_f64())?.max_by(f64::total_cmp),
@@ -98,6 +99,7 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Reordered => "reordered segments",
         Metric::ReorderExtent => "reordering extent",
         Metric::Drops => "drops",
+        Metric::QueueMean => "packets in queues, mean",
         Metric::Lost => "lost datagrams",
         Metric::Duplicates => "duplicates",
         Metric::LongestGap => "longest gap",
@@ -160,7 +162,17 @@ mod tests {
     }
 
     fn link(trunk: bool, utilisation: Option<f64>) -> LinkRecord {
-        LinkRecord { from: "a".into(), to: "b".into(), trunk, packets: 1, bytes: 1, drops: 3, cut: 0, utilisation }
+        LinkRecord {
+            from: "a".into(),
+            to: "b".into(),
+            trunk,
+            packets: 1,
+            bytes: 1,
+            drops: 3,
+            cut: 0,
+            utilisation,
+            queue_mean: utilisation.map(|share| 10.0 * share),
+        }
     }
 
     fn record() -> Record {
@@ -186,6 +198,7 @@ mod tests {
         assert!((value(Metric::UtilisationMean).unwrap() - 0.3).abs() < 1e-12, "only links between switches count");
         assert_eq!(value(Metric::UtilisationMax), Some(0.9));
         assert_eq!(value(Metric::ReorderExtent), Some(4.0));
+        assert_eq!(value(Metric::QueueMean), Some(15.0), "all links together");
     }
 
     #[test]
@@ -196,6 +209,8 @@ mod tests {
         record.reordered = Some(7);
         assert_eq!(metric_value(&record, Metric::Reordered), Some(7.0));
         record.flows.clear();
+        record.links.retain(|link| link.utilisation.is_none());
+        assert_eq!(metric_value(&record, Metric::QueueMean), None, "nothing waits where there is no rate");
         assert_eq!(metric_value(&record, Metric::GoodputMean), None);
     }
 }
