@@ -81,7 +81,7 @@ impl Sender {
     /// A new segment if the receiver has room, else the last one again.
     fn probe_end(&mut self, now: Time) -> u64 {
         self.counters.probes += 1;
-        self.probe_is_resent = self.queue.next() >= self.window_end;
+        self.probe_is_resent = self.queue.next() >= self.window_end.min(self.written);
         let segment = if self.probe_is_resent {
             let last = self.queue.next() - 1;
             self.queue.probe(last, now, self.delivered);
@@ -158,7 +158,7 @@ impl Sender {
         let most = self.burst_max(whole);
         // At least two bursts are to be under way (`tcp_cwnd_test`).
         let quota = room.min((self.window.size() / 2).max(1)).min(most);
-        let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
+        let receivable = self.window_end.min(self.written).saturating_sub(self.queue.next()) as u32;
         if receivable == 0 {
             return Err(false);
         }

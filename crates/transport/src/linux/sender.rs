@@ -77,6 +77,8 @@ pub struct Sender {
     pub(super) receive_window: u64,
     /// Behind the last segment that the receiver has room for.
     pub(super) window_end: u64,
+    /// Behind the last segment that the application has written.
+    pub(super) written: u64,
     pub(super) queue: Queue,
     pub(super) rtt: Rtt,
     pub(super) rack: Rack,
@@ -119,6 +121,7 @@ impl Sender {
             segment_bytes: u64::from(spec.segment_bytes.max(1)),
             receive_window,
             window_end: receive_window,
+            written: u64::MAX,
             queue: Queue::new(),
             rtt: Rtt::new(spec.rto_min),
             rack: Rack::new(),
@@ -142,6 +145,13 @@ impl Sender {
             output: Pending::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// From now on it has no more to send than this, whole segments of what the application has written since the beginning, in bytes. Before that its data is
+    /// endless. As after an input, the driver polls.
+    pub fn set_written(&mut self, bytes: u64) {
+        self.written = self.segments(bytes);
+        self.output.push = self.output.started;
     }
 
     /// What it has done.
