@@ -166,7 +166,7 @@ impl Script {
     }
 
     fn data(&mut self, seq: u64) {
-        self.receiver(receiver::Input::Data(Segment { seq, stamp: self.now }));
+        self.receiver(receiver::Input::Data(Segment { seq, stamp: self.now, push: false }));
     }
 
     fn advance(&mut self, span: Span) {

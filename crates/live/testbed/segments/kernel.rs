@@ -40,6 +40,9 @@ const TICK_NS: u64 = 4_000_000;
 /// The longest step of the kernel's timer wheel that plays come to, and a multiple of all shorter ones, in ticks.
 const WHEEL: u64 = 32_768;
 
+/// What a receiver offers, bytes.
+const WINDOW_BYTES: u64 = WINDOW as u64 * SEGMENT;
+
 /// The host with this number: 1 sends, 2 receives.
 struct Host<S> {
     tap: File,
@@ -79,7 +82,7 @@ fn tap() -> io::Result<File> {
 }
 
 fn set_up(host: u8, script: &Script) -> Result<()> {
-    let (other, window) = (3 - host, u64::from(WINDOW + 1) * SEGMENT);
+    let other = 3 - host;
     let set = |name: &str, value: &str| -> Result<()> {
         fs::write(format!("/proc/sys/net/{name}"), value).map_err(|error| format!("{name} = {value}: {error}").into())
     };
@@ -89,7 +92,7 @@ fn set_up(host: u8, script: &Script) -> Result<()> {
         format!("address add {}/24 dev {DEVICE}", address(host)),
         format!("neighbour add {} lladdr 02:00:00:00:00:0{other} dev {DEVICE} nud permanent", address(other)),
         // The largest window is offered from the beginning, in steps of eight bytes.
-        format!("route replace {}/32 dev {DEVICE} window {window}", address(other)),
+        format!("route replace {}/32 dev {DEVICE} window {WINDOW_BYTES}", address(other)),
     ] {
         let done = Command::new("ip").args(line.split(' ')).status()?;
         if !done.success() {
@@ -97,6 +100,7 @@ fn set_up(host: u8, script: &Script) -> Result<()> {
         }
     }
     set("ipv4/tcp_rmem", "4096 4194304 4194304")?;
+    set("ipv4/tcp_moderate_rcvbuf", "0")?;
     set("ipv4/tcp_wmem", "4096 8388608 8388608")?;
     for sysctl in Sysctl::ALL {
         set(&format!("ipv4/{}", sysctl.name()), &sysctl.get(&script.settings).to_string())?;
@@ -107,6 +111,18 @@ fn set_up(host: u8, script: &Script) -> Result<()> {
 /// The congestion control of a socket: a namespace's own may be one of a list only.
 fn control(socket: &impl AsFd, script: &Script) -> nix::Result<()> {
     setsockopt(socket, sockopt::TcpCongestion, &script.settings.congestion_control.name().into())
+}
+
+/// Has the receiver's window grow no more. A window that grows has every segment acknowledged by itself (`__tcp_grow_window`), and the first segment,
+/// which says how much memory segments take, has forgotten what the route says (`tcp_measure_rcv_mss`).
+fn clamp_window(socket: &TcpStream) -> io::Result<()> {
+    let bytes = WINDOW_BYTES as libc::c_int;
+    let (pointer, len) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
+    // SAFETY: setsockopt(2) reads `len` bytes of `bytes`, which outlives the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, pointer, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The kernel's monotonic clock, as its timers have it: a tick whose number is a multiple of [`WHEEL`] is so here, too.
@@ -147,6 +163,7 @@ struct Play<'a> {
     sender: Host<TcpStream>,
     receiver: Host<TcpListener>,
     accepted: Option<TcpStream>,
+    has_read: bool,
     path: Path<Vec<u8>>,
     trace: Trace,
     /// The sequence number of the first byte, once it is known.
@@ -179,6 +196,7 @@ pub fn play(script: &Script) -> Result<Trace> {
         sender: Host { tap, socket: TcpStream::from(socket) },
         receiver,
         accepted: None,
+        has_read: false,
         path: Path::new(script),
         trace: Trace::default(),
         first_seq: 0,
@@ -278,6 +296,19 @@ impl Play<'_> {
         if flags & tcp_flags::RST != 0 {
             return Err("a connection was reset".into());
         }
+        if std::env::var_os("DBG").is_some() {
+            eprintln!(
+                "{:?} {} seq {} ack {} flags {:x} win {} len {} ts {:?}",
+                self.clock.now()?,
+                is_answer,
+                tcp.seq().wrapping_sub(self.first_seq),
+                tcp.ack().wrapping_sub(self.first_seq),
+                flags,
+                tcp.window(),
+                tcp.payload().len(),
+                tcp.timestamps()
+            );
+        }
         let offset = |seq: u32| u64::from(seq.wrapping_sub(self.first_seq));
         Ok(Some(match (flags & tcp_flags::SYN != 0, is_answer) {
             (true, false) => {
@@ -315,7 +346,12 @@ impl Play<'_> {
         let mut buffer = [0; 65_536];
         match stream.read(&mut buffer) {
             Ok(0) => Err("the sender has closed".into()),
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                if !core::mem::replace(&mut self.has_read, true) {
+                    clamp_window(stream)?;
+                }
+                Ok(true)
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error.into()),
         }

@@ -11,6 +11,9 @@ use crate::segments::trace::{Direction, What};
 /// Bytes of a full segment on the link: Ethernet, IP, TCP with timestamps.
 const FRAME: u64 = SEGMENT + 14 + 20 + 32;
 
+/// Packets of a direction arrive no closer together: a host takes as long for one.
+const APART: Span = Span::from_us(20);
+
 /// A packet that waits for others.
 struct Held<P> {
     direction: Direction,
@@ -31,6 +34,8 @@ pub struct Path<P> {
     acks: u64,
     /// When the link has sent what waits for it.
     free: Time,
+    /// When the last one arrives, by direction.
+    last: [Time; 2],
     held: Vec<Held<P>>,
     order: BinaryHeap<Reverse<(Time, usize)>>,
     packets: Vec<Option<(Direction, P)>>,
@@ -45,6 +50,7 @@ impl<P: Clone> Path<P> {
             answers: 0,
             acks: 0,
             free: Time::ZERO,
+            last: [Time::ZERO; 2],
             held: Vec::new(),
             order: BinaryHeap::new(),
             packets: Vec::new(),
@@ -76,7 +82,8 @@ impl<P: Clone> Path<P> {
         let direction = what.direction();
         let counted = self.count(what);
         let number = counted.map_or(0, |(_, number, _)| number);
-        let fates = self.script.rules.iter().filter(|rule| counted.is_some_and(|(kind, n, t)| rule.applies(kind, n, t)));
+        let fates =
+            self.script.rules.iter().filter(|rule| counted.is_some_and(|(kind, n, t)| rule.applies(kind, n, t)));
         let (mut late, mut again, mut hold) = (Span::ZERO, None, None);
         for fate in fates.map(|rule| rule.fate) {
             match fate {
@@ -136,7 +143,13 @@ impl<P: Clone> Path<P> {
             leaves = self.free.max(now) + each;
             self.free = leaves;
         }
-        self.order.push(Reverse((leaves + self.script.delay + late, self.packets.len())));
+        let mut arrives = leaves + self.script.delay + late;
+        if late == Span::ZERO {
+            let last = &mut self.last[usize::from(direction == Direction::Back)];
+            arrives = arrives.max(*last + APART);
+            *last = arrives;
+        }
+        self.order.push(Reverse((arrives, self.packets.len())));
         self.packets.push(Some((direction, packet)));
     }
 

@@ -65,7 +65,9 @@ pub fn play(script: &Script, start: Time) -> Trace {
         if play.sender.unacknowledged() < all || play.path.next() < Time::NEVER {
             busy = play.now;
         }
-        if next > busy + QUIET && busy < play.now + QUIET && play.sender.unacknowledged() == all && write == Time::NEVER || next > start + LIMIT {
+        if next > busy + QUIET && busy < play.now + QUIET && play.sender.unacknowledged() == all && write == Time::NEVER
+            || next > start + LIMIT
+        {
             return play.trace;
         }
         play.now = next;
@@ -90,7 +92,11 @@ impl Play {
         self.deadlines[1] = loop {
             match self.receiver.poll(self.now) {
                 Step::Do(ack) => {
-                    let is_first = !self.trace.events.iter().any(|event| event.what.direction() == Direction::Forth && event.what != What::Syn);
+                    let is_first = !self
+                        .trace
+                        .events
+                        .iter()
+                        .any(|event| event.what.direction() == Direction::Forth && event.what != What::Syn);
                     let what = if is_first { What::SynAck } else { of_ack(&ack) };
                     self.record(what, Packet::Ack(ack));
                 }

@@ -24,8 +24,14 @@ pub enum What {
     SynAck,
     /// The sender answers the receiver's answer.
     Answer,
-    Data { start: u64, len: u64 },
-    Ack { ack: u64, blocks: Vec<(u64, u64)> },
+    Data {
+        start: u64,
+        len: u64,
+    },
+    Ack {
+        ack: u64,
+        blocks: Vec<(u64, u64)>,
+    },
 }
 
 impl What {
@@ -127,7 +133,9 @@ fn is_near(a: Span, b: Span) -> bool {
 /// twentieth. Both directions are looked at by themselves, since what crosses on the way has no order.
 pub fn compare(live: &Trace, simulated: &Trace) -> Option<Difference> {
     let both = [Direction::Forth, Direction::Back];
-    both.iter().filter_map(|direction| compare_direction(&live.of(*direction), &simulated.of(*direction))).min_by_key(|d| d.at)
+    both.iter()
+        .filter_map(|direction| compare_direction(&live.of(*direction), &simulated.of(*direction)))
+        .min_by_key(|d| d.at)
 }
 
 fn compare_direction(live: &[(Span, &What)], simulated: &[(Span, &What)]) -> Option<Difference> {

@@ -47,7 +47,7 @@ impl Opening {
             Self::Rest | Self::Asked(_) => return None,
         };
         *self = then;
-        Some((Segment { seq, stamp: now }, until))
+        Some((Segment { seq, stamp: now, push: false }, until))
     }
 }
 

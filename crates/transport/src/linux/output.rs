@@ -17,13 +17,15 @@ const WINDOW_SHARE: u32 = 3;
 const RECENT: Span = Span::from_ms(1);
 
 impl Sender {
-    /// The next segment that leaves, if any does now.
-    pub(super) fn next_segment(&mut self, now: Time) -> Option<u64> {
+    /// The next segment that leaves, if any does now, and whether it is pushed.
+    pub(super) fn next_segment(&mut self, now: Time) -> Option<(u64, bool)> {
         if core::mem::take(&mut self.output.resend_first) {
-            return Some(self.resend(now, self.queue.first()));
+            let segment = self.resend(now, self.queue.first());
+            return Some((segment, self.ends_data(segment)));
         }
         if core::mem::take(&mut self.output.probe) {
-            return Some(self.probe_end(now));
+            let segment = self.probe_end(now);
+            return Some((segment, self.ends_data(segment)));
         }
         if self.output.new_first {
             if let Some(segment) = self.next_new(now) {
@@ -37,7 +39,7 @@ impl Sender {
         }
         if self.output.resend {
             if let Some(segment) = self.next_resent(now) {
-                return Some(segment);
+                return Some((segment, self.ends_data(segment)));
             }
             self.output.resend = false;
             if core::mem::take(&mut self.output.rearm) {
@@ -51,6 +53,11 @@ impl Sender {
             self.output.push = false;
         }
         None
+    }
+
+    /// The application has written nothing beyond this segment (`tcp_mark_push`).
+    const fn ends_data(&self, segment: u64) -> bool {
+        segment + 1 == self.written
     }
 
     /// `tcp_xmit_retransmit_queue`.
@@ -110,12 +117,13 @@ impl Sender {
         segment
     }
 
-    /// `tcp_write_xmit`.
-    fn next_new(&mut self, now: Time) -> Option<u64> {
+    /// `tcp_write_xmit`. The last of a burst is pushed (`__tcp_transmit_skb`).
+    fn next_new(&mut self, now: Time) -> Option<(u64, bool)> {
         if self.output.burst == 0 {
             let is_limiting = match self.next_burst(now) {
                 Ok(burst) => {
                     self.output.burst = burst;
+                    self.output.is_burst = burst > 1;
                     false
                 }
                 Err(is_limiting) => is_limiting,
@@ -130,7 +138,8 @@ impl Sender {
         if self.in_reduction() {
             self.window.note_sent(1);
         }
-        Some(self.send_new(now))
+        let segment = self.send_new(now);
+        Some((segment, (self.output.burst == 0 && self.output.is_burst) || self.ends_data(segment)))
     }
 
     fn stop_sending(&mut self, now: Time, deferred_for_window: bool) {

@@ -138,7 +138,7 @@ impl Receiver {
                 self.quick = self.quick.max(self.quick_phase());
                 self.due = true;
             }
-            Ordering::Equal => self.in_order(now),
+            Ordering::Equal => self.in_order(now, data.push),
             Ordering::Greater => self.beyond_a_hole(now, segment),
         }
     }
@@ -160,11 +160,13 @@ impl Receiver {
         ((self.window / 2).max(2) as u32).min(QUICK)
     }
 
-    fn in_order(&mut self, now: Time) {
+    fn in_order(&mut self, now: Time, push: bool) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
         if self.came == Time::NEVER || now.since(self.came) > Span::from_ms(200) {
             self.quick = self.quick.max(self.quick_phase());
+            // With the first segment the window grows, and that asks for one acknowledgement more (`__tcp_grow_window`).
+            self.quick |= u32::from(self.came == Time::NEVER);
         }
         self.came = now;
         let had_holes = self.early.ones() > 0;
@@ -174,8 +176,10 @@ impl Receiver {
         if had_holes {
             self.runs.retain(|run| run.1 > self.next);
         }
-        let all_filled = had_holes && self.early.ones() == 0;
-        self.check_ack(now, all_filled);
+        let has_none = self.early.ones() == 0;
+        // The application has read all that there is (`tcp_cleanup_rbuf`).
+        let is_read = push && has_none;
+        self.check_ack(now, (had_holes && has_none) || is_read);
     }
 
     /// A round trip is the time in which a whole window comes (`tcp_rcv_rtt_measure`).
@@ -230,9 +234,9 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`).
-    fn check_ack(&mut self, now: Time, all_filled: bool) {
-        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || all_filled {
+    /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`). `at_once`: it does in any case.
+    fn check_ack(&mut self, now: Time, at_once: bool) {
+        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || at_once {
             self.due = true;
             return;
         }

@@ -309,7 +309,7 @@ impl Control for Sender {
             return Step::Do(segment);
         }
         match self.next_segment(now) {
-            Some(segment) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now }),
+            Some((segment, push)) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, push }),
             None => Step::Wait(self.deadline),
         }
     }
