@@ -320,7 +320,11 @@ impl Play<'_> {
                 What::SynAck
             }
             (false, false) if tcp.payload().is_empty() => What::Answer,
-            (false, false) => What::Data { start: offset(tcp.seq()), len: tcp.payload().len() as u64 },
+            (false, false) => What::Data {
+                start: offset(tcp.seq()),
+                len: tcp.payload().len() as u64,
+                push: flags & tcp_flags::PSH != 0,
+            },
             (false, true) => {
                 let word = |bytes: &[u8]| offset(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
                 let blocks = option(tcp.options(), 5).unwrap_or_default();

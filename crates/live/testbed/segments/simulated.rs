@@ -121,7 +121,7 @@ fn of_segment(segment: &Segment) -> What {
     match segment.seq {
         Segment::SYN => What::Syn,
         Segment::SYN_ANSWERED => What::Answer,
-        start => What::Data { start, len: SEGMENT },
+        start => What::Data { start, len: SEGMENT, push: segment.push },
     }
 }
 

@@ -27,6 +27,7 @@ pub enum What {
     Data {
         start: u64,
         len: u64,
+        push: bool,
     },
     Ack {
         ack: u64,
@@ -66,7 +67,9 @@ impl fmt::Display for What {
             Self::Syn => write!(f, "syn"),
             Self::SynAck => write!(f, "syn-ack"),
             Self::Answer => write!(f, "answer"),
-            Self::Data { start, len } => write!(f, "data {}", Bytes(*start, start + len)),
+            Self::Data { start, len, push } => {
+                write!(f, "data {}{}", Bytes(*start, start + len), if *push { " push" } else { "" })
+            }
             Self::Ack { ack, blocks } => {
                 if ack % SEGMENT == 0 {
                     write!(f, "ack {}", ack / SEGMENT)?;

@@ -13,7 +13,7 @@ const BURST_BYTES: u64 = 65_536;
 const BURST_LEAST: u32 = 2;
 /// The share of a window that is worth a burst (`tcp_tso_win_divisor`).
 const WINDOW_SHARE: u32 = 3;
-/// Only what follows a burst so soon is held back.
+/// Only what follows a burst so soon is held back, and only for what comes so soon.
 const RECENT: Span = Span::from_ms(1);
 
 impl Sender {
@@ -205,9 +205,10 @@ impl Sender {
         if limit >= most || limit >= buffered || limit >= share {
             return None;
         }
-        let age = now.since(self.queue.get(self.queue.first()).at);
-        // An acknowledgement that is not due before half a round trip comes too late.
-        if age < Span::from_ps(self.rtt.smoothed()?.as_ps() / 2) {
+        // An acknowledgement that is not due soon comes too late: the first segment's, a round trip after it was sent.
+        let rtt = self.rtt.smoothed()?;
+        let due = self.queue.get(self.queue.first()).at + rtt;
+        if due.since(now) > RECENT.min(Span::from_ps(rtt.as_ps() / 2)) {
             return None;
         }
         Some(room < receivable)
