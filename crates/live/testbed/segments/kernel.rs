@@ -157,6 +157,13 @@ impl Clock {
     }
 }
 
+#[derive(Clone)]
+struct Packet {
+    frame: Vec<u8>,
+    /// What it acknowledges.
+    ack: u64,
+}
+
 struct Play<'a> {
     script: &'a Script,
     clock: Clock,
@@ -164,9 +171,9 @@ struct Play<'a> {
     receiver: Host<TcpListener>,
     accepted: Option<TcpStream>,
     has_read: bool,
-    path: Path<Vec<u8>>,
+    path: Path<Packet>,
     trace: Trace,
-    /// The sequence number of the first byte, once it is known.
+    /// The sequence number of the stream's first byte, once it is known.
     first_seq: u32,
     /// The shift of the receiver's window.
     shift: u8,
@@ -237,12 +244,13 @@ impl Play<'_> {
     /// Does what is due. Whether there was anything.
     fn work(&mut self, now: Time) -> Result<bool> {
         let mut did = false;
-        if let Some((direction, frame)) = self.path.take(now) {
+        if let Some((direction, packet)) = self.path.take(now) {
             let mut tap = match direction {
                 Direction::Forth => &self.receiver.tap,
                 Direction::Back => &self.sender.tap,
             };
-            tap.write_all(&frame)?;
+            tap.write_all(&packet.frame)?;
+            self.acknowledged = self.acknowledged.max(packet.ack);
             did = true;
         }
         for from in [Direction::Forth, Direction::Back] {
@@ -275,12 +283,12 @@ impl Play<'_> {
         let Some(what) = self.parse(frame)? else { return Ok(()) };
         let mut frame = frame.to_vec();
         if let (Some(window), Direction::Back) = (self.script.window, what.direction()) {
-            offer_window(&mut frame, u64::from(window) * SEGMENT >> self.shift);
+            // The window of an answer to a SYN is not shifted.
+            let shift = if what == What::SynAck { 0 } else { self.shift };
+            offer_window(&mut frame, u64::from(window) * SEGMENT >> shift);
         }
-        if let What::Ack { ack, .. } = what {
-            self.acknowledged = self.acknowledged.max(ack);
-        }
-        self.path.offer(at, &what, frame, |frame| mark(frame));
+        let packet = Packet { frame, ack: if let What::Ack { ack, .. } = what { ack } else { 0 } };
+        self.path.offer(at, &what, packet, |packet| mark(&mut packet.frame));
         self.trace.events.push(Event { at, what });
         Ok(())
     }
@@ -340,6 +348,7 @@ impl Play<'_> {
             match self.receiver.socket.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(true)?;
+                    clamp_window(&stream)?;
                     self.accepted = Some(stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -404,7 +413,7 @@ fn option(mut options: &[u8], kind: u8) -> Option<&[u8]> {
     }
 }
 
-/// Says that the receiver offers so much. The window of an answer to a SYN is not shifted, and the sender hears of the true one soon.
+/// Says that the receiver offers so much.
 fn offer_window(frame: &mut [u8], window: u64) {
     const WINDOW: usize = TCP + 14;
     const CHECKSUM: usize = TCP + 16;

@@ -171,7 +171,9 @@ fn gap(at: Span, before: Span) -> Span {
 
 /// Both traces side by side.
 pub fn side_by_side(live: &Trace, simulated: &Trace) -> String {
-    let mut text = format!("{:<52} {}\n", "live", "simulated");
+    // The kernel's first tick after the beginning.
+    let tick = JIFFY.as_ps() - live.start().as_ps() % JIFFY.as_ps();
+    let mut text = format!("ticks from {} ms\n{:<52} {}\n", millis(Span::from_ps(tick)), "live", "simulated");
     let lines = |trace: &Trace| -> Vec<String> {
         let start = trace.start();
         let line = |event: &Event| {

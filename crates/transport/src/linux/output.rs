@@ -12,7 +12,7 @@ const BURST_BYTES: u64 = 65_536;
 /// The least burst that there are segments for (`tcp_min_tso_segs`).
 const BURST_LEAST: u32 = 2;
 /// The share of a window that is worth a burst (`tcp_tso_win_divisor`).
-const WINDOW_SHARE: u32 = 3;
+const WINDOW_SHARE: u64 = 3;
 /// Only what follows a burst so soon is held back, and only for what comes so soon.
 const RECENT: Span = Span::from_ms(1);
 
@@ -201,8 +201,9 @@ impl Sender {
             return None;
         }
         let limit = room.min(receivable);
-        let share = u64::from(self.window.size()).min(self.receive_window) as u32 / WINDOW_SHARE;
-        if limit >= most || limit >= buffered || limit >= share {
+        // In bytes, of which a share need not be whole segments.
+        let share = u64::from(self.window.size()).min(self.receive_window) * self.segment_bytes / WINDOW_SHARE;
+        if limit >= most || limit >= buffered || u64::from(limit) * self.segment_bytes >= share {
             return None;
         }
         // An acknowledgement that is not due soon comes too late: the first segment's, a round trip after it was sent.
