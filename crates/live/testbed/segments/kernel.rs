@@ -152,6 +152,13 @@ impl Clock {
         Ok(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?).as_nanos() as u64)
     }
 
+    /// Half a millisecond behind a tick begins what takes whole milliseconds on its way: it does not matter then that a host takes some microseconds.
+    fn sleep_until_tick(&self) -> Result<()> {
+        let now = self.now()?.as_ns();
+        thread::sleep(Duration::from_nanos(TICK_NS - now % TICK_NS + TICK_NS / 8));
+        Ok(())
+    }
+
     fn now(&self) -> nix::Result<Time> {
         Ok(Time::from_ns(Self::monotonic_ns()? + self.ahead_ns))
     }
@@ -196,10 +203,12 @@ pub fn play(script: &Script) -> Result<Trace> {
         Ok(socket)
     })?;
     let Host { tap, socket } = sender;
+    let clock = Clock::new()?;
+    clock.sleep_until_tick()?;
     let to = SockaddrIn::from(SocketAddrV4::new(address(2), PORT));
     let mut play = Play {
         script,
-        clock: Clock::new()?,
+        clock,
         sender: Host { tap, socket: TcpStream::from(socket) },
         receiver,
         accepted: None,

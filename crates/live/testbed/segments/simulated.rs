@@ -9,6 +9,9 @@ use crate::segments::script::{SEGMENT, Script, WINDOW};
 use crate::segments::trace::{Direction, Event, Trace, What};
 use crate::segments::{LIMIT, QUIET};
 
+/// Segments of the initial window and of the buffer behind it.
+const FIRST_BUFFERS: u64 = 32;
+
 #[derive(Clone)]
 enum Packet {
     Data(Segment),
@@ -50,14 +53,18 @@ pub fn play(script: &Script, start: Time) -> Trace {
         trace: Trace::default(),
     };
     let (mut written, mut writes) = (0, script.writes.iter().peekable());
-    play.sender.set_written(0);
+    play.sender.write(start, 0);
     play.sender.handle(start, sender::Input::Connect);
     let all = script.segments() * SEGMENT;
     let mut busy = start;
     loop {
         while let Some((_, segments)) = writes.next_if(|(at, _)| start + *at <= play.now) {
+            // What is written at the beginning is cut where the kernel's second buffer ends, of half the window that the answer to a SYN can offer.
+            if written == 0 && *segments > FIRST_BUFFERS {
+                play.sender.write(play.now, FIRST_BUFFERS * SEGMENT);
+            }
             written += segments * SEGMENT;
-            play.sender.set_written(written);
+            play.sender.write(play.now, written);
         }
         play.drain();
         let write = writes.peek().map_or(Time::NEVER, |(at, _)| start + *at);

@@ -17,6 +17,15 @@ pub enum Direction {
     Back,
 }
 
+impl Direction {
+    const fn opposite(self) -> Self {
+        match self {
+            Self::Forth => Self::Back,
+            Self::Back => Self::Forth,
+        }
+    }
+}
+
 /// A segment. Bytes are counted from the first of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -113,8 +122,6 @@ pub struct Difference {
     /// When, since the connection began.
     at: Span,
     text: String,
-    /// Whether it is of what was sent, not of when.
-    pub is_of_order: bool,
 }
 
 impl fmt::Display for Difference {
@@ -136,33 +143,46 @@ fn is_near(a: Span, b: Span) -> bool {
 /// twentieth. Both directions are looked at by themselves, since what crosses on the way has no order.
 pub fn compare(live: &Trace, simulated: &Trace) -> Option<Difference> {
     let both = [Direction::Forth, Direction::Back];
-    both.iter()
-        .filter_map(|direction| compare_direction(&live.of(*direction), &simulated.of(*direction)))
-        .min_by_key(|d| d.at)
+    both.into_iter()
+        .filter_map(|direction| compare_direction([live, simulated], direction))
+        .min_by_key(|found| found.at)
 }
 
-fn compare_direction(live: &[(Span, &What)], simulated: &[(Span, &What)]) -> Option<Difference> {
-    let mut before = (Span::ZERO, Span::ZERO);
-    for n in 0..live.len().max(simulated.len()) {
+/// A segment in two traces.
+struct Pair<'a> {
+    live: Option<&'a (Span, &'a What)>,
+    simulated: Option<&'a (Span, &'a What)>,
+}
+
+fn compare_direction(traces: [&Trace; 2], direction: Direction) -> Option<Difference> {
+    let [live, simulated] = traces.map(|trace| trace.of(direction));
+    let [live_back, simulated_back] = traces.map(|trace| trace.of(direction.opposite()));
+    (0..live.len().max(simulated.len())).find_map(|n| {
+        let pair = Pair { live: live.get(n), simulated: simulated.get(n) };
+        // What came before it: in its direction, and in the other one.
+        let before = n.checked_sub(1).map(|n| (live[n].0, simulated[n].0));
+        let at = live.get(n).map_or(Span::ZERO, |event| event.0);
+        let cause = live_back.partition_point(|event| event.0 < at).checked_sub(1);
+        let cause = cause.and_then(|n| Some((live_back[n].0, simulated_back.get(n)?.0)));
+        pair.compare(&[before, cause])
+    })
+}
+
+impl Pair<'_> {
+    fn compare(&self, before: &[Option<(Span, Span)>]) -> Option<Difference> {
         let name = |event: Option<&(Span, &What)>| event.map_or("nothing".to_owned(), |event| event.1.to_string());
-        let (here, there) = (live.get(n), simulated.get(n));
-        let (Some((live_at, live_what)), Some((simulated_at, simulated_what))) = (here, there) else {
-            let at = here.or(there).map_or(Span::ZERO, |event| event.0);
-            let text = format!("{} live, {} simulated", name(here), name(there));
-            return Some(Difference { at, text, is_of_order: true });
-        };
-        if live_what != simulated_what {
-            let text = format!("{live_what} live, {simulated_what} simulated");
-            return Some(Difference { at: *live_at, text, is_of_order: true });
+        let differs = self.live.map(|event| event.1) != self.simulated.map(|event| event.1);
+        let at = self.live.or(self.simulated)?.0;
+        if differs {
+            let text = format!("{} live, {} simulated", name(self.live), name(self.simulated));
+            return Some(Difference { at, text });
         }
-        let gaps = (gap(*live_at, before.0), gap(*simulated_at, before.1));
-        if !is_near(*live_at, *simulated_at) || !is_near(gaps.0, gaps.1) {
-            let text = format!("{live_what} live, simulated at {} ms", millis(*simulated_at));
-            return Some(Difference { at: *live_at, text, is_of_order: false });
-        }
-        before = (*live_at, *simulated_at);
+        let (live, simulated) = (self.live?.0, self.simulated?.0);
+        let since = |before: &(Span, Span)| is_near(gap(live, before.0), gap(simulated, before.1));
+        let is_on_time = is_near(live, simulated) && (before.iter().flatten().any(since) || live == Span::ZERO);
+        let text = format!("{}, simulated at {} ms", name(self.live), millis(simulated));
+        (!is_on_time).then_some(Difference { at, text })
     }
-    None
 }
 
 fn gap(at: Span, before: Span) -> Span {

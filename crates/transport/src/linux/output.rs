@@ -21,11 +21,12 @@ impl Sender {
     pub(super) fn next_segment(&mut self, now: Time) -> Option<(u64, bool)> {
         if core::mem::take(&mut self.output.resend_first) {
             let segment = self.resend(now, self.queue.first());
-            return Some((segment, self.ends_data(segment)));
+            self.queue.end_burst(segment);
+            return Some((segment, self.application.ends_with(segment)));
         }
         if core::mem::take(&mut self.output.probe) {
             let segment = self.probe_end(now);
-            return Some((segment, self.ends_data(segment)));
+            return Some((segment, self.application.ends_with(segment)));
         }
         if self.output.new_first {
             if let Some(segment) = self.next_new(now) {
@@ -39,7 +40,7 @@ impl Sender {
         }
         if self.output.resend {
             if let Some(segment) = self.next_resent(now) {
-                return Some((segment, self.ends_data(segment)));
+                return Some(segment);
             }
             self.output.resend = false;
             if core::mem::take(&mut self.output.rearm) {
@@ -55,22 +56,30 @@ impl Sender {
         None
     }
 
-    /// The application has written nothing beyond this segment (`tcp_mark_push`).
-    const fn ends_data(&self, segment: u64) -> bool {
-        segment + 1 == self.written
+    /// Behind the last segment that is there and that the receiver has room for.
+    pub(super) fn sendable_end(&self) -> u64 {
+        self.window_end.min(self.application.end())
     }
 
-    /// `tcp_xmit_retransmit_queue`.
-    fn next_resent(&mut self, now: Time) -> Option<u64> {
-        if self.window.size() <= self.queue.in_flight() {
+    /// `tcp_xmit_retransmit_queue`. What was sent as a burst is so again, as far as the window lets it.
+    fn next_resent(&mut self, now: Time) -> Option<(u64, bool)> {
+        let room = self.window.size().saturating_sub(self.queue.in_flight());
+        if room == 0 {
             return None;
         }
         let segment = self.queue.first_to_resend()?;
+        if self.output.burst_again == 0 {
+            let most = room.min(self.burst_max(self.whole_burst()));
+            self.output.burst_again = self.queue.burst_to_resend(segment, most);
+            self.output.is_burst = self.output.burst_again > 1;
+        }
+        self.output.burst_again -= 1;
         self.output.rearm |= segment == self.queue.first() && self.timer != Timer::Reordering;
         if self.in_reduction() {
             self.window.note_sent(1);
         }
-        Some(self.resend(now, segment))
+        self.resend(now, segment);
+        Some((segment, (self.output.burst_again == 0 && self.output.is_burst) || self.application.ends_with(segment)))
     }
 
     fn resend(&mut self, now: Time, segment: u64) -> u64 {
@@ -88,10 +97,11 @@ impl Sender {
     /// A new segment if the receiver has room, else the last one again.
     fn probe_end(&mut self, now: Time) -> u64 {
         self.counters.probes += 1;
-        self.probe_is_resent = self.queue.next() >= self.window_end.min(self.written);
+        self.probe_is_resent = self.queue.next() >= self.sendable_end();
         let segment = if self.probe_is_resent {
             let last = self.queue.next() - 1;
             self.queue.probe(last, now, self.delivered);
+            self.queue.end_burst(last);
             self.counters.segments += 1;
             self.counters.retransmits += 1;
             self.output.last = now;
@@ -106,6 +116,9 @@ impl Sender {
     }
 
     fn send_new(&mut self, now: Time) -> u64 {
+        if self.queue.len() == 0 {
+            self.window.resume(now, self.output.last);
+        }
         let restarts = self.queue.len() == 0 || self.timer == Timer::Probe;
         let segment = self.queue.push(now, self.delivered);
         if restarts {
@@ -139,7 +152,12 @@ impl Sender {
             self.window.note_sent(1);
         }
         let segment = self.send_new(now);
-        Some((segment, (self.output.burst == 0 && self.output.is_burst) || self.ends_data(segment)))
+        if self.output.burst > 0 {
+            self.application.join(segment);
+            return Some((segment, false));
+        }
+        self.queue.end_burst(segment);
+        Some((segment, self.output.is_burst || self.application.ends_with(segment)))
     }
 
     fn stop_sending(&mut self, now: Time, deferred_for_window: bool) {
@@ -160,24 +178,31 @@ impl Sender {
         if room == 0 {
             return Err(true);
         }
-        let whole = (BURST_BYTES / self.segment_bytes).max(1) as u32;
+        let whole = self.whole_burst();
         if self.output.buffered == 0 {
             self.output.buffered = whole;
         }
         let most = self.burst_max(whole);
         // At least two bursts are to be under way (`tcp_cwnd_test`).
         let quota = room.min((self.window.size() / 2).max(1)).min(most);
-        let receivable = self.window_end.min(self.written).saturating_sub(self.queue.next()) as u32;
+        let receivable = self.sendable_end().saturating_sub(self.queue.next()) as u32;
         if receivable == 0 {
             return Err(false);
         }
-        let buffered = self.output.buffered.max(quota);
+        // What follows in another buffer is brought over as far as it can be sent now (`tcp_grow_skb`).
+        let written = (self.application.end() - self.queue.next()).min(u64::from(quota)) as u32;
+        let buffered = self.output.buffered.min(self.application.left(self.queue.next())).max(written);
         if buffered > 1
             && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
         {
             return Err(is_limiting);
         }
         Ok(quota.min(receivable))
+    }
+
+    /// Segments of the largest burst.
+    fn whole_burst(&self) -> u32 {
+        (BURST_BYTES / self.segment_bytes).max(1) as u32
     }
 
     /// Segments of a burst that the rate asks for: what leaves within a millisecond, and more where the round trip is short (`tcp_tso_autosize`).

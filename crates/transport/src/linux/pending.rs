@@ -23,6 +23,8 @@ pub(super) struct Pending {
     pub push: bool,
     /// Segments of the burst that are to be sent yet.
     pub burst: u32,
+    /// Segments of the burst that are to be sent again yet.
+    pub burst_again: u32,
     /// There was more than one.
     pub is_burst: bool,
     /// New segments since it was last empty.
@@ -46,6 +48,7 @@ impl Default for Pending {
             resend: false,
             push: false,
             burst: 0,
+            burst_again: 0,
             is_burst: false,
             sent: 0,
             buffered: 0,

@@ -20,6 +20,8 @@ use crate::{Ack, Segment, TransportSpec};
 
 /// How long an acknowledgement waits for a second segment (`TCP_ATO_MIN`).
 const DELAY: Span = Span::from_ms(40);
+/// The least timeout, also of a host that receives (`TCP_RTO_MIN`).
+const TIMEOUT_LEAST: Span = Span::from_ms(200);
 /// Acknowledgements of a quick-ACK phase (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
 /// Runs beyond holes that are remembered (`TCP_NUM_SACKS`).
@@ -163,7 +165,7 @@ impl Receiver {
     fn in_order(&mut self, now: Time, push: bool) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
-        if self.came == Time::NEVER || now.since(self.came) > Span::from_ms(200) {
+        if self.came == Time::NEVER || now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST) {
             self.quick = self.quick.max(self.quick_phase());
             // With the first segment the window grows, and that asks for one acknowledgement more (`__tcp_grow_window`).
             self.quick |= u32::from(self.came == Time::NEVER);

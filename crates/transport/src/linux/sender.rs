@@ -14,8 +14,9 @@
 use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
+use super::application::Application;
 use super::arrivals::Arrivals;
-use super::handshake::Opening;
+use super::handshake::{Asked, Opening};
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
@@ -77,8 +78,7 @@ pub struct Sender {
     pub(super) receive_window: u64,
     /// Behind the last segment that the receiver has room for.
     pub(super) window_end: u64,
-    /// Behind the last segment that the application has written.
-    pub(super) written: u64,
+    pub(super) application: Application,
     pub(super) queue: Queue,
     pub(super) rtt: Rtt,
     pub(super) rack: Rack,
@@ -121,7 +121,7 @@ impl Sender {
             segment_bytes: u64::from(spec.segment_bytes.max(1)),
             receive_window,
             window_end: receive_window,
-            written: u64::MAX,
+            application: Application::endless(),
             queue: Queue::new(),
             rtt: Rtt::new(spec.rto_min),
             rack: Rack::new(),
@@ -145,13 +145,6 @@ impl Sender {
             output: Pending::default(),
             counters: Counters::default(),
         }
-    }
-
-    /// From now on it has no more to send than this, whole segments of what the application has written since the beginning, in bytes. Before that its data is
-    /// endless. As after an input, the driver polls.
-    pub fn set_written(&mut self, bytes: u64) {
-        self.written = self.segments(bytes);
-        self.output.push = self.output.started;
     }
 
     /// What it has done.
@@ -217,13 +210,16 @@ impl Sender {
     }
 
     /// The connection stands (`tcp_rcv_synsent_state_process`).
-    fn on_opened(&mut self, now: Time, ack: &Ack) {
+    fn on_opened(&mut self, now: Time, ack: &Ack, asked: Asked) {
         let rtt = now.since(ack.echo);
         self.rtt.sample(rtt, 0, 0);
         self.rtt.note_shortest(rtt);
         self.output.echo = Stamp::of(ack.echo);
         self.deadline = Time::NEVER;
         self.opening = Opening::Answer;
+        if asked.lost_two(ack.echo) {
+            self.window.begin_with_one();
+        }
         self.start(now);
     }
 
@@ -290,14 +286,18 @@ impl Control for Sender {
     #[inline]
     fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Ack(ack) if matches!(self.opening, Opening::Asked(_)) => self.on_opened(now, &ack),
-            Input::Ack(ack) => self.on_ack(now, &ack),
+            Input::Ack(ack) => match self.opening {
+                Opening::Asked(asked) => self.on_opened(now, &ack, asked),
+                _ => self.on_ack(now, &ack),
+            },
             Input::Tick => match self.opening {
-                Opening::Asked(sent) if now >= self.deadline => self.opening = Opening::Ask(sent),
+                Opening::Asked(asked) if now >= self.deadline => self.opening = Opening::Ask(asked),
                 _ => self.on_tick(now),
             },
             Input::Start if !self.output.started => self.start(now),
-            Input::Connect if !self.output.started && self.opening == Opening::Rest => self.opening = Opening::Ask(0),
+            Input::Connect if !self.output.started && self.opening == Opening::Rest => {
+                self.opening = Opening::Ask(Asked::NONE)
+            }
             Input::Start | Input::Connect => {}
         }
     }
