@@ -9,8 +9,8 @@ use crate::segments::script::{SEGMENT, Script, WINDOW};
 use crate::segments::trace::{Direction, Event, Trace, What};
 use crate::segments::{LIMIT, QUIET};
 
-/// Segments of the initial window and of the buffer behind it.
-const FIRST_BUFFERS: u64 = 32;
+/// Segments (RFC 6928).
+const INITIAL_WINDOW: u32 = 10;
 
 #[derive(Clone)]
 enum Packet {
@@ -31,7 +31,7 @@ fn spec(script: &Script) -> TransportSpec {
     TransportSpec {
         kind: TransportKind::Linux,
         window: script.window.unwrap_or(WINDOW),
-        initial_window: 10,
+        initial_window: INITIAL_WINDOW,
         duplicate_ack_threshold: 3,
         delayed_ack: Some(Span::from_ms(40)),
         segment_bytes: SEGMENT as u32,
@@ -41,13 +41,40 @@ fn spec(script: &Script) -> TransportSpec {
     }
 }
 
+/// Where the kernel's buffers end that take so many segments when the connection has just been opened (`tcp_sendmsg_locked`). A buffer holds half of the window that the
+/// answer to a SYN has offered, which is 64 KiB at most; while they are filled, what the initial window lets leave does so, and when half of that window was written, all of it.
+fn first_buffers(segments: u64, window: u32) -> Vec<u64> {
+    const PAIR: u64 = 2;
+    let half = (u64::from(window) * SEGMENT).min(65_535) / 2;
+    let (size, initial) = ((half / SEGMENT).max(1), u64::from(INITIAL_WINDOW.min(window)));
+    let (mut ends, mut written, mut sent, mut begin, mut pushed) = (Vec::new(), 0, 0, 0, 0);
+    loop {
+        begin = begin.max(sent);
+        if begin + size == written {
+            ends.push(written);
+            begin = written;
+        }
+        written = segments.min(begin + size);
+        if written == segments {
+            ends.push(written);
+            return ends;
+        }
+        if (written - pushed) * SEGMENT > half {
+            (pushed, sent) = (written, written.min(initial));
+        } else if sent >= begin {
+            sent = (sent + PAIR).min(initial);
+        }
+    }
+}
+
 /// Plays a script; the connection begins at `start`.
 pub fn play(script: &Script, start: Time) -> Trace {
     let spec = spec(script);
     let mut play = Play {
         now: start,
         sender: Sender::new(&spec),
-        receiver: Receiver::new(&spec),
+        // It has more room than a script lets it offer.
+        receiver: Receiver::new(&TransportSpec { window: WINDOW, ..spec.clone() }),
         path: Path::new(script),
         deadlines: [Time::NEVER; 2],
         trace: Trace::default(),
@@ -59,12 +86,11 @@ pub fn play(script: &Script, start: Time) -> Trace {
     let mut busy = start;
     loop {
         while let Some((_, segments)) = writes.next_if(|(at, _)| start + *at <= play.now) {
-            // What is written at the beginning is cut where the kernel's second buffer ends, of half the window that the answer to a SYN can offer.
-            if written == 0 && *segments > FIRST_BUFFERS {
-                play.sender.write(play.now, FIRST_BUFFERS * SEGMENT);
+            let ends = if written == 0 { first_buffers(*segments, spec.window) } else { vec![*segments] };
+            for end in ends {
+                play.sender.write(play.now, written + end * SEGMENT);
             }
             written += segments * SEGMENT;
-            play.sender.write(play.now, written);
         }
         play.drain();
         let write = writes.peek().map_or(Time::NEVER, |(at, _)| start + *at);

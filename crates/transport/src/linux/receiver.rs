@@ -138,6 +138,9 @@ impl Receiver {
             Ordering::Less => {
                 self.came_twice(segment);
                 self.quick = self.quick.max(self.quick_phase());
+                // Where nothing was to be acknowledged, this does not count (`tcp_send_dupack`).
+                let is_old = segment + 1 < self.acknowledged && self.delayed.is_none() && self.compressed == 0;
+                self.quick += u32::from(is_old);
                 self.due = true;
             }
             Ordering::Equal => self.in_order(now, data.push),
