@@ -167,6 +167,7 @@ impl Clock {
 #[derive(Clone)]
 struct Packet {
     frame: Vec<u8>,
+    is_data: bool,
     /// What it acknowledges.
     ack: u64,
 }
@@ -177,7 +178,7 @@ struct Play<'a> {
     sender: Host<TcpStream>,
     receiver: Host<TcpListener>,
     accepted: Option<TcpStream>,
-    has_read: bool,
+    has_data: bool,
     path: Path<Packet>,
     trace: Trace,
     /// The sequence number of the stream's first byte, once it is known.
@@ -212,7 +213,7 @@ pub fn play(script: &Script) -> Result<Trace> {
         sender: Host { tap, socket: TcpStream::from(socket) },
         receiver,
         accepted: None,
-        has_read: false,
+        has_data: false,
         path: Path::new(script),
         trace: Trace::default(),
         first_seq: 0,
@@ -260,6 +261,12 @@ impl Play<'_> {
             };
             tap.write_all(&packet.frame)?;
             self.acknowledged = self.acknowledged.max(packet.ack);
+            if packet.is_data
+                && let Some(stream) = &self.accepted
+                && !core::mem::replace(&mut self.has_data, true)
+            {
+                clamp_window(stream)?;
+            }
             did = true;
         }
         for from in [Direction::Forth, Direction::Back] {
@@ -296,7 +303,8 @@ impl Play<'_> {
             let shift = if what == What::SynAck { 0 } else { self.shift };
             offer_window(&mut frame, u64::from(window) * SEGMENT >> shift);
         }
-        let packet = Packet { frame, ack: if let What::Ack { ack, .. } = what { ack } else { 0 } };
+        let ack = if let What::Ack { ack, .. } = what { ack } else { 0 };
+        let packet = Packet { frame, is_data: matches!(what, What::Data { .. }), ack };
         self.path.offer(at, &what, packet, |packet| mark(&mut packet.frame));
         self.trace.events.push(Event { at, what });
         Ok(())
@@ -312,19 +320,6 @@ impl Play<'_> {
         let (flags, is_answer) = (tcp.flags(), ip.src() == address(2));
         if flags & tcp_flags::RST != 0 {
             return Err("a connection was reset".into());
-        }
-        if std::env::var_os("DBG").is_some() {
-            eprintln!(
-                "{:?} {} seq {} ack {} flags {:x} win {} len {} ts {:?}",
-                self.clock.now()?,
-                is_answer,
-                tcp.seq().wrapping_sub(self.first_seq),
-                tcp.ack().wrapping_sub(self.first_seq),
-                flags,
-                tcp.window(),
-                tcp.payload().len(),
-                tcp.timestamps()
-            );
         }
         let offset = |seq: u32| u64::from(seq.wrapping_sub(self.first_seq));
         Ok(Some(match (flags & tcp_flags::SYN != 0, is_answer) {
@@ -357,7 +352,6 @@ impl Play<'_> {
             match self.receiver.socket.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(true)?;
-                    clamp_window(&stream)?;
                     self.accepted = Some(stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -368,12 +362,7 @@ impl Play<'_> {
         let mut buffer = [0; 65_536];
         match stream.read(&mut buffer) {
             Ok(0) => Err("the sender has closed".into()),
-            Ok(_) => {
-                if !core::mem::replace(&mut self.has_read, true) {
-                    clamp_window(stream)?;
-                }
-                Ok(true)
-            }
+            Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error.into()),
         }

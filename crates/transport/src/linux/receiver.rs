@@ -57,6 +57,9 @@ pub struct Receiver {
     came: Time,
     /// Acknowledgements that are left of a quick-ACK phase.
     quick: u32,
+    /// There was such a phase, or the acknowledgement of a first segment beyond a hole, which takes the place of the first one.
+    was_quick: bool,
+    has_grown: bool,
     delayed: Option<Time>,
     /// When compressed acknowledgements are sent.
     compressed_until: Option<Time>,
@@ -91,6 +94,8 @@ impl Receiver {
             stamp: Time::ZERO,
             came: Time::NEVER,
             quick: 0,
+            was_quick: false,
+            has_grown: false,
             delayed: None,
             compressed_until: None,
             compressed: 0,
@@ -168,11 +173,11 @@ impl Receiver {
     fn in_order(&mut self, now: Time, push: bool) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
-        if self.came == Time::NEVER || now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST) {
+        let has_paused = self.came < Time::NEVER && now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST);
+        if !core::mem::replace(&mut self.was_quick, true) || has_paused {
             self.quick = self.quick.max(self.quick_phase());
-            // With the first segment the window grows, and that asks for one acknowledgement more (`__tcp_grow_window`).
-            self.quick |= u32::from(self.came == Time::NEVER);
         }
+        self.grow_window();
         self.came = now;
         let had_holes = self.early.ones() > 0;
         let run = if had_holes { self.early.first_clear(1, self.window).unwrap_or(self.window) } else { 1 };
@@ -200,7 +205,13 @@ impl Receiver {
         }
     }
 
+    /// With the first segment the window grows, and that asks for an acknowledgement at once (`__tcp_grow_window`).
+    fn grow_window(&mut self) {
+        self.quick |= u32::from(!core::mem::replace(&mut self.has_grown, true));
+    }
+
     fn beyond_a_hole(&mut self, now: Time, segment: u64) {
+        self.grow_window();
         if self.early.set(segment - self.next) {
             self.remember(segment);
         } else {
@@ -312,6 +323,7 @@ impl Control for Receiver {
         self.due = false;
         self.delayed = None;
         (self.compressed_until, self.compressed) = (None, 0);
+        self.was_quick |= self.quick == 1;
         self.quick = self.quick.saturating_sub(1);
         self.acknowledged = self.next;
         let blocks = self.blocks();
