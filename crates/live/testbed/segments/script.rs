@@ -89,7 +89,7 @@ impl Script {
         Self {
             name: name.to_owned(),
             about: String::new(),
-            delay: Span::from_ms(20),
+            delay: Span::from_us(20_100),
             rate: 0,
             queue: usize::MAX,
             writes: Vec::new(),

@@ -51,7 +51,7 @@ fn first_buffers(segments: u64, window: u32) -> Vec<u64> {
     loop {
         begin = begin.max(sent);
         if begin + size == written {
-            ends.push(written);
+            ends.extend((pushed > begin).then_some(written));
             begin = written;
         }
         written = segments.min(begin + size);
@@ -83,7 +83,6 @@ pub fn play(script: &Script, start: Time) -> Trace {
     play.sender.write(start, 0);
     play.sender.handle(start, sender::Input::Connect);
     let all = script.segments() * SEGMENT;
-    let mut busy = start;
     loop {
         while let Some((_, segments)) = writes.next_if(|(at, _)| start + *at <= play.now) {
             let ends = if written == 0 { first_buffers(*segments, spec.window) } else { vec![*segments] };
@@ -95,12 +94,8 @@ pub fn play(script: &Script, start: Time) -> Trace {
         play.drain();
         let write = writes.peek().map_or(Time::NEVER, |(at, _)| start + *at);
         let next = play.path.next().min(play.deadlines[0]).min(play.deadlines[1]).min(write);
-        if play.sender.unacknowledged() < all || play.path.next() < Time::NEVER {
-            busy = play.now;
-        }
-        if next > busy + QUIET && busy < play.now + QUIET && play.sender.unacknowledged() == all && write == Time::NEVER
-            || next > start + LIMIT
-        {
+        let is_over = play.sender.unacknowledged() == all && play.path.next() == Time::NEVER && write == Time::NEVER;
+        if (is_over && next > play.now + QUIET) || next > start + LIMIT {
             return play.trace;
         }
         play.now = next;

@@ -36,9 +36,11 @@ impl Application {
         self.writes.contains(&(segment + 1))
     }
 
-    /// What follows this segment leaves with it (`tcp_grow_skb`).
-    pub fn join(&mut self, segment: u64) {
-        self.writes.retain(|end| *end != segment + 1);
+    /// If a write ends with this segment, so many that follow leave with it, and the write ends with the last of them (`tcp_grow_skb`).
+    pub fn join(&mut self, segment: u64, more: u32) {
+        for end in self.writes.iter_mut().filter(|end| **end == segment + 1) {
+            *end += u64::from(more);
+        }
     }
 
     /// How many segments are left of the write that this segment is of; many, if it does not end.

@@ -153,7 +153,7 @@ impl Sender {
         }
         let segment = self.send_new(now);
         if self.output.burst > 0 {
-            self.application.join(segment);
+            self.application.join(segment, self.output.burst);
             return Some((segment, false));
         }
         self.queue.end_burst(segment);
