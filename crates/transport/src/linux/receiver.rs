@@ -11,6 +11,7 @@ use core::cmp::Ordering;
 use machine::{Control, Span, Step, Time};
 
 use super::handshake::Answering;
+use super::stamp::Stamp;
 use super::timer::timer;
 use crate::bitmap::Bitmap;
 use crate::receiver::Input;
@@ -57,9 +58,6 @@ pub struct Receiver {
     came: Time,
     /// Acknowledgements that are left of a quick-ACK phase.
     quick: u32,
-    /// There was such a phase, or the acknowledgement of a first segment beyond a hole, which takes the place of the first one.
-    was_quick: bool,
-    has_grown: bool,
     delayed: Option<Time>,
     /// When compressed acknowledgements are sent.
     compressed_until: Option<Time>,
@@ -94,8 +92,6 @@ impl Receiver {
             stamp: Time::ZERO,
             came: Time::NEVER,
             quick: 0,
-            was_quick: false,
-            has_grown: false,
             delayed: None,
             compressed_until: None,
             compressed: 0,
@@ -115,7 +111,7 @@ impl Receiver {
         self.next * self.segment_bytes
     }
 
-    /// Segments that lay beyond the window or not on a segment's border.
+    /// Segments that lay beyond the window or not on a segment's border, or were sent before one that came in their place.
     pub const fn discarded(&self) -> u64 {
         self.discarded
     }
@@ -135,6 +131,9 @@ impl Receiver {
             self.due = true;
             return;
         }
+        if Stamp::of(data.stamp) < Stamp::of(self.stamp) {
+            return self.on_outdated(segment);
+        }
         // RFC 7323, 4.3.
         if segment <= self.acknowledged && data.stamp > self.stamp {
             self.stamp = data.stamp;
@@ -143,14 +142,32 @@ impl Receiver {
             Ordering::Less => {
                 self.came_twice(segment);
                 self.quick = self.quick.max(self.quick_phase());
-                // Where nothing was to be acknowledged, this does not count (`tcp_send_dupack`).
-                let is_old = segment + 1 < self.acknowledged && self.delayed.is_none() && self.compressed == 0;
-                self.quick += u32::from(is_old);
-                self.due = true;
+                if segment + 1 < self.acknowledged {
+                    self.answer_at_once();
+                } else {
+                    self.due = true;
+                }
             }
             Ordering::Equal => self.in_order(now, data.push),
             Ordering::Greater => self.beyond_a_hole(now, segment),
         }
+    }
+
+    /// A segment was sent before one that has filled the hole in the meantime: it may be of an earlier use of its sequence number, and is dropped (RFC 7323, 5.3).
+    fn on_outdated(&mut self, segment: u64) {
+        self.discarded += 1;
+        if segment < self.next {
+            self.came_twice(segment);
+            self.quick = self.quick.max(self.quick_phase());
+        }
+        self.answer_at_once();
+    }
+
+    /// An answer that does not count in a quick phase, unless there was something to be acknowledged (`tcp_send_dupack`).
+    fn answer_at_once(&mut self) {
+        let is_free = self.quick > 0 && self.delayed.is_none() && self.compressed == 0;
+        self.quick += u32::from(is_free);
+        self.due = true;
     }
 
     fn came_twice(&mut self, segment: u64) {
@@ -173,8 +190,7 @@ impl Receiver {
     fn in_order(&mut self, now: Time, push: bool) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
-        let has_paused = self.came < Time::NEVER && now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST);
-        if !core::mem::replace(&mut self.was_quick, true) || has_paused {
+        if self.came == Time::NEVER || now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST) {
             self.quick = self.quick.max(self.quick_phase());
         }
         self.grow_window();
@@ -207,11 +223,13 @@ impl Receiver {
 
     /// With the first segment the window grows, and that asks for an acknowledgement at once (`__tcp_grow_window`).
     fn grow_window(&mut self) {
-        self.quick |= u32::from(!core::mem::replace(&mut self.has_grown, true));
+        self.quick |= u32::from(self.came == Time::NEVER);
     }
 
     fn beyond_a_hole(&mut self, now: Time, segment: u64) {
         self.grow_window();
+        // What begins so has no quick-ACK phase at its beginning.
+        self.came = self.came.min(now);
         if self.early.set(segment - self.next) {
             self.remember(segment);
         } else {
@@ -323,7 +341,6 @@ impl Control for Receiver {
         self.due = false;
         self.delayed = None;
         (self.compressed_until, self.compressed) = (None, 0);
-        self.was_quick |= self.quick == 1;
         self.quick = self.quick.saturating_sub(1);
         self.acknowledged = self.next;
         let blocks = self.blocks();

@@ -296,7 +296,7 @@ impl Control for Sender {
             },
             Input::Start if !self.output.started => self.start(now),
             Input::Connect if !self.output.started && self.opening == Opening::Rest => {
-                self.opening = Opening::Ask(Asked::NONE)
+                self.opening = Opening::Ask(Asked::NONE);
             }
             Input::Start | Input::Connect => {}
         }
