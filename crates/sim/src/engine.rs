@@ -417,9 +417,9 @@ impl<'a> Engine<'a> {
         if !self.udp.is_empty() {
             return self.fragment_arrives(now, direction, id);
         }
-        let Content { number: seq, stamp } = self.medium.packets.take(id);
+        let segment = self.medium.packets.take(id).segment();
         let flow = &mut self.flows[direction as usize / 2];
-        let segment = Segment { seq, stamp };
+        let Segment { seq, stamp, .. } = segment;
         if segment.carries_data() {
             let end = seq + self.segment_bytes;
             flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
@@ -559,8 +559,7 @@ impl<'a> Engine<'a> {
         loop {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
-                    let content = Content { number: segment.seq, stamp: segment.stamp };
-                    let id = self.medium.packets.put(content, &transport::segment::Blocks::NONE);
+                    let id = self.medium.packets.put(Content::of_segment(segment), &transport::segment::Blocks::NONE);
                     if segment.carries_data() {
                         self.send(now, direction, id);
                     } else {

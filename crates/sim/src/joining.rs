@@ -2,7 +2,7 @@
 //!
 //! What comes at one instant comes together: out of a card that has collected it ([`link::LinkSpec::coalesce_ns`]), or of a bond that has put it in
 //! order. Live, `vswitch::segmentation` joins the frames of one flow that are due at once; the rules are the same here: they follow each other without
-//! a gap, carry the same timestamp and make up an IP packet of 64 KiB at most.
+//! a gap, carry the same timestamp and make up an IP packet of 64 KiB at most; one that is pushed is the last.
 
 use machine::Time;
 use transport::{Segment, TransportKind};
@@ -33,6 +33,8 @@ struct Joined {
     /// Behind the last one.
     end: u64,
     stamp: u64,
+    /// The last one was pushed.
+    is_ended: bool,
 }
 
 impl Joining {
@@ -57,8 +59,9 @@ impl Joining {
     /// Whether a segment is joined to what is there.
     pub(crate) fn continues(&self, now: Time, direction: u32, segment: &Segment) -> bool {
         let is_next = |joined: Joined| {
-            (joined.at, joined.direction, joined.end, joined.stamp)
-                == (now, direction, segment.seq, segment.stamp.as_ps() / STAMP_PS)
+            !joined.is_ended
+                && (joined.at, joined.direction, joined.end, joined.stamp)
+                    == (now, direction, segment.seq, segment.stamp.as_ps() / STAMP_PS)
                 && segment.seq + self.segment_bytes - joined.first <= self.bytes_max
         };
         self.joined.is_some_and(is_next)
@@ -76,6 +79,7 @@ impl Joining {
             first: first.unwrap_or(segment.seq),
             end: segment.seq + self.segment_bytes,
             stamp: segment.stamp.as_ps() / STAMP_PS,
+            is_ended: segment.push,
         });
         true
     }
@@ -96,7 +100,7 @@ mod tests {
     fn what_follows_at_once_and_fits_is_joined() {
         let mut joining = Joining { segment_bytes: 1_000, bytes_max: 3_500, joined: None };
         let at = |ms| Time::ZERO + Span::from_ms(ms);
-        let segment = |seq| Segment { seq, stamp: at(7) };
+        let segment = |seq| Segment { seq, stamp: at(7), push: false };
         assert_eq!(joining.end(), None);
         assert!(joining.note(at(9), 4, &segment(5_000)));
         assert!(
@@ -106,15 +110,17 @@ mod tests {
             (at(10), 4, segment(6_000)),
             (at(9), 2, segment(6_000)),
             (at(9), 4, segment(7_000)),
-            (at(9), 4, Segment { seq: 6_000, stamp: at(8) }),
+            (at(9), 4, Segment { seq: 6_000, stamp: at(8), push: false }),
         ] {
             assert!(!joining.continues(now, direction, &next), "{next:?}");
         }
-        let same = Segment { seq: 6_000, stamp: at(7) + Span::from_us(999) };
+        let same = Segment { seq: 6_000, stamp: at(7) + Span::from_us(999), push: false };
         assert!(joining.continues(at(9), 4, &same), "timestamps are in milliseconds");
         assert!(joining.note(at(9), 4, &same) && joining.note(at(9), 4, &segment(7_000)));
         assert!(!joining.continues(at(9), 4, &segment(8_000)), "it is full");
         assert_eq!((joining.end(), joining.end()), (Some((at(9), 4)), None));
-        assert!(!joining.note(at(9), 4, &Segment { seq: Segment::SYN, stamp: at(7) }));
+        assert!(joining.note(at(9), 4, &Segment { push: true, ..segment(5_000) }));
+        assert!(!joining.continues(at(9), 4, &segment(6_000)), "one that is pushed is the last");
+        assert!(!joining.note(at(9), 4, &Segment { seq: Segment::SYN, stamp: at(7), push: false }));
     }
 }

@@ -1,6 +1,7 @@
 //! Contents in flight as plain data, addressed by small numbers.
 
 use machine::Time;
+use transport::Segment;
 use transport::segment::Blocks;
 
 /// The end of the free list.
@@ -13,6 +14,24 @@ pub(crate) struct Content {
     pub(crate) number: u64,
     /// When it was sent, or the echo of that.
     pub(crate) stamp: Time,
+}
+
+/// Set in the number of a segment that is pushed.
+const PUSH: u64 = 1 << 63;
+
+impl Content {
+    #[inline]
+    pub(crate) const fn of_segment(segment: Segment) -> Self {
+        let Segment { seq, stamp, push } = segment;
+        Self { number: if push { seq | PUSH } else { seq }, stamp }
+    }
+
+    #[inline]
+    pub(crate) const fn segment(self) -> Segment {
+        let Self { number, stamp } = self;
+        let whole = Segment { seq: number, stamp, push: false };
+        if whole.carries_data() { Segment { seq: number & !PUSH, push: number & PUSH != 0, ..whole } } else { whole }
+    }
 }
 
 /// All packets in flight. Its size is the most that were in flight at once.

@@ -472,7 +472,7 @@ impl Sender {
         if self.deadline == Time::NEVER {
             self.deadline = now + self.rto.get();
         }
-        Segment { seq, stamp: now }
+        Segment { seq, stamp: now, push: false }
     }
 }
 

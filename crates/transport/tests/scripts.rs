@@ -167,12 +167,12 @@ impl Script {
     }
 
     fn data(&mut self, seq: u64) {
-        self.receiver([receiver::Input::Data(Segment { seq, stamp: self.now })]);
+        self.receiver([receiver::Input::Data(Segment { seq, stamp: self.now, push: false })]);
     }
 
     /// So many segments, joined.
     fn joined(&mut self, seq: u64, segments: u64) {
-        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now };
+        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now, push: false };
         let rest: Vec<_> = (1..segments).map(|n| receiver::Input::Joined(segment(n))).collect();
         self.receiver(std::iter::once(receiver::Input::Data(segment(0))).chain(rest));
     }

@@ -24,6 +24,7 @@
 //!
 //! Names of functions in comments are the kernel's; they say where a fact comes from.
 
+mod application;
 mod arrivals;
 mod cubic;
 mod handshake;

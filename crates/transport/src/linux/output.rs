@@ -12,18 +12,21 @@ const BURST_BYTES: u64 = 65_536;
 /// The least burst that there are segments for (`tcp_min_tso_segs`).
 const BURST_LEAST: u32 = 2;
 /// The share of a window that is worth a burst (`tcp_tso_win_divisor`).
-const WINDOW_SHARE: u32 = 3;
-/// Only what follows a burst so soon is held back.
+const WINDOW_SHARE: u64 = 3;
+/// Only what follows a burst so soon is held back, and only for what comes so soon.
 const RECENT: Span = Span::from_ms(1);
 
 impl Sender {
-    /// The next segment that leaves, if any does now.
-    pub(super) fn next_segment(&mut self, now: Time) -> Option<u64> {
+    /// The next segment that leaves, if any does now, and whether it is pushed.
+    pub(super) fn next_segment(&mut self, now: Time) -> Option<(u64, bool)> {
         if core::mem::take(&mut self.output.resend_first) {
-            return Some(self.resend(now, self.queue.first()));
+            let segment = self.resend(now, self.queue.first());
+            self.queue.end_burst(segment);
+            return Some((segment, self.application.ends_with(segment)));
         }
         if core::mem::take(&mut self.output.probe) {
-            return Some(self.probe_end(now));
+            let segment = self.probe_end(now);
+            return Some((segment, self.application.ends_with(segment)));
         }
         if self.output.new_first {
             if let Some(segment) = self.next_new(now) {
@@ -53,17 +56,30 @@ impl Sender {
         None
     }
 
-    /// `tcp_xmit_retransmit_queue`.
-    fn next_resent(&mut self, now: Time) -> Option<u64> {
-        if self.window.size() <= self.queue.in_flight() {
+    /// Behind the last segment that is there and that the receiver has room for.
+    pub(super) fn sendable_end(&self) -> u64 {
+        self.window_end.min(self.application.end())
+    }
+
+    /// `tcp_xmit_retransmit_queue`. What was sent as a burst is so again, as far as the window lets it.
+    fn next_resent(&mut self, now: Time) -> Option<(u64, bool)> {
+        let room = self.window.size().saturating_sub(self.queue.in_flight());
+        if room == 0 {
             return None;
         }
         let segment = self.queue.first_to_resend()?;
+        if self.output.burst_again == 0 {
+            let most = room.min(self.burst_max(self.whole_burst()));
+            self.output.burst_again = self.queue.burst_to_resend(segment, most);
+            self.output.is_burst = self.output.burst_again > 1;
+        }
+        self.output.burst_again -= 1;
         self.output.rearm |= segment == self.queue.first() && self.timer != Timer::Reordering;
         if self.in_reduction() {
             self.window.note_sent(1);
         }
-        Some(self.resend(now, segment))
+        self.resend(now, segment);
+        Some((segment, (self.output.burst_again == 0 && self.output.is_burst) || self.application.ends_with(segment)))
     }
 
     fn resend(&mut self, now: Time, segment: u64) -> u64 {
@@ -81,10 +97,11 @@ impl Sender {
     /// A new segment if the receiver has room, else the last one again.
     fn probe_end(&mut self, now: Time) -> u64 {
         self.counters.probes += 1;
-        self.probe_is_resent = self.queue.next() >= self.window_end;
+        self.probe_is_resent = self.queue.next() >= self.sendable_end();
         let segment = if self.probe_is_resent {
             let last = self.queue.next() - 1;
             self.queue.probe(last, now, self.delivered);
+            self.queue.end_burst(last);
             self.counters.segments += 1;
             self.counters.retransmits += 1;
             self.output.last = now;
@@ -99,6 +116,9 @@ impl Sender {
     }
 
     fn send_new(&mut self, now: Time) -> u64 {
+        if self.queue.len() == 0 {
+            self.window.resume(now, self.output.last);
+        }
         let restarts = self.queue.len() == 0 || self.timer == Timer::Probe;
         let segment = self.queue.push(now, self.delivered);
         if restarts {
@@ -110,12 +130,13 @@ impl Sender {
         segment
     }
 
-    /// `tcp_write_xmit`.
-    fn next_new(&mut self, now: Time) -> Option<u64> {
+    /// `tcp_write_xmit`. The last of a burst is pushed (`__tcp_transmit_skb`).
+    fn next_new(&mut self, now: Time) -> Option<(u64, bool)> {
         if self.output.burst == 0 {
             let is_limiting = match self.next_burst(now) {
                 Ok(burst) => {
                     self.output.burst = burst;
+                    self.output.is_burst = burst > 1;
                     false
                 }
                 Err(is_limiting) => is_limiting,
@@ -130,7 +151,13 @@ impl Sender {
         if self.in_reduction() {
             self.window.note_sent(1);
         }
-        Some(self.send_new(now))
+        let segment = self.send_new(now);
+        if self.output.burst > 0 {
+            self.application.join(segment, self.output.burst);
+            return Some((segment, false));
+        }
+        self.queue.end_burst(segment);
+        Some((segment, self.output.is_burst || self.application.ends_with(segment)))
     }
 
     fn stop_sending(&mut self, now: Time, deferred_for_window: bool) {
@@ -151,24 +178,31 @@ impl Sender {
         if room == 0 {
             return Err(true);
         }
-        let whole = (BURST_BYTES / self.segment_bytes).max(1) as u32;
+        let whole = self.whole_burst();
         if self.output.buffered == 0 {
             self.output.buffered = whole;
         }
         let most = self.burst_max(whole);
         // At least two bursts are to be under way (`tcp_cwnd_test`).
         let quota = room.min((self.window.size() / 2).max(1)).min(most);
-        let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
+        let receivable = self.sendable_end().saturating_sub(self.queue.next()) as u32;
         if receivable == 0 {
             return Err(false);
         }
-        let buffered = self.output.buffered.max(quota);
+        // What follows in another buffer is brought over as far as it can be sent now (`tcp_grow_skb`).
+        let written = (self.application.end() - self.queue.next()).min(u64::from(quota)) as u32;
+        let buffered = self.output.buffered.min(self.application.left(self.queue.next())).max(written);
         if buffered > 1
             && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
         {
             return Err(is_limiting);
         }
         Ok(quota.min(receivable))
+    }
+
+    /// Segments of the largest burst.
+    fn whole_burst(&self) -> u32 {
+        (BURST_BYTES / self.segment_bytes).max(1) as u32
     }
 
     /// Segments of a burst that the rate asks for: what leaves within a millisecond, and more where the round trip is short (`tcp_tso_autosize`).
@@ -192,13 +226,15 @@ impl Sender {
             return None;
         }
         let limit = room.min(receivable);
-        let share = u64::from(self.window.size()).min(self.receive_window) as u32 / WINDOW_SHARE;
-        if limit >= most || limit >= buffered || limit >= share {
+        // In bytes, of which a share need not be whole segments.
+        let share = u64::from(self.window.size()).min(self.receive_window) * self.segment_bytes / WINDOW_SHARE;
+        if limit >= most || limit >= buffered || u64::from(limit) * self.segment_bytes >= share {
             return None;
         }
-        let age = now.since(self.queue.get(self.queue.first()).at);
-        // An acknowledgement that is not due before half a round trip comes too late.
-        if age < Span::from_ps(self.rtt.smoothed()?.as_ps() / 2) {
+        // An acknowledgement that is not due soon comes too late: the first segment's, a round trip after it was sent.
+        let rtt = self.rtt.smoothed()?;
+        let due = self.queue.get(self.queue.first()).at + rtt;
+        if due.since(now) > RECENT.min(Span::from_ps(rtt.as_ps() / 2)) {
             return None;
         }
         Some(room < receivable)

@@ -14,6 +14,7 @@ use core::cmp::Ordering;
 use machine::{Control, Span, Step, Time};
 
 use super::handshake::Answering;
+use super::stamp::Stamp;
 use super::timer::timer;
 use crate::bitmap::Bitmap;
 use crate::receiver::Input;
@@ -23,6 +24,8 @@ use crate::{Ack, Segment, TransportSpec};
 
 /// How long an acknowledgement waits for a second segment (`TCP_ATO_MIN`).
 const DELAY: Span = Span::from_ms(40);
+/// The least timeout, also of a host that receives (`TCP_RTO_MIN`).
+const TIMEOUT_LEAST: Span = Span::from_ms(200);
 /// Acknowledgements of a quick-ACK phase (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
 /// Runs beyond holes that are remembered (`TCP_NUM_SACKS`).
@@ -115,7 +118,7 @@ impl Receiver {
         self.next * self.segment_bytes
     }
 
-    /// Segments that lay beyond the window or not on a segment's border.
+    /// Segments that lay beyond the window or not on a segment's border, or were sent before one that came in their place.
     pub const fn discarded(&self) -> u64 {
         self.discarded
     }
@@ -135,6 +138,9 @@ impl Receiver {
             self.due = true;
             return;
         }
+        if Stamp::of(data.stamp) < Stamp::of(self.stamp) {
+            return self.on_outdated(segment);
+        }
         // RFC 7323, 4.3.
         if segment <= self.acknowledged && data.stamp > self.stamp {
             self.stamp = data.stamp;
@@ -143,11 +149,32 @@ impl Receiver {
             Ordering::Less => {
                 self.came_twice(segment);
                 self.quick = self.quick.max(self.quick_phase());
-                self.due = true;
+                if segment + 1 < self.acknowledged {
+                    self.answer_at_once();
+                } else {
+                    self.due = true;
+                }
             }
-            Ordering::Equal => self.in_order(now),
+            Ordering::Equal => self.in_order(now, data.push),
             Ordering::Greater => self.beyond_a_hole(now, segment),
         }
+    }
+
+    /// A segment was sent before one that has filled the hole in the meantime: it may be of an earlier use of its sequence number, and is dropped (RFC 7323, 5.3).
+    fn on_outdated(&mut self, segment: u64) {
+        self.discarded += 1;
+        if segment < self.next {
+            self.came_twice(segment);
+            self.quick = self.quick.max(self.quick_phase());
+        }
+        self.answer_at_once();
+    }
+
+    /// An answer that does not count in a quick phase, unless there was something to be acknowledged (`tcp_send_dupack`).
+    fn answer_at_once(&mut self) {
+        let is_free = self.quick > 0 && self.delayed.is_none() && self.compressed == 0;
+        self.quick += u32::from(is_free);
+        self.due = true;
     }
 
     fn came_twice(&mut self, segment: u64) {
@@ -167,12 +194,13 @@ impl Receiver {
         ((self.window / 2).max(2) as u32).min(QUICK)
     }
 
-    fn in_order(&mut self, now: Time) {
+    fn in_order(&mut self, now: Time, push: bool) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
-        if self.came == Time::NEVER || now.since(self.came) > Span::from_ms(200) {
+        if self.came == Time::NEVER || now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST) {
             self.quick = self.quick.max(self.quick_phase());
         }
+        self.grow_window();
         self.came = now;
         let had_holes = self.early.ones() > 0;
         let run = if had_holes { self.early.first_clear(1, self.window).unwrap_or(self.window) } else { 1 };
@@ -181,8 +209,10 @@ impl Receiver {
         if had_holes {
             self.runs.retain(|run| run.1 > self.next);
         }
-        let all_filled = had_holes && self.early.ones() == 0;
-        self.check_ack(now, all_filled);
+        let has_none = self.early.ones() == 0;
+        // The application has read all that there is (`tcp_cleanup_rbuf`).
+        let is_read = push && has_none;
+        self.check_ack(now, (had_holes && has_none) || is_read);
     }
 
     /// A round trip is the time in which a whole window comes (`tcp_rcv_rtt_measure`).
@@ -198,7 +228,15 @@ impl Receiver {
         }
     }
 
+    /// With the first segment the window grows, and that asks for an acknowledgement at once (`__tcp_grow_window`).
+    fn grow_window(&mut self) {
+        self.quick |= u32::from(self.came == Time::NEVER);
+    }
+
     fn beyond_a_hole(&mut self, now: Time, segment: u64) {
+        self.grow_window();
+        // What begins so has no quick-ACK phase at its beginning.
+        self.came = self.came.min(now);
         if self.early.set(segment - self.next) {
             self.remember(segment);
         } else {
@@ -237,9 +275,9 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`).
-    fn check_ack(&mut self, now: Time, all_filled: bool) {
-        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || all_filled {
+    /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`). `at_once`: it does in any case.
+    fn check_ack(&mut self, now: Time, at_once: bool) {
+        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || at_once {
             self.due = true;
             return;
         }

@@ -255,7 +255,7 @@ impl Sender {
             } else if arrivals.advanced && !recovered {
                 // Step 2.b: new data show what the network does with them.
                 self.high = self.queue.next();
-                if self.window_end > self.queue.next() {
+                if self.sendable_end() > self.queue.next() {
                     self.output.new_first = true;
                     return;
                 }

@@ -5,6 +5,8 @@
 
 use machine::Span;
 
+use super::timer::JIFFY;
+
 /// The first timeout, before any round trip was measured.
 const FIRST: Span = Span::from_secs(1);
 /// `TCP_RTO_MAX`.
@@ -53,7 +55,8 @@ impl Rtt {
         } else {
             self.update(rtt, first, next);
         }
-        self.timeout = (self.smoothed + self.variance).min(LONGEST.as_ps());
+        // It is kept in ticks.
+        self.timeout = (self.smoothed + self.variance).min(LONGEST.as_ps()).next_multiple_of(JIFFY.as_ps());
     }
 
     /// `deviation` stands for `mdev_us / 4`, the mean deviation itself; the kernel compares four times it.

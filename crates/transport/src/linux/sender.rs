@@ -14,8 +14,9 @@
 use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
+use super::application::Application;
 use super::arrivals::Arrivals;
-use super::handshake::Opening;
+use super::handshake::{Asked, Opening};
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
@@ -77,6 +78,7 @@ pub struct Sender {
     pub(super) receive_window: u64,
     /// Behind the last segment that the receiver has room for.
     pub(super) window_end: u64,
+    pub(super) application: Application,
     pub(super) queue: Queue,
     pub(super) rtt: Rtt,
     pub(super) rack: Rack,
@@ -119,6 +121,7 @@ impl Sender {
             segment_bytes: u64::from(spec.segment_bytes.max(1)),
             receive_window,
             window_end: receive_window,
+            application: Application::endless(),
             queue: Queue::new(),
             rtt: Rtt::new(spec.rto_min),
             rack: Rack::new(),
@@ -207,13 +210,16 @@ impl Sender {
     }
 
     /// The connection stands (`tcp_rcv_synsent_state_process`).
-    fn on_opened(&mut self, now: Time, ack: &Ack) {
+    fn on_opened(&mut self, now: Time, ack: &Ack, asked: Asked) {
         let rtt = now.since(ack.echo);
         self.rtt.sample(rtt, 0, 0);
         self.rtt.note_shortest(rtt);
         self.output.echo = Stamp::of(ack.echo);
         self.deadline = Time::NEVER;
         self.opening = Opening::Answer;
+        if asked.lost_two(ack.echo) {
+            self.window.begin_with_one();
+        }
         self.start(now);
     }
 
@@ -280,14 +286,18 @@ impl Control for Sender {
     #[inline]
     fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Ack(ack) if matches!(self.opening, Opening::Asked(_)) => self.on_opened(now, &ack),
-            Input::Ack(ack) => self.on_ack(now, &ack),
+            Input::Ack(ack) => match self.opening {
+                Opening::Asked(asked) => self.on_opened(now, &ack, asked),
+                _ => self.on_ack(now, &ack),
+            },
             Input::Tick => match self.opening {
-                Opening::Asked(sent) if now >= self.deadline => self.opening = Opening::Ask(sent),
+                Opening::Asked(asked) if now >= self.deadline => self.opening = Opening::Ask(asked),
                 _ => self.on_tick(now),
             },
             Input::Start if !self.output.started => self.start(now),
-            Input::Connect if !self.output.started && self.opening == Opening::Rest => self.opening = Opening::Ask(0),
+            Input::Connect if !self.output.started && self.opening == Opening::Rest => {
+                self.opening = Opening::Ask(Asked::NONE);
+            }
             Input::Start | Input::Connect => {}
         }
     }
@@ -299,7 +309,7 @@ impl Control for Sender {
             return Step::Do(segment);
         }
         match self.next_segment(now) {
-            Some(segment) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now }),
+            Some((segment, push)) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, push }),
             None => Step::Wait(self.deadline),
         }
     }

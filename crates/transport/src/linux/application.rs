@@ -1,0 +1,73 @@
+//! What the application has written: without end, or so much by now.
+
+use std::collections::VecDeque;
+
+use machine::Time;
+
+use super::sender::Sender;
+use super::timer::JIFFY;
+
+/// Where written data end, in segments.
+#[derive(Clone, Debug)]
+pub(super) struct Application {
+    /// Behind the last segment.
+    end: u64,
+    /// Where single writes end that are not acknowledged.
+    writes: VecDeque<u64>,
+}
+
+impl Application {
+    pub const fn endless() -> Self {
+        Self { end: u64::MAX, writes: VecDeque::new() }
+    }
+
+    pub const fn end(&self) -> u64 {
+        self.end
+    }
+
+    fn write(&mut self, end: u64, acknowledged: u64) {
+        self.writes.retain(|end| *end > acknowledged);
+        self.writes.push_back(end);
+        self.end = end;
+    }
+
+    /// Whether a write ends with this segment (`tcp_mark_push`).
+    pub fn ends_with(&self, segment: u64) -> bool {
+        self.writes.contains(&(segment + 1))
+    }
+
+    /// If a write ends with this segment, so many that follow leave with it, and the write ends with the last of them (`tcp_grow_skb`).
+    pub fn join(&mut self, segment: u64, more: u32) {
+        for end in self.writes.iter_mut().filter(|end| **end == segment + 1) {
+            *end += u64::from(more);
+        }
+    }
+
+    /// How many segments are left of the write that this segment is of; many, if it does not end.
+    pub fn left(&self, segment: u64) -> u32 {
+        let end = self.writes.iter().find(|end| **end > segment);
+        end.map_or(u32::MAX, |end| u32::try_from(end - segment).unwrap_or(u32::MAX))
+    }
+}
+
+impl Sender {
+    /// The application writes: from now on there is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are
+    /// endless. As after an input, the driver polls.
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.application.write(self.segments(bytes), self.queue.first());
+        self.output.push = self.output.started;
+        if self.queue.len() == 0 && self.output.last > Time::ZERO {
+            self.restart(now);
+        }
+    }
+
+    /// After a pause longer than the timeout the window is halved for each, down to the initial one (`tcp_cwnd_restart`).
+    fn restart(&mut self, now: Time) {
+        let ticks = |ps: u64| ps / JIFFY.as_ps();
+        let timeout = self.rtt.timeout().as_ps().div_ceil(JIFFY.as_ps());
+        let idle = ticks(now.as_ps()) - ticks(self.output.last.as_ps());
+        if idle > timeout {
+            self.window.restart(((idle - 1) / timeout) as u32);
+        }
+    }
+}
