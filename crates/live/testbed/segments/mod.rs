@@ -19,7 +19,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use machine::Span;
-use trace::Difference;
+use script::Script;
+use trace::{Difference, Trace};
 
 /// A play is over when all has been acknowledged and nothing was sent for so long.
 const QUIET: Span = Span::from_ms(100);
@@ -28,36 +29,60 @@ const LIMIT: Span = Span::from_secs(30);
 
 const SCRIPTS: &str = include_str!("scripts.txt");
 
+/// Plays of [`agree`] at most: a busy machine may be late in some.
+const PLAYS_MAX: u32 = 20;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
 /// Plays all scripts whose names begin with `only`, so often; with `shows`, prints both traces of each.
 ///
 /// # Errors
 /// If there are no hosts to be had.
-pub fn run(only: &str, plays: u32, shows: bool) -> Result<ExitCode, Box<dyn Error>> {
-    let scripts = script::parse(SCRIPTS)?;
+pub fn run(only: &str, plays: u32, shows: bool) -> Result<ExitCode> {
     live::raise(true);
-    println!("{:<28} {:>8} {:>6}  {}", "script", "segments", "same", "first difference of the others");
+    println!("{:<28} {:>8} {:>6}  first difference of the others", "script", "segments", "same");
     let mut differ = 0;
-    for script in scripts.iter().filter(|script| script.name.starts_with(only)) {
-        let mut found: Vec<Difference> = Vec::new();
-        let mut segments = 0;
+    for script in script::parse(SCRIPTS)?.iter().filter(|script| script.name.starts_with(only)) {
+        let (mut found, mut segments) = (Vec::new(), 0);
         for _ in 0..plays {
-            let live = kernel::play(script).map_err(|error| error as Box<dyn Error>)?;
-            let start = live.events.first().ok_or("the kernel has sent nothing")?.at;
-            let simulated = simulated::play(script, start);
+            let (live, simulated) = play(script)?;
             segments = live.events.len();
             if shows {
                 println!("{}: {}\n{}", script.name, script.about, trace::side_by_side(&live, &simulated));
             }
-            found.extend(trace::compare(&live, &simulated));
+            found.extend(trace::compare(&live, &simulated, true));
         }
         let same = plays - found.len() as u32;
-        println!("{:<28} {segments:>8} {:>6}  {}", script.name, format!("{same}/{plays}"), summary(&found));
+        let first = found.first().map(Difference::to_string).unwrap_or_default();
+        println!("{:<28} {segments:>8} {:>6}  {first}", script.name, format!("{same}/{plays}"));
         differ += u32::from(2 * same <= plays);
     }
     println!("{differ} scripts differ in most of their plays");
     Ok(ExitCode::from(u8::from(differ > 0)))
 }
 
-fn summary(found: &[Difference]) -> String {
-    found.first().map(Difference::to_string).unwrap_or_default()
+/// Plays a script until the kernel and the machine have sent the same segments in the same order, whenever that was.
+///
+/// # Errors
+/// If they never do; if there are no hosts to be had.
+pub fn agree(name: &str) -> Result<ExitCode> {
+    live::raise(true);
+    let scripts = script::parse(SCRIPTS)?;
+    let script = scripts.iter().find(|script| script.name == name).ok_or_else(|| format!("no script {name}"))?;
+    let mut last = None;
+    for _ in 0..PLAYS_MAX {
+        let (live, simulated) = play(script)?;
+        last = trace::compare(&live, &simulated, false);
+        if last.is_none() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    Err(last.map_or_else(String::new, |found| found.to_string()).into())
+}
+
+fn play(script: &Script) -> Result<(Trace, Trace)> {
+    let live = kernel::play(script).map_err(|error| error as Box<dyn Error>)?;
+    let start = live.events.first().ok_or("the kernel has sent nothing")?.at;
+    let simulated = simulated::play(script, start);
+    Ok((live, simulated))
 }

@@ -139,13 +139,11 @@ fn is_near(a: Span, b: Span) -> bool {
     a.abs_diff(b) <= JIFFY.as_ps().max(a.max(b) / 20)
 }
 
-/// The first difference, if there is one: another segment, or one whose time since the one before it, or since the beginning, is further off than a tick and a
-/// twentieth. Both directions are looked at by themselves, since what crosses on the way has no order.
-pub fn compare(live: &Trace, simulated: &Trace) -> Option<Difference> {
-    let both = [Direction::Forth, Direction::Back];
-    both.into_iter()
-        .filter_map(|direction| compare_direction([live, simulated], direction))
-        .min_by_key(|found| found.at)
+/// The first difference, if there is one: another segment; if times matter, also one whose time lies further off than a tick and a twentieth, counted from the beginning,
+/// or from what came before it. Each direction is looked at by itself, since what crosses on its way has no order.
+pub fn compare(live: &Trace, simulated: &Trace, by_time: bool) -> Option<Difference> {
+    let both = [Direction::Forth, Direction::Back].into_iter();
+    both.filter_map(|direction| compare_direction([live, simulated], direction, by_time)).min_by_key(|found| found.at)
 }
 
 /// A segment in two traces.
@@ -154,7 +152,7 @@ struct Pair<'a> {
     simulated: Option<&'a (Span, &'a What)>,
 }
 
-fn compare_direction(traces: [&Trace; 2], direction: Direction) -> Option<Difference> {
+fn compare_direction(traces: [&Trace; 2], direction: Direction, by_time: bool) -> Option<Difference> {
     let [live, simulated] = traces.map(|trace| trace.of(direction));
     let [live_back, simulated_back] = traces.map(|trace| trace.of(direction.opposite()));
     (0..live.len().max(simulated.len())).find_map(|n| {
@@ -164,24 +162,26 @@ fn compare_direction(traces: [&Trace; 2], direction: Direction) -> Option<Differ
         let at = live.get(n).map_or(Span::ZERO, |event| event.0);
         let cause = live_back.partition_point(|event| event.0 < at).checked_sub(1);
         let cause = cause.and_then(|n| Some((live_back[n].0, simulated_back.get(n)?.0)));
-        pair.compare(&[before, cause])
+        pair.differs().or_else(|| if by_time { pair.is_late(&[before, cause]) } else { None })
     })
 }
 
 impl Pair<'_> {
-    fn compare(&self, before: &[Option<(Span, Span)>]) -> Option<Difference> {
+    fn differs(&self) -> Option<Difference> {
         let name = |event: Option<&(Span, &What)>| event.map_or("nothing".to_owned(), |event| event.1.to_string());
-        let differs = self.live.map(|event| event.1) != self.simulated.map(|event| event.1);
         let at = self.live.or(self.simulated)?.0;
-        if differs {
-            let text = format!("{} live, {} simulated", name(self.live), name(self.simulated));
-            return Some(Difference { at, text });
-        }
-        let (live, simulated) = (self.live?.0, self.simulated?.0);
-        let since = |before: &(Span, Span)| is_near(gap(live, before.0), gap(simulated, before.1));
-        let is_on_time = is_near(live, simulated) && (before.iter().flatten().any(since) || live == Span::ZERO);
-        let text = format!("{}, simulated at {} ms", name(self.live), millis(simulated));
-        (!is_on_time).then_some(Difference { at, text })
+        let text = format!("{} live, {} simulated", name(self.live), name(self.simulated));
+        (self.live.map(|event| event.1) != self.simulated.map(|event| event.1)).then_some(Difference { at, text })
+    }
+
+    /// The kernel was late, or the machine, since the beginning or since what came before: pairs of its times in both traces.
+    fn is_late(&self, before: &[Option<(Span, Span)>]) -> Option<Difference> {
+        let ((live, what), simulated) = (*self.live?, self.simulated?.0);
+        let is_first = before.iter().all(Option::is_none);
+        let mut since = before.iter().flatten().map(|before| is_near(gap(live, before.0), gap(simulated, before.1)));
+        let is_on_time = is_near(live, simulated) && (is_first || since.any(|near| near));
+        let text = format!("{what}, simulated at {} ms", millis(simulated));
+        (!is_on_time).then_some(Difference { at: live, text })
     }
 }
 
