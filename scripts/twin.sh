@@ -3,7 +3,6 @@
 #
 #   scripts/twin.sh [FILE...]     some of the files only; results go to results/twin-*
 #   HEDDLE=PROGRAM                instead of building it
-#   SETTLE=PROGRAM                what each run is started by: for machines that others use as well
 #
 # The last line says how many files have all their metrics within tolerance (`heddle help compare`). Status 0: all but one in twelve; 1: fewer.
 set -euo pipefail
@@ -16,9 +15,9 @@ if [[ -z $heddle ]]; then
 fi
 files=("$@")
 [[ ${#files[@]} -gt 0 ]] || files=(fabrics/twin/*.fabric.yaml)
-table='%-22s %-13s %12s %12s %9s  %s\n'
+table='%-24s %-13s %12s %12s %9s  %s\n'
 
-# Metrics of one file, from `compare -o csv`.
+# Metrics of one file, from `compare -o csv`; each file has one experiment with one case.
 rows() {
     awk -F, -v file="$1" -v table="$table" '
         NR == 1 { for (at = 1; at <= NF; at++) column[$at] = at; next }
@@ -40,7 +39,7 @@ printf "$table" file metric live simulated difference within
 for file in "${files[@]}"; do
     name=$(basename "$file" .fabric.yaml)
     status=0
-    csv=$(${SETTLE:-} "$heddle" -o csv compare --quiet "$file" 2>"$said") || status=$?
+    csv=$("$heddle" -o csv compare --quiet "$file" 2>"$said") || status=$?
     case $status in
         0) within=$((within + 1)) ;;
         1) ;;
