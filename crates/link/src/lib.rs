@@ -583,8 +583,8 @@ mod tests {
         // A link without rate has a card, too.
         let mut fast = Link::new(LinkSpec { coalesce_ns: 1_000, ..LinkSpec::UNSHAPED });
         assert!(!fast.takes_no_time(Time::ZERO) && fast.spec.is_shaped());
-        let handed = [0, 900, 1_000, 1_001].map(|ns| arrival(fast.offer(Time::from_ns(ns), 60)));
-        assert_eq!(handed, [1_000, 1_000, 1_000, 2_001].map(Time::from_ns));
+        let handed = [1, 900, 1_001, 1_002].map(|ns| arrival(fast.offer(Time::from_ns(ns), 60)));
+        assert_eq!(handed, [1_001, 1_001, 1_001, 2_002].map(Time::from_ns));
         assert!(Link::new(coalesced.towards_switch()).spec.coalesce_ns == 0);
     }
 
