@@ -37,6 +37,8 @@ pub enum Metric {
     ReorderExtent,
     /// Packets that a full queue turned away.
     Drops,
+    /// Packets that links marked since their queues were long.
+    Marks,
     /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
@@ -96,6 +98,7 @@ words!(Metric, "Metric", "a metric", {
     "reordered" => Metric::Reordered,
     "reorder-extent" => Metric::ReorderExtent,
     "drops" => Metric::Drops,
+    "marks" => Metric::Marks,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
     "lost" => Metric::Lost,
@@ -166,6 +169,7 @@ impl Metric {
             | Self::Reordered
             | Self::ReorderExtent
             | Self::Drops
+            | Self::Marks
             | Self::Lost
             | Self::Duplicates
             | Self::LostWrites

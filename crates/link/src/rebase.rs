@@ -17,6 +17,7 @@ impl Rebase for Link {
             busy: _,
             queue_peak: _,
             drops: _,
+            marks: _,
             lost: _,
             last: _,
             cut: _,
@@ -51,7 +52,7 @@ mod tests {
         for (seed, rate_bps) in [(1, None), (2, Some(10_000_000)), (3, Some(999_999_937))] {
             let mut rng = Rng::new(seed);
             let shaped = LinkSpec { rate_bps, delay: Span::from_us(300), queue_packets: Some(5), ..LinkSpec::UNSHAPED };
-            let spec = LinkSpec { overhead_bytes: 24, ..shaped };
+            let spec = LinkSpec { overhead_bytes: 24, ecn_packets: std::num::NonZeroU32::new(2), ..shaped };
             let (mut link, mut same) = (Link::new(spec), Link::new(spec));
             let mut now = Time::ZERO + Span::from_secs(10);
             let mut back = Span::ZERO;
@@ -76,6 +77,7 @@ mod tests {
                 let bytes = 40 + rng.below(1_460);
                 let verdict = match link.offer(shown, bytes) {
                     Verdict::Arrives(at) => Verdict::Arrives(at + back),
+                    Verdict::Marks(at) => Verdict::Marks(at + back),
                     Verdict::Dropped => Verdict::Dropped,
                 };
                 assert_eq!(verdict, same.offer(now, bytes), "step {step} of seed {seed}");

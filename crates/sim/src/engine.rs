@@ -9,8 +9,9 @@ use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::paced;
 use transport::reordering::Meter;
+use transport::segment::Blocks;
 use transport::udp::{self, Fragment};
-use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
+use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
@@ -111,7 +112,9 @@ impl<'a> Engine<'a> {
             pipelines: scenario.pipelines.clone(),
         };
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
-        let packets = Pool::new(matches!(scenario.transport.kind, TransportKind::Sack | TransportKind::Linux));
+        let kind = scenario.transport.kind;
+        let notifies = kind == TransportKind::Linux && scenario.transport.linux.asks_for_ecn();
+        let packets = Pool::new(matches!(kind, TransportKind::Sack | TransportKind::Linux), notifies);
         let mut engine = Self {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
@@ -397,7 +400,7 @@ impl<'a> Engine<'a> {
         }
         let Content { number: seq, stamp } = self.medium.packets.take(id);
         let flow = &mut self.flows[direction as usize / 2];
-        let segment = Segment { seq, stamp };
+        let segment = Segment { seq, stamp, ecn: self.medium.packets.ecn(id) };
         if segment.carries_data() {
             let end = seq + self.segment_bytes;
             flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
@@ -425,7 +428,8 @@ impl<'a> Engine<'a> {
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
         let flow = &mut self.flows[direction as usize / 2];
-        flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks }));
+        let ecn = self.medium.packets.ecn(id);
+        flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
         self.poll_sender(now, direction - 1);
     }
 
@@ -480,7 +484,7 @@ impl<'a> Engine<'a> {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
                     let content = Content { number: segment.seq, stamp: segment.stamp };
-                    let id = self.medium.packets.put(content, &transport::segment::Blocks::NONE);
+                    let id = self.medium.packets.put(content, &Blocks::NONE, segment.ecn);
                     if segment.carries_data() {
                         self.send(now, direction, id);
                     } else {
@@ -498,7 +502,7 @@ impl<'a> Engine<'a> {
             let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
             let Step::Do(fragment) = sender.poll(now) else { return };
             let fragment = Content { number: fragment.number(), stamp: now };
-            let id = self.medium.packets.put(fragment, &transport::segment::Blocks::NONE);
+            let id = self.medium.packets.put(fragment, &Blocks::NONE, Ecn::NONE);
             self.medium.carried = None;
             self.send(now, direction, id);
             let FlowDirection { header, port, .. } = self.directions[direction as usize];
@@ -524,7 +528,7 @@ impl<'a> Engine<'a> {
                 }
                 Step::Do(number) => {
                     let datagram = Content { number, stamp: now };
-                    let id = self.medium.packets.put(datagram, &transport::segment::Blocks::NONE);
+                    let id = self.medium.packets.put(datagram, &Blocks::NONE, Ecn::NONE);
                     self.send(now, direction, id);
                 }
             }
@@ -536,8 +540,8 @@ impl<'a> Engine<'a> {
         let back = direction + 1;
         loop {
             match self.flows[direction as usize / 2].receiver.poll(now) {
-                Step::Do(Ack { ack, echo, blocks }) => {
-                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks);
+                Step::Do(Ack { ack, echo, blocks, ecn }) => {
+                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks, ecn);
                     self.send(now, back, id);
                 }
                 Step::Wait(until) => return self.arm(until, back),

@@ -148,6 +148,7 @@ mod tests {
                 packets: bytes / 1_000,
                 bytes,
                 drops: 0,
+                marks: 0,
                 cut: 0,
                 utilisation: None,
             };

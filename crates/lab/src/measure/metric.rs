@@ -28,6 +28,7 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             .map(f64::from)
             .or_else(|| record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)),
         Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
+        Metric::Marks => Some(record.links.iter().map(|link| link.marks).sum::<u64>() as f64),
         Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
         Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
         Metric::LongestGap => datagrams(record, |outcome| outcome.longest_gap.as_secs_f64())?.max_by(f64::total_cmp),
@@ -98,6 +99,7 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Reordered => "reordered segments",
         Metric::ReorderExtent => "reordering extent",
         Metric::Drops => "drops",
+        Metric::Marks => "marks",
         Metric::Lost => "lost datagrams",
         Metric::Duplicates => "duplicates",
         Metric::LongestGap => "longest gap",
@@ -160,7 +162,17 @@ mod tests {
     }
 
     fn link(trunk: bool, utilisation: Option<f64>) -> LinkRecord {
-        LinkRecord { from: "a".into(), to: "b".into(), trunk, packets: 1, bytes: 1, drops: 3, cut: 0, utilisation }
+        LinkRecord {
+            from: "a".into(),
+            to: "b".into(),
+            trunk,
+            packets: 1,
+            bytes: 1,
+            drops: 3,
+            marks: 2,
+            cut: 0,
+            utilisation,
+        }
     }
 
     fn record() -> Record {

@@ -11,6 +11,7 @@
 
 use machine::{Span, Time};
 
+use super::ecn::Sending;
 use super::timer::timer;
 use crate::Segment;
 
@@ -36,18 +37,18 @@ pub(super) enum Opening {
 
 impl Opening {
     /// The segment that is due, and when the next one will be.
-    pub fn next(&mut self, now: Time) -> Option<(Segment, Time)> {
-        let (seq, then, until) = match *self {
+    pub fn next(&mut self, now: Time, ecn: &mut Sending) -> Option<(Segment, Time)> {
+        let (seq, ecn, then, until) = match *self {
             Self::Ask(sent) => {
                 let doublings = sent.saturating_sub(PATIENT).min(DOUBLINGS);
                 let patience = Span::from_ps(PATIENCE.as_ps() << doublings);
-                (Segment::SYN, Self::Asked(sent.saturating_add(1)), timer(now, patience))
+                (Segment::SYN, ecn.syn(sent), Self::Asked(sent.saturating_add(1)), timer(now, patience))
             }
-            Self::Answer => (Segment::SYN_ANSWERED, Self::Rest, Time::NEVER),
+            Self::Answer => (Segment::SYN_ANSWERED, ecn.segment(false), Self::Rest, Time::NEVER),
             Self::Rest | Self::Asked(_) => return None,
         };
         *self = then;
-        Some((Segment { seq, stamp: now }, until))
+        Some((Segment { seq, stamp: now, ecn }, until))
     }
 }
 

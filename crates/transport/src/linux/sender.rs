@@ -15,6 +15,8 @@ use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrivals;
+use super::dctcp::Delivered;
+use super::ecn::Sending;
 use super::handshake::Opening;
 use super::pending::Pending;
 use super::queue::Queue;
@@ -105,6 +107,9 @@ pub struct Sender {
     /// Segments that came twice.
     pub(super) duplicates: u64,
     opening: Opening,
+    pub(super) ecn: Sending,
+    /// Of `delivered`, what came with acknowledgements that said that there were marks.
+    pub(super) marked: u32,
     pub(super) output: Pending,
     pub(super) counters: Counters,
 }
@@ -139,6 +144,8 @@ impl Sender {
             delivered: 1,
             duplicates: 0,
             opening: Opening::Rest,
+            ecn: Sending::new(&settings),
+            marked: 0,
             output: Pending::default(),
             counters: Counters::default(),
         }
@@ -203,7 +210,7 @@ impl Sender {
     fn start(&mut self, now: Time) {
         self.output.started = true;
         self.output.push = true;
-        self.window.start(now, 0);
+        self.window.start(now, 0, self.ecn.is_on());
     }
 
     /// The connection stands (`tcp_rcv_synsent_state_process`).
@@ -212,6 +219,7 @@ impl Sender {
         self.rtt.sample(rtt, 0, 0);
         self.rtt.note_shortest(rtt);
         self.output.echo = Stamp::of(ack.echo);
+        self.ecn.on_answer(ack.ecn);
         self.deadline = Time::NEVER;
         self.opening = Opening::Answer;
         self.start(now);
@@ -230,6 +238,7 @@ impl Sender {
         let before = self.delivered;
         self.output.echo = Stamp::of(ack.echo);
         let mut arrivals = Arrivals::new(now, first, ack.echo, &self.queue);
+        arrivals.congested = self.ecn.is_congested(ack.ecn);
         self.window_end = self.window_end.max(first + self.receive_window);
         if arrivals.advanced {
             self.timeouts_in_row = 0;
@@ -239,6 +248,10 @@ impl Sender {
         if let Some(delivered) = arrivals.prior_delivered() {
             self.rack.update_window(delivered, self.delivered);
         }
+        if arrivals.congested {
+            self.marked = self.marked.wrapping_add(self.delivered.wrapping_sub(before));
+        }
+        self.window.note_delivered(first, self.queue.next(), Delivered { all: self.delivered, marked: self.marked });
         self.answer_probe(&arrivals);
         if arrivals.is_dubious() || self.state != State::Open {
             self.recover(&mut arrivals);
@@ -286,7 +299,10 @@ impl Control for Sender {
                 Opening::Asked(sent) if now >= self.deadline => self.opening = Opening::Ask(sent),
                 _ => self.on_tick(now),
             },
-            Input::Start if !self.output.started => self.start(now),
+            Input::Start if !self.output.started => {
+                self.ecn.assume();
+                self.start(now);
+            }
             Input::Connect if !self.output.started && self.opening == Opening::Rest => self.opening = Opening::Ask(0),
             Input::Start | Input::Connect => {}
         }
@@ -294,12 +310,16 @@ impl Control for Sender {
 
     #[inline]
     fn poll(&mut self, now: Time) -> Step<Segment> {
-        if let Some((segment, until)) = self.opening.next(now) {
+        if let Some((segment, until)) = self.opening.next(now, &mut self.ecn) {
             self.deadline = until;
             return Step::Do(segment);
         }
+        let next = self.queue.next();
         match self.next_segment(now) {
-            Some(segment) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now }),
+            Some(segment) => {
+                let ecn = self.ecn.segment(segment == next);
+                Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, ecn })
+            }
             None => Step::Wait(self.deadline),
         }
     }

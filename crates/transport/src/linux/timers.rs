@@ -123,7 +123,7 @@ impl Sender {
         self.timer = Timer::Reordering;
         if in_flight != self.queue.in_flight() {
             if self.state != State::Recovery {
-                self.enter_recovery();
+                self.enter_recovery(false);
                 self.window.reduce(1, self.queue.in_flight(), false);
             }
             self.output.resend = true;

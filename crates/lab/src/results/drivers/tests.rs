@@ -41,7 +41,7 @@ fn flow(to: &str, seen: Seen) -> FlowRecord {
 
 fn link(to: &str, drops: u64, utilisation: Option<f64>) -> LinkRecord {
     let (from, to) = ("h1".to_owned(), to.to_owned());
-    LinkRecord { from, to, trunk: false, packets: 1_000, bytes: 1_000_000, drops, cut: 0, utilisation }
+    LinkRecord { from, to, trunk: false, packets: 1_000, bytes: 1_000_000, drops, marks: 0, cut: 0, utilisation }
 }
 
 fn seen(run: &PlannedRun, seen: Seen) -> Record {
