@@ -171,7 +171,7 @@ impl<'a> Engine<'a> {
                 });
             }
             self.flows.push(Flow {
-                sender: SendingEndpoint::new(spec),
+                sender: SendingEndpoint::new(spec).with_seed(mix(self.scenario.seed ^ mix(index as u64 + 1))),
                 receiver: ReceivingEndpoint::new(spec),
                 meter: Meter::new(),
                 armed: [Time::NEVER; 2],

@@ -91,3 +91,25 @@ fn dctcp_fills_a_link_over_a_short_queue() {
     assert!(dctcp.0 > 93_000_000 && dctcp.1 == 0 && dctcp.0 > reno.0, "{dctcp:?} {reno:?}");
     assert!(dctcp.2 > 2 * reno.2, "it needs many marks: {dctcp:?} {reno:?}");
 }
+
+/// BBR's window follows what the link carries, and not what its queue holds (Cardwell et al., CACM 2017).
+#[test]
+fn bbr_fills_a_link_over_a_long_queue_that_stays_short() {
+    let with = |congestion_control| {
+        let settings = Settings { congestion_control, ..Settings::default() };
+        at_the_receiver(&run_of(1, &incast(1_000, None), settings))
+    };
+    let (bbr, cubic) = (with(CongestionControl::Bbr), with(CongestionControl::Cubic));
+    assert!(bbr.0 > 93_000_000 && bbr.1 == 0 && bbr.3 < 60, "{bbr:?}");
+    assert!(cubic.3 > 4 * bbr.3, "{cubic:?} {bbr:?}");
+}
+
+/// Where a queue is shorter than the path, BBR goes on at the rate of the link, though much is lost, and four flows share it.
+#[test]
+fn bbr_does_not_take_losses_for_congestion() {
+    let settings = Settings { congestion_control: CongestionControl::Bbr, ..Settings::default() };
+    let outcome = run(&incast(20, None), settings);
+    let bbr = at_the_receiver(&outcome);
+    assert!(bbr.0 > 85_000_000 && bbr.1 > 0, "{bbr:?}");
+    assert!(outcome.flows.iter().all(|flow| flow.delivered_bytes * 8 / 2 > 5_000_000), "{outcome:?}");
+}

@@ -16,11 +16,13 @@ pub enum CongestionControl {
     Reno,
     /// RFC 8257. It asks for ECN whatever `tcp_ecn` says, and is Reno where the other end has none.
     Dctcp,
+    /// Version 1, with a pace of its own.
+    Bbr,
 }
 
 impl CongestionControl {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Cubic, Self::Reno, Self::Dctcp];
+    pub const ALL: &[Self] = &[Self::Cubic, Self::Reno, Self::Dctcp, Self::Bbr];
 
     /// Its name in files, in results, and in the kernel (`tcp_congestion_control`).
     pub const fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl CongestionControl {
             Self::Cubic => "cubic",
             Self::Reno => "reno",
             Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
         }
     }
 

@@ -92,6 +92,7 @@ impl Sender {
     pub(super) fn begin_reduction(&mut self) {
         self.high = self.queue.next();
         self.probe = None;
+        self.save_window();
         self.window.begin_reduction();
         self.ecn.reduced();
     }
@@ -131,6 +132,9 @@ impl Sender {
         let anew = self.state <= State::Disorder
             || self.high <= self.queue.first()
             || (self.state == State::Loss && self.timeouts_in_row == 0);
+        if anew {
+            self.save_window();
+        }
         self.window.time_out(anew);
         if anew {
             self.init_undo();
@@ -141,6 +145,7 @@ impl Sender {
             self.reordering = self.reordering.min(self.settings.reordering);
         }
         self.state = State::Loss;
+        self.tell_model_of_timeout(now);
         self.high = self.queue.next();
         self.probe = None;
         self.ecn.reduced();
@@ -153,7 +158,7 @@ impl Sender {
         for segment in self.queue.first()..self.queue.next() {
             let remaining = self.rack.remaining(now, self.queue.get(segment), machine::Span::ZERO);
             if segment == self.queue.first() || remaining <= 0 {
-                self.queue.mark_lost(segment);
+                self.lost = self.lost.wrapping_add(self.queue.mark_lost(segment));
             }
         }
     }
@@ -208,6 +213,7 @@ impl Sender {
         if self.window.undo() {
             self.ecn.undone();
         }
+        self.tell_model_of_undo();
         self.undo = None;
         self.rack.advanced = true;
         self.counters.undone += 1;

@@ -18,6 +18,7 @@ use super::arrivals::Arrivals;
 use super::dctcp::Delivered;
 use super::ecn::Sending;
 use super::handshake::Opening;
+use super::model::Model;
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
@@ -26,7 +27,7 @@ use super::stamp::Stamp;
 use super::timer::Timer;
 use super::window::Window;
 use crate::sender::Input;
-use crate::sysctl::Settings;
+use crate::sysctl::{CongestionControl, Settings};
 use crate::{Ack, Segment, TransportSpec};
 
 /// What a sender has done.
@@ -104,8 +105,13 @@ pub struct Sender {
     pub(super) deadline: Time,
     /// Segments that are known to have arrived, each as often as it did.
     pub(super) delivered: u32,
+    /// Segments that were found lost.
+    pub(super) lost: u32,
     /// Segments that came twice.
     pub(super) duplicates: u64,
+    pub(super) model: Option<Box<Model>>,
+    /// Where its randomness starts.
+    pub(super) seed: u64,
     opening: Opening,
     pub(super) ecn: Sending,
     /// Of `delivered`, what came with acknowledgements that said that there were marks.
@@ -142,13 +148,21 @@ impl Sender {
             deadline: Time::NEVER,
             // The kernel has counted the segment that opened the connection.
             delivered: 1,
+            lost: 0,
             duplicates: 0,
+            model: None,
+            seed: 0,
             opening: Opening::Rest,
             ecn: Sending::new(&settings),
             marked: 0,
             output: Pending::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// Where the randomness of a congestion control starts that has some.
+    pub const fn set_seed(&mut self, seed: u64) {
+        self.seed = seed;
     }
 
     /// What it has done.
@@ -211,6 +225,9 @@ impl Sender {
         self.output.started = true;
         self.output.push = true;
         self.window.start(now, 0, self.ecn.is_on());
+        if self.settings.congestion_control == CongestionControl::Bbr {
+            self.make_model(now);
+        }
     }
 
     /// The connection stands (`tcp_rcv_synsent_state_process`).
@@ -242,6 +259,9 @@ impl Sender {
         self.window_end = self.window_end.max(first + self.receive_window);
         if arrivals.advanced {
             self.timeouts_in_row = 0;
+        }
+        if let Some(model) = &mut self.model {
+            model.begin_ack(self.queue.in_flight());
         }
         self.note_blocks(&mut arrivals, ack);
         self.note_acknowledged(&mut arrivals);
@@ -276,6 +296,9 @@ impl Sender {
 
     /// `tcp_cong_control`.
     fn adapt_window(&mut self, now: Time, delivered: u32, arrivals: &Arrivals) {
+        if self.follow_model(now, delivered, arrivals) {
+            return;
+        }
         if self.in_reduction() {
             let advanced = arrivals.advanced && arrivals.lost == 0;
             self.window.reduce(delivered, self.queue.in_flight(), advanced);
@@ -320,7 +343,7 @@ impl Control for Sender {
                 let ecn = self.ecn.segment(segment == next);
                 Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, ecn })
             }
-            None => Step::Wait(self.deadline),
+            None => Step::Wait(self.deadline.min(self.paced_until())),
         }
     }
 }

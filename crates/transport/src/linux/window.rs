@@ -14,6 +14,8 @@ enum Control {
     Cubic(Box<Cubic>),
     Reno,
     Dctcp(Box<Dctcp>),
+    /// The window is what a model of the path says ([`super::bbr`]).
+    Model,
 }
 
 /// The window and its threshold, in segments.
@@ -67,6 +69,7 @@ impl Window {
             control: match control {
                 CongestionControl::Cubic => Control::Cubic(Box::default()),
                 CongestionControl::Reno => Control::Reno,
+                CongestionControl::Bbr => Control::Model,
                 CongestionControl::Dctcp => Control::Dctcp(Box::new(Dctcp::new())),
             },
         }
@@ -74,6 +77,15 @@ impl Window {
 
     pub const fn size(&self) -> u32 {
         self.size
+    }
+
+    /// What the model says.
+    pub const fn set_size(&mut self, size: u32) {
+        self.size = size;
+    }
+
+    const fn is_of_model(&self) -> bool {
+        matches!(self.control, Control::Model)
     }
 
     pub fn ssthresh(&self) -> Option<u32> {
@@ -95,7 +107,7 @@ impl Window {
             Control::Cubic(cubic) => cubic.start(now, next),
             // `dctcp_init`.
             Control::Dctcp(_) if !has_ecn => self.control = Control::Reno,
-            Control::Reno | Control::Dctcp(_) => {}
+            Control::Reno | Control::Dctcp(_) | Control::Model => {}
         }
     }
 
@@ -135,7 +147,7 @@ impl Window {
         }
         let count = match &mut self.control {
             Control::Cubic(cubic) => cubic.count(now, self.size, acked),
-            Control::Reno | Control::Dctcp(_) => self.size,
+            Control::Reno | Control::Dctcp(_) | Control::Model => self.size,
         };
         self.avoid(count.max(1), acked);
     }
@@ -168,6 +180,7 @@ impl Window {
             Control::Cubic(cubic) => cubic.ssthresh(self.size),
             Control::Reno => half(self.size),
             Control::Dctcp(dctcp) => dctcp.ssthresh(self.size),
+            Control::Model => self.ssthresh,
         }
     }
 
@@ -204,7 +217,7 @@ impl Window {
 
     /// Segments arrived during recovery (`tcp_cwnd_reduction`). `advanced`: the cumulative acknowledgement did, and nothing new was lost.
     pub fn reduce(&mut self, arrived: u32, in_flight: u32, advanced: bool) {
-        if arrived == 0 || self.prior == 0 {
+        if arrived == 0 || self.prior == 0 || self.is_of_model() {
             return;
         }
         self.delivered += arrived;
@@ -227,7 +240,7 @@ impl Window {
 
     /// Recovery is over; `is_real`: it was not undone.
     pub const fn end_reduction(&mut self, is_real: bool) {
-        if is_real && self.ssthresh < INFINITE {
+        if is_real && self.ssthresh < INFINITE && !self.is_of_model() {
             self.size = self.ssthresh;
         }
     }
@@ -254,7 +267,9 @@ impl Window {
     /// The last reduction was one too many. Whether it is as if there had been none.
     pub fn undo(&mut self) -> bool {
         let Some(ssthresh) = self.prior_ssthresh else { return false };
-        self.size = self.size.max(self.prior);
+        if !self.is_of_model() {
+            self.size = self.size.max(self.prior);
+        }
         let was_lower = self.ssthresh < ssthresh;
         self.ssthresh = self.ssthresh.max(ssthresh);
         was_lower
