@@ -137,6 +137,9 @@ pub trait Driver {
     /// A packet of these bytes; `None` as with [`Driver::copy`].
     fn make(&mut self, frame: &[u8], forwarding: Forwarding, tag: Tag) -> Option<Self::Packet>;
 
+    /// A packet has found a long queue. Whether it is marked now (CE, RFC 3168), since its sender understands that.
+    fn mark(&mut self, packet: &mut Self::Packet) -> bool;
+
     /// A packet has done what it was for, or is lost.
     fn free(&mut self, packet: Self::Packet);
 

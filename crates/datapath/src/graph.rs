@@ -319,20 +319,25 @@ impl<P> Graph<P> {
         Moment { now, .. }: Moment<'_>,
         driver: &mut D,
         port: NetPort,
-        packet: P,
+        mut packet: P,
     ) -> Option<(NetPort, P)> {
         let egress = &mut self.egress[port];
         debug_assert!(egress.kind != EgressKind::Elsewhere, "a part of a graph has the egresses of its nodes");
-        match egress.link.offer(now, driver.bytes(&packet)) {
-            Verdict::Arrives(at) => {
-                let far = egress.far;
-                driver.carry(now, at, far, packet).map(|packet| (far, packet))
+        let at = match egress.link.offer(now, driver.bytes(&packet)) {
+            Verdict::Arrives(at) => at,
+            Verdict::Marks(at) => {
+                if driver.mark(&mut packet) {
+                    egress.link.count_mark();
+                }
+                at
             }
             Verdict::Dropped => {
                 driver.free(packet);
-                None
+                return None;
             }
-        }
+        };
+        let far = egress.far;
+        driver.carry(now, at, far, packet).map(|packet| (far, packet))
     }
 
     /// A packet has come in by a port. It is returned with the port that it leaves by, if it does.

@@ -148,6 +148,10 @@ impl Driver for Part {
         None
     }
 
+    fn mark(&mut self, _: &mut Packet) -> bool {
+        false
+    }
+
     fn free(&mut self, _: Packet) {}
 
     fn count(&mut self, loss: Loss) {

@@ -1,5 +1,7 @@
 //! Links as they are written, and what they do to packets. A key of theirs is one row of [`keys!`].
 
+use std::num::NonZeroU32;
+
 use link::LinkSpec;
 use machine::Span;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -136,6 +138,13 @@ keys! {
     in vain: "a queue without a rate: nothing ever waits on a link without a rate", "no rate to wait for", vary {
         /// Queue of every link that has one.
         "links.queue" => #[serde(rename = "link-queue")] Queue(u32)
+    };
+    /// So many packets in the queue: one that finds them there is marked (explicit congestion notification, RFC 3168), if its sender understands that, as TCP with
+    /// `sysctl: { tcp_ecn: 1 }` does. None is when not given.
+    "ecn" => ecn: Queue, LinksWithRate, |spec, packets| spec.ecn_packets = NonZeroU32::new(packets),
+    in vain: "an ecn without a rate: nothing ever waits on a link without a rate", "no rate to wait for", vary {
+        /// So many packets in the queue: one that finds them there is marked, on every link that has a rate.
+        "links.ecn" => #[serde(rename = "link-ecn")] Ecn(u32)
     };
     /// Bytes that each packet takes on the wire besides its own; Ethernet's preamble, checksum and gap are 24. None when not given.
     "overhead" => overhead: Overhead, LinksWithRate, |spec, bytes| spec.overhead_bytes = bytes,

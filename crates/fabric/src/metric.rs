@@ -39,6 +39,8 @@ pub enum Metric {
     Drops,
     /// Packets that wait in queues, those in transmission left out: of all links together, on the mean over the time.
     QueueMean,
+    /// Packets that links marked since their queues were long.
+    Marks,
     /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
@@ -99,6 +101,7 @@ words!(Metric, "Metric", "a metric", {
     "reorder-extent" => Metric::ReorderExtent,
     "drops" => Metric::Drops,
     "queue-mean" => Metric::QueueMean,
+    "marks" => Metric::Marks,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
     "lost" => Metric::Lost,
@@ -170,6 +173,7 @@ impl Metric {
             | Self::ReorderExtent
             | Self::Drops
             | Self::QueueMean
+            | Self::Marks
             | Self::Lost
             | Self::Duplicates
             | Self::LostWrites

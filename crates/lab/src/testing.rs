@@ -217,6 +217,7 @@ fn links(fabric: &Fabric, rng: &mut Rng) -> Vec<LinkRecord> {
                 packets: 1_000,
                 bytes: 1_040_000,
                 drops: u64::from(rng.below(2)),
+                marks: 0,
                 cut: 0,
                 utilisation: Some((rng.fraction() * 1_000.0).round() / 1_000.0),
                 queue_mean: Some(0.5),

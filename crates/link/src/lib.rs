@@ -40,11 +40,12 @@ pub struct Link {
     packets: u64,
     bytes: u64,
     busy: Span,
-    /// [`Counters::queue_peak`], [`Counters::drops`], [`Counters::cut`].
+    /// [`Counters::queue_peak`], [`Counters::drops`], [`Counters::marks`], [`Counters::cut`].
     queue_peak: u32,
     /// What those that were accepted wait until their transmission, in picoseconds: also what still lies ahead of them.
     waits_ps: u128,
     drops: u64,
+    marks: u64,
     lost: u64,
     /// When the card at the far end hands over what it has collected last.
     handed_over: Time,
@@ -59,6 +60,8 @@ pub struct Link {
 pub enum Verdict {
     /// It reaches the other end then.
     Arrives(Time),
+    /// It does, and has found a long queue ([`LinkSpec::ecn_packets`]): whoever has it marks it, if it can be marked ([`Link::count_mark`]).
+    Marks(Time),
     /// The queue was full, or the link has no carrier.
     Dropped,
 }
@@ -72,6 +75,9 @@ pub struct Counters {
     pub bytes: u64,
     /// Packets turned away by a full queue.
     pub drops: u64,
+    /// Packets that were marked since the queue was long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marks: u64,
     /// Packets lost because the carrier went: offered without one, or under way when it went.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u64,
@@ -92,6 +98,7 @@ impl Counters {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.drops += other.drops;
+        self.marks += other.marks;
         self.cut += other.cut;
         self.busy = self.busy.wrapping_add(other.busy);
         self.queue_peak = self.queue_peak.max(other.queue_peak);
@@ -122,6 +129,7 @@ impl Link {
             queue_peak: 0,
             waits_ps: 0,
             drops: 0,
+            marks: 0,
             lost: 0,
             handed_over: Time::ZERO,
         }
@@ -145,13 +153,13 @@ impl Link {
             let arrives = (now + self.spec.delay).max(self.earliest);
             return Verdict::Arrives(self.hand_over(arrives));
         };
+        let mut marks = false;
         let start = if self.idle_at <= now {
             self.starts.clear();
             now
         } else {
-            if !self.wait(now) {
-                return self.drop_one();
-            }
+            let Some(waiting) = self.wait(now) else { return self.drop_one() };
+            marks = self.spec.ecn_packets.is_some_and(|threshold| waiting >= threshold.get());
             self.idle_at
         };
         let on_wire = self.spec.on_wire(bytes);
@@ -163,7 +171,8 @@ impl Link {
         self.idle_at = start + busy;
         self.count(bytes, busy);
         let arrives = (self.idle_at + self.spec.delay).max(self.earliest);
-        Verdict::Arrives(self.hand_over(arrives))
+        let handed_over = self.hand_over(arrives);
+        if marks { Verdict::Marks(handed_over) } else { Verdict::Arrives(handed_over) }
     }
 
     /// When a packet that arrives then is handed over.
@@ -178,6 +187,11 @@ impl Link {
             self.handed_over = arrives + self.spec.coalesce();
         }
         self.handed_over
+    }
+
+    /// A packet was marked: [`Verdict::Marks`].
+    pub const fn count_mark(&mut self) {
+        self.marks += 1;
     }
 
     /// Whether [`Link::offer`] has each packet arrive at once, from `now` on and until something is changed.
@@ -208,15 +222,15 @@ impl Link {
         self.last.1
     }
 
-    /// Takes a place in the queue until the transmitter falls idle; false if there is none.
+    /// Takes a place in the queue until the transmitter falls idle: how many were waiting before; `None` if there is no place.
     #[inline]
-    fn wait(&mut self, now: Time) -> bool {
+    fn wait(&mut self, now: Time) -> Option<u32> {
         while self.starts.front().is_some_and(|&start| start <= now) {
             self.starts.pop_front();
         }
         let waiting = self.starts.len() as u32;
         if self.spec.queue_packets.is_some_and(|limit| waiting >= limit) {
-            return false;
+            return None;
         }
         self.starts.push_back(self.idle_at);
         // The wait is known, so that nothing is to be counted when it ends.
@@ -224,7 +238,7 @@ impl Link {
         if self.queue_peak <= waiting {
             self.queue_peak = waiting + 1;
         }
-        true
+        Some(waiting)
     }
 
     #[inline]
@@ -315,6 +329,7 @@ impl Link {
             packets: self.packets,
             bytes: self.bytes,
             drops: self.drops,
+            marks: self.marks,
             cut: self.lost,
             busy: self.busy,
             queue_peak: self.queue_peak,
@@ -326,7 +341,7 @@ impl Link {
     pub fn take_counters(&mut self, now: Time) -> Counters {
         let counters = self.counters(now);
         (self.packets, self.bytes, self.busy) = (0, 0, Span::ZERO);
-        (self.queue_peak, self.drops, self.lost) = (0, 0, 0);
+        (self.queue_peak, self.drops, self.marks, self.lost) = (0, 0, 0, 0);
         self.waits_ps = self.waits_ahead_ps(now);
         counters
     }
@@ -416,6 +431,20 @@ mod tests {
         // The second packet starts after 8 us and leaves a place.
         assert!(matches!(link.offer(Time::from_ns(8_000), 1_000), Verdict::Arrives(_)));
         assert_eq!((link.counters(Time::NEVER).drops, link.counters(Time::NEVER).queue_peak), (1, 2));
+    }
+
+    #[test]
+    fn a_packet_that_finds_a_long_queue_is_to_be_marked() {
+        let gigabit = gigabit(4).spec();
+        let mut link = Link::new(LinkSpec { ecn_packets: std::num::NonZeroU32::new(2), ..gigabit });
+        let verdicts: Vec<_> = (0..6).map(|_| link.offer(Time::ZERO, 1_000)).collect();
+        assert!(verdicts[..3].iter().all(|v| matches!(v, Verdict::Arrives(_))), "one is sent, and two may wait");
+        assert!(verdicts[3..5].iter().all(|v| matches!(v, Verdict::Marks(_))));
+        assert_eq!(verdicts[5], Verdict::Dropped);
+        assert!(matches!(link.offer(Time::from_ns(24_000), 1_000), Verdict::Arrives(_)), "one is left");
+        link.count_mark();
+        let end = Time::from_ns(24_000);
+        assert_eq!((link.counters(end).marks, link.take_counters(end).marks, link.counters(end).marks), (1, 1, 0));
     }
 
     #[test]

@@ -18,6 +18,7 @@ impl Rebase for Link {
             queue_peak: _,
             waits_ps: _,
             drops: _,
+            marks: _,
             lost: _,
             handed_over,
             last: _,
@@ -55,7 +56,8 @@ mod tests {
             let mut rng = Rng::new(seed);
             let shaped = LinkSpec { rate_bps, delay: Span::from_us(300), queue_packets: Some(5), ..LinkSpec::UNSHAPED };
             let coalesce_ns = if seed == 4 { 125_000 } else { 0 };
-            let spec = LinkSpec { overhead_bytes: 24, coalesce_ns, ..shaped };
+            let ecn_packets = std::num::NonZeroU32::new(2);
+            let spec = LinkSpec { overhead_bytes: 24, coalesce_ns, ecn_packets, ..shaped };
             let (mut link, mut same) = (Link::new(spec), Link::new(spec));
             let mut now = Time::ZERO + Span::from_secs(10);
             let mut back = Span::ZERO;
@@ -83,6 +85,7 @@ mod tests {
                 let bytes = 40 + rng.below(1_460);
                 let verdict = match link.offer(shown, bytes) {
                     Verdict::Arrives(at) => Verdict::Arrives(at + back),
+                    Verdict::Marks(at) => Verdict::Marks(at + back),
                     Verdict::Dropped => Verdict::Dropped,
                 };
                 assert_eq!(verdict, same.offer(now, bytes), "step {step} of seed {seed}");

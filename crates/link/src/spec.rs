@@ -1,5 +1,7 @@
 //! What a link does to packets.
 
+use std::num::NonZeroU32;
+
 use machine::Span;
 use serde::Serialize;
 
@@ -13,6 +15,9 @@ pub struct LinkSpec {
     /// How many packets wait behind the one in transmission; the next one is dropped. `None`: no bound of its own
     /// (only links without a rate, on which nothing waits).
     pub queue_packets: Option<u32>,
+    /// A packet that finds so many waiting is marked (CE, RFC 3168), if its sender understands that. `None`: none is. Only links with a rate have a use for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn_packets: Option<NonZeroU32>,
     /// Bytes that each packet takes on the wire besides its own, as `overhead` of tc-stab(8): Ethernet's preamble, start of frame,
     /// checksum and gap are 24. Only links with a rate have a use for it.
     #[serde(skip_serializing_if = "is_zero")]
@@ -31,8 +36,14 @@ const fn is_zero(number: &u32) -> bool {
 
 impl LinkSpec {
     /// As fast as the machine goes.
-    pub const UNSHAPED: Self =
-        Self { rate_bps: None, delay: Span::ZERO, queue_packets: None, overhead_bytes: 0, coalesce_ns: 0 };
+    pub const UNSHAPED: Self = Self {
+        rate_bps: None,
+        delay: Span::ZERO,
+        queue_packets: None,
+        ecn_packets: None,
+        overhead_bytes: 0,
+        coalesce_ns: 0,
+    };
 
     /// Nothing leaves, and nobody may wait.
     pub(crate) const NO_CARRIER: Self = Self { rate_bps: Some(1), queue_packets: Some(0), ..Self::UNSHAPED };

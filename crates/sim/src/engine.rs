@@ -8,8 +8,9 @@ use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::reordering::Meter;
+use transport::segment::Blocks;
 use transport::udp::{self, FRAGMENTS, Fragment};
-use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
+use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
 use transport::{credit, paced};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
@@ -118,7 +119,9 @@ impl<'a> Engine<'a> {
             pipelines: scenario.pipelines.clone(),
         };
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
-        let packets = Pool::new(matches!(scenario.transport.kind, TransportKind::Sack | TransportKind::Linux));
+        let kind = scenario.transport.kind;
+        let notifies = kind == TransportKind::Linux && scenario.transport.linux.asks_for_ecn();
+        let packets = Pool::new(matches!(kind, TransportKind::Sack | TransportKind::Linux), notifies);
         let mut engine = Self {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
@@ -184,7 +187,7 @@ impl<'a> Engine<'a> {
                 });
             }
             self.flows.push(Flow {
-                sender: SendingEndpoint::new(spec),
+                sender: SendingEndpoint::new(spec).with_seed(mix(self.scenario.seed ^ mix(index as u64 + 1))),
                 receiver: ReceivingEndpoint::new(spec),
                 meter: Meter::new(),
                 armed: [Time::NEVER; 2],
@@ -417,7 +420,7 @@ impl<'a> Engine<'a> {
         if !self.udp.is_empty() {
             return self.fragment_arrives(now, direction, id);
         }
-        let segment = self.medium.packets.take(id).segment();
+        let segment = self.medium.packets.take(id).segment(self.medium.packets.ecn(id));
         let flow = &mut self.flows[direction as usize / 2];
         let Segment { seq, stamp, .. } = segment;
         if segment.carries_data() {
@@ -489,7 +492,8 @@ impl<'a> Engine<'a> {
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
         let flow = &mut self.flows[direction as usize / 2];
-        flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks }));
+        let ecn = self.medium.packets.ecn(id);
+        flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
         self.poll_sender(now, direction - 1);
     }
 
@@ -559,7 +563,7 @@ impl<'a> Engine<'a> {
         loop {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
-                    let id = self.medium.packets.put(Content::of_segment(segment), &transport::segment::Blocks::NONE);
+                    let id = self.medium.packets.put(Content::of_segment(segment), &Blocks::NONE, segment.ecn);
                     if segment.carries_data() {
                         self.send(now, direction, id);
                     } else {
@@ -581,7 +585,7 @@ impl<'a> Engine<'a> {
             };
             for index in 0..FRAGMENTS {
                 let fragment = Content { number: Fragment { message, index }.number(), stamp: now };
-                let id = self.medium.packets.put(fragment, &transport::segment::Blocks::NONE);
+                let id = self.medium.packets.put(fragment, &Blocks::NONE, Ecn::NONE);
                 self.send(now, direction, id);
             }
         }
@@ -597,7 +601,7 @@ impl<'a> Engine<'a> {
                 }
                 Step::Do(number) => {
                     let datagram = Content { number, stamp: now };
-                    let id = self.medium.packets.put(datagram, &transport::segment::Blocks::NONE);
+                    let id = self.medium.packets.put(datagram, &Blocks::NONE, Ecn::NONE);
                     self.send(now, direction, id);
                 }
             }
@@ -609,8 +613,8 @@ impl<'a> Engine<'a> {
         let back = direction + 1;
         loop {
             match self.flows[direction as usize / 2].receiver.poll(now) {
-                Step::Do(Ack { ack, echo, blocks }) => {
-                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks);
+                Step::Do(Ack { ack, echo, blocks, ecn }) => {
+                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks, ecn);
                     self.send(now, back, id);
                 }
                 Step::Wait(until) => return self.arm(until, back),

@@ -253,6 +253,10 @@ impl Driver for Medium {
         Some(self.keep(Frame { bytes: frame.into(), forwarding, tag }))
     }
 
+    fn mark(&mut self, packet: &mut Packet) -> bool {
+        !packet.is_frame() && self.packets.mark(packet.id)
+    }
+
     #[inline]
     fn free(&mut self, packet: Packet) {
         if packet.is_frame() {

@@ -1,8 +1,8 @@
 //! Contents in flight as plain data, addressed by small numbers.
 
 use machine::Time;
-use transport::Segment;
 use transport::segment::Blocks;
+use transport::{Ecn, Segment};
 
 /// The end of the free list.
 const NIL: u32 = u32::MAX;
@@ -22,14 +22,14 @@ const PUSH: u64 = 1 << 63;
 impl Content {
     #[inline]
     pub(crate) const fn of_segment(segment: Segment) -> Self {
-        let Segment { seq, stamp, push } = segment;
+        let Segment { seq, stamp, push, ecn: _ } = segment;
         Self { number: if push { seq | PUSH } else { seq }, stamp }
     }
 
     #[inline]
-    pub(crate) const fn segment(self) -> Segment {
+    pub(crate) const fn segment(self, ecn: Ecn) -> Segment {
         let Self { number, stamp } = self;
-        let whole = Segment { seq: number, stamp, push: false };
+        let whole = Segment { seq: number, stamp, push: false, ecn };
         if whole.carries_data() { Segment { seq: number & !PUSH, push: number & PUSH != 0, ..whole } } else { whole }
     }
 }
@@ -41,17 +41,20 @@ pub(crate) struct Pool {
     /// Blocks of the acknowledgements, by the same numbers; empty without selective acknowledgement.
     blocks: Vec<Blocks>,
     selective: bool,
+    /// What they say about congestion, by the same numbers; empty without notification.
+    ecn: Vec<Ecn>,
+    notifies: bool,
     free: u32,
     used: u32,
 }
 
 impl Pool {
-    pub(crate) const fn new(selective: bool) -> Self {
-        Self { packets: Vec::new(), blocks: Vec::new(), selective, free: NIL, used: 0 }
+    pub(crate) const fn new(selective: bool, notifies: bool) -> Self {
+        Self { packets: Vec::new(), blocks: Vec::new(), selective, ecn: Vec::new(), notifies, free: NIL, used: 0 }
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, packet: Content, blocks: &Blocks) -> u32 {
+    pub(crate) fn put(&mut self, packet: Content, blocks: &Blocks, ecn: Ecn) -> u32 {
         self.used += 1;
         let id = self.free;
         let id = if let Some(place) = self.packets.get_mut(id as usize) {
@@ -63,10 +66,16 @@ impl Pool {
             if self.selective {
                 self.blocks.push(Blocks::NONE);
             }
+            if self.notifies {
+                self.ecn.push(Ecn::NONE);
+            }
             self.packets.len() as u32 - 1
         };
         if self.selective {
             self.blocks[id as usize] = *blocks;
+        }
+        if self.notifies {
+            self.ecn[id as usize] = ecn;
         }
         id
     }
@@ -87,11 +96,22 @@ impl Pool {
         if self.selective { self.blocks[id as usize] } else { Blocks::NONE }
     }
 
+    /// What a packet that was just taken says about congestion.
+    #[inline]
+    pub(crate) fn ecn(&self, id: u32) -> Ecn {
+        if self.notifies { self.ecn[id as usize] } else { Ecn::NONE }
+    }
+
+    /// A packet has found a long queue. Whether it could be marked.
+    pub(crate) fn mark(&mut self, id: u32) -> bool {
+        self.ecn.get_mut(id as usize).is_some_and(Ecn::mark)
+    }
+
     /// Another packet like this one.
     pub(crate) fn copy(&mut self, id: u32) -> u32 {
         let packet = self.packets[id as usize];
         let blocks = self.blocks(id);
-        self.put(packet, &blocks)
+        self.put(packet, &blocks, self.ecn(id))
     }
 
     /// How many packets are in flight.

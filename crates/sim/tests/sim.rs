@@ -2,6 +2,7 @@
 
 mod bonds;
 mod cluster;
+mod congestion;
 mod elections;
 mod hosts;
 mod network;

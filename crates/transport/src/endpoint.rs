@@ -27,6 +27,15 @@ impl SendingEndpoint {
         }
     }
 
+    /// Where randomness starts that a congestion control of Linux may have.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        if let Self::Linux(sender) = &mut self {
+            sender.set_seed(seed);
+        }
+        self
+    }
+
     /// What it has done.
     pub fn counters(&self) -> sender::Counters {
         match self {

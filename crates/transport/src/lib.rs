@@ -42,7 +42,7 @@ pub mod udp;
 
 pub use endpoint::{ReceivingEndpoint, SendingEndpoint};
 pub use receiver::Receiver;
-pub use segment::{Ack, Segment};
+pub use segment::{Ack, Ecn, Segment};
 pub use sender::Sender;
 pub use spec::{TransportKind, TransportSpec};
 

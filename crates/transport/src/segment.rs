@@ -2,6 +2,51 @@
 
 use machine::Time;
 
+/// What a packet says about congestion (RFC 3168): two bits of IP's header and two of TCP's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ecn(u8);
+
+impl Ecn {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// ECT: who sends it hears of marks.
+    pub const ECT: Self = Self(1);
+    /// CE: a queue on the way was long.
+    pub const CE: Self = Self(2);
+    /// ECE: its sender has got marks.
+    pub const ECE: Self = Self(4);
+    /// CWR: its sender has made its window smaller.
+    pub const CWR: Self = Self(8);
+    /// What a SYN says that asks for ECN (RFC 3168, 6.1.1).
+    pub const SETUP: Self = Self(Self::ECE.0 | Self::CWR.0);
+
+    /// Both what this and what `other` says.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// This, where that is so; else nothing.
+    #[must_use]
+    pub const fn only_if(self, so: bool) -> Self {
+        if so { self } else { Self::NONE }
+    }
+
+    /// Whether it says all that `other` says.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// A queue marks it. Whether that is possible: packets are told apart by [`Ecn::ECT`].
+    pub const fn mark(&mut self) -> bool {
+        let can_be = self.has(Self::ECT);
+        if can_be {
+            self.0 |= Self::CE.0;
+        }
+        can_be
+    }
+}
+
 /// A data segment. All segments carry the same number of bytes ([`crate::TransportSpec::segment_bytes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -11,6 +56,8 @@ pub struct Segment {
     pub stamp: Time,
     /// The receiver hands it to the application at once (PSH): it ends a burst of several, or what the application wrote. Only Linux's senders say so.
     pub push: bool,
+    /// What it says about congestion.
+    pub ecn: Ecn,
 }
 
 impl Segment {
@@ -35,6 +82,8 @@ pub struct Ack {
     pub echo: Time,
     /// What has arrived beyond `ack` (RFC 2018).
     pub blocks: Blocks,
+    /// What it says about congestion.
+    pub ecn: Ecn,
 }
 
 /// A contiguous range that has arrived, relative to the cumulative acknowledgement that carries it. Where it says what came twice (RFC 2883), it may lie

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rto::Rto;
 use crate::sack::Scoreboard;
-use crate::segment::{Ack, Segment};
+use crate::segment::{Ack, Ecn, Segment};
 use crate::{TransportKind, TransportSpec};
 
 /// What can happen to a sender.
@@ -472,7 +472,7 @@ impl Sender {
         if self.deadline == Time::NEVER {
             self.deadline = now + self.rto.get();
         }
-        Segment { seq, stamp: now, push: false }
+        Segment { seq, stamp: now, push: false, ecn: Ecn::NONE }
     }
 }
 

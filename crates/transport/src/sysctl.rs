@@ -14,18 +14,29 @@ pub enum CongestionControl {
     Cubic,
     /// RFC 5681.
     Reno,
+    /// RFC 8257. It asks for ECN whatever `tcp_ecn` says, and is Reno where the other end has none.
+    Dctcp,
+    /// Version 1, with a pace of its own.
+    Bbr,
 }
 
 impl CongestionControl {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Cubic, Self::Reno];
+    pub const ALL: &[Self] = &[Self::Cubic, Self::Reno, Self::Dctcp, Self::Bbr];
 
     /// Its name in files, in results, and in the kernel (`tcp_congestion_control`).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
             Self::Reno => "reno",
+            Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
         }
+    }
+
+    /// Whether it cannot do without marks (`TCP_CONG_NEEDS_ECN`).
+    pub const fn needs_ecn(self) -> bool {
+        matches!(self, Self::Dctcp)
     }
 }
 
@@ -153,12 +164,24 @@ sysctls! {
     "tcp_comp_sack_delay_ns" CompSackDelay => compressed_ack_delay: Span = 1_000_000, 0..=1_000_000_000;
     /// How much later they may leave, in nanoseconds; they do if nothing else wakes the host.
     "tcp_comp_sack_slack_ns" CompSackSlack => compressed_ack_slack: Span = 100_000, 0..=1_000_000_000;
+    /// Explicit congestion notification (RFC 3168), which links with `ecn` need: with 1 hosts ask for it and grant it, with 2 they only grant it, so that nobody has it, with 0 neither.
+    "tcp_ecn" Ecn => ecn: u32 = 2, 0..=2;
 }
 
 impl Settings {
     /// Whether the end of a flight is probed for.
     pub const fn probes_tail(&self) -> bool {
         matches!(self.early_retrans, 3 | 4)
+    }
+
+    /// Whether who opens a connection asks for ECN.
+    pub const fn asks_for_ecn(&self) -> bool {
+        self.ecn == 1 || self.congestion_control.needs_ecn()
+    }
+
+    /// Whether who is asked for ECN grants it.
+    pub const fn grants_ecn(&self) -> bool {
+        self.ecn > 0 || self.congestion_control.needs_ecn()
     }
 }
 

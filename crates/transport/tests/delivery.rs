@@ -77,7 +77,7 @@ proptest! {
             now += Span::from_ms(ms);
             let mut blocks = Blocks::NONE;
             blocks.push(Block { start, end });
-            let ack = transport::Ack { ack: ack * 1_000, echo: Time::from_ns(u64::from(start)), blocks };
+            let ack = transport::Ack { ack: ack * 1_000, echo: Time::from_ns(u64::from(start)), blocks, ecn: transport::Ecn::NONE };
             sender.handle(now, transport::sender::Input::Ack(ack));
             sender.handle(now, transport::sender::Input::Tick);
             prop_assert!(sender.flight() <= u64::from(spec.window) * 1_000);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! sender reno window 20 initial 2 threshold 3     (or: sender linux control reno; receiver linux tcp_dsack 0; receiver sack window 20 delayed 40ms)
-//! start | ack 3000 [echo 100ms] [sack 4000..6000 ...] | dupack x3 | data 2000 [x3] | joined 2000 x3 | advance 200ms
-//! expect send 1000..3000 | expect resend 0..1000 | expect ack 1000 [sack 2000..3000]
+//! start | ack 3000 [echo 100ms] [ece] [sack 4000..6000 ...] | dupack x3 | data 2000 [ect] [ce] [cwr] [x3] | joined 2000 x3 | advance 200ms
+//! expect send 1000..3000 [cwr] | expect resend 0..1000 | expect ack 1000 [ece] [sack 2000..3000]
 //! expect cwnd 4000 | expect ssthresh 2000 | expect phase recovery | expect timer 1s | expect timeouts 1 | ...
 //! ```
 //!
@@ -18,7 +18,7 @@ use std::path::Path;
 use machine::{Control, Span, Step, Time};
 use transport::linux::{CongestionControl, Sysctl};
 use transport::segment::{Block, Blocks};
-use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, receiver, sender};
+use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, receiver, sender};
 use transport::{TransportKind, TransportSpec};
 
 const SEGMENT: u64 = 1_000;
@@ -99,6 +99,17 @@ fn spec(words: &[&str]) -> TransportSpec {
     spec
 }
 
+/// What data say about congestion.
+fn ecn(words: &[&str]) -> Ecn {
+    let said = |ecn: Ecn, word: &&str| match *word {
+        "ect" => ecn.and(Ecn::ECT),
+        "ce" => ecn.and(Ecn::ECT).and(Ecn::CE),
+        "cwr" => ecn.and(Ecn::ECT).and(Ecn::CWR),
+        _ => ecn,
+    };
+    words.iter().fold(Ecn::NONE, said)
+}
+
 /// What a script can ask of a sender.
 struct State {
     phase: String,
@@ -138,7 +149,7 @@ impl Script {
             "start" => self.sender(sender::Input::Start),
             "ack" => self.ack(number(words[1]), &words[2..]),
             "dupack" => (0..times).for_each(|_| self.ack(self.una(), &[])),
-            "data" => (0..times).for_each(|n| self.data(number(words[1]) + n * SEGMENT)),
+            "data" => (0..times).for_each(|n| self.data(number(words[1]) + n * SEGMENT, ecn(&words[2..]))),
             "joined" => self.joined(number(words[1]), times),
             "advance" => self.advance(span(words[1])),
             word => panic!("{word} is no input"),
@@ -156,6 +167,10 @@ impl Script {
             ["echo", time, words @ ..] => (Some(Time::ZERO + span(time)), words),
             words => (None, words),
         };
+        let (ecn, words) = match words {
+            ["ece", words @ ..] => (Ecn::ECE, words),
+            words => (Ecn::NONE, words),
+        };
         let mut blocks = Blocks::NONE;
         for (start, end) in words.iter().skip(1).map(|text| range(text)) {
             let block = Block { start: start.wrapping_sub(ack) as u32, end: end.wrapping_sub(ack) as u32 };
@@ -163,16 +178,16 @@ impl Script {
         }
         let last = || ack.checked_sub(SEGMENT).and_then(|seq| self.stamps.get(&seq)).copied().unwrap_or(Time::ZERO);
         let echo = echo.unwrap_or_else(last);
-        self.sender(sender::Input::Ack(Ack { ack, echo, blocks }));
+        self.sender(sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
     }
 
-    fn data(&mut self, seq: u64) {
-        self.receiver([receiver::Input::Data(Segment { seq, stamp: self.now, push: false })]);
+    fn data(&mut self, seq: u64, ecn: Ecn) {
+        self.receiver([receiver::Input::Data(Segment { seq, stamp: self.now, push: false, ecn })]);
     }
 
     /// So many segments, joined.
     fn joined(&mut self, seq: u64, segments: u64) {
-        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now, push: false };
+        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now, push: false, ecn: Ecn::NONE };
         let rest: Vec<_> = (1..segments).map(|n| receiver::Input::Joined(segment(n))).collect();
         self.receiver(std::iter::once(receiver::Input::Data(segment(0))).chain(rest));
     }
@@ -192,7 +207,8 @@ impl Script {
         while let Step::Do(segment) = sender.poll(self.now) {
             let again = self.stamps.insert(segment.seq, segment.stamp).is_some();
             let verb = if again { "resend" } else { "send" };
-            self.output.push_back(format!("{verb} {}..{}", segment.seq, segment.seq + SEGMENT));
+            let reduced = if segment.ecn.has(Ecn::CWR) { " cwr" } else { "" };
+            self.output.push_back(format!("{verb} {}..{}{reduced}", segment.seq, segment.seq + SEGMENT));
         }
         self.note();
     }
@@ -203,7 +219,8 @@ impl Script {
             receiver.handle(self.now, input);
         }
         while let Step::Do(ack) = receiver.poll(self.now) {
-            let mut text = format!("ack {}", ack.ack);
+            let congested = if ack.ecn.has(Ecn::ECE) { " ece" } else { "" };
+            let mut text = format!("ack {}{congested}", ack.ack);
             for (n, block) in ack.blocks.as_slice().iter().enumerate() {
                 let word = if n == 0 { " sack" } else { "" };
                 let at = |offset: u32| ack.ack.wrapping_add_signed(i64::from(offset.cast_signed()));
@@ -239,7 +256,8 @@ impl Script {
             "send" | "resend" => {
                 let (from, to) = range(words[1]);
                 for seq in (from..to).step_by(SEGMENT as usize) {
-                    let expected = format!("{} {seq}..{}", words[0], seq + SEGMENT);
+                    let reduced = words.get(2).map_or(String::new(), |word| format!(" {word}"));
+                    let expected = format!("{} {seq}..{}{reduced}", words[0], seq + SEGMENT);
                     assert_eq!(self.output.pop_front().as_deref(), Some(expected.as_str()));
                 }
             }

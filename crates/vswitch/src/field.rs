@@ -59,7 +59,7 @@ impl Field {
 }
 
 /// What a frame carries.
-fn ethertype_of(frame: &[u8]) -> Result<u16, Error> {
+pub(crate) fn ethertype_of(frame: &[u8]) -> Result<u16, Error> {
     EthernetPacket::new_checked(frame).map(|ethernet| ethernet.ethertype())
 }
 

@@ -7,6 +7,8 @@ use crate::{Error, checksum};
 
 const NAME: &str = "IPv4";
 const HEADER: usize = 20;
+/// The bits of the traffic class that are about congestion: none of them is of who does not understand marks, all of them are the mark (RFC 3168, 5).
+pub(crate) const ECN: u8 = 0x03;
 
 /// Protocol numbers that Heddle distinguishes; IPv6 uses the same ones.
 pub mod protocol {
@@ -152,6 +154,20 @@ impl<'a> Ipv4PacketMut<'a> {
     #[inline]
     pub fn set_dst(&mut self, address: Ipv4Addr) -> Ipv4Addr {
         self.set_address(16, address)
+    }
+
+    /// Marks it (CE, RFC 3168), and changes the header checksum with it, unless whoever sent it would not understand that. Whether it is marked now.
+    #[inline]
+    pub fn mark_congestion(&mut self) -> bool {
+        let old = [self.header[0], self.header[1]];
+        if old[1] & ECN == 0 {
+            return false;
+        }
+        self.header[1] |= ECN;
+        let checksum = u16::from_be_bytes([self.header[10], self.header[11]]);
+        let checksum = checksum::update(checksum, &old, &[old[0], self.header[1]]);
+        self.header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        true
     }
 
     fn set_address(&mut self, at: usize, address: Ipv4Addr) -> Ipv4Addr {
@@ -315,6 +331,22 @@ mod tests {
             prop_assert_eq!(packet.into_payload().len(), 2);
             let mut expected = vec![0; 22];
             Ipv4Repr { src: src_after.into(), dst: dst_after.into(), ..repr }.emit(&mut expected);
+            prop_assert_eq!(buffer, expected);
+        }
+
+        #[test]
+        fn a_mark_is_what_emitting_it_gives(traffic_class: u8, src: u32) {
+            let repr = Ipv4Repr {
+                src: src.into(), dst: src.into(), protocol: 6, ttl: 64, traffic_class, identification: 7,
+                dont_fragment: true, more_fragments: false, fragment_offset: 0, payload_len: 0,
+            };
+            let mut buffer = vec![0; 20];
+            repr.emit(&mut buffer);
+            let marks = Ipv4PacketMut::new_checked(&mut buffer).unwrap().mark_congestion();
+            prop_assert_eq!(marks, traffic_class % 4 != 0);
+            let mut expected = vec![0; 20];
+            let class_after = if marks { traffic_class | 3 } else { traffic_class };
+            Ipv4Repr { traffic_class: class_after, ..repr }.emit(&mut expected);
             prop_assert_eq!(buffer, expected);
         }
 

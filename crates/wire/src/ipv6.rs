@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use crate::Error;
 use crate::error::{room, split, split_at, split_mut};
+use crate::ipv4::ECN;
 
 const NAME: &str = "IPv6";
 const EXTENSION: &str = "IPv6 extension header";
@@ -201,6 +202,17 @@ impl<'a> Ipv6PacketMut<'a> {
         self.set_address(24, address)
     }
 
+    /// Marks it (CE, RFC 3168), unless whoever sent it would not understand that. Whether it is marked now.
+    #[inline]
+    pub const fn mark_congestion(&mut self) -> bool {
+        // The traffic class lies in the middle of the first two bytes.
+        let is_capable = self.header[1] & ECN << 4 != 0;
+        if is_capable {
+            self.header[1] |= ECN << 4;
+        }
+        is_capable
+    }
+
     fn set_address(&mut self, at: usize, address: Ipv6Addr) -> Ipv6Addr {
         let mut octets = address.octets();
         self.header[at..at + 16].swap_with_slice(&mut octets);
@@ -350,6 +362,19 @@ mod tests {
             let mut buffer = vec![0; repr.buffer_len() + usize::from(payload_len)];
             repr.emit(&mut buffer);
             prop_assert_eq!(Ipv6Repr::parse(&Ipv6Packet::new_checked(&buffer).unwrap()), repr);
+        }
+
+        #[test]
+        fn a_mark_is_what_emitting_it_gives(traffic_class: u8, flow_label in 0_u32..1 << 20) {
+            let (src, dst) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+            let repr = Ipv6Repr { src, dst, next_header: 6, hop_limit: 64, traffic_class, flow_label, payload_len: 0 };
+            let mut buffer = vec![0; repr.buffer_len()];
+            repr.emit(&mut buffer);
+            let marks = Ipv6PacketMut::new_checked(&mut buffer).unwrap().mark_congestion();
+            prop_assert_eq!(marks, traffic_class % 4 != 0);
+            let class_after = if marks { traffic_class | 3 } else { traffic_class };
+            let after = Ipv6Repr::parse(&Ipv6Packet::new_checked(&buffer).unwrap());
+            prop_assert_eq!(after, Ipv6Repr { traffic_class: class_after, ..repr });
         }
 
         #[test]

@@ -124,6 +124,10 @@ impl Driver for Clock {
         Some(Packet { bytes: frame.to_vec(), forwarding, tag })
     }
 
+    fn mark(&mut self, _: &mut Packet) -> bool {
+        false
+    }
+
     fn free(&mut self, _: Packet) {
         self.freed += 1;
     }

@@ -407,6 +407,7 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
         packets: after.packets.saturating_sub(before.packets),
         bytes: after.bytes.saturating_sub(before.bytes),
         drops: after.drops.saturating_sub(before.drops),
+        marks: after.marks.saturating_sub(before.marks),
         cut: after.cut.saturating_sub(before.cut),
         busy: after.busy.wrapping_sub(before.busy),
         queue_peak: after.queue_peak,
@@ -434,13 +435,15 @@ mod tests {
             packets: n,
             bytes: n * 100,
             drops: n / 10,
+            marks: n / 5,
             cut: n / 20,
             busy: Span::from_us(n),
             queue_peak: 3,
             waited: nanos::Span::from_us(5 * n),
         };
         let grown = grown(&reading(100), &reading(250));
-        assert_eq!((grown.packets, grown.bytes, grown.drops, grown.busy), (150, 15_000, 15, Span::from_us(150)));
+        assert_eq!((grown.packets, grown.bytes, grown.busy), (150, 15_000, Span::from_us(150)));
+        assert_eq!((grown.drops, grown.marks), (15, 30));
         assert_eq!(grown.waited, nanos::Span::from_us(750));
     }
 }

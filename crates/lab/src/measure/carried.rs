@@ -150,6 +150,7 @@ mod tests {
                 packets: bytes / 1_000,
                 bytes,
                 drops: 0,
+                marks: 0,
                 cut: 0,
                 utilisation: None,
                 queue_mean: None,

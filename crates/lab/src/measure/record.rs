@@ -105,6 +105,9 @@ pub struct LinkRecord {
     pub bytes: u64,
     /// Packets turned away by a full queue.
     pub drops: u64,
+    /// Packets marked since its queue was long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marks: u64,
     /// Packets lost because the link had no carrier, or lost it while they were under way.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u64,
@@ -174,6 +177,7 @@ pub(crate) fn link_record(
         packets: counters.packets,
         bytes: counters.bytes,
         drops: counters.drops,
+        marks: counters.marks,
         cut: counters.cut,
         // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
         utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),

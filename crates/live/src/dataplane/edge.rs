@@ -419,6 +419,10 @@ impl Driver for Edge {
         Some(packet)
     }
 
+    fn mark(&mut self, packet: &mut Packet) -> bool {
+        vswitch::mark_congestion(packet.frame())
+    }
+
     #[inline]
     fn free(&mut self, packet: Packet) {
         self.pool.put(packet);

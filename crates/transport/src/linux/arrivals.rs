@@ -18,6 +18,8 @@ pub(super) struct Arrivals {
     pub advanced: bool,
     /// Segments beyond holes are news.
     pub selected: bool,
+    /// The receiver says that there were marks (`FLAG_ECE`).
+    pub congested: bool,
     /// Something came twice.
     pub duplicate: bool,
     /// What came twice is the probe.
@@ -51,6 +53,7 @@ impl Arrivals {
             echo: Stamp::of(echo),
             advanced: first > queue.first(),
             selected: false,
+            congested: false,
             duplicate: false,
             duplicate_is_probe: false,
             original: false,
@@ -68,7 +71,7 @@ impl Arrivals {
 
     /// Whether there is a sign that not all is well (`tcp_ack_is_dubious`), whatever the state.
     pub const fn is_dubious(&self) -> bool {
-        !self.advanced || self.selected || self.duplicate
+        !self.advanced || self.selected || self.duplicate || self.congested
     }
 
     /// How much had been delivered when the segment left that has arrived now.

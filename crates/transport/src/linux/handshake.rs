@@ -11,6 +11,7 @@
 
 use machine::{Span, Time};
 
+use super::ecn::Sending;
 use super::rtt::Rtt;
 use super::stamp::Stamp;
 use super::timer::timer;
@@ -56,19 +57,19 @@ impl Asked {
 
 impl Opening {
     /// The segment that is due, and when the next one will be.
-    pub fn next(&mut self, now: Time) -> Option<(Segment, Time)> {
-        let (seq, then, until) = match *self {
+    pub fn next(&mut self, now: Time, ecn: &mut Sending) -> Option<(Segment, Time)> {
+        let (seq, ecn, then, until) = match *self {
             Self::Ask(Asked { syns, first }) => {
                 let doublings = syns.saturating_sub(PATIENT).min(DOUBLINGS);
                 let patience = Span::from_ps(PATIENCE.as_ps() << doublings);
                 let asked = Asked { syns: syns.saturating_add(1), first: first.min(now) };
-                (Segment::SYN, Self::Asked(asked), timer(now, patience))
+                (Segment::SYN, ecn.syn(syns), Self::Asked(asked), timer(now, patience))
             }
-            Self::Answer => (Segment::SYN_ANSWERED, Self::Rest, Time::NEVER),
+            Self::Answer => (Segment::SYN_ANSWERED, ecn.segment(false), Self::Rest, Time::NEVER),
             Self::Rest | Self::Asked(_) => return None,
         };
         *self = then;
-        Some((Segment { seq, stamp: now, push: false }, until))
+        Some((Segment { seq, stamp: now, push: false, ecn }, until))
     }
 }
 

@@ -19,19 +19,28 @@
 //! | how a connection is opened | RFC 9293; `tcp_syn_linear_timeouts` | [`handshake`] |
 //! | round trips and the retransmission timeout | RFC 6298 with Linux's deviation (`tcp_rtt_estimator`) | [`rtt`] |
 //! | CUBIC, and when slow start ends | RFC 9438, `HyStart` of `tcp_cubic.c` | [`cubic`] |
+//! | DCTCP | RFC 8257 | [`dctcp`] |
+//! | BBR, its rates and its pace | `tcp_bbr.c`, `tcp_rate.c`, `tcp_pacing_check` | [`bbr`], [`rate`], [`pacing`] |
 //! | how many segments leave at once | `tcp_tso_should_defer`, `tcp_tso_autosize` | [`output`] |
+//! | marks of congestion | RFC 3168; `tcp_enter_cwr` | [`ecn`], [`recovery`] |
 //! | when an acknowledgement leaves | quick-ACK phases, delayed and compressed ones | [`receiver`] |
 //!
 //! Names of functions in comments are the kernel's; they say where a fact comes from.
 
 mod application;
 mod arrivals;
+mod bbr;
 mod cubic;
+mod dctcp;
+mod ecn;
 mod handshake;
+mod model;
 mod output;
+mod pacing;
 mod pending;
 mod queue;
 mod rack;
+mod rate;
 mod receiver;
 mod recovery;
 mod rtt;

@@ -2,6 +2,7 @@
 
 use machine::{Span, Time};
 
+use super::bbr::Bbr;
 use super::sender::{Sender, State};
 use super::stamp::Stamp;
 use super::timer::Timer;
@@ -64,7 +65,7 @@ impl Sender {
     /// `tcp_xmit_retransmit_queue`. What was sent as a burst is so again, as far as the window lets it.
     fn next_resent(&mut self, now: Time) -> Option<(u64, bool)> {
         let room = self.window.size().saturating_sub(self.queue.in_flight());
-        if room == 0 {
+        if room == 0 || (self.output.burst_again == 0 && self.is_paced(now)) {
             return None;
         }
         let segment = self.queue.first_to_resend()?;
@@ -88,9 +89,11 @@ impl Sender {
         if let Some(undo) = &mut self.undo {
             undo.resent = Some(undo.resent.unwrap_or(0) + 1);
         }
+        self.note_sent(now, segment, false);
         self.counters.segments += 1;
         self.counters.retransmits += 1;
         self.output.last = now;
+        self.pace(now, 1);
         segment
     }
 
@@ -102,6 +105,7 @@ impl Sender {
             let last = self.queue.next() - 1;
             self.queue.probe(last, now, self.delivered);
             self.queue.end_burst(last);
+            self.note_sent(now, last, false);
             self.counters.segments += 1;
             self.counters.retransmits += 1;
             self.output.last = now;
@@ -109,6 +113,7 @@ impl Sender {
         } else {
             self.send_new(now)
         };
+        self.pace(now, 1);
         self.probe = Some(self.queue.next());
         self.timer = Timer::None;
         self.rearm_retransmission(now);
@@ -116,11 +121,13 @@ impl Sender {
     }
 
     fn send_new(&mut self, now: Time) -> u64 {
-        if self.queue.len() == 0 {
+        let idle = self.queue.len() == 0;
+        if idle {
             self.window.resume(now, self.output.last);
         }
-        let restarts = self.queue.len() == 0 || self.timer == Timer::Probe;
+        let restarts = idle || self.timer == Timer::Probe;
         let segment = self.queue.push(now, self.delivered);
+        self.note_sent(now, segment, idle);
         if restarts {
             self.rearm_retransmission(now);
         }
@@ -132,7 +139,8 @@ impl Sender {
 
     /// `tcp_write_xmit`. The last of a burst is pushed (`__tcp_transmit_skb`).
     fn next_new(&mut self, now: Time) -> Option<(u64, bool)> {
-        if self.output.burst == 0 {
+        let begins = self.output.burst == 0;
+        if begins {
             let is_limiting = match self.next_burst(now) {
                 Ok(burst) => {
                     self.output.burst = burst;
@@ -152,6 +160,9 @@ impl Sender {
             self.window.note_sent(1);
         }
         let segment = self.send_new(now);
+        if begins {
+            self.pace(now, self.output.burst + 1);
+        }
         if self.output.burst > 0 {
             self.application.join(segment, self.output.burst);
             return Some((segment, false));
@@ -174,6 +185,9 @@ impl Sender {
 
     /// How many segments leave together; else whether the congestion window is what keeps them.
     fn next_burst(&mut self, now: Time) -> Result<u32, bool> {
+        if self.is_paced(now) {
+            return Err(false);
+        }
         let room = self.window.size().saturating_sub(self.queue.in_flight());
         if room == 0 {
             return Err(true);
@@ -207,22 +221,32 @@ impl Sender {
 
     /// Segments of a burst that the rate asks for: what leaves within a millisecond, and more where the round trip is short (`tcp_tso_autosize`).
     fn burst_max(&self, whole: u32) -> u32 {
+        if let Some(model) = &self.model {
+            let pace = model.pacing.rate;
+            return self.burst_at(pace, Bbr::burst_least(pace), whole);
+        }
         let Some(rtt) = self.rtt.smoothed() else { return whole };
         let ratio = if self.window.in_early_slow_start() { 200 } else { 120 };
         let in_flight = u64::from(self.window.size().max(self.queue.len()));
         let rtt_us = (rtt.as_ns() / 1_000).max(1);
         let per_second = in_flight * self.segment_bytes * ratio * 10_000 / rtt_us;
+        self.burst_at(per_second, BURST_LEAST, whole)
+    }
+
+    /// The same at a rate in bytes a second.
+    fn burst_at(&self, per_second: u64, least: u32, whole: u32) -> u32 {
         let shortest = (self.rtt.shortest().as_ns() / 1_000) >> 9;
         let more = if shortest < 32 { BURST_BYTES >> shortest } else { 0 };
         let bytes = ((per_second >> 10) + more).min(BURST_BYTES);
-        ((bytes / self.segment_bytes) as u32).clamp(BURST_LEAST, whole.max(BURST_LEAST))
+        ((bytes / self.segment_bytes) as u32).clamp(least, whole.max(least))
     }
 
     /// Whether it is better to wait for the next acknowledgement and a larger burst; and if so, whether for the congestion window
     /// (`tcp_tso_should_defer`).
     fn defers(&self, now: Time, rooms: Rooms) -> Option<bool> {
         let Rooms { room, receivable, buffered, most } = rooms;
-        if self.state >= State::Recovery || now.since(self.output.last) > RECENT || self.queue.len() == 0 {
+        let last = self.model.as_ref().map_or(self.output.last, |model| model.pacing.last());
+        if self.state >= State::Recovery || now.since(last) > RECENT || self.queue.len() == 0 {
             return None;
         }
         let limit = room.min(receivable);

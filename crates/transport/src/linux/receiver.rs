@@ -13,12 +13,13 @@ use core::cmp::Ordering;
 
 use machine::{Control, Span, Step, Time};
 
+use super::ecn::{Check, Receiving};
 use super::handshake::Answering;
 use super::stamp::Stamp;
 use super::timer::timer;
 use crate::bitmap::Bitmap;
 use crate::receiver::Input;
-use crate::segment::{Block, Blocks};
+use crate::segment::{Block, Blocks, Ecn};
 use crate::sysctl::Settings;
 use crate::{Ack, Segment, TransportSpec};
 
@@ -28,6 +29,8 @@ const DELAY: Span = Span::from_ms(40);
 const TIMEOUT_LEAST: Span = Span::from_ms(200);
 /// Acknowledgements of a quick-ACK phase (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
+/// Those after a mark.
+const QUICK_MARKED: u32 = 2;
 /// Runs beyond holes that are remembered (`TCP_NUM_SACKS`).
 const RUNS: usize = 4;
 /// Runs that an acknowledgement is sure to have room for beside a duplicate (`TCP_SACK_BLOCKS_EXPECTED`).
@@ -71,6 +74,7 @@ pub struct Receiver {
     /// What has just come is a part of what came before it (GRO): what is counted by packets is counted already.
     joined: bool,
     handshake: Answering,
+    ecn: Receiving,
     /// The answer to a SYN is to be sent.
     answers: bool,
     /// The round trip, as segments in one window show it.
@@ -78,6 +82,8 @@ pub struct Receiver {
     /// The segment whose arrival ends the measurement of a round trip, and when that began.
     rtt_round: (u64, Time),
     due: bool,
+    /// An acknowledgement that leaves before the one that is due, for what came before a mark or the last one: up to where, and what it says.
+    before: Option<(u64, Ecn)>,
     discarded: u64,
 }
 
@@ -105,10 +111,12 @@ impl Receiver {
             at_once_next: 0,
             joined: false,
             handshake: Answering::Rest,
+            ecn: Receiving::new(&spec.linux),
             answers: false,
             rtt: Span::ZERO,
             rtt_round: (0, Time::ZERO),
             due: false,
+            before: None,
             discarded: 0,
         }
     }
@@ -124,11 +132,15 @@ impl Receiver {
     }
 
     fn on_data(&mut self, now: Time, data: Segment) {
+        let is_asked_first = self.handshake == Answering::Rest;
         if (self.next == 0 || !data.carries_data())
             && let Some(answers) = self.handshake.take(now, &data)
         {
             if answers {
                 (self.answers, self.stamp) = (true, data.stamp);
+            }
+            if answers && is_asked_first {
+                self.ecn.on_syn(data.ecn);
             }
             return;
         }
@@ -145,6 +157,7 @@ impl Receiver {
         if segment <= self.acknowledged && data.stamp > self.stamp {
             self.stamp = data.stamp;
         }
+        self.due |= self.ecn.hears_reduced(data.ecn);
         match segment.cmp(&self.next) {
             Ordering::Less => {
                 self.came_twice(segment);
@@ -155,8 +168,11 @@ impl Receiver {
                     self.due = true;
                 }
             }
-            Ordering::Equal => self.in_order(now, data.push),
-            Ordering::Greater => self.beyond_a_hole(now, segment),
+            Ordering::Equal => self.in_order(now, data.push, data.ecn),
+            Ordering::Greater => {
+                self.check_marks(data.ecn, self.next);
+                self.beyond_a_hole(now, segment);
+            }
         }
     }
 
@@ -194,7 +210,19 @@ impl Receiver {
         ((self.window / 2).max(2) as u32).min(QUICK)
     }
 
-    fn in_order(&mut self, now: Time, push: bool) {
+    /// `tcp_data_ecn_check`.
+    fn check_marks(&mut self, ecn: Ecn, next: u64) {
+        let Check { quick, before } = self.ecn.check(ecn, next);
+        if quick {
+            self.quick = self.quick.max(self.quick_phase().min(QUICK_MARKED));
+        }
+        if before.is_some() {
+            self.before = before.filter(|_| self.delayed.is_some());
+            self.due = true;
+        }
+    }
+
+    fn in_order(&mut self, now: Time, push: bool, ecn: Ecn) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
         if self.came == Time::NEVER || now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST) {
@@ -202,6 +230,7 @@ impl Receiver {
         }
         self.grow_window();
         self.came = now;
+        self.check_marks(ecn, self.next + 1);
         let had_holes = self.early.ones() > 0;
         let run = if had_holes { self.early.first_clear(1, self.window).unwrap_or(self.window) } else { 1 };
         self.next += run;
@@ -309,10 +338,11 @@ impl Receiver {
         self.compressed_until.get_or_insert(now + share + self.settings.compressed_ack_slack);
     }
 
-    fn blocks(&self) -> Blocks {
+    /// Of an acknowledgement up to `next`.
+    fn blocks(&self, next: u64) -> Blocks {
         let mut blocks = Blocks::NONE;
         // Distances below the acknowledgement wrap.
-        let offset = |segment: u64| (segment.wrapping_sub(self.next).wrapping_mul(self.segment_bytes)) as u32;
+        let offset = |segment: u64| (segment.wrapping_sub(next).wrapping_mul(self.segment_bytes)) as u32;
         for (start, end) in self.twice.iter().chain(&self.runs) {
             if !blocks.push(Block { start: offset(*start), end: offset(*end) }) {
                 break;
@@ -350,7 +380,13 @@ impl Control for Receiver {
     fn poll(&mut self, _now: Time) -> Step<Ack> {
         if self.answers {
             self.answers = false;
-            return Step::Do(Ack { ack: 0, echo: self.stamp, blocks: Blocks::NONE });
+            return Step::Do(Ack { ack: 0, echo: self.stamp, blocks: Blocks::NONE, ecn: self.ecn.answer() });
+        }
+        if let Some((next, ecn)) = self.before.take() {
+            (self.compressed_until, self.compressed) = (None, 0);
+            self.acknowledged = next;
+            let (ack, blocks) = (next * self.segment_bytes, self.blocks(next));
+            return Step::Do(Ack { ack, echo: self.stamp, blocks, ecn });
         }
         if !self.due {
             return Step::Wait(self.deadline());
@@ -360,8 +396,8 @@ impl Control for Receiver {
         (self.compressed_until, self.compressed) = (None, 0);
         self.quick = self.quick.saturating_sub(1);
         self.acknowledged = self.next;
-        let blocks = self.blocks();
+        let blocks = self.blocks(self.next);
         self.twice = None;
-        Step::Do(Ack { ack: self.next * self.segment_bytes, echo: self.stamp, blocks })
+        Step::Do(Ack { ack: self.next * self.segment_bytes, echo: self.stamp, blocks, ecn: self.ecn.ack() })
     }
 }

@@ -9,6 +9,10 @@ use super::stamp::Stamp;
 impl Sender {
     /// An acknowledgement came that is out of the ordinary, or one in a state that is.
     pub(super) fn recover(&mut self, arrivals: &mut Arrivals) {
+        if arrivals.congested {
+            // Whatever else it says, the window has to become smaller.
+            self.window.forget();
+        }
         if self.state == State::Open {
             self.resend_stamp = None;
         } else if self.queue.first() >= self.high {
@@ -47,14 +51,14 @@ impl Sender {
             return false;
         }
         if self.try_undo_by_duplicates() {
-            self.try_to_open();
+            self.try_to_open(arrivals.congested);
         }
         self.identify_losses(arrivals);
         if self.state != State::Recovery {
             if self.queue.lost() == 0 {
                 return false;
             }
-            self.enter_recovery();
+            self.enter_recovery(arrivals.congested);
         }
         true
     }
@@ -65,10 +69,10 @@ impl Sender {
         }
         self.identify_losses(arrivals);
         if self.queue.lost() == 0 {
-            self.try_to_open();
+            self.try_to_open(arrivals.congested);
             return false;
         }
-        self.enter_recovery();
+        self.enter_recovery(arrivals.congested);
         true
     }
 
@@ -88,11 +92,23 @@ impl Sender {
     pub(super) fn begin_reduction(&mut self) {
         self.high = self.queue.next();
         self.probe = None;
+        self.save_window();
         self.window.begin_reduction();
+        self.ecn.reduced();
     }
 
-    /// `tcp_enter_recovery`.
-    pub(super) fn enter_recovery(&mut self) {
+    /// A mark makes the window smaller: once until all that is in flight is acknowledged, and not to be undone (`tcp_enter_cwr`).
+    fn enter_cwr(&mut self) {
+        self.window.forget();
+        if self.state < State::Cwr {
+            self.undo = None;
+            self.begin_reduction();
+            self.state = State::Cwr;
+        }
+    }
+
+    /// `tcp_enter_recovery`. `congested`: the window would have become smaller without a loss.
+    pub(super) fn enter_recovery(&mut self, congested: bool) {
         self.counters.recoveries += 1;
         if !self.any_resent() {
             self.resend_stamp = None;
@@ -100,9 +116,12 @@ impl Sender {
         self.window.forget();
         self.init_undo();
         if !self.in_reduction() {
-            self.window.remember();
+            if !congested {
+                self.window.remember();
+            }
             self.begin_reduction();
         }
+        self.window.note_loss();
         self.state = State::Recovery;
     }
 
@@ -113,6 +132,9 @@ impl Sender {
         let anew = self.state <= State::Disorder
             || self.high <= self.queue.first()
             || (self.state == State::Loss && self.timeouts_in_row == 0);
+        if anew {
+            self.save_window();
+        }
         self.window.time_out(anew);
         if anew {
             self.init_undo();
@@ -123,8 +145,10 @@ impl Sender {
             self.reordering = self.reordering.min(self.settings.reordering);
         }
         self.state = State::Loss;
+        self.tell_model_of_timeout(now);
         self.high = self.queue.next();
         self.probe = None;
+        self.ecn.reduced();
         // RFC 5682, 3.1, step 1.
         self.frto = self.settings.frto > 0 && (is_first || self.timeouts_in_row > 0);
     }
@@ -134,7 +158,7 @@ impl Sender {
         for segment in self.queue.first()..self.queue.next() {
             let remaining = self.rack.remaining(now, self.queue.get(segment), machine::Span::ZERO);
             if segment == self.queue.first() || remaining <= 0 {
-                self.queue.mark_lost(segment);
+                self.lost = self.lost.wrapping_add(self.queue.mark_lost(segment));
             }
         }
     }
@@ -149,9 +173,12 @@ impl Sender {
         self.queue.resent() > 0 || (self.queue.len() > 0 && self.queue.get(self.queue.first()).was_resent())
     }
 
-    fn try_to_open(&mut self) {
+    fn try_to_open(&mut self, congested: bool) {
         if !self.any_resent() {
             self.resend_stamp = None;
+        }
+        if congested {
+            self.enter_cwr();
         }
         if self.state != State::Cwr {
             self.try_keep_open();
@@ -183,7 +210,10 @@ impl Sender {
         if unmark {
             self.queue.unmark_lost();
         }
-        self.window.undo();
+        if self.window.undo() {
+            self.ecn.undone();
+        }
+        self.tell_model_of_undo();
         self.undo = None;
         self.rack.advanced = true;
         self.counters.undone += 1;

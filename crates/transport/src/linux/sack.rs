@@ -93,6 +93,9 @@ impl Sender {
     /// A segment beyond the acknowledgement is known to have arrived (`tcp_sacktag_one`).
     fn note_segment(&mut self, arrivals: &mut Arrivals, segment: u64) {
         let sent = *self.queue.get(segment);
+        if let Some(model) = &mut self.model {
+            model.rate.on_delivered(segment, &sent);
+        }
         self.rack.advance(arrivals.now, segment, &sent, self.rtt.shortest());
         arrivals.note_latest(segment, &sent);
         if !sent.was_resent() {
@@ -127,6 +130,9 @@ impl Sender {
         while self.queue.first() < arrivals.first {
             let segment = self.queue.first();
             let (sent, had_arrived) = self.queue.pop();
+            if let Some(model) = &mut self.model {
+                model.rate.on_delivered(segment, &sent);
+            }
             if sent.was_resent() {
                 arrivals.resent = true;
             } else if !had_arrived {
@@ -178,6 +184,9 @@ impl Sender {
         self.rtt.sample(rtt, self.queue.first(), self.queue.next());
         if let Some(rtt) = since(arrivals.last_selected.or(newest)) {
             self.window.sample(now, rtt, self.queue.first(), self.queue.next());
+            if let Some(model) = &mut self.model {
+                model.note_rtt(rtt);
+            }
         }
         true
     }

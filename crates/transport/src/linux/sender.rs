@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::application::Application;
 use super::arrivals::Arrivals;
+use super::dctcp::Delivered;
+use super::ecn::Sending;
 use super::handshake::{Asked, Opening};
+use super::model::Model;
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
@@ -25,7 +28,7 @@ use super::stamp::Stamp;
 use super::timer::Timer;
 use super::window::Window;
 use crate::sender::Input;
-use crate::sysctl::Settings;
+use crate::sysctl::{CongestionControl, Settings};
 use crate::{Ack, Segment, TransportSpec};
 
 /// What a sender has done.
@@ -104,9 +107,17 @@ pub struct Sender {
     pub(super) deadline: Time,
     /// Segments that are known to have arrived, each as often as it did.
     pub(super) delivered: u32,
+    /// Segments that were found lost.
+    pub(super) lost: u32,
     /// Segments that came twice.
     pub(super) duplicates: u64,
+    pub(super) model: Option<Box<Model>>,
+    /// Where its randomness starts.
+    pub(super) seed: u64,
     opening: Opening,
+    pub(super) ecn: Sending,
+    /// Of `delivered`, what came with acknowledgements that said that there were marks.
+    pub(super) marked: u32,
     pub(super) output: Pending,
     pub(super) counters: Counters,
 }
@@ -140,11 +151,21 @@ impl Sender {
             deadline: Time::NEVER,
             // The kernel has counted the segment that opened the connection.
             delivered: 1,
+            lost: 0,
             duplicates: 0,
+            model: None,
+            seed: 0,
             opening: Opening::Rest,
+            ecn: Sending::new(&settings),
+            marked: 0,
             output: Pending::default(),
             counters: Counters::default(),
         }
+    }
+
+    /// Where the randomness of a congestion control starts that has some.
+    pub const fn set_seed(&mut self, seed: u64) {
+        self.seed = seed;
     }
 
     /// What it has done.
@@ -206,7 +227,10 @@ impl Sender {
     fn start(&mut self, now: Time) {
         self.output.started = true;
         self.output.push = true;
-        self.window.start(now, 0);
+        self.window.start(now, 0, self.ecn.is_on());
+        if self.settings.congestion_control == CongestionControl::Bbr {
+            self.make_model(now);
+        }
     }
 
     /// The connection stands (`tcp_rcv_synsent_state_process`).
@@ -215,6 +239,7 @@ impl Sender {
         self.rtt.sample(rtt, 0, 0);
         self.rtt.note_shortest(rtt);
         self.output.echo = Stamp::of(ack.echo);
+        self.ecn.on_answer(ack.ecn);
         self.deadline = Time::NEVER;
         self.opening = Opening::Answer;
         if asked.lost_two(ack.echo) {
@@ -236,15 +261,23 @@ impl Sender {
         let before = self.delivered;
         self.output.echo = Stamp::of(ack.echo);
         let mut arrivals = Arrivals::new(now, first, ack.echo, &self.queue);
+        arrivals.congested = self.ecn.is_congested(ack.ecn);
         self.window_end = self.window_end.max(first + self.receive_window);
         if arrivals.advanced {
             self.timeouts_in_row = 0;
+        }
+        if let Some(model) = &mut self.model {
+            model.begin_ack(self.queue.in_flight());
         }
         self.note_blocks(&mut arrivals, ack);
         self.note_acknowledged(&mut arrivals);
         if let Some(delivered) = arrivals.prior_delivered() {
             self.rack.update_window(delivered, self.delivered);
         }
+        if arrivals.congested {
+            self.marked = self.marked.wrapping_add(self.delivered.wrapping_sub(before));
+        }
+        self.window.note_delivered(first, self.queue.next(), Delivered { all: self.delivered, marked: self.marked });
         self.answer_probe(&arrivals);
         if arrivals.is_dubious() || self.state != State::Open {
             self.recover(&mut arrivals);
@@ -269,6 +302,9 @@ impl Sender {
 
     /// `tcp_cong_control`.
     fn adapt_window(&mut self, now: Time, delivered: u32, arrivals: &Arrivals) {
+        if self.follow_model(now, delivered, arrivals) {
+            return;
+        }
         if self.in_reduction() {
             let advanced = arrivals.advanced && arrivals.lost == 0;
             self.window.reduce(delivered, self.queue.in_flight(), advanced);
@@ -294,7 +330,10 @@ impl Control for Sender {
                 Opening::Asked(asked) if now >= self.deadline => self.opening = Opening::Ask(asked),
                 _ => self.on_tick(now),
             },
-            Input::Start if !self.output.started => self.start(now),
+            Input::Start if !self.output.started => {
+                self.ecn.assume();
+                self.start(now);
+            }
             Input::Connect if !self.output.started && self.opening == Opening::Rest => {
                 self.opening = Opening::Ask(Asked::NONE);
             }
@@ -304,13 +343,17 @@ impl Control for Sender {
 
     #[inline]
     fn poll(&mut self, now: Time) -> Step<Segment> {
-        if let Some((segment, until)) = self.opening.next(now) {
+        if let Some((segment, until)) = self.opening.next(now, &mut self.ecn) {
             self.deadline = until;
             return Step::Do(segment);
         }
+        let next = self.queue.next();
         match self.next_segment(now) {
-            Some((segment, push)) => Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, push }),
-            None => Step::Wait(self.deadline),
+            Some((segment, push)) => {
+                let ecn = self.ecn.segment(segment == next);
+                Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, push, ecn })
+            }
+            None => Step::Wait(self.deadline.min(self.paced_until())),
         }
     }
 }

@@ -71,6 +71,7 @@ impl Sender {
         let path = self.path();
         let detected = self.rack.detect(arrivals.now, &mut self.queue, &path);
         arrivals.lost += detected.lost;
+        self.lost = self.lost.wrapping_add(detected.lost);
         if let Some(timeout) = detected.timeout {
             self.set(Timer::Reordering, arrivals.now, timeout + LEAST);
         }
@@ -79,6 +80,7 @@ impl Sender {
 
     /// What is due is done.
     pub(super) fn on_tick(&mut self, now: Time) {
+        self.resume(now);
         if now < self.deadline {
             return;
         }
@@ -120,10 +122,11 @@ impl Sender {
         let in_flight = self.queue.in_flight();
         let path = self.path();
         let detected = self.rack.detect(now, &mut self.queue, &path);
+        self.lost = self.lost.wrapping_add(detected.lost);
         self.timer = Timer::Reordering;
         if in_flight != self.queue.in_flight() {
             if self.state != State::Recovery {
-                self.enter_recovery();
+                self.enter_recovery(false);
                 self.window.reduce(1, self.queue.in_flight(), false);
             }
             self.output.resend = true;

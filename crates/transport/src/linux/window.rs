@@ -3,6 +3,7 @@
 use machine::{Span, Time};
 
 use super::cubic::{Cubic, Sample};
+use super::dctcp::{Dctcp, Delivered};
 use crate::sysctl::CongestionControl;
 
 /// As large as it gets; also the first threshold.
@@ -12,6 +13,9 @@ const INFINITE: u32 = 0x7fff_ffff;
 enum Control {
     Cubic(Box<Cubic>),
     Reno,
+    Dctcp(Box<Dctcp>),
+    /// The window is what a model of the path says ([`super::bbr`]).
+    Model,
 }
 
 /// The window and its threshold, in segments.
@@ -46,6 +50,11 @@ pub(super) struct Usage {
     pub next: u64,
 }
 
+/// What is left of a window after a loss.
+fn half(window: u32) -> u32 {
+    (window / 2).max(2)
+}
+
 impl Window {
     pub fn new(control: CongestionControl, initial: u32) -> Self {
         Self {
@@ -63,12 +72,23 @@ impl Window {
             control: match control {
                 CongestionControl::Cubic => Control::Cubic(Box::default()),
                 CongestionControl::Reno => Control::Reno,
+                CongestionControl::Bbr => Control::Model,
+                CongestionControl::Dctcp => Control::Dctcp(Box::new(Dctcp::new())),
             },
         }
     }
 
     pub const fn size(&self) -> u32 {
         self.size
+    }
+
+    /// What the model says.
+    pub const fn set_size(&mut self, size: u32) {
+        self.size = size;
+    }
+
+    const fn is_of_model(&self) -> bool {
+        matches!(self.control, Control::Model)
     }
 
     pub fn ssthresh(&self) -> Option<u32> {
@@ -84,10 +104,20 @@ impl Window {
         self.size < self.ssthresh / 2
     }
 
-    /// For the first round of slow start.
-    pub fn start(&mut self, now: Time, next: u64) {
-        if let Control::Cubic(cubic) = &mut self.control {
-            cubic.start(now, next);
+    /// The connection stands; `has_ecn`: both ends know what marks are.
+    pub fn start(&mut self, now: Time, next: u64, has_ecn: bool) {
+        match &mut self.control {
+            Control::Cubic(cubic) => cubic.start(now, next),
+            // `dctcp_init`.
+            Control::Dctcp(_) if !has_ecn => self.control = Control::Reno,
+            Control::Reno | Control::Dctcp(_) | Control::Model => {}
+        }
+    }
+
+    /// An acknowledgement has been taken in.
+    pub fn note_delivered(&mut self, first: u64, next: u64, delivered: Delivered) {
+        if let Control::Dctcp(dctcp) = &mut self.control {
+            dctcp.on_ack(first, next, delivered);
         }
     }
 
@@ -120,7 +150,7 @@ impl Window {
         }
         let count = match &mut self.control {
             Control::Cubic(cubic) => cubic.count(now, self.size, acked),
-            Control::Reno => self.size,
+            Control::Reno | Control::Dctcp(_) | Control::Model => self.size,
         };
         self.avoid(count.max(1), acked);
     }
@@ -171,11 +201,20 @@ impl Window {
         self.size = self.size.max(least);
     }
 
-    /// The threshold after a loss.
+    /// The threshold after a loss or a mark.
     fn reduced(&mut self) -> u32 {
         match &mut self.control {
             Control::Cubic(cubic) => cubic.ssthresh(self.size),
-            Control::Reno => (self.size / 2).max(2),
+            Control::Reno => half(self.size),
+            Control::Dctcp(dctcp) => dctcp.ssthresh(self.size),
+            Control::Model => self.ssthresh,
+        }
+    }
+
+    /// Something was lost. What DCTCP does then is what Reno does (RFC 8257, 3.5; `dctcp_react_to_loss`).
+    pub fn note_loss(&mut self) {
+        if let Control::Dctcp(_) = &self.control {
+            self.ssthresh = half(self.size);
         }
     }
 
@@ -205,7 +244,7 @@ impl Window {
 
     /// Segments arrived during recovery (`tcp_cwnd_reduction`). `advanced`: the cumulative acknowledgement did, and nothing new was lost.
     pub fn reduce(&mut self, arrived: u32, in_flight: u32, advanced: bool) {
-        if arrived == 0 || self.prior == 0 {
+        if arrived == 0 || self.prior == 0 || self.is_of_model() {
             return;
         }
         self.delivered += arrived;
@@ -228,7 +267,7 @@ impl Window {
 
     /// Recovery is over; `is_real`: it was not undone.
     pub const fn end_reduction(&mut self, is_real: bool) {
-        if is_real && self.ssthresh < INFINITE {
+        if is_real && self.ssthresh < INFINITE && !self.is_of_model() {
             self.size = self.ssthresh;
         }
     }
@@ -239,6 +278,7 @@ impl Window {
             self.remember();
             self.prior = self.size;
             self.ssthresh = self.reduced();
+            self.note_loss();
         }
     }
 
@@ -251,12 +291,15 @@ impl Window {
         }
     }
 
-    /// The last reduction was one too many.
-    pub fn undo(&mut self) {
-        if let Some(ssthresh) = self.prior_ssthresh {
+    /// The last reduction was one too many. Whether it is as if there had been none.
+    pub fn undo(&mut self) -> bool {
+        let Some(ssthresh) = self.prior_ssthresh else { return false };
+        if !self.is_of_model() {
             self.size = self.size.max(self.prior);
-            self.ssthresh = self.ssthresh.max(ssthresh);
         }
+        let was_lower = self.ssthresh < ssthresh;
+        self.ssthresh = self.ssthresh.max(ssthresh);
+        was_lower
     }
 }
 

@@ -49,6 +49,7 @@ fn link(to: &str, drops: u64, utilisation: Option<f64>) -> LinkRecord {
         packets: 1_000,
         bytes: 1_000_000,
         drops,
+        marks: 0,
         cut: 0,
         utilisation,
         queue_mean: None,
