@@ -478,7 +478,7 @@ impl<'a> Engine<'a> {
         let message = receiver.receive(Fragment::of(number), *heard);
         if let Some(credit) = message.and_then(|message| credits.receive(now, message)) {
             let credit = Content { number: credit, stamp: now };
-            let id = self.medium.packets.put(credit, &transport::segment::Blocks::NONE);
+            let id = self.medium.packets.put(credit, &Blocks::NONE, Ecn::NONE);
             self.send(now, direction + 1, id);
         }
     }
