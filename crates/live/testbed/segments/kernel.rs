@@ -301,7 +301,7 @@ impl Play<'_> {
         if let (Some(window), Direction::Back) = (self.script.window, what.direction()) {
             // The window of an answer to a SYN is not shifted.
             let shift = if what == What::SynAck { 0 } else { self.shift };
-            offer_window(&mut frame, u64::from(window) * SEGMENT >> shift);
+            offer_window(&mut frame, (u64::from(window) * SEGMENT) >> shift);
         }
         let ack = if let What::Ack { ack, .. } = what { ack } else { 0 };
         let packet = Packet { frame, is_data: matches!(what, What::Data { .. }), ack };
@@ -359,7 +359,7 @@ impl Play<'_> {
             }
         }
         let Some(stream) = &mut self.accepted else { return Ok(false) };
-        let mut buffer = [0; 65_536];
+        let mut buffer = [0; 16_384];
         match stream.read(&mut buffer) {
             Ok(0) => Err("the sender has closed".into()),
             Ok(_) => Ok(true),

@@ -1,6 +1,6 @@
 //! What was sent, by whom and when, and how two such traces compare.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use machine::{Span, Time};
 
@@ -205,7 +205,8 @@ pub fn side_by_side(live: &Trace, simulated: &Trace) -> String {
     let (live, simulated) = (lines(live), lines(simulated));
     for n in 0..live.len().max(simulated.len()) {
         let line = |lines: &[String]| lines.get(n).cloned().unwrap_or_default();
-        text += &format!("{:<52} {}\n", line(&live), line(&simulated));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:<52} {}", line(&live), line(&simulated));
     }
     text
 }
