@@ -185,19 +185,19 @@ impl Sender {
         let most = self.burst_max(whole);
         // At least two bursts are to be under way (`tcp_cwnd_test`).
         let quota = room.min((self.window.size() / 2).max(1)).min(most);
-        let receivable = self.sendable_end().saturating_sub(self.queue.next()) as u32;
-        if receivable == 0 {
-            return Err(false);
-        }
+        let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
         // What follows in another buffer is brought over as far as it can be sent now (`tcp_grow_skb`).
         let written = (self.application.end() - self.queue.next()).min(u64::from(quota)) as u32;
+        if receivable == 0 || written == 0 {
+            return Err(false);
+        }
         let buffered = self.output.buffered.min(self.application.left(self.queue.next())).max(written);
         if buffered > 1
             && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
         {
             return Err(is_limiting);
         }
-        Ok(quota.min(receivable))
+        Ok(written.min(receivable))
     }
 
     /// Segments of the largest burst.
