@@ -4,7 +4,7 @@ use machine::{Span, Time};
 
 use super::sender::{Sender, State};
 use super::stamp::Stamp;
-use super::timer::Timer;
+use super::timer::{JIFFY, Timer};
 use super::window::Usage;
 
 /// The largest burst, bytes (`GSO_LEGACY_MAX_SIZE`).
@@ -17,6 +17,26 @@ const WINDOW_SHARE: u64 = 3;
 const RECENT: Span = Span::from_ms(1);
 
 impl Sender {
+    /// The application writes: from now on there is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are
+    /// endless. As after an input, the driver polls.
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.application.write(self.segments(bytes), self.queue.first());
+        self.output.push = self.output.started;
+        if self.queue.len() == 0 && self.output.last > Time::ZERO {
+            self.restart(now);
+        }
+    }
+
+    /// After a pause longer than the timeout the window is halved for each, down to the initial one (`tcp_cwnd_restart`).
+    fn restart(&mut self, now: Time) {
+        let ticks = |ps: u64| ps / JIFFY.as_ps();
+        let timeout = self.rtt.timeout().as_ps().div_ceil(JIFFY.as_ps());
+        let idle = ticks(now.as_ps()) - ticks(self.output.last.as_ps());
+        if idle > timeout {
+            self.window.restart(((idle - 1) / timeout) as u32);
+        }
+    }
+
     /// The next segment that leaves, if any does now, and whether it is pushed.
     pub(super) fn next_segment(&mut self, now: Time) -> Option<(u64, bool)> {
         if core::mem::take(&mut self.output.resend_first) {
