@@ -69,6 +69,31 @@ fn a_syn_that_is_lost_is_sent_again_five_times_at_the_same_pace() {
     assert_eq!(waited, [1, 1, 1, 1, 1, 2, 4, 8]);
 }
 
+/// Segments that leave first when `lost` SYNs had no answer, and the last one, or the first, is answered.
+fn first_flight(lost: u32, answers_first: bool) -> usize {
+    let mut sender = SendingEndpoint::new(&linux());
+    sender.handle(Time::ZERO, sender::Input::Connect);
+    let mut now = Time::ZERO;
+    for _ in 0..lost {
+        assert!(matches!(sender.poll(now), Step::Do(_)));
+        now = wait(&sender.poll(now));
+        sender.handle(now, sender::Input::Tick);
+    }
+    assert!(matches!(sender.poll(now), Step::Do(_)));
+    let echo = if answers_first { Time::ZERO } else { now };
+    now += Span::from_ms(2);
+    sender.handle(now, sender::Input::Ack(Ack { ack: 0, echo, blocks: Blocks::NONE }));
+    let sent = core::iter::from_fn(|| if let Step::Do(segment) = sender.poll(now) { Some(segment) } else { None });
+    sent.filter(Segment::carries_data).count()
+}
+
+#[test]
+fn the_window_begins_with_one_segment_if_two_syns_were_lost() {
+    let initial = linux().initial_window as usize;
+    assert_eq!([0, 1, 2, 3].map(|lost| first_flight(lost, false)), [initial, initial, 1, 1]);
+    assert_eq!(first_flight(2, true), initial, "none was lost, the answer was late");
+}
+
 /// A receiver that has shaken hands in this time, and when it sends what it holds back beyond a hole.
 fn holds_back(round_trip: Span) -> Span {
     let spec = linux();

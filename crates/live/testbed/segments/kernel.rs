@@ -25,7 +25,7 @@ use wire::{EthernetPacket, Ipv4Packet, TcpPacket, protocol, tcp_flags};
 
 use crate::segments::path::Path;
 use crate::segments::script::{SEGMENT, Script, WINDOW};
-use crate::segments::trace::{Direction, Event, Trace, What};
+use crate::segments::trace::{Contents, Direction, Event, Trace};
 use crate::segments::{LIMIT, QUIET};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -300,17 +300,17 @@ impl Play<'_> {
         let mut frame = frame.to_vec();
         if let (Some(window), Direction::Back) = (self.script.window, what.direction()) {
             // The window of an answer to a SYN is not shifted.
-            let shift = if what == What::SynAck { 0 } else { self.shift };
-            offer_window(&mut frame, u64::from(window) * SEGMENT >> shift);
+            let shift = if what == Contents::SynAck { 0 } else { self.shift };
+            offer_window(&mut frame, (u64::from(window) * SEGMENT) >> shift);
         }
-        let ack = if let What::Ack { ack, .. } = what { ack } else { 0 };
-        let packet = Packet { frame, is_data: matches!(what, What::Data { .. }), ack };
+        let ack = if let Contents::Ack { ack, .. } = what { ack } else { 0 };
+        let packet = Packet { frame, is_data: matches!(what, Contents::Data { .. }), ack };
         self.path.offer(at, &what, packet, |packet| mark(&mut packet.frame));
         self.trace.events.push(Event { at, what });
         Ok(())
     }
 
-    fn parse(&mut self, frame: &[u8]) -> Result<Option<What>> {
+    fn parse(&mut self, frame: &[u8]) -> Result<Option<Contents>> {
         let ethernet = EthernetPacket::new_checked(frame)?;
         let Ok(ip) = Ipv4Packet::new_checked(ethernet.payload()) else { return Ok(None) };
         if ip.protocol() != protocol::TCP {
@@ -325,14 +325,14 @@ impl Play<'_> {
         Ok(Some(match (flags & tcp_flags::SYN != 0, is_answer) {
             (true, false) => {
                 self.first_seq = tcp.seq().wrapping_add(1);
-                What::Syn
+                Contents::Syn
             }
             (true, true) => {
                 self.shift = option(tcp.options(), 3).and_then(|shift| shift.first().copied()).unwrap_or(0);
-                What::SynAck
+                Contents::SynAck
             }
-            (false, false) if tcp.payload().is_empty() => What::Answer,
-            (false, false) => What::Data {
+            (false, false) if tcp.payload().is_empty() => Contents::Answer,
+            (false, false) => Contents::Data {
                 start: offset(tcp.seq()),
                 len: tcp.payload().len() as u64,
                 push: flags & tcp_flags::PSH != 0,
@@ -341,7 +341,7 @@ impl Play<'_> {
                 let word = |bytes: &[u8]| offset(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
                 let blocks = option(tcp.options(), 5).unwrap_or_default();
                 let blocks = blocks.chunks_exact(8).map(|block| (word(block), word(&block[4..]))).collect();
-                What::Ack { ack: offset(tcp.ack()), blocks }
+                Contents::Ack { ack: offset(tcp.ack()), blocks }
             }
         }))
     }
@@ -359,7 +359,7 @@ impl Play<'_> {
             }
         }
         let Some(stream) = &mut self.accepted else { return Ok(false) };
-        let mut buffer = [0; 65_536];
+        let mut buffer = [0; 16_384];
         match stream.read(&mut buffer) {
             Ok(0) => Err("the sender has closed".into()),
             Ok(_) => Ok(true),
@@ -369,7 +369,7 @@ impl Play<'_> {
     }
 
     fn write_data(&mut self) -> Result<bool> {
-        let is_open = self.trace.events.iter().any(|event| event.what == What::Answer);
+        let is_open = self.trace.events.iter().any(|event| event.what == Contents::Answer);
         if self.to_write == 0 || !is_open {
             return Ok(false);
         }

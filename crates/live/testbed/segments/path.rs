@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use machine::{Span, Time};
 
 use crate::segments::script::{Fate, Kind, SEGMENT, Script};
-use crate::segments::trace::{Direction, What};
+use crate::segments::trace::{Contents, Direction};
 
 /// Bytes of a full segment on the link: Ethernet, IP, TCP with timestamps.
 const FRAME: u64 = SEGMENT + 14 + 20 + 32;
@@ -58,27 +58,27 @@ impl<P: Clone> Path<P> {
     }
 
     /// The kind of a packet, its number, and how often it has been sent.
-    fn count(&mut self, what: &What) -> Option<(Kind, u64, u32)> {
+    fn count(&mut self, what: &Contents) -> Option<(Kind, u64, u32)> {
         let next = |count: &mut u64| {
             *count += 1;
             *count
         };
         Some(match what {
-            What::Syn => (Kind::Syn, next(&mut self.syns), 1),
-            What::SynAck => (Kind::SynAck, next(&mut self.answers), 1),
-            What::Ack { .. } => (Kind::Ack, next(&mut self.acks), 1),
-            What::Data { start, .. } => {
+            Contents::Syn => (Kind::Syn, next(&mut self.syns), 1),
+            Contents::SynAck => (Kind::SynAck, next(&mut self.answers), 1),
+            Contents::Ack { .. } => (Kind::Ack, next(&mut self.acks), 1),
+            Contents::Data { start, .. } => {
                 let number = start / SEGMENT + 1;
                 let times = self.sent.entry(number).or_default();
                 *times += 1;
                 (Kind::Data, number, *times)
             }
-            What::Answer => return None,
+            Contents::Answer => return None,
         })
     }
 
     /// A packet is sent. `mark` says on it that there is congestion.
-    pub fn offer(&mut self, now: Time, what: &What, mut packet: P, mark: impl Fn(&mut P)) {
+    pub fn offer(&mut self, now: Time, what: &Contents, mut packet: P, mark: impl Fn(&mut P)) {
         let direction = what.direction();
         let counted = self.count(what);
         let number = counted.map_or(0, |(_, number, _)| number);

@@ -6,7 +6,7 @@ use transport::{Ack, Segment, TransportKind, TransportSpec, receiver, sender};
 
 use crate::segments::path::Path;
 use crate::segments::script::{SEGMENT, Script, WINDOW};
-use crate::segments::trace::{Direction, Event, Trace, What};
+use crate::segments::trace::{Contents, Direction, Event, Trace};
 use crate::segments::{LIMIT, QUIET};
 
 /// Segments (RFC 6928).
@@ -104,7 +104,7 @@ pub fn play(script: &Script, start: Time) -> Trace {
 }
 
 impl Play {
-    fn record(&mut self, what: What, packet: Packet) {
+    fn record(&mut self, what: Contents, packet: Packet) {
         self.path.offer(self.now, &what, packet, |_| {});
         self.trace.events.push(Event { at: self.now, what });
     }
@@ -124,8 +124,8 @@ impl Play {
                         .trace
                         .events
                         .iter()
-                        .any(|event| event.what.direction() == Direction::Forth && event.what != What::Syn);
-                    let what = if is_first { What::SynAck } else { of_ack(&ack) };
+                        .any(|event| event.what.direction() == Direction::Forth && event.what != Contents::Syn);
+                    let what = if is_first { Contents::SynAck } else { of_ack(&ack) };
                     self.record(what, Packet::Ack(ack));
                 }
                 Step::Wait(until) => break until,
@@ -145,16 +145,16 @@ impl Play {
     }
 }
 
-fn of_segment(segment: &Segment) -> What {
+fn of_segment(segment: &Segment) -> Contents {
     match segment.seq {
-        Segment::SYN => What::Syn,
-        Segment::SYN_ANSWERED => What::Answer,
-        start => What::Data { start, len: SEGMENT, push: segment.push },
+        Segment::SYN => Contents::Syn,
+        Segment::SYN_ANSWERED => Contents::Answer,
+        start => Contents::Data { start, len: SEGMENT, push: segment.push },
     }
 }
 
-fn of_ack(ack: &Ack) -> What {
+fn of_ack(ack: &Ack) -> Contents {
     let at = |offset: u32| ack.ack.wrapping_add_signed(i64::from(offset.cast_signed()));
     let blocks = ack.blocks.as_slice().iter().map(|block| (at(block.start), at(block.end))).collect();
-    What::Ack { ack: ack.ack, blocks }
+    Contents::Ack { ack: ack.ack, blocks }
 }

@@ -1,6 +1,6 @@
 //! What was sent, by whom and when, and how two such traces compare.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use machine::{Span, Time};
 
@@ -28,7 +28,7 @@ impl Direction {
 
 /// A segment. Bytes are counted from the first of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Contents {
     Syn,
     SynAck,
     /// The sender answers the receiver's answer.
@@ -44,7 +44,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl Contents {
     pub const fn direction(&self) -> Direction {
         match self {
             Self::Syn | Self::Answer | Self::Data { .. } => Direction::Forth,
@@ -70,7 +70,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syn => write!(f, "syn"),
@@ -95,7 +95,7 @@ impl fmt::Display for What {
 #[derive(Clone, Debug)]
 pub struct Event {
     pub at: Time,
-    pub what: What,
+    pub what: Contents,
 }
 
 /// All of them, in the order in which they were sent.
@@ -110,7 +110,7 @@ impl Trace {
         self.events.first().map_or(Time::ZERO, |event| event.at)
     }
 
-    fn of(&self, direction: Direction) -> Vec<(Span, &What)> {
+    fn of(&self, direction: Direction) -> Vec<(Span, &Contents)> {
         let events = self.events.iter().filter(|event| event.what.direction() == direction);
         events.map(|event| (event.at.since(self.start()), &event.what)).collect()
     }
@@ -148,8 +148,8 @@ pub fn compare(live: &Trace, simulated: &Trace, by_time: bool) -> Option<Differe
 
 /// A segment in two traces.
 struct Pair<'a> {
-    live: Option<&'a (Span, &'a What)>,
-    simulated: Option<&'a (Span, &'a What)>,
+    live: Option<&'a (Span, &'a Contents)>,
+    simulated: Option<&'a (Span, &'a Contents)>,
 }
 
 fn compare_direction(traces: [&Trace; 2], direction: Direction, by_time: bool) -> Option<Difference> {
@@ -168,7 +168,7 @@ fn compare_direction(traces: [&Trace; 2], direction: Direction, by_time: bool) -
 
 impl Pair<'_> {
     fn differs(&self) -> Option<Difference> {
-        let name = |event: Option<&(Span, &What)>| event.map_or("nothing".to_owned(), |event| event.1.to_string());
+        let name = |event: Option<&(Span, &Contents)>| event.map_or("nothing".to_owned(), |event| event.1.to_string());
         let at = self.live.or(self.simulated)?.0;
         let text = format!("{} live, {} simulated", name(self.live), name(self.simulated));
         (self.live.map(|event| event.1) != self.simulated.map(|event| event.1)).then_some(Difference { at, text })
@@ -205,7 +205,8 @@ pub fn side_by_side(live: &Trace, simulated: &Trace) -> String {
     let (live, simulated) = (lines(live), lines(simulated));
     for n in 0..live.len().max(simulated.len()) {
         let line = |lines: &[String]| lines.get(n).cloned().unwrap_or_default();
-        text += &format!("{:<52} {}\n", line(&live), line(&simulated));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:<52} {}", line(&live), line(&simulated));
     }
     text
 }

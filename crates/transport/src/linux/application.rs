@@ -2,11 +2,6 @@
 
 use std::collections::VecDeque;
 
-use machine::Time;
-
-use super::sender::Sender;
-use super::timer::JIFFY;
-
 /// Where written data end, in segments.
 #[derive(Clone, Debug)]
 pub(super) struct Application {
@@ -25,7 +20,7 @@ impl Application {
         self.end
     }
 
-    fn write(&mut self, end: u64, acknowledged: u64) {
+    pub fn write(&mut self, end: u64, acknowledged: u64) {
         self.writes.retain(|end| *end > acknowledged);
         self.writes.push_back(end);
         self.end = end;
@@ -47,27 +42,5 @@ impl Application {
     pub fn left(&self, segment: u64) -> u32 {
         let end = self.writes.iter().find(|end| **end > segment);
         end.map_or(u32::MAX, |end| u32::try_from(end - segment).unwrap_or(u32::MAX))
-    }
-}
-
-impl Sender {
-    /// The application writes: from now on there is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are
-    /// endless. As after an input, the driver polls.
-    pub fn write(&mut self, now: Time, bytes: u64) {
-        self.application.write(self.segments(bytes), self.queue.first());
-        self.output.push = self.output.started;
-        if self.queue.len() == 0 && self.output.last > Time::ZERO {
-            self.restart(now);
-        }
-    }
-
-    /// After a pause longer than the timeout the window is halved for each, down to the initial one (`tcp_cwnd_restart`).
-    fn restart(&mut self, now: Time) {
-        let ticks = |ps: u64| ps / JIFFY.as_ps();
-        let timeout = self.rtt.timeout().as_ps().div_ceil(JIFFY.as_ps());
-        let idle = ticks(now.as_ps()) - ticks(self.output.last.as_ps());
-        if idle > timeout {
-            self.window.restart(((idle - 1) / timeout) as u32);
-        }
     }
 }

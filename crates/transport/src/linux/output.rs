@@ -5,7 +5,7 @@ use machine::{Span, Time};
 use super::bbr::Bbr;
 use super::sender::{Sender, State};
 use super::stamp::Stamp;
-use super::timer::Timer;
+use super::timer::{JIFFY, Timer};
 use super::window::Usage;
 
 /// The largest burst, bytes (`GSO_LEGACY_MAX_SIZE`).
@@ -18,6 +18,26 @@ const WINDOW_SHARE: u64 = 3;
 const RECENT: Span = Span::from_ms(1);
 
 impl Sender {
+    /// The application writes: from now on there is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are
+    /// endless. As after an input, the driver polls.
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.application.write(self.segments(bytes), self.queue.first());
+        self.output.push = self.output.started;
+        if self.queue.len() == 0 && self.output.last > Time::ZERO {
+            self.restart(now);
+        }
+    }
+
+    /// After a pause longer than the timeout the window is halved for each, down to the initial one (`tcp_cwnd_restart`).
+    fn restart(&mut self, now: Time) {
+        let ticks = |ps: u64| ps / JIFFY.as_ps();
+        let timeout = self.rtt.timeout().as_ps().div_ceil(JIFFY.as_ps());
+        let idle = ticks(now.as_ps()) - ticks(self.output.last.as_ps());
+        if idle > timeout {
+            self.window.restart(((idle - 1) / timeout) as u32);
+        }
+    }
+
     /// The next segment that leaves, if any does now, and whether it is pushed.
     pub(super) fn next_segment(&mut self, now: Time) -> Option<(u64, bool)> {
         if core::mem::take(&mut self.output.resend_first) {
@@ -199,19 +219,19 @@ impl Sender {
         let most = self.burst_max(whole);
         // At least two bursts are to be under way (`tcp_cwnd_test`).
         let quota = room.min((self.window.size() / 2).max(1)).min(most);
-        let receivable = self.sendable_end().saturating_sub(self.queue.next()) as u32;
-        if receivable == 0 {
-            return Err(false);
-        }
+        let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
         // What follows in another buffer is brought over as far as it can be sent now (`tcp_grow_skb`).
         let written = (self.application.end() - self.queue.next()).min(u64::from(quota)) as u32;
+        if receivable == 0 || written == 0 {
+            return Err(false);
+        }
         let buffered = self.output.buffered.min(self.application.left(self.queue.next())).max(written);
         if buffered > 1
             && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
         {
             return Err(is_limiting);
         }
-        Ok(quota.min(receivable))
+        Ok(written.min(receivable))
     }
 
     /// Segments of the largest burst.

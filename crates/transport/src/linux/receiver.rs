@@ -150,7 +150,7 @@ impl Receiver {
             self.due = true;
             return;
         }
-        if Stamp::of(data.stamp) < Stamp::of(self.stamp) {
+        if data.stamp < self.stamp && Stamp::of(data.stamp) < Stamp::of(self.stamp) {
             return self.on_outdated(segment);
         }
         // RFC 7323, 4.3.
@@ -225,7 +225,9 @@ impl Receiver {
     fn in_order(&mut self, now: Time, push: bool, ecn: Ecn) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
-        if self.came == Time::NEVER || now.since(self.came) > self.handshake.timeout(TIMEOUT_LEAST) {
+        let pause = now.since(self.came);
+        let is_long = pause > TIMEOUT_LEAST && pause > self.handshake.timeout(TIMEOUT_LEAST);
+        if self.came == Time::NEVER || is_long {
             self.quick = self.quick.max(self.quick_phase());
         }
         self.grow_window();

@@ -128,11 +128,11 @@ mod tests {
         for n in 0..200 {
             rtt.sample(Span::from_us(800), n, n + 10);
         }
-        assert_eq!(rtt.timeout(), Span::from_us(200_800));
+        assert_eq!(rtt.timeout(), Span::from_ms(204), "in whole ticks");
         rtt.back_off();
-        assert_eq!(rtt.timeout(), Span::from_us(401_600));
+        assert_eq!(rtt.timeout(), Span::from_ms(408));
         rtt.sample(Span::from_us(800), 200, 210);
-        assert_eq!(rtt.timeout(), Span::from_us(200_800));
+        assert_eq!(rtt.timeout(), Span::from_ms(204));
     }
 
     #[test]
