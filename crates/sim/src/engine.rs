@@ -7,11 +7,10 @@ use fabric::LinkFault;
 use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
+use transport::credit;
 use transport::reordering::Meter;
 use transport::segment::Blocks;
-use transport::udp::{self, FRAGMENTS, Fragment};
 use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
-use transport::{credit, paced};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
@@ -21,6 +20,7 @@ use crate::latency::HostLatency;
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
+use crate::udp::{Udp, udp_window};
 use crate::{BondOutcome, Scenario};
 
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
@@ -57,29 +57,6 @@ pub(crate) struct Flow {
     pub(crate) meter: Meter,
     /// When the timer events of the sender and of the receiver fire that are in the calendar.
     armed: [Time; 2],
-}
-
-/// What a flow of UDP has instead of sender and receiver.
-#[derive(Debug)]
-pub(crate) enum Udp {
-    /// As fast as credit comes back.
-    Bulk { sender: credit::Sender, receiver: udp::Receiver, credits: credit::Receiver },
-    /// At an even pace.
-    Paced { sender: paced::Sender, receiver: paced::Receiver },
-}
-
-impl Udp {
-    /// `window`: messages under way that are not at an even pace.
-    fn new(scenario: &Scenario<'_>, start: Time, window: u32) -> Self {
-        let Some(rate) = scenario.rate_pps else {
-            let (sender, receiver) = (credit::Sender::new(window), udp::Receiver::default());
-            return Self::Bulk { sender, receiver, credits: credit::Receiver::new(Time::ZERO..Time::NEVER, window) };
-        };
-        let measured = Time::ZERO + scenario.warm_up;
-        let number = |time: Time| paced::first_after(rate, time.since(start));
-        let numbers = number(measured)..number(measured + scenario.duration);
-        Self::Paced { sender: paced::Sender::new(rate), receiver: paced::Receiver::new(rate, numbers) }
-    }
 }
 
 /// A network and its flows at one moment.
@@ -461,24 +438,18 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A fragment of UDP has come to its host.
+    /// A fragment or a datagram of UDP has come to its host.
     fn fragment_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let Content { number, stamp } = self.medium.packets.take(id);
         let index = direction as usize / 2;
         let first = number * self.segment_bytes;
         let behind = first + self.segment_bytes;
         self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-        let (receiver, credits) = match &mut self.udp[index] {
-            Udp::Bulk { receiver, credits, .. } => (receiver, credits),
-            Udp::Paced { receiver, .. } => return receiver.receive(now, number),
-        };
         let FlowDirection { from, to, .. } = self.directions[direction as usize];
-        let heard = &mut self.heard[to.0 as usize][from.0 as usize];
-        *heard = heard.wrapping_add(1);
-        let message = receiver.receive(Fragment::of(number), *heard);
-        if let Some(credit) = message.and_then(|message| credits.receive(now, message)) {
-            let credit = Content { number: credit, stamp: now };
-            let id = self.medium.packets.put(credit, &Blocks::NONE, Ecn::NONE);
+        let heard = self.heard.get_mut(to.0 as usize).and_then(|heard| heard.get_mut(from.0 as usize));
+        let credit = self.udp[index].receive(now, number, heard.unwrap_or(&mut 0));
+        if let Some(number) = credit {
+            let id = self.medium.packets.put(Content { number, stamp: now }, &Blocks::NONE, Ecn::NONE);
             self.send(now, direction + 1, id);
         }
     }
@@ -501,10 +472,8 @@ impl<'a> Engine<'a> {
     #[inline(never)]
     fn credit_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let credit = self.medium.packets.take(id).number;
-        if let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] {
-            sender.handle(now, credit::Input::Credit(credit));
-            self.poll_messages(now, direction);
-        }
+        self.udp[direction as usize / 2].credit(now, credit);
+        self.poll_udp(now, direction);
     }
 
     fn wake(&mut self, now: Time, event: Event) {
@@ -519,25 +488,10 @@ impl<'a> Engine<'a> {
         }
         let direction = event.header;
         let side = direction as usize % 2;
-        let flow = &mut self.flows[direction as usize / 2];
-        if let Some(udp) = self.udp.get_mut(direction as usize / 2) {
-            match udp {
-                Udp::Bulk { sender, .. } => {
-                    if event.at == START {
-                        sender.handle(now, credit::Input::Start);
-                    } else if flow.armed[side] != now {
-                        return;
-                    } else {
-                        flow.armed[side] = Time::NEVER;
-                    }
-                    return self.poll_messages(now, direction);
-                }
-                Udp::Paced { sender, .. } => {
-                    sender.handle(now, paced::Input::Start);
-                    return self.poll_paced(now, direction);
-                }
-            }
+        if !self.udp.is_empty() {
+            return self.wake_udp(now, direction, event.at == START);
         }
+        let flow = &mut self.flows[direction as usize / 2];
         if event.at == START {
             flow.sender.handle(now, sender::Input::Connect);
         } else if flow.armed[side] != now {
@@ -575,35 +529,31 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Lets a flow of UDP send the messages that it has credit for: all fragments of one at once, as a kernel does.
-    fn poll_messages(&mut self, now: Time, direction: u32) {
-        loop {
-            let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
-            let message = match sender.poll(now) {
-                Step::Wait(until) => return self.arm(until, direction),
-                Step::Do(message) => message,
-            };
-            for index in 0..FRAGMENTS {
-                let fragment = Content { number: Fragment { message, index }.number(), stamp: now };
-                let id = self.medium.packets.put(fragment, &Blocks::NONE, Ecn::NONE);
-                self.send(now, direction, id);
-            }
+    /// A flow of UDP begins, or has something due.
+    #[cold]
+    fn wake_udp(&mut self, now: Time, direction: u32, begins: bool) {
+        let armed = &mut self.flows[direction as usize / 2].armed[0];
+        if begins {
+            self.udp[direction as usize / 2].start(now);
+        } else if *armed != now {
+            // An earlier one was armed in its place.
+            return;
+        } else {
+            *armed = Time::NEVER;
         }
+        self.poll_udp(now, direction);
     }
 
-    /// Lets a flow of an even pace send what is due.
-    fn poll_paced(&mut self, now: Time, direction: u32) {
+    /// Lets a flow of UDP send what is due, or what it has credit for.
+    fn poll_udp(&mut self, now: Time, direction: u32) {
         loop {
-            let Udp::Paced { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
-            match sender.poll(now) {
-                Step::Wait(until) => {
-                    return self.medium.calendar.push(until, Event { packet: 0, header: direction, at: TIMER });
-                }
-                Step::Do(number) => {
-                    let datagram = Content { number, stamp: now };
-                    let id = self.medium.packets.put(datagram, &Blocks::NONE, Ecn::NONE);
-                    self.send(now, direction, id);
-                }
+            let numbers = match self.udp[direction as usize / 2].poll(now) {
+                Step::Wait(until) => return self.arm(until, direction),
+                Step::Do(numbers) => numbers,
+            };
+            for number in numbers {
+                let id = self.medium.packets.put(Content { number, stamp: now }, &Blocks::NONE, Ecn::NONE);
+                self.send(now, direction, id);
             }
         }
     }
@@ -658,18 +608,6 @@ impl<'a> Engine<'a> {
     pub(crate) const fn in_flight(&self) -> u32 {
         self.medium.packets.used()
     }
-}
-
-/// How many messages of a flow of UDP are under way: as live, where a host's flows share its links' queues.
-fn udp_window(scenario: &Scenario<'_>) -> u32 {
-    let topology = &scenario.fabric.topology;
-    let mut streams = vec![[0; 2]; topology.nodes.len()];
-    for flow in scenario.flows {
-        streams[flow.from.0 as usize][0] += 1;
-        streams[flow.to.0 as usize][1] += 1;
-    }
-    let most = streams.into_iter().flatten().max().unwrap_or(1);
-    credit::window(topology.links.iter().filter_map(|link| link.spec.queue_packets), most)
 }
 
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each

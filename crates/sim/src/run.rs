@@ -4,7 +4,8 @@ use machine::Time;
 use topology::Side;
 use transport::paced;
 
-use crate::engine::{Engine, Flow, Udp};
+use crate::engine::{Engine, Flow};
+use crate::udp::Udp;
 use crate::{FlowOutcome, LinkOutcome, Outcome, Scenario};
 
 /// Simulates one run. The same scenario gives the same outcome on every machine.
