@@ -186,11 +186,9 @@ impl<'a> Engine<'a> {
     /// Lets everything happen that lies before `end`.
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
-        while let Some((now, event)) = self.medium.calendar.pop_until(Time::from_ps(last)) {
-            if self.joining.as_ref().is_some_and(|joining| joining.ends_before(now, event.at < SWITCH)) {
-                self.end_joining();
-            }
+        while let Some((now, event)) = self.next_event(Time::from_ps(last)) {
             if event.at >= SWITCH {
+                self.end_joining();
                 self.wake(now, event);
                 continue;
             }
@@ -206,9 +204,18 @@ impl<'a> Engine<'a> {
                 self.receive_delivered(now);
             }
         }
-        if self.joining.is_some() {
+    }
+
+    /// What happens next, up to `last`. What was joined is answered before, unless more may come at that instant: the answer may come to somebody before
+    /// anything else happens.
+    #[inline]
+    fn next_event(&mut self, last: Time) -> Option<(Time, Event)> {
+        if let Some(joined) = self.joining.as_ref().and_then(Joining::since)
+            && self.medium.calendar.next_time() != Some(joined)
+        {
             self.end_joining();
         }
+        self.medium.calendar.pop_until(last)
     }
 
     /// Lets everything happen that lies before `end`, the faults among it. `begin`: when measuring began.

@@ -51,10 +51,10 @@ impl Joining {
         })
     }
 
-    /// Whether nothing can be joined any more to what is there when the next event, be it a packet's or another, happens at `now`.
+    /// When what is there came: nothing that happens later is joined to it.
     #[inline]
-    pub(crate) fn ends_before(&self, now: Time, is_packet: bool) -> bool {
-        self.joined.is_some_and(|joined| joined.at != now || !is_packet)
+    pub(crate) fn since(&self) -> Option<Time> {
+        Some(self.joined?.at)
     }
 
     /// Whether a segment is joined to what is there.
@@ -105,9 +105,7 @@ mod tests {
         let segment = |seq| Segment { seq, stamp: at(7), push: false, ecn: Ecn::NONE };
         assert_eq!(joining.end(), None);
         assert!(joining.note(at(9), 4, &segment(5_000)));
-        assert!(
-            !joining.ends_before(at(9), true) && joining.ends_before(at(9), false) && joining.ends_before(at(10), true)
-        );
+        assert_eq!(joining.since(), Some(at(9)));
         for (now, direction, next) in [
             (at(10), 4, segment(6_000)),
             (at(9), 2, segment(6_000)),
