@@ -82,7 +82,7 @@ fn first_flight(lost: u32, answers_first: bool) -> usize {
     assert!(matches!(sender.poll(now), Step::Do(_)));
     let echo = if answers_first { Time::ZERO } else { now };
     now += Span::from_ms(2);
-    sender.handle(now, sender::Input::Ack(Ack { ack: 0, echo, blocks: Blocks::NONE }));
+    sender.handle(now, sender::Input::Ack(Ack { ack: 0, echo, blocks: Blocks::NONE, ecn: Ecn::NONE }));
     let sent = core::iter::from_fn(|| if let Step::Do(segment) = sender.poll(now) { Some(segment) } else { None });
     sent.filter(Segment::carries_data).count()
 }
