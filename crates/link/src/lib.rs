@@ -606,7 +606,7 @@ mod tests {
         let later = Time::from_ns(1_000_000);
         assert_eq!(arrival(link.offer(later, 1_000)), later + Span::from_us(58 + 125));
         // Without its carrier, it has nothing.
-        link.cut();
+        link.cut(later);
         link.heal();
         assert_eq!(arrival(link.offer(later + Span::from_us(1), 1_000)), later + Span::from_us(59 + 125));
         // A link without rate has a card, too.
@@ -619,7 +619,7 @@ mod tests {
 
     fn arrival(verdict: Verdict) -> Time {
         match verdict {
-            Verdict::Arrives(at) => at,
+            Verdict::Arrives(at) | Verdict::Marks(at) => at,
             Verdict::Dropped => panic!("the queue has room"),
         }
     }
