@@ -32,9 +32,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const PORT: u16 = 5_001;
 const DEVICE: &str = "eth0";
-/// Where headers begin: Ethernet's has no tag, and IP's no options.
-const IP: usize = 14;
-const TCP: usize = IP + 20;
+/// Where TCP's header begins: Ethernet's has no tag, and IP's no options.
+const TCP: usize = 14 + 20;
 /// A tick, nanoseconds.
 const TICK_NS: u64 = 4_000_000;
 /// The longest step of the kernel's timer wheel that plays come to, and a multiple of all shorter ones, in ticks.
@@ -305,7 +304,7 @@ impl Play<'_> {
         }
         let ack = if let Contents::Ack { ack, .. } = what { ack } else { 0 };
         let packet = Packet { frame, is_data: matches!(what, Contents::Data { .. }), ack };
-        self.path.offer(at, &what, packet, |packet| mark(&mut packet.frame));
+        self.path.offer(at, &what, packet);
         self.trace.events.push(Event { at, what });
         Ok(())
     }
@@ -418,19 +417,7 @@ fn offer_window(frame: &mut [u8], window: u64) {
     let new = (window.min(u64::from(u16::MAX)) as u16).to_be_bytes();
     let old = [frame[WINDOW], frame[WINDOW + 1]];
     frame[WINDOW..WINDOW + 2].copy_from_slice(&new);
-    replace_checksum(frame, CHECKSUM, old, new);
-}
-
-/// Congestion was experienced (RFC 3168).
-fn mark(frame: &mut [u8]) {
-    const CHECKSUM: usize = IP + 10;
-    let old = [frame[IP], frame[IP + 1]];
-    frame[IP + 1] |= 3;
-    replace_checksum(frame, CHECKSUM, old, [frame[IP], frame[IP + 1]]);
-}
-
-fn replace_checksum(frame: &mut [u8], at: usize, old: [u8; 2], new: [u8; 2]) {
-    let checksum = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let checksum = u16::from_be_bytes([frame[CHECKSUM], frame[CHECKSUM + 1]]);
     let checksum = wire::checksum::update(checksum, &old, &new);
-    frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    frame[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
 }

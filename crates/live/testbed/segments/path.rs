@@ -77,8 +77,8 @@ impl<P: Clone> Path<P> {
         })
     }
 
-    /// A packet is sent. `mark` says on it that there is congestion.
-    pub fn offer(&mut self, now: Time, what: &Contents, mut packet: P, mark: impl Fn(&mut P)) {
+    /// A packet is sent.
+    pub fn offer(&mut self, now: Time, what: &Contents, packet: P) {
         let direction = what.direction();
         let counted = self.count(what);
         let number = counted.map_or(0, |(_, number, _)| number);
@@ -92,7 +92,6 @@ impl<P: Clone> Path<P> {
                 Fate::Duplicate(after) => again = Some(after),
                 Fate::Behind(packets) => hold = Some((packets, false)),
                 Fate::With(last) => hold = Some((last - number, true)),
-                Fate::Mark => mark(&mut packet),
             }
         }
         match hold {

@@ -12,7 +12,6 @@
 //!   duplicate data 11 5ms                       a second copy, so much later
 //!   reorder data 11 by 3                        arrives right behind the third that is sent after it
 //!   gather ack 5..9                             all of them arrive with the last
-//!   mark data 11                                congestion experienced (RFC 3168)
 //! ```
 //!
 //! Segments are numbered from one by their place in the stream, SYNs (`syn`), their answers (`syn-ack`) and acknowledgements (`ack`) as they are sent.
@@ -44,7 +43,6 @@ pub enum Fate {
     Behind(u64),
     /// It arrives with the packet that has this number, and before it.
     With(u64),
-    Mark,
 }
 
 /// Packets of a kind with numbers from `first` to `last`, as often as `times` says.
@@ -124,7 +122,7 @@ impl Script {
                 let known = CongestionControl::ALL.iter().find(|control| control.name() == name);
                 self.settings.congestion_control = *known?;
             }
-            [fate @ ("drop" | "delay" | "duplicate" | "reorder" | "gather" | "mark"), kind, numbers, ref rest @ ..] => {
+            [fate @ ("drop" | "delay" | "duplicate" | "reorder" | "gather"), kind, numbers, ref rest @ ..] => {
                 self.rules.push(rule(fate, kind, numbers, rest)?);
             }
             [name, value] => {
@@ -173,7 +171,6 @@ fn rule(fate: &str, kind: &str, numbers: &str, rest: &[&str]) -> Option<Rule> {
     }
     let fate = match (fate, rest) {
         ("drop", []) => Fate::Drop,
-        ("mark", []) => Fate::Mark,
         ("delay", [by]) => Fate::Delay(span(by)?),
         ("duplicate", []) => Fate::Duplicate(Span::ZERO),
         ("duplicate", [after]) => Fate::Duplicate(span(after)?),

@@ -105,7 +105,7 @@ pub fn play(script: &Script, start: Time) -> Trace {
 
 impl Play {
     fn record(&mut self, what: Contents, packet: Packet) {
-        self.path.offer(self.now, &what, packet, |_| {});
+        self.path.offer(self.now, &what, packet);
         self.trace.events.push(Event { at: self.now, what });
     }
 
