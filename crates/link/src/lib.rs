@@ -476,7 +476,7 @@ mod tests {
 
     fn arrival(verdict: Verdict) -> Time {
         match verdict {
-            Verdict::Arrives(at) => at,
+            Verdict::Arrives(at) | Verdict::Marks(at) => at,
             Verdict::Dropped => panic!("the queue has room"),
         }
     }

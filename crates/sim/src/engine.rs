@@ -9,7 +9,6 @@ use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::paced;
 use transport::reordering::Meter;
-use transport::segment::Blocks;
 use transport::udp::{self, Fragment};
 use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
@@ -484,7 +483,7 @@ impl<'a> Engine<'a> {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
                     let content = Content { number: segment.seq, stamp: segment.stamp };
-                    let id = self.medium.packets.put(content, &Blocks::NONE, segment.ecn);
+                    let id = self.medium.packets.put(content, None, segment.ecn);
                     if segment.carries_data() {
                         self.send(now, direction, id);
                     } else {
@@ -502,7 +501,7 @@ impl<'a> Engine<'a> {
             let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
             let Step::Do(fragment) = sender.poll(now) else { return };
             let fragment = Content { number: fragment.number(), stamp: now };
-            let id = self.medium.packets.put(fragment, &Blocks::NONE, Ecn::NONE);
+            let id = self.medium.packets.put(fragment, None, Ecn::NONE);
             self.medium.carried = None;
             self.send(now, direction, id);
             let FlowDirection { header, port, .. } = self.directions[direction as usize];
@@ -528,7 +527,7 @@ impl<'a> Engine<'a> {
                 }
                 Step::Do(number) => {
                     let datagram = Content { number, stamp: now };
-                    let id = self.medium.packets.put(datagram, &Blocks::NONE, Ecn::NONE);
+                    let id = self.medium.packets.put(datagram, None, Ecn::NONE);
                     self.send(now, direction, id);
                 }
             }
@@ -541,7 +540,7 @@ impl<'a> Engine<'a> {
         loop {
             match self.flows[direction as usize / 2].receiver.poll(now) {
                 Step::Do(Ack { ack, echo, blocks, ecn }) => {
-                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks, ecn);
+                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, Some(&blocks), ecn);
                     self.send(now, back, id);
                 }
                 Step::Wait(until) => return self.arm(until, back),

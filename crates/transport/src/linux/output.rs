@@ -17,6 +17,11 @@ const WINDOW_SHARE: u32 = 3;
 /// Only what follows a burst so soon is held back.
 const RECENT: Span = Span::from_ms(1);
 
+/// Segments of the largest burst.
+pub(super) fn whole_burst(segment_bytes: u64) -> u32 {
+    (BURST_BYTES / segment_bytes).max(1) as u32
+}
+
 impl Sender {
     /// The next segment that leaves, if any does now.
     pub(super) fn next_segment(&mut self, now: Time) -> Option<u64> {
@@ -166,17 +171,18 @@ impl Sender {
         if room == 0 {
             return Err(true);
         }
-        let whole = (BURST_BYTES / self.segment_bytes).max(1) as u32;
         if self.output.buffered == 0 {
-            self.output.buffered = whole;
+            self.output.buffered = self.whole;
         }
-        let most = self.burst_max(whole);
-        // At least two bursts are to be under way (`tcp_cwnd_test`).
-        let quota = room.min((self.window.size() / 2).max(1)).min(most);
         let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
         if receivable == 0 {
             return Err(false);
         }
+        // A single segment leaves whatever the rate: what that says is not cheap to know.
+        let is_single = room.min(receivable) == 1 && self.model.is_none();
+        let most = if is_single { BURST_LEAST } else { self.burst_max(self.whole) };
+        // At least two bursts are to be under way (`tcp_cwnd_test`).
+        let quota = room.min((self.window.size() / 2).max(1)).min(most);
         let buffered = self.output.buffered.max(quota);
         if buffered > 1
             && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
