@@ -42,21 +42,25 @@ fn permutation(hosts: u32) -> Vec<FlowSpec> {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let argument = |n: usize, or: u64| arguments.get(n).and_then(|a| a.parse().ok()).unwrap_or(or);
     let kind = match arguments.first().map(String::as_str) {
         Some("newreno") => TransportKind::NewReno,
         Some("sack") => TransportKind::Sack,
         Some("linux") => TransportKind::Linux,
         _ => TransportKind::Reno,
     };
-    let transport = transport::TransportSpec { kind, ..network::reno(argument(1, 20) as u32) };
+    let transport = transport::TransportSpec {
+        kind,
+        ..network::reno(arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(20))
+    };
+    // Less than one is for counting instructions.
+    let seconds: f64 = arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(1.0);
     println!("{kind:?}, window {}", transport.window);
     println!("{:>3} {:12} {:27} {:>9} {:>9} {:>11}", "k", "traffic", "spread", "best M/s", "median", "Mbit/s mean");
     for k in [4, 8, 16] {
         let fabric = network::fat_tree(k, network::GIGABIT);
         let routes = Arc::new(Routes::compute(&fabric.topology));
         // As many packet-hops for each k: some ten million a run.
-        let duration = Span::from_us(argument(2, 1) * 16_000_000 * 4 / u64::from(k * k * k));
+        let duration = Span::from_us((seconds * 64e6) as u64 / u64::from(k * k * k));
         for (traffic, flows) in [
             ("permutation", permutation(fabric.topology.hosts)),
             ("stride", stride(fabric.topology.hosts, fabric.topology.hosts / 2)),

@@ -9,7 +9,6 @@ use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::credit;
 use transport::reordering::Meter;
-use transport::segment::Blocks;
 use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
@@ -456,7 +455,7 @@ impl<'a> Engine<'a> {
         let heard = self.heard.get_mut(to.0 as usize).and_then(|heard| heard.get_mut(from.0 as usize));
         let credit = self.udp[index].receive(now, number, heard.unwrap_or(&mut 0));
         if let Some(number) = credit {
-            let id = self.medium.packets.put(Content { number, stamp: now }, &Blocks::NONE, Ecn::NONE);
+            let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
             self.send(now, direction + 1, id);
         }
     }
@@ -524,7 +523,7 @@ impl<'a> Engine<'a> {
         loop {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
-                    let id = self.medium.packets.put(Content::of_segment(segment), &Blocks::NONE, segment.ecn);
+                    let id = self.medium.packets.put(Content::of_segment(segment), None, segment.ecn);
                     if segment.carries_data() {
                         self.send(now, direction, id);
                     } else {
@@ -559,7 +558,7 @@ impl<'a> Engine<'a> {
                 Step::Do(numbers) => numbers,
             };
             for number in numbers {
-                let id = self.medium.packets.put(Content { number, stamp: now }, &Blocks::NONE, Ecn::NONE);
+                let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
                 self.send(now, direction, id);
             }
         }
@@ -571,7 +570,7 @@ impl<'a> Engine<'a> {
         loop {
             match self.flows[direction as usize / 2].receiver.poll(now) {
                 Step::Do(Ack { ack, echo, blocks, ecn }) => {
-                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, &blocks, ecn);
+                    let id = self.medium.packets.put(Content { number: ack, stamp: echo }, Some(&blocks), ecn);
                     self.send(now, back, id);
                 }
                 Step::Wait(until) => return self.arm(until, back),

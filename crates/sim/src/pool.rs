@@ -53,8 +53,9 @@ impl Pool {
         Self { packets: Vec::new(), blocks: Vec::new(), selective, ecn: Vec::new(), notifies, free: NIL, used: 0 }
     }
 
+    /// A packet leaves; `blocks` of an acknowledgement, whatever else it is leaves them alone.
     #[inline]
-    pub(crate) fn put(&mut self, packet: Content, blocks: &Blocks, ecn: Ecn) -> u32 {
+    pub(crate) fn put(&mut self, packet: Content, blocks: Option<&Blocks>, ecn: Ecn) -> u32 {
         self.used += 1;
         let id = self.free;
         let id = if let Some(place) = self.packets.get_mut(id as usize) {
@@ -71,7 +72,9 @@ impl Pool {
             }
             self.packets.len() as u32 - 1
         };
-        if self.selective {
+        if self.selective
+            && let Some(blocks) = blocks
+        {
             self.blocks[id as usize] = *blocks;
         }
         if self.notifies {
@@ -111,7 +114,7 @@ impl Pool {
     pub(crate) fn copy(&mut self, id: u32) -> u32 {
         let packet = self.packets[id as usize];
         let blocks = self.blocks(id);
-        self.put(packet, &blocks, self.ecn(id))
+        self.put(packet, Some(&blocks), self.ecn(id))
     }
 
     /// How many packets are in flight.

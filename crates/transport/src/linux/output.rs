@@ -17,6 +17,11 @@ const WINDOW_SHARE: u64 = 3;
 /// Only what follows a burst so soon is held back, and only for what comes so soon.
 const RECENT: Span = Span::from_ms(1);
 
+/// Segments of the largest burst.
+pub(super) fn whole_burst(segment_bytes: u64) -> u32 {
+    (BURST_BYTES / segment_bytes).max(1) as u32
+}
+
 impl Sender {
     /// The application writes: from now on there is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are
     /// endless. As after an input, the driver polls.
@@ -90,7 +95,7 @@ impl Sender {
         }
         let segment = self.queue.first_to_resend()?;
         if self.output.burst_again == 0 {
-            let most = room.min(self.burst_max(self.whole_burst()));
+            let most = room.min(self.burst_max(self.whole));
             self.output.burst_again = self.queue.burst_to_resend(segment, most);
             self.output.is_burst = self.output.burst_again > 1;
         }
@@ -212,19 +217,21 @@ impl Sender {
         if room == 0 {
             return Err(true);
         }
-        let whole = self.whole_burst();
         if self.output.buffered == 0 {
-            self.output.buffered = whole;
+            self.output.buffered = self.whole;
         }
-        let most = self.burst_max(whole);
-        // At least two bursts are to be under way (`tcp_cwnd_test`).
-        let quota = room.min((self.window.size() / 2).max(1)).min(most);
         let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
-        // What follows in another buffer is brought over as far as it can be sent now (`tcp_grow_skb`).
-        let written = (self.application.end() - self.queue.next()).min(u64::from(quota)) as u32;
-        if receivable == 0 || written == 0 {
+        let left = self.application.end() - self.queue.next();
+        if receivable == 0 || left == 0 {
             return Err(false);
         }
+        // A single segment leaves whatever the rate: what that says is not cheap to know.
+        let is_single = room.min(receivable) == 1 && self.model.is_none();
+        let most = if is_single { BURST_LEAST } else { self.burst_max(self.whole) };
+        // At least two bursts are to be under way (`tcp_cwnd_test`).
+        let quota = room.min((self.window.size() / 2).max(1)).min(most);
+        // What follows in another buffer is brought over as far as it can be sent now (`tcp_grow_skb`).
+        let written = left.min(u64::from(quota)) as u32;
         let buffered = self.output.buffered.min(self.application.left(self.queue.next())).max(written);
         if buffered > 1
             && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
@@ -232,11 +239,6 @@ impl Sender {
             return Err(is_limiting);
         }
         Ok(written.min(receivable))
-    }
-
-    /// Segments of the largest burst.
-    fn whole_burst(&self) -> u32 {
-        (BURST_BYTES / self.segment_bytes).max(1) as u32
     }
 
     /// Segments of a burst that the rate asks for: what leaves within a millisecond, and more where the round trip is short (`tcp_tso_autosize`).

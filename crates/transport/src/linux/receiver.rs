@@ -144,7 +144,12 @@ impl Receiver {
             }
             return;
         }
-        let (segment, rest) = (data.seq / self.segment_bytes, data.seq % self.segment_bytes);
+        // What comes in order, as most does, is known without a division.
+        let (segment, rest) = if data.seq == self.next * self.segment_bytes {
+            (self.next, 0)
+        } else {
+            (data.seq / self.segment_bytes, data.seq % self.segment_bytes)
+        };
         if rest != 0 || segment >= self.next + self.window {
             self.discarded += 1;
             self.due = true;

@@ -20,6 +20,7 @@ use super::dctcp::Delivered;
 use super::ecn::Sending;
 use super::handshake::{Asked, Opening};
 use super::model::Model;
+use super::output::whole_burst;
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
@@ -77,6 +78,8 @@ pub(super) struct Undo {
 pub struct Sender {
     pub(super) settings: Settings,
     pub(super) segment_bytes: u64,
+    /// Segments of the largest burst.
+    pub(super) whole: u32,
     /// Segments that the receiver has room for.
     pub(super) receive_window: u64,
     /// Behind the last segment that the receiver has room for.
@@ -127,9 +130,11 @@ impl Sender {
     pub fn new(spec: &TransportSpec) -> Self {
         let settings = spec.linux;
         let receive_window = u64::from(crate::window(spec));
+        let segment_bytes = u64::from(spec.segment_bytes.max(1));
         Self {
             settings,
-            segment_bytes: u64::from(spec.segment_bytes.max(1)),
+            segment_bytes,
+            whole: whole_burst(segment_bytes),
             receive_window,
             window_end: receive_window,
             application: Application::endless(),
