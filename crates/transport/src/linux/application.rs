@@ -2,6 +2,14 @@
 
 use std::collections::VecDeque;
 
+/// The largest burst, bytes (`GSO_LEGACY_MAX_SIZE`).
+pub(super) const BURST_BYTES: u64 = 65_536;
+
+/// Segments of the largest burst.
+pub(super) fn whole_burst(segment_bytes: u64) -> u32 {
+    (BURST_BYTES / segment_bytes).max(1) as u32
+}
+
 /// Where written data end, in segments.
 #[derive(Clone, Debug)]
 pub(super) struct Application {

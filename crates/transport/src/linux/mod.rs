@@ -35,6 +35,7 @@ mod dctcp;
 mod ecn;
 mod handshake;
 mod model;
+mod modelled;
 mod output;
 mod pacing;
 mod pending;
@@ -47,11 +48,13 @@ mod rtt;
 mod sack;
 mod sender;
 mod stamp;
+mod state;
 mod timer;
 mod timers;
 mod window;
 
 pub use receiver::Receiver;
-pub use sender::{Counters, Sender, State};
+pub use sender::{Counters, Sender};
+pub use state::State;
 
 pub use crate::sysctl::{CongestionControl, Settings, Sysctl};

@@ -2,25 +2,20 @@
 
 use machine::{Span, Time};
 
+use super::application::BURST_BYTES;
 use super::bbr::Bbr;
-use super::sender::{Sender, State};
+use super::sender::Sender;
 use super::stamp::Stamp;
+use super::state::State;
 use super::timer::{JIFFY, Timer};
 use super::window::Usage;
 
-/// The largest burst, bytes (`GSO_LEGACY_MAX_SIZE`).
-const BURST_BYTES: u64 = 65_536;
 /// The least burst that there are segments for (`tcp_min_tso_segs`).
 const BURST_LEAST: u32 = 2;
 /// The share of a window that is worth a burst (`tcp_tso_win_divisor`).
 const WINDOW_SHARE: u64 = 3;
 /// Only what follows a burst so soon is held back, and only for what comes so soon.
 const RECENT: Span = Span::from_ms(1);
-
-/// Segments of the largest burst.
-pub(super) fn whole_burst(segment_bytes: u64) -> u32 {
-    (BURST_BYTES / segment_bytes).max(1) as u32
-}
 
 impl Sender {
     /// The application writes: from now on there is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are

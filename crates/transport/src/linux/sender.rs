@@ -14,18 +14,18 @@
 use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
-use super::application::Application;
+use super::application::{Application, whole_burst};
 use super::arrivals::Arrivals;
 use super::dctcp::Delivered;
 use super::ecn::Sending;
 use super::handshake::{Asked, Opening};
 use super::model::Model;
-use super::output::whole_burst;
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
 use super::rtt::Rtt;
 use super::stamp::Stamp;
+use super::state::State;
 use super::timer::Timer;
 use super::window::Window;
 use crate::sender::Input;
@@ -47,21 +47,6 @@ pub struct Counters {
     pub probes: u64,
     /// Reductions of the window that were taken back.
     pub undone: u64,
-}
-
-/// Whether a loss is being repaired (`tcp_ca_state`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// Nothing is amiss.
-    Open,
-    /// Something has come beyond a hole, or was sent again.
-    Disorder,
-    /// The window is being reduced without a loss to repair.
-    Cwr,
-    /// It is in fast recovery.
-    Recovery,
-    /// The timer has expired.
-    Loss,
 }
 
 /// What would undo a reduction of the window.
